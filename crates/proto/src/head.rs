@@ -1,0 +1,208 @@
+//! The one header in front of every message between two linkspan processes.
+//!
+//! It is 40 bytes, little-endian, and never spans a version: the login fixes the version before the first head is
+//! sent. `docs/PROTOCOL.md` gives each kind's use of the fields.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First byte of every head; any other value means that the stream is not ours or lost its framing.
+pub const MAGIC: u8 = 0xC5;
+
+/// Bytes in a [`Head`].
+pub const HEAD_LEN: usize = 40;
+
+/// Largest payload of a control message, and so the largest message that travels without a grant (8 KiB: the size
+/// up to which one copy is cheaper than a second system call on loopback TCP).
+pub const EAGER_MAX: usize = 8 << 10;
+
+/// Largest payload of one chunk (1 MiB). Rooms choose smaller ones; a receiver refuses larger ones.
+pub const CHUNK_MAX: usize = 1 << 20;
+
+/// What a message is. Kinds up to [`Kind::Bye`] are control messages: small, ordered, carried by one rail at a time.
+/// [`Kind::Chunk`] and [`Kind::Put`] are payload and may travel on any rail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A whole message of at most [`EAGER_MAX`] bytes.
+    Eager = 1,
+    /// A posted receive: the permission to write into it.
+    Grant = 2,
+    /// Progress of the receiver on one rail.
+    Ack = 3,
+    /// A one-sided write small enough to travel as control.
+    Poke = 4,
+    /// A notification, optionally with a 64-bit value.
+    Notify = 5,
+    /// A request that the peer write a range of its memory into ours.
+    Read = 6,
+    /// The sender refused its side of a message (longer than the receive it matches).
+    Oversize = 7,
+    /// A rail is no longer read by the side that says so; carries what had landed on it.
+    RailDown = 8,
+    /// A one-sided operation was refused (key, bounds, rights).
+    Refused = 9,
+    /// The sender closes the connection in good order.
+    Bye = 10,
+    /// A piece of a two-sided message, into a granted receive.
+    Chunk = 32,
+    /// A piece of a one-sided write or of the answer to a read, into an exposed region.
+    Put = 33,
+}
+
+impl Kind {
+    /// The kind with this number, if there is one.
+    pub fn from_u8(n: u8) -> Option<Kind> {
+        Some(match n {
+            1 => Kind::Eager,
+            2 => Kind::Grant,
+            3 => Kind::Ack,
+            4 => Kind::Poke,
+            5 => Kind::Notify,
+            6 => Kind::Read,
+            7 => Kind::Oversize,
+            8 => Kind::RailDown,
+            9 => Kind::Refused,
+            10 => Kind::Bye,
+            32 => Kind::Chunk,
+            33 => Kind::Put,
+            _ => return None,
+        })
+    }
+
+    /// Whether messages of this kind are payload that a room reads straight into place.
+    pub fn is_payload(self) -> bool {
+        matches!(self, Kind::Chunk | Kind::Put)
+    }
+
+    /// Most payload bytes that may follow a head of this kind.
+    pub fn max_len(self) -> usize {
+        match self {
+            Kind::Chunk | Kind::Put => CHUNK_MAX,
+            Kind::Eager | Kind::Poke => EAGER_MAX,
+            _ => 0,
+        }
+    }
+}
+
+/// The header. Fields are wire order; accessors of the little-endian types convert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Head {
+    /// [`MAGIC`].
+    pub magic: u8,
+    /// A [`Kind`] as its number.
+    pub kind: u8,
+    /// Folded sum over the other 38 bytes, see [`Head::sum`].
+    pub check: U16,
+    /// Payload bytes that follow this head.
+    pub len: U32,
+    /// Control messages: position in the sender's control log. Chunks: position on their rail.
+    pub seq: U32,
+    /// Control messages of the peer that the sender has processed, modulo 2^32.
+    pub ack: U32,
+    /// Tag of a two-sided message; write number of a one-sided one.
+    pub tag: U32,
+    /// Slot and generation of a grant, key of a region, or rail number.
+    pub id: U32,
+    /// Offset of a chunk, value of a notification, see the kind.
+    pub offset: U64,
+    /// Length of the whole message, capacity of a grant, see the kind.
+    pub total: U64,
+}
+
+const _: () = assert!(size_of::<Head>() == HEAD_LEN);
+
+/// Why bytes are not a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadHead {
+    /// The first byte is not [`MAGIC`].
+    #[error("LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not speak linkspan here, or the stream lost its framing")]
+    Magic(u8),
+    /// The sum does not match.
+    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged on the way")]
+    Check {
+        /// As received.
+        got: u16,
+        /// As computed over the rest.
+        want: u16,
+    },
+    /// No such kind.
+    #[error("LS0003 frame kind {0} is not known to protocol version 1")]
+    Kind(u8),
+    /// More payload than the kind allows.
+    #[error("LS0004 frame of kind {kind:?} announces {len} payload bytes, the limit is {max}")]
+    Len {
+        /// The kind.
+        kind: Kind,
+        /// Announced bytes.
+        len: u32,
+        /// Most that the kind may carry.
+        max: usize,
+    },
+}
+
+impl Head {
+    /// A head of this kind with every other field zero and the sum not yet set.
+    pub fn new(kind: Kind) -> Head {
+        Head {
+            magic: MAGIC,
+            kind: kind as u8,
+            check: U16::ZERO,
+            len: U32::ZERO,
+            seq: U32::ZERO,
+            ack: U32::ZERO,
+            tag: U32::ZERO,
+            id: U32::ZERO,
+            offset: U64::ZERO,
+            total: U64::ZERO,
+        }
+    }
+
+    /// The 16-bit sum over all bytes but `check`: a multiply-rotate fold of the five 64-bit words. It finds damage
+    /// and lost framing; it is not a defence against a peer that means harm.
+    pub fn sum(&self) -> u16 {
+        let words: &[[u8; 8]; 5] = zerocopy::transmute_ref!(self);
+        // The constant is 2^64 / golden ratio, odd (Knuth, TAOCP 3, 6.4): spreads every input bit over the word.
+        const K: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut sum = (u64::from_le_bytes(words[0]) & !0xFFFF_0000).wrapping_mul(K);
+        for word in &words[1..] {
+            sum = (sum.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(K);
+        }
+        (sum >> 48) as u16
+    }
+
+    /// Sets `check` to [`Head::sum`]; the last step before a head is sent.
+    #[must_use]
+    pub fn sealed(mut self) -> Head {
+        self.check = U16::new(self.sum());
+        self
+    }
+
+    /// Reads and checks a head from exactly [`HEAD_LEN`] bytes.
+    pub fn decode(bytes: &[u8; HEAD_LEN]) -> Result<(Head, Kind), BadHead> {
+        let head: Head = zerocopy::transmute!(*bytes);
+        if head.magic != MAGIC {
+            return Err(BadHead::Magic(head.magic));
+        }
+        let (got, want) = (head.check.get(), head.sum());
+        if got != want {
+            return Err(BadHead::Check { got, want });
+        }
+        let kind = Kind::from_u8(head.kind).ok_or(BadHead::Kind(head.kind))?;
+        let (len, max) = (head.len.get(), kind.max_len());
+        if len as usize > max {
+            return Err(BadHead::Len { kind, len, max });
+        }
+        Ok((head, kind))
+    }
+
+    /// The bytes as they travel.
+    pub fn as_wire(&self) -> &[u8; HEAD_LEN] {
+        zerocopy::transmute_ref!(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

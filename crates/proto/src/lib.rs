@@ -1,0 +1,11 @@
+//! Floor 0: every byte that crosses a cable, and the state machines above it.
+//!
+//! Nothing here does I/O or reads a clock: bytes and time come in as arguments, actions go out through
+//! [`Outlet`]. The crate forbids `unsafe` and is total over arbitrary input.
+#![forbid(unsafe_code)]
+
+mod buf;
+pub mod head;
+
+pub use buf::Buf;
+pub use head::{Head, Kind};

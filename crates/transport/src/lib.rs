@@ -1,0 +1,13 @@
+//! Floor 1: the contract between the fabric and its rooms.
+//!
+//! A room (TCP, shared memory, verbs, ...) offers [`Rail`]s: connections that carry small ordered control messages
+//! and chunks of payload. [`Conn`] runs the one protocol of `linkspan-proto` over one or several rails and is what
+//! callers drive: `post_send`, `post_recv`, `progress`, `test`.
+#![deny(unsafe_code)]
+
+mod memory;
+mod rail;
+
+pub use linkspan_proto::{Buf, Head, Kind};
+pub use memory::{HostBuf, MemSlice};
+pub use rail::{Busy, Caps, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};

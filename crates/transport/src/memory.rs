@@ -1,0 +1,144 @@
+//! Memory as rooms see it: raw ranges that some owner keeps mapped.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use linkspan_proto::Buf;
+
+/// A range of host memory. Copying the handle is free; it keeps nothing alive.
+///
+/// All access goes through raw copies, because a peer process or a GPU may look at the same bytes at any time; no
+/// Rust reference to the bytes is ever made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemSlice {
+    ptr: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the handle is an address and a length; what may be done with them is settled by `MemSlice::new`, whose
+// promise holds for every thread.
+unsafe impl Send for MemSlice {}
+// SAFETY: as above; a shared handle offers no more than a copied one.
+unsafe impl Sync for MemSlice {}
+
+impl MemSlice {
+    /// Wraps `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// The range must stay mapped, readable and (where it is ever a destination) writable until no operation uses
+    /// this handle or a part of it any more: until each operation posted on it has reported, or its connection was
+    /// dropped.
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> MemSlice {
+        MemSlice { ptr, len }
+    }
+
+    /// Address of the first byte.
+    pub fn as_ptr(self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// Copies bytes from `offset` into `out`. Returns false, and writes nothing, where they are not inside.
+    #[must_use]
+    pub fn read(self, offset: usize, out: &mut [u8]) -> bool {
+        if offset.checked_add(out.len()).is_none_or(|end| end > self.len) {
+            return false;
+        }
+        // SAFETY: in bounds by the check; mapped by the promise of `new`; `out` is ours alone.
+        unsafe { self.ptr.add(offset).copy_to(out.as_mut_ptr(), out.len()) };
+        true
+    }
+
+    /// The bytes as a vector; for tests and small reads off the data path.
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut out = vec![0; self.len];
+        let inside = self.read(0, &mut out);
+        debug_assert!(inside);
+        out
+    }
+}
+
+impl Buf for MemSlice {
+    const EMPTY: MemSlice = MemSlice { ptr: std::ptr::NonNull::dangling().as_ptr(), len: 0 };
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn sub(&self, offset: u64, len: u64) -> Option<MemSlice> {
+        let end = offset.checked_add(len)?;
+        if end > self.len as u64 {
+            return None;
+        }
+        Some(MemSlice { ptr: self.ptr.wrapping_add(offset as usize), len: len as usize })
+    }
+
+    fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
+        let Some(part) = self.sub(offset, bytes.len() as u64) else { return false };
+        // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `copy` allows any overlap.
+        unsafe { part.ptr.copy_from(bytes.as_ptr(), bytes.len()) };
+        true
+    }
+}
+
+/// Page-aligned, zeroed host memory from a pool that is never unmapped, so that handles on it are always safe to
+/// use. A dropped buffer goes back to the pool and is handed out again (zeroed) by a later [`HostBuf::new`].
+#[derive(Debug)]
+pub struct HostBuf {
+    whole: MemSlice,
+    len: usize,
+}
+
+/// Alignment of [`HostBuf`]: the page size of every platform we build for is 4 KiB or a multiple; 64 KiB serves
+/// ARM kernels with 64 KiB pages too.
+const ALIGN: usize = 64 << 10;
+
+static POOL: Mutex<BTreeMap<usize, Vec<MemSlice>>> = Mutex::new(BTreeMap::new());
+
+impl HostBuf {
+    /// `len` zero bytes. Aborts, as every Rust allocation does, when the machine has no memory left.
+    pub fn new(len: usize) -> HostBuf {
+        let size = len.max(1).next_multiple_of(ALIGN);
+        let reused = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
+        let whole = match reused {
+            Some(mem) => {
+                // SAFETY: pool memory is `mem.len` bytes long, never unmapped, and nobody else holds it now.
+                unsafe { mem.ptr.write_bytes(0, mem.len) };
+                mem
+            }
+            None => {
+                let layout = Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");
+                // SAFETY: the layout has a size above zero.
+                let ptr = unsafe { alloc_zeroed(layout) };
+                if ptr.is_null() {
+                    handle_alloc_error(layout);
+                }
+                MemSlice { ptr, len: size }
+            }
+        };
+        HostBuf { whole, len }
+    }
+
+    /// Bytes asked for.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no bytes were asked for.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
+    /// memory.
+    pub fn slice(&self) -> MemSlice {
+        MemSlice { ptr: self.whole.ptr, len: self.len }
+    }
+}
+
+impl Drop for HostBuf {
+    fn drop(&mut self) {
+        POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(self.whole.len).or_default().push(self.whole);
+    }
+}

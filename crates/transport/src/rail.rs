@@ -1,0 +1,164 @@
+//! What a room offers: a rail, one connection over one path.
+
+use std::os::fd::RawFd;
+
+use crate::MemSlice;
+use linkspan_proto::Head;
+
+/// The room cannot take more at the moment. Not an error: progress, then ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// What a rail can do, by ability and not by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Payload is written by the network or the peer without the receiving process running.
+    pub one_sided: bool,
+    /// Device (GPU) memory may be the source and destination of chunks.
+    pub device_memory: bool,
+    /// Chunks and control messages arrive in the order in which they were accepted.
+    pub ordered: bool,
+    /// Chunk size this rail likes best, bytes; at most `linkspan_proto::head::CHUNK_MAX`.
+    pub chunk: usize,
+    /// Expected speed, bytes per second, from the link's own word; 0 when nobody knows.
+    pub speed: u64,
+    /// Both ends are on one host.
+    pub local: bool,
+}
+
+/// What a rail is, for people: made once, when it comes up.
+#[derive(Clone, Debug)]
+pub struct RailInfo {
+    /// Room: `tcp`, `shm`, `verbs`, ...
+    pub room: &'static str,
+    /// The very path: interfaces and addresses, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`.
+    pub path: String,
+    /// Why this path was taken, as in `same subnet` or `same host`.
+    pub reason: String,
+    /// Its abilities.
+    pub caps: Caps,
+}
+
+/// The rail carries nothing any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Down {
+    /// The peer process ended, or closed the rail without a goodbye.
+    #[error("LS0101 the peer at {path} is gone: {why}")]
+    PeerGone {
+        /// The path as in [`RailInfo`].
+        path: String,
+        /// What proved it: `end of stream`, `connection reset`, `process ended`, ...
+        why: String,
+    },
+    /// The operating system refused a call.
+    #[error("LS0102 {call} on {path} failed")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// The path.
+        path: String,
+        /// The system's word.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The peer sent what no honest peer sends.
+    #[error("LS0103 the peer at {path} broke the protocol: {why}")]
+    Protocol {
+        /// The path.
+        path: String,
+        /// What it did.
+        why: String,
+    },
+}
+
+/// A message from the peer that breaks the protocol; the rail it came on is closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Violation(pub String);
+
+/// Where a rail brings what arrives. [`crate::Conn`] is the one that matters; tests have smaller ones.
+pub trait Sink {
+    /// A control message with its whole payload.
+    ///
+    /// # Errors
+    /// The message breaks the protocol.
+    fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation>;
+
+    /// The head of a chunk has come: where do its `head.len` bytes go? `None`: nowhere any more (its receive was
+    /// revoked), drain them into scratch. The answer holds until `landed` or until the rail is dropped.
+    ///
+    /// # Errors
+    /// The head breaks the protocol.
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation>;
+
+    /// All bytes of the chunk are in place and visible.
+    ///
+    /// # Errors
+    /// The chunk breaks the protocol.
+    fn landed(&mut self, head: &Head) -> Result<(), Violation>;
+}
+
+/// Whether a poll found anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// Something arrived or left.
+    Active,
+    /// Nothing did.
+    Idle,
+}
+
+/// What a caller that wants to sleep waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitFd {
+    /// Descriptor for poll(2).
+    pub fd: RawFd,
+    /// Wake when it can be read.
+    pub read: bool,
+    /// Wake when it can be written.
+    pub write: bool,
+}
+
+/// One connection of one room. Driven by one thread at a time; nothing here blocks, and after set-up nothing
+/// allocates, locks or logs.
+///
+/// Items (control messages and chunks) are numbered from 1 in the order in which they were accepted.
+/// Local memory of a chunk belongs to the rail until [`Rail::taken`] has reached its number.
+/// Dropping a rail ends every access to local memory before `drop` returns.
+pub trait Rail {
+    /// What this rail is.
+    fn info(&self) -> &RailInfo;
+
+    /// Accepts a control message: `head` (sealed, `head.len == body.len()`, at most `EAGER_MAX`) and `body`, which is
+    /// copied before the call returns. Returns the item's number.
+    ///
+    /// # Errors
+    /// [`Busy`]: no room at the moment.
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy>;
+
+    /// Accepts a chunk: `head` (sealed, `head.len == src.len()`) and its payload, which the rail reads later.
+    ///
+    /// # Errors
+    /// [`Busy`]: no room at the moment.
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy>;
+
+    /// Number of the last item that has left for good: its memory may be reused and no further call is needed for
+    /// it to arrive, as long as the peer lives.
+    fn taken(&self) -> u64;
+
+    /// Hands accepted items to the medium as far as it takes them now.
+    ///
+    /// # Errors
+    /// The rail is down.
+    fn flush(&mut self) -> Result<Poll, Down>;
+
+    /// Brings what has arrived to `sink`, a bounded amount per call.
+    ///
+    /// # Errors
+    /// The rail is down.
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down>;
+
+    /// Prepares for sleep: returns what to wait for, or `None` when there is work already. Spurious wake-ups are
+    /// allowed, lost ones are not. The preparation is undone by the next `poll`.
+    fn arm(&mut self) -> Option<WaitFd>;
+}
