@@ -20,4 +20,8 @@ pub trait Buf: Copy {
     /// Copies `bytes` to `offset`. Returns false, and writes nothing, where they do not fit.
     #[must_use]
     fn fill(&self, offset: u64, bytes: &[u8]) -> bool;
+
+    /// Copies bytes from `offset` into `out`. Returns false, and writes nothing, where they are not inside.
+    #[must_use]
+    fn read(&self, offset: u64, out: &mut [u8]) -> bool;
 }

@@ -16,8 +16,9 @@ pub const HEAD_LEN: usize = 40;
 /// up to which one copy is cheaper than a second system call on loopback TCP).
 pub const EAGER_MAX: usize = 8 << 10;
 
-/// Largest payload of one chunk (1 MiB). Rooms choose smaller ones; a receiver refuses larger ones.
-pub const CHUNK_MAX: usize = 1 << 20;
+/// Largest payload of one chunk (1 GiB). Streams choose 256 to 512 KiB so that control never waits long behind
+/// payload; rooms whose payload takes a way of its own (cross-memory attach, RDMA) may take a message at once.
+pub const CHUNK_MAX: usize = 1 << 30;
 
 /// What a message is. Kinds up to [`Kind::Bye`] are control messages: small, ordered, carried by one rail at a time.
 /// [`Kind::Chunk`] and [`Kind::Put`] are payload and may travel on any rail.
@@ -86,7 +87,9 @@ impl Kind {
 }
 
 /// The header. Fields are wire order; accessors of the little-endian types convert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub struct Head {
     /// [`MAGIC`].
@@ -118,10 +121,14 @@ const _: () = assert!(size_of::<Head>() == HEAD_LEN);
 #[non_exhaustive]
 pub enum BadHead {
     /// The first byte is not [`MAGIC`].
-    #[error("LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not speak linkspan here, or the stream lost its framing")]
+    #[error(
+        "LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not speak linkspan here, or the stream lost its framing"
+    )]
     Magic(u8),
     /// The sum does not match.
-    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged on the way")]
+    #[error(
+        "LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged on the way"
+    )]
     Check {
         /// As received.
         got: u16,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod buf;
+pub mod conn;
 pub mod head;
 
 pub use buf::Buf;

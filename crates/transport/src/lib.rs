@@ -5,9 +5,12 @@
 //! callers drive: `post_send`, `post_recv`, `progress`, `test`.
 #![deny(unsafe_code)]
 
+mod conn;
 mod memory;
 mod rail;
 
+pub use conn::{Conn, Error, RailLost};
+pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket};
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::{HostBuf, MemSlice};
 pub use rail::{Busy, Caps, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};

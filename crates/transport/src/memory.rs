@@ -34,33 +34,33 @@ impl MemSlice {
         MemSlice { ptr, len }
     }
 
+    /// Lends `bytes` as a range to something that copies from it before it returns.
+    pub(crate) fn with_bytes<T>(bytes: &[u8], f: impl FnOnce(MemSlice) -> T) -> T {
+        f(MemSlice {
+            ptr: bytes.as_ptr().cast_mut(),
+            len: bytes.len(),
+        })
+    }
+
     /// Address of the first byte.
     pub fn as_ptr(self) -> *mut u8 {
         self.ptr
     }
 
-    /// Copies bytes from `offset` into `out`. Returns false, and writes nothing, where they are not inside.
-    #[must_use]
-    pub fn read(self, offset: usize, out: &mut [u8]) -> bool {
-        if offset.checked_add(out.len()).is_none_or(|end| end > self.len) {
-            return false;
-        }
-        // SAFETY: in bounds by the check; mapped by the promise of `new`; `out` is ours alone.
-        unsafe { self.ptr.add(offset).copy_to(out.as_mut_ptr(), out.len()) };
-        true
-    }
-
     /// The bytes as a vector; for tests and small reads off the data path.
     pub fn to_vec(self) -> Vec<u8> {
         let mut out = vec![0; self.len];
-        let inside = self.read(0, &mut out);
+        let inside = Buf::read(&self, 0, &mut out);
         debug_assert!(inside);
         out
     }
 }
 
 impl Buf for MemSlice {
-    const EMPTY: MemSlice = MemSlice { ptr: std::ptr::NonNull::dangling().as_ptr(), len: 0 };
+    const EMPTY: MemSlice = MemSlice {
+        ptr: std::ptr::NonNull::dangling().as_ptr(),
+        len: 0,
+    };
 
     fn len(&self) -> usize {
         self.len
@@ -71,13 +71,27 @@ impl Buf for MemSlice {
         if end > self.len as u64 {
             return None;
         }
-        Some(MemSlice { ptr: self.ptr.wrapping_add(offset as usize), len: len as usize })
+        Some(MemSlice {
+            ptr: self.ptr.wrapping_add(offset as usize),
+            len: len as usize,
+        })
     }
 
     fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
-        let Some(part) = self.sub(offset, bytes.len() as u64) else { return false };
+        let Some(part) = self.sub(offset, bytes.len() as u64) else {
+            return false;
+        };
         // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `copy` allows any overlap.
         unsafe { part.ptr.copy_from(bytes.as_ptr(), bytes.len()) };
+        true
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> bool {
+        let Some(part) = self.sub(offset, out.len() as u64) else {
+            return false;
+        };
+        // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `out` is ours alone.
+        unsafe { part.ptr.copy_to(out.as_mut_ptr(), out.len()) };
         true
     }
 }
@@ -100,7 +114,11 @@ impl HostBuf {
     /// `len` zero bytes. Aborts, as every Rust allocation does, when the machine has no memory left.
     pub fn new(len: usize) -> HostBuf {
         let size = len.max(1).next_multiple_of(ALIGN);
-        let reused = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
+        let reused = POOL
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .get_mut(&size)
+            .and_then(Vec::pop);
         let whole = match reused {
             Some(mem) => {
                 // SAFETY: pool memory is `mem.len` bytes long, never unmapped, and nobody else holds it now.
@@ -108,7 +126,8 @@ impl HostBuf {
                 mem
             }
             None => {
-                let layout = Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");
+                let layout =
+                    Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");
                 // SAFETY: the layout has a size above zero.
                 let ptr = unsafe { alloc_zeroed(layout) };
                 if ptr.is_null() {
@@ -133,12 +152,19 @@ impl HostBuf {
     /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
     /// memory.
     pub fn slice(&self) -> MemSlice {
-        MemSlice { ptr: self.whole.ptr, len: self.len }
+        MemSlice {
+            ptr: self.whole.ptr,
+            len: self.len,
+        }
     }
 }
 
 impl Drop for HostBuf {
     fn drop(&mut self) {
-        POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(self.whole.len).or_default().push(self.whole);
+        POOL.lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .entry(self.whole.len)
+            .or_default()
+            .push(self.whole);
     }
 }

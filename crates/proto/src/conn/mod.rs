@@ -1,0 +1,320 @@
+//! The connection: one protocol above all rooms, as a state machine without I/O.
+//!
+//! Two-sided messages are matched per tag in posting order: the k-th send with tag T meets the k-th posted receive
+//! with tag T, whatever is posted in between. Small messages ([`EAGER_MAX`]) travel at once, inside a credit; large
+//! ones wait for the grant that a posted receive gives. Who matches is always decided the same way on both sides:
+//!
+//! * A sender that knows a grant for the tag names it in the message (`id`), large or small.
+//! * An eager message sent without a known grant has `id` 0 and belongs to the first receive with its tag whose grant
+//!   the sender had not seen yet. The receiver knows which those are from `ack`, which counts the control messages
+//!   the sender had processed when it decided. When that grant reaches the sender, it is struck off there.
+//!
+//! With one rail and `acked` off, an operation is done when the rail has taken it. With `acked` on (several rails, or
+//! one-sided operations), it is done when the peer has acknowledged it; control messages stay in a replay log and
+//! chunks in a per-rail list until then, and a lost rail costs nothing but time: the side that receives closes the
+//! rail, says what had landed ([`Kind::RailDown`]), and only then is the rest sent again elsewhere. No chunk can land
+//! twice, and none can land late.
+
+mod control;
+mod credit;
+mod log;
+mod onesided;
+mod ops;
+mod rails;
+mod recv;
+mod send;
+
+pub use onesided::{Access, RemoteSlice};
+pub use ops::{OpError, Outcome, Ticket};
+pub use rails::MAX_RAILS;
+
+use crate::{Buf, Head, Kind};
+use control::Control;
+use credit::{Credit, Unexpected};
+use ops::Ops;
+use rails::Rails;
+use recv::Receives;
+use send::Sends;
+
+/// Most receives in one group: what NCCL's shared communicators need (`maxRecvs`).
+pub const MAX_GROUP: usize = 8;
+
+/// Operations that may be in flight on a connection: NCCL's 32 requests of 8 parts, both ways, with room to spare.
+pub const MAX_OPS: usize = 512;
+
+/// Posted receives (parts of groups) at a time: 32 x 8 for NCCL, twice over.
+pub const MAX_RECVS: usize = 512;
+
+/// Bytes of eager messages a receiver stores for receives not posted yet. Both sides allocate for it up front.
+pub const EAGER_CREDIT: usize = 64 << 10;
+
+/// Where the state machine puts what leaves. Implemented over a connection's rails.
+pub trait Outlet<B: Buf> {
+    /// Offers a control message with its body in registered memory; the body is copied. `None`: busy.
+    fn ctrl(&mut self, rail: usize, head: &Head, body: B) -> Option<u64>;
+
+    /// The same with the body in the state machine's own memory.
+    fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64>;
+
+    /// Offers a chunk, read later from `src`. `None`: busy.
+    fn data(&mut self, rail: usize, head: &Head, src: B) -> Option<u64>;
+
+    /// Number of the last item the rail has taken for good.
+    fn taken(&self, rail: usize) -> u64;
+
+    /// Chunk size the rail likes best, bytes.
+    fn chunk(&self, rail: usize) -> usize;
+}
+
+/// How a connection behaves; agreed at login, equal on both sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Operations are done when the peer has acknowledged them; needed for more than one rail and for one-sided
+    /// operations.
+    pub acked: bool,
+}
+
+/// Why a call was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Not now: progress, then ask again. Not an error.
+    Busy,
+    /// Never.
+    Failed(OpError),
+}
+
+/// The peer broke the protocol; the text says how.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(pub String);
+
+/// A connection's state. Driven by one thread at a time. After creation it allocates only to report that the peer
+/// broke the protocol.
+#[derive(Debug)]
+pub struct Engine<B> {
+    cfg: Config,
+    ops: Ops,
+    control: Control,
+    rails: Rails<B>,
+    credit: Credit,
+    unexpected: Unexpected,
+    sends: Sends<B>,
+    recvs: Receives<B>,
+    onesided: onesided::OneSided<B>,
+    /// An error found after its operation had reported; the next call reports it, once.
+    late: Option<OpError>,
+    idle_pumps: u32,
+    said_bye: bool,
+    peer_bye: bool,
+}
+
+/// Pumps without traffic after which lazily held grants and acknowledgements are sent anyway. Large enough that a
+/// spinning ping-pong never gets there within a round trip, small enough that a waiting peer never notices.
+const IDLE_FLUSH: u32 = 64;
+
+impl<B: Buf> Engine<B> {
+    /// A connection with no rail yet.
+    pub fn new(cfg: Config) -> Engine<B> {
+        Engine {
+            cfg,
+            ops: Ops::new(),
+            control: Control::new(cfg.acked),
+            rails: Rails::new(),
+            credit: Credit::new(),
+            unexpected: Unexpected::new(),
+            sends: Sends::new(),
+            recvs: Receives::new(),
+            onesided: onesided::OneSided::new(),
+            late: None,
+            idle_pumps: 0,
+            said_bye: false,
+            peer_bye: false,
+        }
+    }
+
+    /// Brings a rail up in slot `rail`, below [`MAX_RAILS`]. `id` numbers rails over the life of the connection, is the
+    /// same on both sides and never used twice.
+    ///
+    /// # Panics
+    /// The slot holds a live rail.
+    pub fn rail_up(&mut self, rail: usize, id: u32) {
+        self.rails.up(rail, id);
+        if self.rails.control().is_none() {
+            self.rails.set_control(rail);
+            self.control.rewind();
+        }
+    }
+
+    /// The rail in this slot is gone and nothing lands on it any more (it was dropped). Returns whether any is left.
+    pub fn rail_down(&mut self, rail: usize) -> bool {
+        if let Some(gone) = self.rails.down(rail) {
+            let mut head = Head::new(Kind::RailDown);
+            head.id.set(gone.id);
+            head.total.set(u64::from(gone.landed));
+            self.control.queue(head);
+            if let Some(half) = gone.arriving {
+                self.recvs.unplace(&half);
+            }
+            if self.rails.control().is_none() {
+                self.move_control();
+            }
+        }
+        self.rails.first_live().is_some()
+    }
+
+    fn move_control(&mut self) {
+        if let Some(next) = self.rails.first_live() {
+            self.rails.set_control(next);
+            self.control.rewind();
+        }
+    }
+
+    /// A live rail that the peer has declared down, if any: drop it, then call [`Engine::rail_down`].
+    pub fn condemned(&mut self) -> Option<usize> {
+        self.rails.condemned()
+    }
+
+    /// Rails up at the moment.
+    pub fn live_rails(&self) -> usize {
+        self.rails.live()
+    }
+
+    /// A slot for one more rail.
+    pub fn free_rail(&self) -> Option<usize> {
+        self.rails.free_slot()
+    }
+
+    /// A goodbye: nothing more will be posted. The peer sees an orderly end instead of a death.
+    pub fn bye(&mut self) {
+        if !self.said_bye {
+            self.said_bye = true;
+            self.control.queue(Head::new(Kind::Bye));
+        }
+    }
+
+    /// Whether the peer said goodbye.
+    pub fn peer_said_bye(&self) -> bool {
+        self.peer_bye
+    }
+
+    /// Moves everything that can move. Called after each round of arrivals; `busy` says that something arrived.
+    pub fn pump(&mut self, out: &mut impl Outlet<B>, busy: bool) {
+        self.idle_pumps = if busy {
+            0
+        } else {
+            self.idle_pumps.saturating_add(1)
+        };
+        let idle = self.idle_pumps == IDLE_FLUSH;
+        if self.control.replaying() {
+            self.control.replay(out, &self.rails);
+        }
+        self.pump_control(out, idle);
+        self.pump_chunks(out);
+    }
+
+    /// Whether the state machine holds nothing back that a sleeping caller would leave unsent.
+    pub fn settled(&self) -> bool {
+        !self.recvs.holds_grants()
+            && self.control.is_quiet()
+            && !self.sends.has_work()
+            && !self.rails.owes_acks()
+    }
+
+    /// Sends lazily held messages at the next pump; called before sleeping.
+    pub fn flush_lazy(&mut self) {
+        self.idle_pumps = IDLE_FLUSH - 1;
+    }
+
+    /// Asks after an operation. A ticket is dead once this answered anything but [`Outcome::Pending`].
+    pub fn test(&mut self, out: &impl Outlet<B>, ticket: Ticket) -> Outcome {
+        self.ops.test(
+            ticket,
+            |rail, pos| out.taken(rail) >= pos,
+            self.control.acked(),
+        )
+    }
+
+    /// Sizes of the parts of a finished group, in posting order. To be asked before [`Engine::test`] retires the ticket.
+    pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
+        self.ops.sizes(ticket)
+    }
+
+    /// Takes the error of an operation that had already reported, if there was one.
+    pub fn late_error(&mut self) -> Option<OpError> {
+        self.late.take()
+    }
+
+    /// Number of operations posted and not yet retired by [`Engine::test`].
+    pub fn in_flight(&self) -> usize {
+        self.ops.live()
+    }
+
+    /// A control message has arrived.
+    ///
+    /// # Errors
+    /// The peer broke the protocol.
+    pub fn on_ctrl(&mut self, rail: usize, head: &Head, payload: &[u8]) -> Result<(), Broken> {
+        let Some(kind) = Kind::from_u8(head.kind).filter(|k| !k.is_payload()) else {
+            return Err(Broken(format!("control message of kind {}", head.kind)));
+        };
+        if payload.len() != head.len.get() as usize || payload.len() > kind.max_len() {
+            return Err(Broken(format!(
+                "{kind:?} with {} bytes, head says {}",
+                payload.len(),
+                head.len.get()
+            )));
+        }
+        if !self.control.admit(rail, head, kind)? {
+            return Ok(()); // seen before, on a rail that was lost since
+        }
+        match kind {
+            Kind::Eager => self.on_eager(head, payload),
+            Kind::Grant => self.on_grant(head),
+            Kind::Ack => self.on_ack(head),
+            Kind::Oversize => self.on_oversize(head),
+            Kind::RailDown => self.on_rail_down(head),
+            Kind::Poke => self.on_poke(head, payload),
+            Kind::Notify => self.on_notify(head),
+            Kind::Read => self.on_read(head),
+            Kind::Refused => self.on_refused(head),
+            Kind::Bye => {
+                self.peer_bye = true;
+                Ok(())
+            }
+            Kind::Chunk | Kind::Put => Err(Broken("payload kind as control".into())),
+        }
+    }
+
+    /// The head of a chunk has arrived: its place, or `None` to drain it.
+    ///
+    /// # Errors
+    /// The peer broke the protocol.
+    pub fn place(&mut self, rail: usize, head: &Head) -> Result<Option<B>, Broken> {
+        match Kind::from_u8(head.kind) {
+            Some(Kind::Chunk) => {
+                self.rails.expect_chunk(rail, head)?;
+                self.recvs.place(head)
+            }
+            Some(Kind::Put) => {
+                self.rails.expect_chunk(rail, head)?;
+                let place = self.onesided.place(head)?;
+                self.rails
+                    .arriving_into(rail, place.is_some().then_some(head.id.get()));
+                Ok(place)
+            }
+            _ => Err(Broken(format!("chunk of kind {}", head.kind))),
+        }
+    }
+
+    /// All bytes of a chunk are in place.
+    ///
+    /// # Errors
+    /// The peer broke the protocol.
+    pub fn landed(&mut self, rail: usize, head: &Head) -> Result<(), Broken> {
+        self.rails.landed(rail, self.cfg.acked);
+        match Kind::from_u8(head.kind) {
+            Some(Kind::Chunk) => self.recvs.landed(head, &mut self.ops),
+            _ => self.put_landed(head),
+        }
+    }
+}

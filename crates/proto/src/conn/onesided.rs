@@ -1,0 +1,356 @@
+//! One-sided operations: writes and reads of regions that the peer has exposed, and notifications.
+
+use std::collections::VecDeque;
+
+use super::ops::Mark;
+use super::send::Cutting;
+use super::{Broken, Engine, OpError, Outlet, Refused, Ticket};
+use crate::head::EAGER_MAX;
+use crate::{Buf, Head, Kind};
+
+/// Regions exposed to one peer at a time.
+pub(super) const MAX_REGIONS: usize = 4096;
+
+/// Notifications kept for a waiter that does not come for them. A peer that sends more breaks the protocol.
+const MAX_NOTIFIES: usize = 64 << 10;
+
+/// Answers to reads under way at a time; more are refused as the protocol's bound on a peer's demands.
+const MAX_ANSWERS: usize = 256;
+
+const INDEX_BITS: u32 = 12;
+const _: () = assert!(MAX_REGIONS == 1 << INDEX_BITS);
+
+/// What the peer may do with a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Write only.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl Access {
+    fn allows(self, write: bool) -> bool {
+        match self {
+            Access::ReadWrite => true,
+            Access::Read => !write,
+            Access::Write => write,
+        }
+    }
+}
+
+/// A place in a region of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteSlice {
+    /// Key that the peer gave out: index and generation.
+    pub key: u32,
+    /// Offset in the region, bytes.
+    pub offset: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region<B> {
+    generation: u32,
+    live: Option<(B, Access)>,
+}
+
+#[derive(Debug)]
+pub(super) struct OneSided<B> {
+    regions: Vec<Region<B>>,
+    free: Vec<u16>,
+    notifies: VecDeque<u64>,
+    /// Writes whose notification waits for their chunks.
+    waiting: VecDeque<(Ticket, u64)>,
+    answers: usize,
+}
+
+impl<B: Buf> OneSided<B> {
+    pub(super) fn new() -> OneSided<B> {
+        OneSided {
+            regions: Vec::new(),
+            free: Vec::new(),
+            notifies: VecDeque::new(),
+            waiting: VecDeque::new(),
+            answers: 0,
+        }
+    }
+
+    /// The range, if the key is current, the right is there and the bounds hold.
+    fn find(&self, key: u32, offset: u64, len: u64, write: bool) -> Option<B> {
+        let region = self.regions.get((key & ((1 << INDEX_BITS) - 1)) as usize)?;
+        let (buf, access) = region
+            .live
+            .filter(|_| region.generation == key >> INDEX_BITS)?;
+        if !access.allows(write) {
+            return None;
+        }
+        buf.sub(offset, len)
+    }
+
+    pub(super) fn place(&mut self, head: &Head) -> Result<Option<B>, Broken> {
+        let len = u64::from(head.len.get());
+        if len == 0 {
+            return Err(Broken("an empty chunk".into()));
+        }
+        Ok(self.find(head.id.get(), head.offset.get(), len, true))
+    }
+
+    pub(super) fn answered(&mut self) {
+        self.answers = self.answers.saturating_sub(1);
+    }
+}
+
+impl<B: Buf> Engine<B> {
+    /// Gives the peer access to a region; the key goes to the peer by any way the caller likes. `None`: all
+    /// 4096 are in use.
+    pub fn expose(&mut self, buf: B, access: Access) -> Option<u32> {
+        let regions = &mut self.onesided.regions;
+        let index = match self.onesided.free.pop() {
+            Some(index) => usize::from(index),
+            None if regions.len() < MAX_REGIONS => {
+                regions.push(Region {
+                    generation: 1,
+                    live: None,
+                });
+                regions.len() - 1
+            }
+            None => return None,
+        };
+        regions[index].live = Some((buf, access));
+        Some(regions[index].generation << INDEX_BITS | index as u32)
+    }
+
+    /// Takes access back. From this call on nothing new lands in the region; `false` means that a chunk is still
+    /// arriving in it: progress and ask again before the memory is used otherwise.
+    pub fn unexpose(&mut self, key: u32) -> bool {
+        let index = (key & ((1 << INDEX_BITS) - 1)) as usize;
+        if let Some(region) = self.onesided.regions.get_mut(index) {
+            let current = region.live.is_some() && region.generation == key >> INDEX_BITS;
+            if current {
+                region.live = None;
+            }
+            // A generation that has run through all its values retires its index rather than begin again.
+            if current && region.generation < (1 << (32 - INDEX_BITS)) - 1 {
+                region.generation += 1;
+                self.onesided.free.push(index as u16);
+            }
+        }
+        !self.rails.is_arriving_into(key)
+    }
+
+    /// Writes into a region of the peer, then notifies it if asked. Done when the peer has acknowledged the bytes.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`], [`OpError::NotAcked`], [`OpError::Range`]. A refusal by the peer fails the operation.
+    pub fn post_write(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        src: B,
+        to: RemoteSlice,
+        notify: Option<u64>,
+    ) -> Result<Ticket, Refused> {
+        let len = src.len() as u64;
+        self.check_onesided(to.offset, len)?;
+        if self.ops.is_full() {
+            return Err(Refused::Busy);
+        }
+        if src.len() > EAGER_MAX {
+            let mark = if notify.is_some() {
+                Mark::Notify
+            } else {
+                Mark::Told
+            };
+            let ticket = self.ops.start(len, 1, mark).ok_or(Refused::Busy)?;
+            let tag = ticket.index() as u32;
+            self.ops.cutting(ticket);
+            self.sends.cutting.push_back(Cutting {
+                ticket: Some(ticket),
+                kind: Kind::Put,
+                id: to.key,
+                tag,
+                src,
+                base: to.offset,
+                done: 0,
+            });
+            if let Some(value) = notify {
+                self.onesided.waiting.push_back((ticket, value));
+            }
+            self.pump_chunks(out);
+            return Ok(ticket);
+        }
+        let ticket = self.ops.start(len, 1, Mark::Told).ok_or(Refused::Busy)?;
+        let mut head = Head::new(Kind::Poke);
+        head.id.set(to.key);
+        head.tag.set(ticket.index() as u32);
+        head.offset.set(to.offset);
+        head.total.set(len);
+        let Some(sent) = self.control.emit(out, &self.rails, head, src) else {
+            self.ops.cancel(ticket);
+            return Err(Refused::Busy);
+        };
+        self.ops.set_mark(ticket, Mark::Acked { seq: sent.seq });
+        if let Some(value) = notify {
+            self.ops.set_mark(ticket, Mark::Notify);
+            self.ops.all_out(ticket, true);
+            self.onesided.waiting.push_back((ticket, value));
+            self.pump_notifies(out);
+        }
+        Ok(ticket)
+    }
+
+    /// Reads from a region of the peer.
+    ///
+    /// # Errors
+    /// As [`Engine::post_write`].
+    pub fn post_read(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        dst: B,
+        from: RemoteSlice,
+    ) -> Result<Ticket, Refused> {
+        let len = dst.len() as u64;
+        self.check_onesided(from.offset, len)?;
+        if !self.recvs.has_free(1) {
+            return Err(Refused::Busy);
+        }
+        let ticket = self.ops.start(0, 1, Mark::Told).ok_or(Refused::Busy)?;
+        let id = self.recvs.take_slot(0, dst, ticket, 0);
+        self.recvs.expect(id, len);
+        let mut head = Head::new(Kind::Read);
+        head.id.set(from.key);
+        head.tag.set(id);
+        head.offset.set(from.offset);
+        head.total.set(len);
+        if self
+            .control
+            .emit(out, &self.rails, head, B::EMPTY)
+            .is_none()
+        {
+            self.recvs.fail(id, &mut self.ops, OpError::Ended);
+            self.ops.cancel(ticket);
+            return Err(Refused::Busy);
+        }
+        Ok(ticket)
+    }
+
+    /// The oldest notification not taken yet.
+    pub fn take_notify(&mut self) -> Option<u64> {
+        self.onesided.notifies.pop_front()
+    }
+
+    fn check_onesided(&self, offset: u64, len: u64) -> Result<(), Refused> {
+        if !self.cfg.acked {
+            return Err(Refused::Failed(OpError::NotAcked));
+        }
+        if offset.checked_add(len).is_none() {
+            return Err(Refused::Failed(OpError::Range { offset, len }));
+        }
+        Ok(())
+    }
+
+    /// Sends notifications whose writes have landed, in order.
+    pub(super) fn pump_notifies(&mut self, out: &mut impl Outlet<B>) {
+        while let Some(&(ticket, value)) = self.onesided.waiting.front() {
+            if !self.ops.chunks_are_back(ticket) {
+                return;
+            }
+            if self.ops.is_failed(ticket) {
+                self.onesided.waiting.pop_front();
+                continue;
+            }
+            let mut head = Head::new(Kind::Notify);
+            head.total.set(value);
+            let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
+                return;
+            };
+            self.ops.set_mark(ticket, Mark::Acked { seq: sent.seq });
+            self.onesided.waiting.pop_front();
+        }
+    }
+
+    pub(super) fn on_poke(&mut self, head: &Head, payload: &[u8]) -> Result<(), Broken> {
+        match self
+            .onesided
+            .find(head.id.get(), head.offset.get(), payload.len() as u64, true)
+        {
+            Some(buf) if buf.fill(0, payload) => Ok(()),
+            _ => self.refuse(head, 0),
+        }
+    }
+
+    pub(super) fn put_landed(&mut self, head: &Head) -> Result<(), Broken> {
+        let len = u64::from(head.len.get());
+        if self
+            .onesided
+            .find(head.id.get(), head.offset.get(), len, true)
+            .is_none()
+        {
+            return self.refuse(head, 0);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_notify(&mut self, head: &Head) -> Result<(), Broken> {
+        if self.onesided.notifies.len() >= MAX_NOTIFIES {
+            return Err(Broken(format!(
+                "more than {MAX_NOTIFIES} notifications nobody waited for"
+            )));
+        }
+        self.onesided.notifies.push_back(head.total.get());
+        Ok(())
+    }
+
+    pub(super) fn on_read(&mut self, head: &Head) -> Result<(), Broken> {
+        let (len, id) = (head.total.get(), head.tag.get());
+        let Some(src) = self
+            .onesided
+            .find(head.id.get(), head.offset.get(), len, false)
+        else {
+            return self.refuse(head, 1);
+        };
+        if self.onesided.answers >= MAX_ANSWERS {
+            return Err(Broken(format!("more than {MAX_ANSWERS} reads at a time")));
+        }
+        if len == 0 {
+            let mut answer = Head::new(Kind::Eager);
+            answer.id.set(id);
+            self.control.queue(answer);
+            return Ok(());
+        }
+        self.onesided.answers += 1;
+        self.sends.cutting.push_back(Cutting {
+            ticket: None,
+            kind: Kind::Chunk,
+            id,
+            tag: 0,
+            src,
+            base: 0,
+            done: 0,
+        });
+        Ok(())
+    }
+
+    fn refuse(&mut self, head: &Head, read: u64) -> Result<(), Broken> {
+        if self.control.queue_is_full() {
+            return Err(Broken("more refused operations than answers read".into()));
+        }
+        let mut answer = Head::new(Kind::Refused);
+        answer.id.set(head.id.get());
+        answer.tag.set(head.tag.get());
+        answer.total.set(read);
+        self.control.queue(answer);
+        Ok(())
+    }
+
+    pub(super) fn on_refused(&mut self, head: &Head) -> Result<(), Broken> {
+        let error = OpError::RemoteAccess { key: head.id.get() };
+        if head.total.get() == 1 {
+            self.recvs.fail(head.tag.get(), &mut self.ops, error);
+        } else if !self.ops.fail_index(head.tag.get() as usize, error) {
+            self.late = Some(error);
+        }
+        Ok(())
+    }
+}

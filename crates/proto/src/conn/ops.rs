@@ -1,0 +1,314 @@
+//! Operations in flight: a fixed table with generations, so that a stale ticket is never mistaken for a live one.
+
+use super::{MAX_GROUP, MAX_OPS};
+
+/// Names an operation from its post until it has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// The ticket as a number that is never 0, for doors whose callers hold opaque pointers.
+    pub fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The reverse of [`Ticket::to_u64`]; a number that never was a ticket is answered with [`OpError::NoSuchOp`].
+    pub fn from_u64(n: u64) -> Ticket {
+        Ticket(n)
+    }
+
+    fn new(index: usize, generation: u32) -> Ticket {
+        Ticket(u64::from(generation) << 32 | index as u64)
+    }
+
+    pub(super) fn index(self) -> usize {
+        (self.0 & 0xFFFF_FFFF) as usize
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Why an operation failed. Plain data: the data path makes no texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// A message was longer than the receive it met.
+    #[error(
+        "LS0010 a message of {sent} bytes with tag {tag} met a receive posted for {posted} bytes: post receives as large as the largest message"
+    )]
+    Oversize {
+        /// Bytes sent.
+        sent: u64,
+        /// Bytes the receive has room for.
+        posted: u64,
+        /// The tag.
+        tag: u32,
+    },
+    /// A group had no parts or more than [`MAX_GROUP`].
+    #[error("LS0011 a grouped receive of {0} parts: 1 to {MAX_GROUP} are possible")]
+    GroupSize(usize),
+    /// A ticket that was never given out, or whose operation has reported already.
+    #[error("LS0012 this ticket names no operation in flight: each ticket reports once")]
+    NoSuchOp,
+    /// The peer refused a one-sided operation.
+    #[error(
+        "LS0013 the peer refused access to region key {key:#010x}: the key is unknown or from an older registration, the range is outside, or the right is missing"
+    )]
+    RemoteAccess {
+        /// The key.
+        key: u32,
+    },
+    /// The connection was closed or lost before the operation was done.
+    #[error("LS0014 the connection ended before the operation was done")]
+    Ended,
+    /// One-sided operation on a connection that was made without them.
+    #[error(
+        "LS0015 this connection carries no one-sided operations: it was set up without acknowledgements"
+    )]
+    NotAcked,
+    /// The local range does not fit the request.
+    #[error(
+        "LS0016 a one-sided operation of {len} bytes at offset {offset} does not fit the address space of a region"
+    )]
+    Range {
+        /// Offset in the remote region.
+        offset: u64,
+        /// Length.
+        len: u64,
+    },
+}
+
+/// What [`super::Engine::test`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not yet.
+    Pending,
+    /// Done; bytes moved, summed over the parts of a group.
+    Done(u64),
+    /// Failed; the local memory is free again.
+    Failed(OpError),
+}
+
+/// When an operation is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    /// When whoever works on it says so.
+    Told,
+    /// When this rail has taken this item.
+    Taken { rail: usize, pos: u64 },
+    /// When the peer has processed control messages up to and with this one.
+    Acked { seq: u32 },
+    /// When its chunks are back and the notification that follows them has been sent.
+    Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    generation: u32,
+    live: bool,
+    mark: Mark,
+    outcome: Outcome,
+    bytes: u64,
+    parts_left: u8,
+    /// Chunks sent and not acknowledged.
+    chunks_out: u32,
+    /// It is being cut into chunks; its memory is read until all are out.
+    cutting: bool,
+    /// No more chunks will be sent for it.
+    all_out: bool,
+    sizes: [u64; MAX_GROUP],
+}
+
+impl Op {
+    fn settle(&mut self) {
+        if self.all_out
+            && self.chunks_out == 0
+            && self.outcome == Outcome::Pending
+            && matches!(self.mark, Mark::Told)
+        {
+            self.outcome = Outcome::Done(self.bytes);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Ops {
+    table: Box<[Op]>,
+    free: Vec<u16>,
+}
+
+impl Ops {
+    pub(super) fn new() -> Ops {
+        let op = Op {
+            generation: 1,
+            live: false,
+            mark: Mark::Told,
+            outcome: Outcome::Pending,
+            bytes: 0,
+            parts_left: 0,
+            chunks_out: 0,
+            cutting: false,
+            all_out: false,
+            sizes: [0; MAX_GROUP],
+        };
+        Ops {
+            table: vec![op; MAX_OPS].into_boxed_slice(),
+            free: (0..MAX_OPS as u16).rev().collect(),
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    pub(super) fn live(&self) -> usize {
+        MAX_OPS - self.free.len()
+    }
+
+    /// A new operation that moves `bytes`; `None` when the table is full.
+    pub(super) fn start(&mut self, bytes: u64, parts: usize, mark: Mark) -> Option<Ticket> {
+        let index = usize::from(self.free.pop()?);
+        let op = &mut self.table[index];
+        op.live = true;
+        op.mark = mark;
+        op.outcome = Outcome::Pending;
+        op.bytes = bytes;
+        op.parts_left = parts as u8;
+        op.chunks_out = 0;
+        op.cutting = false;
+        op.all_out = false;
+        op.sizes = [0; MAX_GROUP];
+        Some(Ticket::new(index, op.generation))
+    }
+
+    fn get(&mut self, ticket: Ticket) -> Option<&mut Op> {
+        self.table
+            .get_mut(ticket.index())
+            .filter(|op| op.live && op.generation == ticket.generation())
+    }
+
+    pub(super) fn set_mark(&mut self, ticket: Ticket, mark: Mark) {
+        if let Some(op) = self.get(ticket) {
+            op.mark = mark;
+        }
+    }
+
+    pub(super) fn cutting(&mut self, ticket: Ticket) {
+        if let Some(op) = self.get(ticket) {
+            op.cutting = true;
+        }
+    }
+
+    pub(super) fn chunk_out(&mut self, ticket: Ticket) {
+        if let Some(op) = self.get(ticket) {
+            op.chunks_out += 1;
+        }
+    }
+
+    pub(super) fn chunk_back(&mut self, ticket: Ticket) {
+        if let Some(op) = self.get(ticket) {
+            op.chunks_out -= 1;
+            op.settle();
+        }
+    }
+
+    pub(super) fn all_out(&mut self, ticket: Ticket, tracked: bool) {
+        if let Some(op) = self.get(ticket) {
+            op.cutting = false;
+            op.all_out = true;
+            if tracked {
+                op.settle();
+            }
+        }
+    }
+
+    /// Whether every chunk has been acknowledged; such an operation waits for a notification to be sent.
+    pub(super) fn chunks_are_back(&self, ticket: Ticket) -> bool {
+        self.table.get(ticket.index()).is_none_or(|op| {
+            !op.live || op.generation != ticket.generation() || (op.all_out && op.chunks_out == 0)
+        })
+    }
+
+    /// Fails an operation by its table index, as the peer names writes. False: it had reported already.
+    pub(super) fn fail_index(&mut self, index: usize, error: OpError) -> bool {
+        match self.table.get_mut(index) {
+            Some(op) if op.live && op.outcome == Outcome::Pending => {
+                op.outcome = Outcome::Failed(error);
+                op.parts_left = 0;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_failed(&self, ticket: Ticket) -> bool {
+        self.table.get(ticket.index()).is_none_or(|op| {
+            !op.live
+                || op.generation != ticket.generation()
+                || matches!(op.outcome, Outcome::Failed(_))
+        })
+    }
+
+    /// Takes an operation back that could not be started after all.
+    pub(super) fn cancel(&mut self, ticket: Ticket) {
+        if let Some(op) = self.get(ticket) {
+            op.live = false;
+            op.generation = op.generation.wrapping_add(1).max(1);
+            self.free.push(ticket.index() as u16);
+        }
+    }
+
+    /// One part of a group is finished; the group reports when all are, so that no part's memory is still in use.
+    pub(super) fn part(&mut self, ticket: Ticket, part: usize, result: Result<u64, OpError>) {
+        let Some(op) = self.get(ticket) else { return };
+        match result {
+            Ok(bytes) => {
+                op.sizes[part] = bytes;
+                op.bytes += bytes;
+            }
+            Err(error) => op.outcome = Outcome::Failed(error),
+        }
+        op.parts_left -= 1;
+        if op.parts_left == 0 && op.outcome == Outcome::Pending {
+            op.outcome = Outcome::Done(op.bytes);
+        }
+    }
+
+    pub(super) fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
+        self.table
+            .get(ticket.index())
+            .map_or([0; MAX_GROUP], |op| op.sizes)
+    }
+
+    pub(super) fn test(
+        &mut self,
+        ticket: Ticket,
+        taken: impl Fn(usize, u64) -> bool,
+        acked: u32,
+    ) -> Outcome {
+        let Some(op) = self.get(ticket) else {
+            return Outcome::Failed(OpError::NoSuchOp);
+        };
+        let outcome = match op.outcome {
+            Outcome::Pending => match op.mark {
+                Mark::Told | Mark::Notify => return Outcome::Pending,
+                Mark::Taken { rail, pos } if taken(rail, pos) => Outcome::Done(op.bytes),
+                Mark::Acked { seq } if (acked.wrapping_sub(seq) as i32) > 0 => {
+                    Outcome::Done(op.bytes)
+                }
+                _ => return Outcome::Pending,
+            },
+            // What failed early still owns its memory until the last byte has left or landed.
+            Outcome::Failed(_) if op.parts_left > 0 || op.cutting || op.chunks_out > 0 => {
+                return Outcome::Pending;
+            }
+            settled => settled,
+        };
+        op.live = false;
+        op.generation = op.generation.wrapping_add(1).max(1);
+        self.free.push(ticket.index() as u16);
+        outcome
+    }
+}

@@ -1,0 +1,257 @@
+//! Rails as the connection sees them: which are up, what is in flight on each, what has landed.
+
+use std::collections::VecDeque;
+
+use super::{Broken, Ticket};
+use crate::{Buf, Head};
+
+/// Most rails of a connection at a time.
+pub const MAX_RAILS: usize = 8;
+
+/// Chunks in flight per rail while there are several rails. Each rail takes its next chunk when one has been
+/// acknowledged, so load follows the speed each rail really has; four cover the round trip of any LAN at 512 KiB.
+const WINDOW: usize = 4;
+
+/// Chunks in flight on a rail that is alone; only memory is saved by a bound here.
+const WINDOW_ALONE: usize = 64;
+
+/// A chunk that was sent and not acknowledged; `head` and `src` suffice to send it again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece<B> {
+    pub(super) head: Head,
+    pub(super) src: B,
+    /// The operation it belongs to; answers to reads have none on this side.
+    pub(super) ticket: Option<Ticket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone {
+    pub(super) id: u32,
+    pub(super) landed: u32,
+    /// A chunk that was on its way in when the rail was lost.
+    pub(super) arriving: Option<Head>,
+}
+
+#[derive(Debug)]
+struct Rail<B> {
+    id: u32,
+    live: bool,
+    /// Holds chunks that the peer has yet to account for, so the slot cannot be used again.
+    unsettled: bool,
+    condemned: bool,
+    sent: u32,
+    acked: u32,
+    flight: VecDeque<Piece<B>>,
+    arriving: Option<Head>,
+    arriving_key: Option<u32>,
+    landed: u32,
+    owes_ack: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Rails<B> {
+    rails: [Rail<B>; MAX_RAILS],
+    control: Option<usize>,
+    live: usize,
+}
+
+impl<B: Buf> Rails<B> {
+    pub(super) fn new() -> Rails<B> {
+        Rails {
+            rails: std::array::from_fn(|_| Rail {
+                id: 0,
+                live: false,
+                unsettled: false,
+                condemned: false,
+                sent: 0,
+                acked: 0,
+                flight: VecDeque::with_capacity(WINDOW_ALONE),
+                arriving: None,
+                arriving_key: None,
+                landed: 0,
+                owes_ack: false,
+            }),
+            control: None,
+            live: 0,
+        }
+    }
+
+    pub(super) fn up(&mut self, slot: usize, id: u32) {
+        let rail = &mut self.rails[slot];
+        assert!(!rail.live && !rail.unsettled, "rail slot {slot} is in use");
+        rail.id = id;
+        rail.live = true;
+        rail.condemned = false;
+        rail.sent = 0;
+        rail.acked = 0;
+        rail.flight.clear();
+        rail.arriving = None;
+        rail.arriving_key = None;
+        rail.landed = 0;
+        rail.owes_ack = false;
+        self.live += 1;
+    }
+
+    /// A slot for one more rail.
+    pub(super) fn free_slot(&self) -> Option<usize> {
+        self.rails.iter().position(|r| !r.live && !r.unsettled)
+    }
+
+    pub(super) fn down(&mut self, slot: usize) -> Option<Gone> {
+        let rail = &mut self.rails[slot];
+        if !rail.live {
+            return None;
+        }
+        rail.live = false;
+        // A condemned rail has been accounted for by the peer already.
+        rail.unsettled = !rail.condemned;
+        rail.condemned = false;
+        rail.arriving_key = None;
+        self.live -= 1;
+        if self.control == Some(slot) {
+            self.control = None;
+        }
+        Some(Gone {
+            id: rail.id,
+            landed: rail.landed,
+            arriving: rail.arriving.take(),
+        })
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(super) fn first_live(&self) -> Option<usize> {
+        self.rails.iter().position(|r| r.live && !r.condemned)
+    }
+
+    pub(super) fn control(&self) -> Option<usize> {
+        self.control
+    }
+
+    pub(super) fn set_control(&mut self, slot: usize) {
+        self.control = Some(slot);
+    }
+
+    pub(super) fn condemned(&self) -> Option<usize> {
+        self.rails.iter().position(|r| r.live && r.condemned)
+    }
+
+    /// Whether the rail may take one more chunk now.
+    pub(super) fn has_window(&self, slot: usize) -> bool {
+        let rail = &self.rails[slot];
+        let window = if self.live > 1 { WINDOW } else { WINDOW_ALONE };
+        rail.live && !rail.condemned && rail.flight.len() < window
+    }
+
+    pub(super) fn in_flight(&self, slot: usize) -> usize {
+        self.rails[slot].flight.len()
+    }
+
+    pub(super) fn next_seq(&self, slot: usize) -> u32 {
+        self.rails[slot].sent
+    }
+
+    /// A chunk has been accepted by the rail; `track` keeps it until it is acknowledged.
+    pub(super) fn sent(&mut self, slot: usize, piece: Piece<B>, track: bool) {
+        let rail = &mut self.rails[slot];
+        rail.sent = rail.sent.wrapping_add(1);
+        if track {
+            rail.flight.push_back(piece);
+        }
+    }
+
+    /// The peer says that `landed` chunks have landed on rail `id`; calls `back` for each newly acknowledged one.
+    pub(super) fn acked(
+        &mut self,
+        id: u32,
+        landed: u32,
+        mut back: impl FnMut(Piece<B>),
+    ) -> Result<Option<usize>, Broken> {
+        let Some(slot) = self
+            .rails
+            .iter()
+            .position(|r| r.id == id && (r.live || r.unsettled))
+        else {
+            return Ok(None); // a rail settled long ago
+        };
+        let rail = &mut self.rails[slot];
+        let fresh = landed.wrapping_sub(rail.acked);
+        if (fresh as i32) < 0 {
+            return Ok(Some(slot)); // overtaken by a newer word
+        }
+        if fresh as usize > rail.flight.len() {
+            return Err(Broken(format!(
+                "{landed} chunks acknowledged on rail {id}, only {} were sent",
+                rail.acked as usize + rail.flight.len()
+            )));
+        }
+        for piece in rail.flight.drain(..fresh as usize) {
+            back(piece);
+        }
+        rail.acked = landed;
+        Ok(Some(slot))
+    }
+
+    /// The peer reads this rail no longer: hands out what had not landed.
+    pub(super) fn settle(&mut self, slot: usize, mut again: impl FnMut(Piece<B>)) {
+        let rail = &mut self.rails[slot];
+        for piece in rail.flight.drain(..) {
+            again(piece);
+        }
+        rail.unsettled = false;
+        if rail.live {
+            rail.condemned = true;
+        }
+    }
+
+    pub(super) fn expect_chunk(&mut self, slot: usize, head: &Head) -> Result<(), Broken> {
+        let rail = &mut self.rails[slot];
+        if rail.arriving.is_some() || head.seq.get() != rail.landed {
+            return Err(Broken(format!(
+                "chunk {} on rail {} where {} was due",
+                head.seq.get(),
+                rail.id,
+                rail.landed
+            )));
+        }
+        rail.arriving = Some(*head);
+        Ok(())
+    }
+
+    pub(super) fn arriving_into(&mut self, slot: usize, key: Option<u32>) {
+        self.rails[slot].arriving_key = key;
+    }
+
+    /// Whether a chunk is on its way into region `key` right now.
+    pub(super) fn is_arriving_into(&self, key: u32) -> bool {
+        self.rails
+            .iter()
+            .any(|r| r.live && r.arriving_key == Some(key))
+    }
+
+    pub(super) fn landed(&mut self, slot: usize, acked: bool) {
+        let rail = &mut self.rails[slot];
+        rail.arriving = None;
+        rail.arriving_key = None;
+        rail.landed = rail.landed.wrapping_add(1);
+        rail.owes_ack |= acked;
+    }
+
+    /// A rail whose arrivals the peer does not know of yet, with their number; marks it told.
+    pub(super) fn take_owed_ack(&mut self) -> Option<(usize, u32, u32)> {
+        let slot = self.rails.iter().position(|r| r.live && r.owes_ack)?;
+        let rail = &mut self.rails[slot];
+        rail.owes_ack = false;
+        Some((slot, rail.id, rail.landed))
+    }
+
+    pub(super) fn owe_ack(&mut self, slot: usize) {
+        self.rails[slot].owes_ack = true;
+    }
+
+    pub(super) fn owes_acks(&self) -> bool {
+        self.rails.iter().any(|r| r.live && r.owes_ack)
+    }
+}

@@ -1,0 +1,351 @@
+//! The receiving half: posted receives, their grants, and what arrives for them.
+
+use std::collections::VecDeque;
+
+use super::credit::cost;
+use super::ops::{Mark, Ops};
+use super::{Broken, EAGER_CREDIT, Engine, MAX_GROUP, MAX_RECVS, OpError, Outlet, Refused, Ticket};
+use crate::head::EAGER_MAX;
+use crate::{Buf, Head, Kind};
+
+/// Grants of small receives are held back until this many can leave together, or something else leaves anyway.
+const GRANT_BATCH: usize = 16;
+
+/// ... or until the eager bytes they give back are this part of the credit.
+const GRANT_BYTES: usize = EAGER_CREDIT / 4;
+
+const INDEX_BITS: u32 = 10;
+const _: () = assert!(MAX_RECVS <= 1 << INDEX_BITS);
+
+#[derive(Clone, Copy, Debug)]
+struct Slot<B> {
+    generation: u32,
+    live: bool,
+    /// A message has been found for it.
+    matched: bool,
+    tag: u32,
+    buf: B,
+    ticket: Ticket,
+    part: u8,
+    total: u64,
+    placed: u64,
+    landed: u64,
+    /// Number of the control message that carried the grant, once sent.
+    granted: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PendingGrant {
+    tag: u32,
+    /// 0 when a message has been found already.
+    id: u32,
+    capacity: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Receives<B> {
+    slots: Box<[Slot<B>]>,
+    free: Vec<u16>,
+    /// Unmatched slots in posting order.
+    order: VecDeque<u16>,
+    grants: VecDeque<PendingGrant>,
+    large_grants: usize,
+    bytes_to_return: usize,
+}
+
+impl<B: Buf> Receives<B> {
+    pub(super) fn new() -> Receives<B> {
+        let slot = Slot {
+            generation: 1,
+            live: false,
+            matched: false,
+            tag: 0,
+            buf: B::EMPTY,
+            ticket: Ticket::from_u64(0),
+            part: 0,
+            total: 0,
+            placed: 0,
+            landed: 0,
+            granted: None,
+        };
+        Receives {
+            slots: vec![slot; MAX_RECVS].into_boxed_slice(),
+            free: (0..MAX_RECVS as u16).rev().collect(),
+            order: VecDeque::with_capacity(MAX_RECVS),
+            grants: VecDeque::with_capacity(MAX_RECVS),
+            large_grants: 0,
+            bytes_to_return: 0,
+        }
+    }
+
+    pub(super) fn holds_grants(&self) -> bool {
+        !self.grants.is_empty()
+    }
+
+    pub(super) fn has_free(&self, n: usize) -> bool {
+        self.free.len() >= n
+    }
+
+    /// A slot with its id (generation and index, never 0). The caller has checked that one is free.
+    pub(super) fn take_slot(&mut self, tag: u32, buf: B, ticket: Ticket, part: usize) -> u32 {
+        let index = self.free.pop().unwrap_or(0);
+        let slot = &mut self.slots[usize::from(index)];
+        let generation = slot.generation;
+        *slot = Slot {
+            generation,
+            live: true,
+            matched: false,
+            tag,
+            buf,
+            ticket,
+            part: part as u8,
+            total: 0,
+            placed: 0,
+            landed: 0,
+            granted: None,
+        };
+        generation << INDEX_BITS | u32::from(index)
+    }
+
+    /// Makes a slot wait for exactly `total` bytes without a message having to be found: the target of a read.
+    pub(super) fn expect(&mut self, id: u32, total: u64) {
+        if let Some(index) = self.find(id) {
+            self.slots[index].matched = true;
+            self.slots[index].total = total;
+        }
+    }
+
+    fn find(&self, id: u32) -> Option<usize> {
+        let index = (id & ((1 << INDEX_BITS) - 1)) as usize;
+        let slot = self.slots.get(index)?;
+        (slot.live && slot.generation == id >> INDEX_BITS).then_some(index)
+    }
+
+    fn release(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        slot.live = false;
+        slot.generation = if slot.generation >= (1 << (32 - INDEX_BITS)) - 1 {
+            1
+        } else {
+            slot.generation + 1
+        };
+        self.free.push(index as u16);
+    }
+
+    fn unlist(&mut self, index: usize) {
+        if let Some(at) = self.order.iter().position(|&i| usize::from(i) == index) {
+            self.order.remove(at);
+        }
+    }
+
+    fn finish(&mut self, index: usize, ops: &mut Ops, result: Result<u64, OpError>) {
+        let Slot { ticket, part, .. } = self.slots[index];
+        self.release(index);
+        ops.part(ticket, usize::from(part), result);
+    }
+
+    /// Ends a slot whose operation failed; a message that still comes for it is drained.
+    pub(super) fn fail(&mut self, id: u32, ops: &mut Ops, error: OpError) {
+        if let Some(index) = self.find(id) {
+            self.unlist(index);
+            self.finish(index, ops, Err(error));
+        }
+    }
+
+    pub(super) fn place(&mut self, head: &Head) -> Result<Option<B>, Broken> {
+        let Some(index) = self.find(head.id.get()) else {
+            return Ok(None);
+        };
+        let (total, offset, len) = (
+            head.total.get(),
+            head.offset.get(),
+            u64::from(head.len.get()),
+        );
+        if !self.slots[index].matched {
+            self.unlist(index);
+            self.slots[index].matched = true;
+            self.slots[index].total = total;
+        }
+        let slot = &mut self.slots[index];
+        if total != slot.total || total > slot.buf.len() as u64 {
+            return Err(Broken(format!(
+                "a message of {total} bytes into a receive of {} expecting {}",
+                slot.buf.len(),
+                slot.total
+            )));
+        }
+        let inside =
+            offset.checked_add(len).is_some_and(|end| end <= total) && len <= total - slot.placed;
+        let Some(to) = slot.buf.sub(offset, len).filter(|_| inside && len > 0) else {
+            return Err(Broken(format!(
+                "a chunk of {len} bytes at {offset} of a message of {total}"
+            )));
+        };
+        slot.placed += len;
+        Ok(Some(to))
+    }
+
+    pub(super) fn landed(&mut self, head: &Head, ops: &mut Ops) -> Result<(), Broken> {
+        let Some(index) = self.find(head.id.get()) else {
+            return Ok(());
+        };
+        let slot = &mut self.slots[index];
+        slot.landed += u64::from(head.len.get());
+        if slot.landed == slot.total {
+            let total = slot.total;
+            self.finish(index, ops, Ok(total));
+        }
+        Ok(())
+    }
+
+    /// The rail that carried `head` was lost with the chunk half landed: it will come again.
+    pub(super) fn unplace(&mut self, head: &Head) {
+        if let Some(index) = self
+            .find(head.id.get())
+            .filter(|_| head.kind == Kind::Chunk as u8)
+        {
+            self.slots[index].placed -= u64::from(head.len.get());
+        }
+    }
+}
+
+impl<B: Buf> Engine<B> {
+    /// Posts a receive, or a group of them that reports as one. All memory is in use until the ticket has reported.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`]: too many posted. [`OpError::GroupSize`]: no parts, or more than [`MAX_GROUP`].
+    pub fn post_recv(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        parts: &[(u32, B)],
+    ) -> Result<Ticket, Refused> {
+        let n = parts.len();
+        if n == 0 || n > MAX_GROUP {
+            return Err(Refused::Failed(OpError::GroupSize(n)));
+        }
+        if !self.recvs.has_free(n) || self.recvs.grants.len() + n > MAX_RECVS {
+            return Err(Refused::Busy);
+        }
+        let ticket = self.ops.start(0, n, Mark::Told).ok_or(Refused::Busy)?;
+        for (part, &(tag, buf)) in parts.iter().enumerate() {
+            let mut grant = PendingGrant {
+                tag,
+                id: 0,
+                capacity: buf.len() as u64,
+            };
+            if let Some(payload) = self.unexpected.take(tag) {
+                self.recvs.bytes_to_return += cost(payload.len());
+                let result = deliver(buf, payload, tag);
+                self.ops.part(ticket, part, result);
+            } else {
+                grant.id = self.recvs.take_slot(tag, buf, ticket, part);
+                self.recvs
+                    .order
+                    .push_back((grant.id & ((1 << INDEX_BITS) - 1)) as u16);
+                self.recvs.large_grants += usize::from(buf.len() > EAGER_MAX);
+            }
+            self.recvs.grants.push_back(grant);
+        }
+        self.pump_grants(out, false);
+        Ok(ticket)
+    }
+
+    /// Sends held grants: all of them when one is large (its sender can do nothing before it has it), when enough
+    /// have gathered, or when `now`.
+    pub(super) fn pump_grants(&mut self, out: &mut impl Outlet<B>, now: bool) {
+        let recvs = &mut self.recvs;
+        if recvs.large_grants == 0
+            && recvs.grants.len() < GRANT_BATCH
+            && recvs.bytes_to_return < GRANT_BYTES
+            && !now
+        {
+            return;
+        }
+        while let Some(grant) = recvs.grants.front() {
+            let slot = recvs.find(grant.id);
+            let mut head = Head::new(Kind::Grant);
+            head.tag.set(grant.tag);
+            // A receive that was met while its grant waited is told as met, so that nothing is sent into it.
+            head.id
+                .set(if slot.is_some_and(|s| !recvs.slots[s].matched) {
+                    grant.id
+                } else {
+                    0
+                });
+            head.total.set(grant.capacity);
+            let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
+                return;
+            };
+            let large = grant.id != 0 && grant.capacity > EAGER_MAX as u64;
+            recvs.large_grants -= usize::from(large);
+            if let Some(index) = slot {
+                recvs.slots[index].granted = Some(sent.seq);
+            }
+            recvs.grants.pop_front();
+        }
+        recvs.bytes_to_return = 0;
+    }
+
+    pub(super) fn on_eager(&mut self, head: &Head, payload: &[u8]) -> Result<(), Broken> {
+        let (tag, id, ack) = (head.tag.get(), head.id.get(), head.ack.get());
+        let recvs = &mut self.recvs;
+        let index = if id != 0 {
+            let Some(index) = recvs.find(id) else {
+                return Err(Broken(format!(
+                    "message for receive {id:#x}, which is not posted"
+                )));
+            };
+            if recvs.slots[index].matched && (recvs.slots[index].total != 0 || !payload.is_empty())
+            {
+                return Err(Broken(format!("second message for receive {id:#x}")));
+            }
+            recvs.unlist(index);
+            index
+        } else {
+            let unseen = |slot: &Slot<B>| {
+                slot.granted
+                    .is_none_or(|seq| (seq.wrapping_sub(ack) as i32) >= 0)
+            };
+            let at = recvs.order.iter().position(|&i| {
+                let slot = &recvs.slots[usize::from(i)];
+                slot.tag == tag && unseen(slot)
+            });
+            let Some(index) = at.and_then(|at| recvs.order.remove(at)) else {
+                return if self.unexpected.store(tag, payload) {
+                    Ok(())
+                } else {
+                    Err(Broken(format!(
+                        "more than {EAGER_CREDIT} bytes sent ahead of their receives"
+                    )))
+                };
+            };
+            recvs.bytes_to_return += cost(payload.len());
+            usize::from(index)
+        };
+        let result = deliver(recvs.slots[index].buf, payload, tag);
+        recvs.finish(index, &mut self.ops, result);
+        Ok(())
+    }
+
+    pub(super) fn on_oversize(&mut self, head: &Head) -> Result<(), Broken> {
+        let (id, tag, sent) = (head.id.get(), head.tag.get(), head.total.get());
+        if let Some(index) = self.recvs.find(id) {
+            let posted = self.recvs.slots[index].buf.len() as u64;
+            self.recvs
+                .fail(id, &mut self.ops, OpError::Oversize { sent, posted, tag });
+        }
+        Ok(())
+    }
+}
+
+fn deliver<B: Buf>(buf: B, payload: &[u8], tag: u32) -> Result<u64, OpError> {
+    if buf.fill(0, payload) {
+        Ok(payload.len() as u64)
+    } else {
+        Err(OpError::Oversize {
+            sent: payload.len() as u64,
+            posted: buf.len() as u64,
+            tag,
+        })
+    }
+}

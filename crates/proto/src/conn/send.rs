@@ -1,0 +1,282 @@
+//! The sending half of two-sided messages, and the chunks of everything that is large.
+
+use std::collections::VecDeque;
+
+use super::credit::Unpaired;
+use super::ops::Mark;
+use super::rails::{MAX_RAILS, Piece};
+use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
+use crate::head::EAGER_MAX;
+use crate::{Buf, Head, Kind};
+
+/// Smallest chunk a message is cut into for the sake of several rails: below, the header and the system call cost
+/// more than the second rail brings.
+const MIN_STRIPE: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    tag: u32,
+    id: u32,
+    capacity: u64,
+}
+
+/// A large transfer being cut into chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cutting<B> {
+    pub(super) ticket: Option<Ticket>,
+    pub(super) kind: Kind,
+    pub(super) id: u32,
+    pub(super) tag: u32,
+    pub(super) src: B,
+    /// Where in the target the first byte goes.
+    pub(super) base: u64,
+    pub(super) done: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Sends<B> {
+    grants: VecDeque<Grant>,
+    pub(super) cutting: VecDeque<Cutting<B>>,
+    /// Chunks of lost rails, to be sent again before anything new.
+    pub(super) again: VecDeque<Piece<B>>,
+}
+
+impl<B: Buf> Sends<B> {
+    pub(super) fn new() -> Sends<B> {
+        Sends {
+            grants: VecDeque::with_capacity(MAX_RECVS),
+            cutting: VecDeque::with_capacity(MAX_OPS),
+            again: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.cutting.is_empty() || !self.again.is_empty()
+    }
+}
+
+impl<B: Buf> Engine<B> {
+    /// Posts a tagged message. Its memory is in use until the ticket has reported.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`]: too much in flight, or a message over [`EAGER_MAX`] whose receive is not posted yet.
+    pub fn post_send(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        tag: u32,
+        src: B,
+    ) -> Result<Ticket, Refused> {
+        if self.ops.is_full() {
+            return Err(Refused::Busy);
+        }
+        let grant = self.sends.grants.iter().position(|g| g.tag == tag);
+        let len = src.len() as u64;
+        if let Some(at) = grant {
+            let Grant { id, capacity, .. } = self.sends.grants[at];
+            if len > capacity {
+                return Err(self.refuse_oversize(at, tag, id, len, capacity));
+            }
+        }
+        if src.len() <= EAGER_MAX {
+            self.send_eager(out, tag, src, grant)
+        } else {
+            self.send_large(out, tag, src, grant)
+        }
+    }
+
+    fn refuse_oversize(&mut self, at: usize, tag: u32, id: u32, sent: u64, posted: u64) -> Refused {
+        self.sends.grants.remove(at);
+        let mut head = Head::new(Kind::Oversize);
+        head.tag.set(tag);
+        head.id.set(id);
+        head.total.set(sent);
+        self.control.queue(head);
+        Refused::Failed(OpError::Oversize { sent, posted, tag })
+    }
+
+    fn send_eager(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        tag: u32,
+        src: B,
+        grant: Option<usize>,
+    ) -> Result<Ticket, Refused> {
+        let mut head = Head::new(Kind::Eager);
+        head.tag.set(tag);
+        head.total.set(src.len() as u64);
+        match grant {
+            Some(at) => head.id.set(self.sends.grants[at].id),
+            None if !self.credit.allows(src.len()) => return Err(Refused::Busy),
+            None => {}
+        }
+        let sent = self
+            .control
+            .emit(out, &self.rails, head, src)
+            .ok_or(Refused::Busy)?;
+        match grant {
+            Some(at) => drop(self.sends.grants.remove(at)),
+            None => self.credit.spend(tag, src.len()),
+        }
+        let mark = if self.cfg.acked {
+            Mark::Acked { seq: sent.seq }
+        } else {
+            Mark::Taken {
+                rail: sent.rail,
+                pos: sent.pos,
+            }
+        };
+        let ticket = self
+            .ops
+            .start(src.len() as u64, 1, mark)
+            .ok_or(Refused::Busy)?;
+        // Whatever else is to be said leaves in the same system call.
+        self.pump_grants(out, true);
+        Ok(ticket)
+    }
+
+    fn send_large(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        tag: u32,
+        src: B,
+        grant: Option<usize>,
+    ) -> Result<Ticket, Refused> {
+        let at = grant.ok_or(Refused::Busy)?;
+        let ticket = self
+            .ops
+            .start(src.len() as u64, 1, Mark::Told)
+            .ok_or(Refused::Busy)?;
+        let Some(Grant { id, .. }) = self.sends.grants.remove(at) else {
+            return Err(Refused::Busy);
+        };
+        self.ops.cutting(ticket);
+        self.sends.cutting.push_back(Cutting {
+            ticket: Some(ticket),
+            kind: Kind::Chunk,
+            id,
+            tag,
+            src,
+            base: 0,
+            done: 0,
+        });
+        self.pump_chunks(out);
+        Ok(ticket)
+    }
+
+    /// Gives chunks to rails as far as they take them.
+    pub(super) fn pump_chunks(&mut self, out: &mut impl Outlet<B>) {
+        while let Some(piece) = self.sends.again.front().copied() {
+            if self.offer(out, piece).is_none() {
+                return;
+            }
+            self.sends.again.pop_front();
+        }
+        while let Some(cut) = self.sends.cutting.front().copied() {
+            let len = cut.src.len() as u64;
+            let Some(rail) = self.pick_rail(0) else {
+                return;
+            };
+            let live = self.rails.live() as u64;
+            let stripe = if live > 1 {
+                len.div_ceil(live).max(MIN_STRIPE)
+            } else {
+                len
+            };
+            let size = (len - cut.done).min(stripe).min(out.chunk(rail) as u64);
+            let Some(src) = cut.src.sub(cut.done, size) else {
+                return;
+            };
+            let mut head = Head::new(cut.kind);
+            head.len.set(size as u32);
+            head.id.set(cut.id);
+            head.tag.set(cut.tag);
+            head.offset.set(cut.base + cut.done);
+            head.total.set(len);
+            let Some((rail, pos)) = self.offer(
+                out,
+                Piece {
+                    head,
+                    src,
+                    ticket: cut.ticket,
+                },
+            ) else {
+                return;
+            };
+            if let (true, Some(ticket)) = (self.cfg.acked, cut.ticket) {
+                self.ops.chunk_out(ticket);
+            }
+            let done = cut.done + size;
+            if done < len {
+                if let Some(front) = self.sends.cutting.front_mut() {
+                    front.done = done;
+                }
+                continue;
+            }
+            self.sends.cutting.pop_front();
+            let Some(ticket) = cut.ticket else {
+                self.onesided.answered();
+                continue;
+            };
+            self.ops.all_out(ticket, self.cfg.acked);
+            if !self.cfg.acked {
+                self.ops.set_mark(ticket, Mark::Taken { rail, pos });
+            }
+        }
+    }
+
+    /// The rail with the fewest chunks in flight that may take one more, leaving out those in `not`.
+    fn pick_rail(&self, not: u32) -> Option<usize> {
+        if self.rails.live() == 1 && not == 0 {
+            return self
+                .rails
+                .first_live()
+                .filter(|&r| self.rails.has_window(r));
+        }
+        (0..MAX_RAILS)
+            .filter(|&r| not & (1 << r) == 0 && self.rails.has_window(r))
+            .min_by_key(|&r| self.rails.in_flight(r))
+    }
+
+    /// Offers a chunk to the best rail, then to the others.
+    fn offer(&mut self, out: &mut impl Outlet<B>, mut piece: Piece<B>) -> Option<(usize, u64)> {
+        let mut not = 0;
+        loop {
+            let rail = self.pick_rail(not)?;
+            piece.head.seq.set(self.rails.next_seq(rail));
+            let head = piece.head.sealed();
+            let Some(pos) = out.data(rail, &head, piece.src) else {
+                not |= 1 << rail;
+                continue;
+            };
+            piece.head = head;
+            self.rails.sent(rail, piece, self.cfg.acked);
+            return Some((rail, pos));
+        }
+    }
+
+    pub(super) fn on_grant(&mut self, head: &Head) -> Result<(), Broken> {
+        let (tag, id, capacity) = (head.tag.get(), head.id.get(), head.total.get());
+        if let Some(Unpaired { len, .. }) = self.credit.pair(tag) {
+            if u64::from(len) > capacity {
+                self.late = Some(OpError::Oversize {
+                    sent: u64::from(len),
+                    posted: capacity,
+                    tag,
+                });
+            }
+            return Ok(());
+        }
+        if id == 0 {
+            return Err(Broken(format!(
+                "a receive with tag {tag} was matched by a message that was never sent"
+            )));
+        }
+        if self.sends.grants.len() >= MAX_RECVS {
+            return Err(Broken(format!(
+                "more than {MAX_RECVS} receives granted at a time"
+            )));
+        }
+        self.sends.grants.push_back(Grant { tag, id, capacity });
+        Ok(())
+    }
+}

@@ -1,0 +1,387 @@
+//! A connection: the protocol of `linkspan-proto` over one or several rails of any rooms.
+
+use linkspan_proto::Head;
+use linkspan_proto::conn::{
+    Access, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, RemoteSlice,
+};
+use linkspan_proto::conn::{MAX_GROUP, Ticket};
+
+use crate::{Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+
+/// Why a call on a connection failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operation itself is at fault; the connection lives.
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// The connection is lost for good; [`Conn::lost`] tells why.
+    #[error("LS0110 the connection is lost, see the reason given when it happened; make a new one")]
+    Lost,
+    /// The peer closed the connection in good order and this operation can never complete.
+    #[error("LS0111 the peer closed the connection")]
+    Closed,
+}
+
+/// A rail has come or gone; for logs and counters.
+#[derive(Debug)]
+pub struct RailLost {
+    /// Which one.
+    pub info: RailInfo,
+    /// Why.
+    pub why: Down,
+    /// How many are left.
+    pub left: usize,
+}
+
+struct Rails<R>([Option<R>; MAX_RAILS]);
+
+impl<R: Rail> Outlet<MemSlice> for Rails<R> {
+    fn ctrl(&mut self, rail: usize, head: &Head, body: MemSlice) -> Option<u64> {
+        self.0[rail].as_mut()?.ctrl(head, body).ok()
+    }
+
+    fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64> {
+        MemSlice::with_bytes(body, |mem| self.0[rail].as_mut()?.ctrl(head, mem).ok())
+    }
+
+    fn data(&mut self, rail: usize, head: &Head, src: MemSlice) -> Option<u64> {
+        self.0[rail].as_mut()?.data(head, src).ok()
+    }
+
+    fn taken(&self, rail: usize) -> u64 {
+        self.0[rail].as_ref().map_or(0, Rail::taken)
+    }
+
+    fn chunk(&self, rail: usize) -> usize {
+        self.0[rail].as_ref().map_or(1, |r| r.info().caps.chunk)
+    }
+}
+
+/// The engine as one rail sees it.
+struct Port<'a> {
+    engine: &'a mut Engine<MemSlice>,
+    rail: usize,
+}
+
+fn violation(broken: Broken) -> Violation {
+    Violation(broken.0)
+}
+
+impl Sink for Port<'_> {
+    fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+        self.engine
+            .on_ctrl(self.rail, head, payload)
+            .map_err(violation)
+    }
+
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
+        self.engine.place(self.rail, head).map_err(violation)
+    }
+
+    fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        self.engine.landed(self.rail, head).map_err(violation)
+    }
+}
+
+/// A connection between two processes.
+///
+/// Driven by the caller, one thread at a time: post, [`Conn::progress`], [`Conn::test`]. No call blocks. After set-up
+/// no call allocates, locks or logs until something goes wrong. Dropping it ends every access to local memory and
+/// says goodbye to the peer as far as the medium takes it at that moment.
+pub struct Conn<R: Rail> {
+    rails: Rails<R>,
+    engine: Engine<MemSlice>,
+    lost: Option<Down>,
+    news: Vec<RailLost>,
+    next_id: u32,
+}
+
+impl<R: Rail> Conn<R> {
+    /// A connection over its first rails, which both sides give in the same order. `acked`: operations report when
+    /// the peer has acknowledged them; implied by more than one rail, needed for one-sided operations, and the same
+    /// on both sides.
+    ///
+    /// # Panics
+    /// No rail, or more than [`MAX_RAILS`].
+    pub fn new(rails: impl IntoIterator<Item = R>, acked: bool) -> Conn<R> {
+        let mut slots: [Option<R>; MAX_RAILS] = std::array::from_fn(|_| None);
+        let mut n = 0;
+        for rail in rails {
+            assert!(n < MAX_RAILS, "at most {MAX_RAILS} rails");
+            slots[n] = Some(rail);
+            n += 1;
+        }
+        assert!(n > 0, "a connection needs a rail");
+        let mut engine = Engine::new(Config {
+            acked: acked || n > 1,
+        });
+        for slot in 0..n {
+            engine.rail_up(slot, slot as u32);
+        }
+        Conn {
+            rails: Rails(slots),
+            engine,
+            lost: None,
+            news: Vec::new(),
+            next_id: n as u32,
+        }
+    }
+
+    /// Adds a rail to a connection that was made `acked`, or gives it back when all slots are taken. `id` numbers
+    /// the rails of the connection over its life and is agreed with the peer; the first ones are 0, 1, ...
+    ///
+    /// # Errors
+    /// The rail itself: no free slot.
+    pub fn add_rail(&mut self, rail: R, id: u32) -> Result<(), R> {
+        match self.engine.free_rail() {
+            Some(slot) if self.lost.is_none() => {
+                self.rails.0[slot] = Some(rail);
+                self.engine.rail_up(slot, id);
+                self.next_id = self.next_id.max(id.saturating_add(1));
+                Ok(())
+            }
+            _ => Err(rail),
+        }
+    }
+
+    /// A rail number that was never used on this connection.
+    pub fn next_rail_id(&self) -> u32 {
+        self.next_id
+    }
+
+    /// Posts a tagged message. `Ok(None)`: busy, progress and ask again.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, Error> {
+        self.check()?;
+        posted(self.engine.post_send(&mut self.rails, tag, src))
+    }
+
+    /// Posts a receive of 1 to [`MAX_GROUP`] tagged parts that report together. `Ok(None)`: busy.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, Error> {
+        self.check()?;
+        posted(self.engine.post_recv(&mut self.rails, parts))
+    }
+
+    /// Writes into a region the peer has exposed. `Ok(None)`: busy.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn post_write(
+        &mut self,
+        src: MemSlice,
+        to: RemoteSlice,
+        notify: Option<u64>,
+    ) -> Result<Option<Ticket>, Error> {
+        self.check()?;
+        posted(self.engine.post_write(&mut self.rails, src, to, notify))
+    }
+
+    /// Reads from a region the peer has exposed. `Ok(None)`: busy.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, Error> {
+        self.check()?;
+        posted(self.engine.post_read(&mut self.rails, dst, from))
+    }
+
+    /// Exposes memory to the peer; see [`Engine::expose`].
+    pub fn expose(&mut self, mem: MemSlice, access: Access) -> Option<u32> {
+        self.engine.expose(mem, access)
+    }
+
+    /// Takes access back; see [`Engine::unexpose`].
+    pub fn unexpose(&mut self, key: u32) -> bool {
+        self.engine.unexpose(key)
+    }
+
+    /// The oldest notification not taken yet.
+    pub fn take_notify(&mut self) -> Option<u64> {
+        self.engine.take_notify()
+    }
+
+    /// Moves everything that can move. Cheap when there is nothing to do.
+    ///
+    /// # Errors
+    /// [`Error::Lost`], [`Error::Closed`].
+    pub fn progress(&mut self) -> Result<Poll, Error> {
+        self.check()?;
+        let mut active = false;
+        for slot in 0..MAX_RAILS {
+            let Some(rail) = &mut self.rails.0[slot] else {
+                continue;
+            };
+            let port = &mut Port {
+                engine: &mut self.engine,
+                rail: slot,
+            };
+            match rail.flush().and_then(|out| Ok((out, rail.poll(port)?))) {
+                Ok((Poll::Idle, Poll::Idle)) => {}
+                Ok(_) => active = true,
+                Err(why) => self.drop_rail(slot, why)?,
+            }
+        }
+        self.engine.pump(&mut self.rails, active);
+        while let Some(slot) = self.engine.condemned() {
+            let path = self.rails.0[slot]
+                .as_ref()
+                .map(|r| r.info().path.clone())
+                .unwrap_or_default();
+            self.drop_rail(
+                slot,
+                Down::PeerGone {
+                    path,
+                    why: "the peer has given this rail up".into(),
+                },
+            )?;
+        }
+        for slot in 0..MAX_RAILS {
+            let Some(rail) = &mut self.rails.0[slot] else {
+                continue;
+            };
+            if let Err(why) = rail.flush() {
+                self.drop_rail(slot, why)?;
+            }
+        }
+        Ok(if active { Poll::Active } else { Poll::Idle })
+    }
+
+    /// Asks after an operation without progressing. `Ok(Some(bytes))`: done, and the ticket is dead. An operation
+    /// that was done before the connection was lost still says so.
+    ///
+    /// # Errors
+    /// The operation failed; its memory is free again, and the ticket is dead.
+    pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, Error> {
+        match self.engine.test(&self.rails, ticket) {
+            Outcome::Done(bytes) => Ok(Some(bytes)),
+            Outcome::Failed(error) => Err(error.into()),
+            Outcome::Pending if self.lost.is_some() => Err(self.gone()),
+            Outcome::Pending => Ok(None),
+        }
+    }
+
+    /// Sizes of the parts of a finished group, in posting order; to be asked before [`Conn::test`].
+    pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
+        self.engine.sizes(ticket)
+    }
+
+    /// Prepares to sleep: fills `fds` with what to wait for. False: there is work, do not sleep.
+    pub fn arm(&mut self, fds: &mut Vec<WaitFd>) -> bool {
+        if self.lost.is_some() {
+            return false;
+        }
+        self.engine.flush_lazy();
+        self.engine.pump(&mut self.rails, false);
+        for rail in self.rails.0.iter_mut().flatten() {
+            if rail.flush().is_err() {
+                return false;
+            }
+            match rail.arm() {
+                Some(fd) => fds.push(fd),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Gives a rail up, as when it has stalled. Nothing is lost while another one is up.
+    ///
+    /// # Errors
+    /// It was the last one.
+    pub fn give_up_rail(&mut self, slot: usize, why: Down) -> Result<(), Error> {
+        if self.rails.0.get(slot).is_some_and(Option::is_some) {
+            self.drop_rail(slot, why)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The rails that are up, with their slots.
+    pub fn rails(&self) -> impl Iterator<Item = (usize, &R)> {
+        self.rails
+            .0
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, rail)| rail.as_ref().map(|r| (slot, r)))
+    }
+
+    /// Why the connection was lost, if it was.
+    pub fn lost(&self) -> Option<&Down> {
+        self.lost.as_ref()
+    }
+
+    /// The next rail that was lost since the last call.
+    pub fn news(&mut self) -> Option<RailLost> {
+        self.news.pop()
+    }
+
+    /// Operations posted and not yet reported.
+    pub fn in_flight(&self) -> usize {
+        self.engine.in_flight()
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        if self.lost.is_some() {
+            return Err(self.gone());
+        }
+        match self.engine.late_error() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn gone(&self) -> Error {
+        if self.engine.peer_said_bye() {
+            Error::Closed
+        } else {
+            Error::Lost
+        }
+    }
+
+    #[cold]
+    fn drop_rail(&mut self, slot: usize, why: Down) -> Result<(), Error> {
+        let Some(rail) = self.rails.0[slot].take() else {
+            return Ok(());
+        };
+        let info = rail.info().clone();
+        // Dropped first: from here on nothing lands through it, which is what the engine tells the peer.
+        drop(rail);
+        if self.engine.rail_down(slot) {
+            self.news.push(RailLost {
+                info,
+                why,
+                left: self.engine.live_rails(),
+            });
+            Ok(())
+        } else {
+            self.lost = Some(why);
+            Err(self.gone())
+        }
+    }
+}
+
+impl<R: Rail> Drop for Conn<R> {
+    fn drop(&mut self) {
+        if self.lost.is_none() {
+            self.engine.bye();
+            self.engine.pump(&mut self.rails, false);
+            for rail in self.rails.0.iter_mut().flatten() {
+                let _ = rail.flush();
+            }
+        }
+    }
+}
+
+fn posted(result: Result<Ticket, Refused>) -> Result<Option<Ticket>, Error> {
+    match result {
+        Ok(ticket) => Ok(Some(ticket)),
+        Err(Refused::Busy) => Ok(None),
+        Err(Refused::Failed(error)) => Err(error.into()),
+    }
+}
