@@ -6,7 +6,10 @@
 
 mod buf;
 pub mod conn;
+pub mod handle;
 pub mod head;
+pub mod login;
+pub mod plan;
 
 pub use buf::Buf;
 pub use head::{Head, Kind};

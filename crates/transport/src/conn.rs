@@ -302,6 +302,25 @@ impl<R: Rail> Conn<R> {
         }
     }
 
+    /// Ends the connection for a reason that the rails cannot see, as when the peer's host has died.
+    pub fn fail(&mut self, why: Down) {
+        if self.lost.is_none() {
+            self.rails.0 = std::array::from_fn(|_| None);
+            self.lost = Some(why);
+        }
+    }
+
+    /// A rail whose path has stopped carrying while there is another one to go on with.
+    pub fn stalled_rail(&mut self) -> Option<(usize, String)> {
+        if self.engine.live_rails() < 2 {
+            return None;
+        }
+        let rails = self.rails.0.iter_mut().enumerate();
+        rails
+            .filter_map(|(n, r)| Some((n, r.as_mut()?)))
+            .find_map(|(n, r)| r.stalled().then(|| (n, r.info().path.clone())))
+    }
+
     /// The rails that are up, with their slots.
     pub fn rails(&self) -> impl Iterator<Item = (usize, &R)> {
         self.rails

@@ -5,6 +5,8 @@
 //! callers drive: `post_send`, `post_recv`, `progress`, `test`.
 #![deny(unsafe_code)]
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod conn;
 mod memory;
 mod rail;

@@ -24,6 +24,9 @@ unsafe impl Send for MemSlice {}
 unsafe impl Sync for MemSlice {}
 
 impl MemSlice {
+    /// The range of no bytes.
+    pub const NONE: MemSlice = <MemSlice as Buf>::EMPTY;
+
     /// Wraps `len` bytes at `ptr`.
     ///
     /// # Safety

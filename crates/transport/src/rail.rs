@@ -161,4 +161,10 @@ pub trait Rail {
     /// Prepares for sleep: returns what to wait for, or `None` when there is work already. Spurious wake-ups are
     /// allowed, lost ones are not. The preparation is undone by the next `poll`.
     fn arm(&mut self) -> Option<WaitFd>;
+
+    /// Whether the path itself has stopped carrying (as opposed to a peer that is silent or slow), as far as the room
+    /// can tell. Asked rarely, only while there are other rails; a rail that says yes is given up.
+    fn stalled(&mut self) -> bool {
+        false
+    }
 }

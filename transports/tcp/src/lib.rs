@@ -1,1 +1,27 @@
-//! Filled in by its own commit.
+//! The TCP room: rails over TCP streams, and how streams come about.
+//!
+//! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it; [`Stream::into_rail`] makes it a [`TcpRail`].
+//! Nothing here blocks or starts a thread. The crate's README has the reasons behind the numbers.
+#![forbid(unsafe_code)]
+
+mod congestion;
+mod dial;
+mod endpoint;
+mod error;
+mod listen;
+mod options;
+mod rx;
+mod sentinel;
+mod stream;
+mod tx;
+mod zerocopy;
+
+pub use congestion::Congestion;
+pub use dial::Dial;
+pub use endpoint::{CHUNK, RailConfig, TcpRail};
+pub use error::Error;
+pub use linkspan_net::TcpInfo;
+pub use listen::Listen;
+pub use options::Options;
+pub use sentinel::Sentinel;
+pub use stream::Stream;

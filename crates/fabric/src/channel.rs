@@ -1,0 +1,405 @@
+//! A connection as callers of the fabric see it: a [`Conn`] over rails of any rooms, with its sentinel, its log lines
+//! and its lost rails coming back.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use linkspan_net::WaitSet;
+use linkspan_proto::handle::Handle;
+use linkspan_proto::login::{ClientParams, Login, Seed};
+use linkspan_tcp::{Dial, Sentinel, Stream};
+use linkspan_transport::{
+    Access, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket,
+};
+
+use crate::greeting::Greeting;
+use crate::listener::{Desk, FIRST_RETURN};
+use crate::logins::{LoginRun, LoginStep};
+use crate::room::AnyRail;
+use crate::{Fabric, chain, clock};
+
+/// Progress calls between two looks at the clock (24 ns): under 1 % of a spinning caller's time.
+const TICK_CALLS: u32 = 64;
+
+/// Least time between two rounds of house-keeping: sentinel, stalled rails, rails that come back.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Time between two tries to bring a lost rail back.
+const REDIAL: Duration = Duration::from_secs(1);
+
+/// How lost rails come back.
+pub(crate) enum Returns {
+    /// They do not: there is one rail, or it is not TCP.
+    Never,
+    /// The peer dials again, our listener's desk receives.
+    Accepts { desk: Arc<Mutex<Desk>>, conn: u64 },
+    /// We dial again.
+    Dials {
+        handle: Handle,
+        conn: u64,
+        redials: Vec<Redial>,
+    },
+}
+
+/// One rail's way back.
+pub(crate) struct Redial {
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+    path: String,
+    state: RedialState,
+}
+
+enum RedialState {
+    Up,
+    Down { next: Instant },
+    Dialing(Dial),
+    Login(Box<LoginRun>, u16),
+}
+
+impl Redial {
+    pub(crate) fn new(from: Option<SocketAddr>, to: SocketAddr, path: String) -> Redial {
+        Redial {
+            from,
+            to,
+            path,
+            state: RedialState::Up,
+        }
+    }
+}
+
+/// A connection to a peer process. Driven by one thread at a time; no call blocks but [`Channel::wait`].
+pub struct Channel {
+    conn: Conn<AnyRail>,
+    fabric: Fabric,
+    sentinel: Option<Sentinel>,
+    returns: Returns,
+    calls: u32,
+    last_tick: Instant,
+    last_active: Instant,
+    rails_lost: u64,
+    told_lost: bool,
+    waits: WaitSet,
+    fds: Vec<linkspan_transport::WaitFd>,
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Channel({})", self.describe())
+    }
+}
+
+impl Channel {
+    pub(crate) fn new(
+        fabric: &Fabric,
+        conn: Conn<AnyRail>,
+        sentinel: Option<Sentinel>,
+        returns: Returns,
+        verb: &str,
+        left_out: Vec<String>,
+    ) -> Channel {
+        let now = Instant::now();
+        let channel = Channel {
+            conn,
+            fabric: fabric.clone(),
+            sentinel,
+            returns,
+            calls: 0,
+            last_tick: now,
+            last_active: now,
+            rails_lost: 0,
+            told_lost: false,
+            waits: WaitSet::new(),
+            fds: Vec::new(),
+        };
+        let mut line = format!("{verb} via {}", channel.describe());
+        if !left_out.is_empty() {
+            line.push_str(&format!("; not used: {}", left_out.join("; ")));
+        }
+        fabric.log().info(&line);
+        channel
+    }
+
+    /// Which path carries the connection and why, one line.
+    pub fn describe(&self) -> String {
+        let rails: Vec<String> = self
+            .conn
+            .rails()
+            .map(|(_, r)| format!("{} {} ({})", r.info().room, r.info().path, r.info().reason))
+            .collect();
+        match rails.len() {
+            0 => "no rail".into(),
+            1 => rails.into_iter().next().unwrap_or_default(),
+            n => format!("{n} rails: {}", rails.join(", ")),
+        }
+    }
+
+    /// The rails that are up: room, path and reason of each.
+    pub fn rails(&self) -> impl Iterator<Item = &linkspan_transport::RailInfo> {
+        self.conn.rails().map(|(_, r)| r.info())
+    }
+
+    /// Rails lost so far; those that came back count too.
+    pub fn rails_lost(&self) -> u64 {
+        self.rails_lost
+    }
+
+    /// See [`Conn::post_send`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
+        self.conn.post_send(tag, src)
+    }
+
+    /// See [`Conn::post_recv`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
+        self.conn.post_recv(parts)
+    }
+
+    /// See [`Conn::post_write`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn post_write(
+        &mut self,
+        src: MemSlice,
+        to: RemoteSlice,
+        notify: Option<u64>,
+    ) -> Result<Option<Ticket>, ConnError> {
+        self.conn.post_write(src, to, notify)
+    }
+
+    /// See [`Conn::post_read`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn post_read(
+        &mut self,
+        dst: MemSlice,
+        from: RemoteSlice,
+    ) -> Result<Option<Ticket>, ConnError> {
+        self.conn.post_read(dst, from)
+    }
+
+    /// See [`Conn::expose`].
+    pub fn expose(&mut self, mem: MemSlice, access: Access) -> Option<u32> {
+        self.conn.expose(mem, access)
+    }
+
+    /// See [`Conn::unexpose`].
+    pub fn unexpose(&mut self, key: u32) -> bool {
+        self.conn.unexpose(key)
+    }
+
+    /// See [`Conn::take_notify`].
+    pub fn take_notify(&mut self) -> Option<u64> {
+        self.conn.take_notify()
+    }
+
+    /// See [`Conn::test`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
+        self.conn.test(ticket)
+    }
+
+    /// [`Conn::test`] with the size of each part of a group in place of their sum.
+    ///
+    /// # Errors
+    /// See [`Conn::test`].
+    pub fn test_sizes(&mut self, ticket: Ticket) -> Result<Option<[u64; MAX_GROUP]>, ConnError> {
+        let sizes = self.conn.sizes(ticket);
+        Ok(self.conn.test(ticket)?.map(|_| sizes))
+    }
+
+    /// Moves everything that can move.
+    ///
+    /// # Errors
+    /// See [`Conn::progress`].
+    pub fn progress(&mut self) -> Result<Poll, ConnError> {
+        self.calls = self.calls.wrapping_add(1);
+        let result = self.conn.progress();
+        if self.calls.is_multiple_of(TICK_CALLS) {
+            self.tick(matches!(result, Ok(Poll::Active)));
+        }
+        if result.is_err() {
+            self.report_loss();
+        }
+        result
+    }
+
+    /// Sleeps until something may have happened, at most `most` and at most a tenth of a second, so that the house is
+    /// kept.
+    pub fn wait(&mut self, most: Duration) {
+        self.fds.clear();
+        if self.conn.arm(&mut self.fds) {
+            self.waits.clear();
+            self.fds
+                .extend(self.sentinel.as_ref().map(Sentinel::wait_fd));
+            for fd in &self.fds {
+                self.waits.add(*fd);
+            }
+            // An interrupted or failed sleep is a short one.
+            let _ = self.waits.wait(Some(most.min(TICK)));
+        }
+        self.last_tick = self.last_tick.checked_sub(TICK).unwrap_or(self.last_tick);
+        self.tick(false);
+    }
+
+    /// Why the connection was lost, if it was.
+    pub fn lost(&self) -> Option<String> {
+        self.conn.lost().map(|down| chain(down))
+    }
+
+    #[cold]
+    fn report_loss(&mut self) {
+        if let (false, Some(why)) = (self.told_lost, self.conn.lost()) {
+            self.told_lost = true;
+            self.fabric
+                .log()
+                .info(&format!("connection ended: {}", chain(why)));
+        }
+    }
+
+    #[cold]
+    fn tick(&mut self, active: bool) {
+        let now = Instant::now();
+        if active || self.conn.in_flight() == 0 {
+            self.last_active = now;
+        }
+        if now.duration_since(self.last_tick) < TICK {
+            return;
+        }
+        self.last_tick = now;
+        if let Some(Err(why)) = self.sentinel.as_mut().map(Sentinel::check) {
+            // The end of the sentinel may overtake bytes that are still in the rails: read them first.
+            while let Ok(Poll::Active) = self.conn.progress() {}
+            self.conn.fail(why);
+        }
+        let silence = now.duration_since(self.last_active);
+        if self
+            .fabric
+            .config()
+            .stall
+            .is_some_and(|stall| silence > stall)
+        {
+            let why = format!(
+                "silent for {} ms with operations in flight (LINKSPAN_STALL_MS)",
+                silence.as_millis()
+            );
+            self.conn.fail(Down::PeerGone {
+                path: self.describe(),
+                why,
+            });
+        }
+        if let Some((slot, path)) = self.conn.stalled_rail() {
+            let why = "the path carries nothing any more: packets are not acknowledged".into();
+            let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });
+        }
+        while let Some(lost) = self.conn.news() {
+            self.rails_lost += 1;
+            let why = chain(&lost.why);
+            self.fabric.log().warn(&format!(
+                "rail lost: {} {}: {why}; {} left",
+                lost.info.room, lost.info.path, lost.left
+            ));
+            if let Returns::Dials { redials, .. } = &mut self.returns {
+                for redial in redials.iter_mut().filter(|r| r.path == lost.info.path) {
+                    redial.state = RedialState::Down { next: now + REDIAL };
+                }
+            }
+        }
+        self.take_back(now);
+    }
+
+    fn take_back(&mut self, now: Instant) {
+        let mut back: Vec<(u16, Stream)> = Vec::new();
+        match &mut self.returns {
+            Returns::Never => {}
+            Returns::Accepts { desk, conn } => {
+                let mut desk = desk.lock().unwrap_or_else(|e| e.into_inner());
+                back.extend(desk.returned(*conn));
+            }
+            Returns::Dials {
+                handle,
+                conn,
+                redials,
+            } => {
+                let next = self.conn.next_rail_id().max(u32::from(FIRST_RETURN));
+                for redial in redials {
+                    if let Some((number, stream)) =
+                        redial.poll(&self.fabric, handle, *conn, next as u16, now)
+                    {
+                        redial.path = stream.path();
+                        back.push((number, stream));
+                    }
+                }
+            }
+        }
+        for (number, stream) in back {
+            let path = stream.path();
+            match self.fabric.tcp_rail(stream, "came back", None) {
+                Ok(rail) => {
+                    if self.conn.add_rail(rail, u32::from(number)).is_ok() {
+                        self.fabric.log().info(&format!("rail back: tcp {path}"));
+                    }
+                }
+                Err(error) => self.fabric.log().warn(&chain(&error)),
+            }
+        }
+    }
+}
+
+impl Redial {
+    fn poll(
+        &mut self,
+        fabric: &Fabric,
+        handle: &Handle,
+        conn: u64,
+        number: u16,
+        now: Instant,
+    ) -> Option<(u16, Stream)> {
+        let again = RedialState::Down { next: now + REDIAL };
+        self.state = match std::mem::replace(&mut self.state, RedialState::Up) {
+            RedialState::Up => return None,
+            RedialState::Down { next } if now < next => RedialState::Down { next },
+            RedialState::Down { .. } => {
+                match Dial::start(self.from, self.to, &fabric.tcp_options(), REDIAL * 2) {
+                    Ok(dial) => RedialState::Dialing(dial),
+                    Err(_) => again,
+                }
+            }
+            RedialState::Dialing(mut dial) => match dial.poll() {
+                Ok(None) => RedialState::Dialing(dial),
+                Ok(Some(stream)) => {
+                    let params = ClientParams {
+                        guard: fabric.config().guard.clone(),
+                        blob: Greeting::default().encode(),
+                        ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
+                    };
+                    match Seed::random().and_then(|seed| Login::client(params, seed, clock::now()))
+                    {
+                        Ok(login) => {
+                            RedialState::Login(Box::new(LoginRun { stream, login }), number)
+                        }
+                        Err(_) => again,
+                    }
+                }
+                Err(_) => again,
+            },
+            RedialState::Login(mut run, number) => match run.poll() {
+                Ok(LoginStep::Done(_)) => {
+                    return Some((number, run.stream));
+                }
+                Ok(_) => RedialState::Login(run, number),
+                Err(_) => again,
+            },
+        };
+        None
+    }
+}

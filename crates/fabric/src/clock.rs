@@ -1,0 +1,10 @@
+//! Time as the sans-IO state machines take it: since the process began.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+static START: OnceLock<Instant> = OnceLock::new();
+
+pub(crate) fn now() -> Duration {
+    START.get_or_init(Instant::now).elapsed()
+}

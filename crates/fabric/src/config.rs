@@ -1,0 +1,148 @@
+//! The settings of a fabric, read once.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use linkspan_proto::login::{Guard, PSK_FILE_MAX, check_mode, parse_psk};
+use linkspan_topology::IfFilter;
+
+use crate::Error;
+use crate::params;
+
+/// Which paths may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathChoice {
+    /// The best one there is.
+    Auto,
+    /// TCP, on one host too.
+    Tcp,
+    /// Shared memory or nothing.
+    Shm,
+}
+
+/// Settings of a fabric.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Downgrades are errors.
+    pub strict: bool,
+    /// Forced path.
+    pub path: PathChoice,
+    /// Chosen interfaces.
+    pub interfaces: Option<IfFilter>,
+    /// One device per interface.
+    pub split: bool,
+    /// Cross-memory attach may be used.
+    pub cma: bool,
+    /// TCP streams per pair of interfaces; 0: by speed.
+    pub streams: usize,
+    /// Congestion control by name.
+    pub congestion: Option<String>,
+    /// IP traffic class.
+    pub traffic_class: Option<u8>,
+    /// Time a connection may take to come up.
+    pub connect_timeout: Duration,
+    /// Patience with a live but silent peer.
+    pub stall: Option<Duration>,
+    /// What guards connections beside the token in the handle.
+    pub guard: Guard,
+    /// Where statistics pages go; `None`: nowhere.
+    pub stats_dir: Option<PathBuf>,
+    /// Wishes that could not be met; each becomes one WARN line.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// From the process environment.
+    ///
+    /// # Errors
+    /// A value that its parameter does not take, or a key file that cannot be used.
+    pub fn from_env() -> Result<Config, Error> {
+        let names: Vec<String> = std::env::vars_os()
+            .filter_map(|(k, _)| k.into_string().ok())
+            .collect();
+        let mut config = Config::read(&|name| std::env::var(name).ok())?;
+        for name in params::unknown(names.iter().map(String::as_str)) {
+            config.warnings.push(format!(
+                "{name} is set, but no such parameter exists: see `lspan env` for the list"
+            ));
+        }
+        Ok(config)
+    }
+
+    /// From any source of names and values.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Config, Error> {
+        let path = match params::PATH.read(get)?.as_deref() {
+            Some("tcp") => PathChoice::Tcp,
+            Some("shm") => PathChoice::Shm,
+            _ => PathChoice::Auto,
+        };
+        let class = params::TRAFFIC_CLASS
+            .read(get)?
+            .and_then(|v| v.parse().ok());
+        let stall = params::STALL_MS
+            .number(get)?
+            .filter(|&ms| ms > 0)
+            .map(Duration::from_millis);
+        let timeout = params::CONNECT_TIMEOUT_MS.number(get)?.unwrap_or(20_000);
+        params::PSK_MODE.read(get)?;
+        Ok(Config {
+            strict: params::STRICT.switch(get)?,
+            path,
+            interfaces: IfFilter::from_env(get)?,
+            split: params::DEVICES.read(get)?.as_deref() == Some("split"),
+            cma: params::CMA.switch(get)?,
+            streams: params::STREAMS.number(get)?.unwrap_or(0) as usize,
+            congestion: params::CONGESTION.read(get)?,
+            traffic_class: class,
+            connect_timeout: Duration::from_millis(timeout),
+            stall,
+            guard: match params::PSK_FILE.read(get)? {
+                None => Guard::Token,
+                Some(file) => Guard::Psk {
+                    psk: read_psk(&file)?,
+                    encrypt: false,
+                },
+            },
+            stats_dir: stats_dir(params::STATS_DIR.read(get)?, get),
+            warnings: Vec::new(),
+        })
+    }
+}
+
+fn read_psk(path: &str) -> Result<linkspan_proto::login::Psk, Error> {
+    let system = |source| Error::PskRead {
+        path: path.to_owned(),
+        source,
+    };
+    let refused = |source| Error::Psk {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(system)?;
+    let meta = file.metadata().map_err(system)?;
+    check_mode(meta.mode(), meta.uid(), rustix::process::geteuid().as_raw()).map_err(refused)?;
+    let mut content = Vec::with_capacity(PSK_FILE_MAX + 1);
+    file.take(PSK_FILE_MAX as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(system)?;
+    parse_psk(&content).map_err(refused)
+}
+
+fn stats_dir(set: Option<String>, get: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    match set.as_deref() {
+        Some("off") => None,
+        Some(dir) => Some(PathBuf::from(dir)),
+        None => match get("XDG_RUNTIME_DIR").filter(|d| d.starts_with('/')) {
+            Some(dir) => Some(PathBuf::from(dir).join("linkspan")),
+            None if uid == 0 => Some(PathBuf::from("/run/linkspan")),
+            None => Some(PathBuf::from(format!("/tmp/linkspan-{uid}"))),
+        },
+    }
+}

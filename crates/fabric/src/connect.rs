@@ -1,0 +1,492 @@
+//! The side that connects.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use linkspan_proto::handle::{HANDLE_LEN, Handle};
+use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
+use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
+use linkspan_tcp::{Dial, Sentinel, Stream};
+use linkspan_transport::{Conn, MAX_RAILS, WaitFd};
+
+use crate::channel::{Channel, Redial, Returns};
+use crate::config::PathChoice;
+use crate::device::Device;
+use crate::greeting::Greeting;
+use crate::listener::socket_addr;
+use crate::local::{self, Join};
+use crate::logins::{LoginRun, LoginStep, read_exactly};
+use crate::room::AnyRail;
+use crate::{Error, Fabric, chain, clock};
+
+/// How long the first stream that is up waits for the others.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// Number of the sentinel's stream.
+const SENTINEL: u16 = 32;
+
+/// One pair of addresses being tried.
+pub(crate) struct Try {
+    pub(crate) from: Option<SocketAddr>,
+    pub(crate) to: SocketAddr,
+    pub(crate) number: u16,
+    pub(crate) why: &'static str,
+    /// Port speed, bytes per second; 0 when unknown.
+    speed: u64,
+    state: TryState,
+}
+
+enum TryState {
+    Dial(Dial),
+    Login(Box<LoginRun>),
+    Up(Stream, Box<Session>),
+    Used,
+    Failed(String),
+}
+
+/// A connection that is coming up. Poll-driven; never blocks.
+pub struct Connecting {
+    fabric: Fabric,
+    handle: Handle,
+    conn_id: u64,
+    tries: Vec<Try>,
+    since: Instant,
+    first_up: Option<Instant>,
+    join: Option<Result<Join, String>>,
+    shm: Option<local::ShmRail>,
+    proposed: Option<Proposed>,
+    same_host: bool,
+}
+
+struct Proposed {
+    plan: Plan,
+    speaker: usize,
+    said: usize,
+    answer: [u8; AGREED_LEN],
+    heard: usize,
+}
+
+impl std::fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connecting")
+    }
+}
+
+impl Connecting {
+    pub(crate) fn new(
+        fabric: &Fabric,
+        device: usize,
+        handle: &[u8; HANDLE_LEN],
+    ) -> Result<Connecting, Error> {
+        let device = fabric.device(device)?;
+        let handle = Handle::decode(handle)?;
+        let mut id = [0; 8];
+        getrandom::fill(&mut id).map_err(|_| LoginError::Random)?;
+        let same_host = handle.host == fabric.host_hash();
+        let mut connecting = Connecting {
+            fabric: fabric.clone(),
+            conn_id: u64::from_le_bytes(id),
+            tries: Vec::new(),
+            since: Instant::now(),
+            first_up: None,
+            join: None,
+            shm: None,
+            proposed: None,
+            same_host,
+            handle,
+        };
+        for (from, to, why, mbps) in pairs(
+            &device,
+            &connecting.handle,
+            fabric.streams(&device),
+            same_host,
+        ) {
+            let number = connecting.tries.len() as u16;
+            connecting.start(from, to, number, why, mbps);
+        }
+        if !same_host {
+            if let Some((from, to, why)) = connecting.tries.first().map(|t| (t.from, t.to, t.why)) {
+                connecting.start(from, to, SENTINEL, why, 0);
+            }
+        }
+        Ok(connecting)
+    }
+
+    fn start(
+        &mut self,
+        from: Option<SocketAddr>,
+        to: SocketAddr,
+        number: u16,
+        why: &'static str,
+        mbps: u32,
+    ) {
+        let limit = self.fabric.config().connect_timeout;
+        let state = match Dial::start(from, to, &self.fabric.tcp_options(), limit) {
+            Ok(dial) => TryState::Dial(dial),
+            Err(error) => TryState::Failed(chain(&error)),
+        };
+        self.tries.push(Try {
+            from,
+            to,
+            number,
+            why,
+            speed: u64::from(mbps) * 125_000,
+            state,
+        });
+    }
+
+    /// Moves on. `Some` when the connection is up.
+    ///
+    /// # Errors
+    /// No path could be had; names every one that was tried. Also any downgrade in strict mode.
+    pub fn poll(&mut self) -> Result<Option<Channel>, Error> {
+        for n in 0..self.tries.len() {
+            self.poll_try(n)?;
+        }
+        if self.since.elapsed() > self.fabric.config().connect_timeout {
+            return Err(Error::Timeout {
+                ms: self.since.elapsed().as_millis(),
+                tried: self.tried(),
+            });
+        }
+        if self.proposed.is_none() && !self.propose()? {
+            return Ok(None);
+        }
+        self.conclude()
+    }
+
+    /// What to wait for until [`Connecting::poll`] may have news.
+    pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        for attempt in &self.tries {
+            match &attempt.state {
+                TryState::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
+                TryState::Login(run) => {
+                    fds.push(run.stream.wait_fd(!run.login.output().is_empty()))
+                }
+                TryState::Up(stream, _) => fds.push(stream.wait_fd(false)),
+                TryState::Used | TryState::Failed(_) => {}
+            }
+        }
+    }
+
+    fn wants_local(&self) -> bool {
+        self.same_host && self.fabric.config().path != PathChoice::Tcp
+    }
+
+    fn poll_try(&mut self, n: usize) -> Result<(), Error> {
+        loop {
+            let wants_local = self.wants_local();
+            let attempt = &mut self.tries[n];
+            attempt.state = match &mut attempt.state {
+                TryState::Dial(dial) => match dial.poll() {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(stream)) => {
+                        let shm = if wants_local {
+                            local::identity()
+                        } else {
+                            Vec::new()
+                        };
+                        let params = ClientParams {
+                            guard: self.fabric.config().guard.clone(),
+                            blob: Greeting { wants_local, shm }.encode(),
+                            ..ClientParams::new(
+                                self.handle.listen_id,
+                                self.handle.token.clone(),
+                                self.conn_id,
+                                attempt.number,
+                            )
+                        };
+                        let login = Login::client(params, Seed::random()?, clock::now())?;
+                        TryState::Login(Box::new(LoginRun { stream, login }))
+                    }
+                    Err(error) => TryState::Failed(chain(&error)),
+                },
+                TryState::Login(run) => match run.poll() {
+                    Ok(LoginStep::Done(session)) => {
+                        let TryState::Login(run) =
+                            std::mem::replace(&mut attempt.state, TryState::Used)
+                        else {
+                            return Ok(());
+                        };
+                        self.first_up.get_or_insert_with(Instant::now);
+                        TryState::Up(run.stream, session)
+                    }
+                    Ok(_) => return Ok(()),
+                    Err(error) => TryState::Failed(chain(&error)),
+                },
+                _ => return Ok(()),
+            };
+        }
+    }
+
+    /// Decides what the connection is made of, once enough is known. False: not yet.
+    fn propose(&mut self) -> Result<bool, Error> {
+        let rail_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
+        let open = self
+            .tries
+            .iter()
+            .any(|t| matches!(t.state, TryState::Dial(_) | TryState::Login(_)));
+        let Some(speaker) = self.tries.iter().position(rail_up) else {
+            return if open {
+                Ok(false)
+            } else {
+                Err(Error::Unreachable {
+                    tried: self.tried(),
+                })
+            };
+        };
+        if open && self.first_up.is_some_and(|t| t.elapsed() < GRACE) {
+            return Ok(false);
+        }
+        if self.wants_local() && !self.try_local(speaker) {
+            return Ok(false);
+        }
+        let why_not = match &self.join {
+            Some(Err(why)) => Some(why.clone()),
+            _ => None,
+        };
+        if self.fabric.config().path == PathChoice::Shm && self.shm.is_none() {
+            let why = why_not.unwrap_or_else(|| "the peer is on another host".into());
+            return Err(Error::Forced { path: "shm", why });
+        }
+        if let Some(why) = why_not {
+            self.downgrade(format!(
+                "TCP in place of shared memory to a process on this host: {why}"
+            ))?;
+        }
+        let plan = if self.shm.is_some() {
+            Plan {
+                carrier: Carrier::Shm,
+                acked: self.fabric.acked(),
+                streams: vec![self.tries[speaker].number],
+                sentinel: None,
+            }
+        } else {
+            let routed = self.tries.iter().all(|t| t.from.is_none());
+            let failed: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
+            if !failed.is_empty() && !routed {
+                self.downgrade(format!(
+                    "fewer rails than interfaces: {}",
+                    failed.join("; ")
+                ))?;
+            }
+            let up =
+                self.tries
+                    .iter()
+                    .filter(|t| rail_up(t))
+                    .take(if routed { 1 } else { MAX_RAILS });
+            let streams: Vec<u16> = up.map(|t| t.number).collect();
+            let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+            Plan {
+                carrier: Carrier::Tcp,
+                acked: self.fabric.acked() || streams.len() > 1,
+                streams,
+                sentinel: self.tries.iter().find(guard).map(|t| t.number),
+            }
+        };
+        self.proposed = Some(Proposed {
+            plan,
+            speaker,
+            said: 0,
+            answer: [0; AGREED_LEN],
+            heard: 0,
+        });
+        Ok(true)
+    }
+
+    /// Moves the shared-memory set-up on. True when it has ended either way.
+    fn try_local(&mut self, speaker: usize) -> bool {
+        if self.shm.is_some() {
+            return true;
+        }
+        let join = self.join.get_or_insert_with(|| {
+            let TryState::Up(_, session) = &self.tries[speaker].state else {
+                return Err("no stream".into());
+            };
+            let answer =
+                Greeting::decode(&session.peer_blob).ok_or("the peer's greeting cannot be read")?;
+            if !answer.wants_local {
+                return Err("the peer does not offer it; its log says why".into());
+            }
+            local::join(self.fabric.config(), &answer.shm)
+        });
+        let step = match join {
+            Ok(join) => join.poll(),
+            Err(_) => return true,
+        };
+        match step {
+            Ok(None) => false,
+            Ok(Some(rail)) => {
+                self.shm = Some(rail);
+                true
+            }
+            Err(why) => {
+                self.join = Some(Err(why));
+                true
+            }
+        }
+    }
+
+    fn downgrade(&self, what: String) -> Result<(), Error> {
+        if self.fabric.config().strict {
+            return Err(Error::Strict { what });
+        }
+        self.fabric.log().warn(&format!("downgrade: {what}"));
+        Ok(())
+    }
+
+    /// Sends the plan, waits for the answer, makes the connection.
+    fn conclude(&mut self) -> Result<Option<Channel>, Error> {
+        let Some(mut proposed) = self.proposed.take() else {
+            return Ok(None);
+        };
+        let peer = self.tries[proposed.speaker].to;
+        let TryState::Up(stream, _) = &mut self.tries[proposed.speaker].state else {
+            return Err(Error::Vanished { peer });
+        };
+        let plan = proposed.plan.encode();
+        while proposed.said < plan.len() {
+            match stream.try_write(&plan[proposed.said..]) {
+                Ok(Some(n)) => proposed.said += n,
+                Ok(None) => break,
+                Err(_) => return Err(Error::Vanished { peer }),
+            }
+        }
+        match read_exactly(stream, &mut proposed.answer, &mut proposed.heard) {
+            Ok(Some(())) if proposed.answer == AGREED => self.finish(proposed.plan).map(Some),
+            Ok(None) => {
+                self.proposed = Some(proposed);
+                Ok(None)
+            }
+            _ => Err(Error::Vanished { peer }),
+        }
+    }
+
+    fn take(&mut self, number: u16) -> Option<(Stream, &Try)> {
+        let attempt = self.tries.iter_mut().find(|t| t.number == number)?;
+        match std::mem::replace(&mut attempt.state, TryState::Used) {
+            TryState::Up(stream, _) => Some((stream, attempt)),
+            other => {
+                attempt.state = other;
+                None
+            }
+        }
+    }
+
+    fn finish(&mut self, plan: Plan) -> Result<Channel, Error> {
+        let fabric = self.fabric.clone();
+        let mut sentinel = plan
+            .sentinel
+            .and_then(|n| self.take(n))
+            .map(|(stream, _)| Sentinel::new(stream));
+        let mut rails = Vec::new();
+        let mut redials = Vec::new();
+        match self.shm.take() {
+            Some(rail) => {
+                sentinel = self
+                    .take(plan.streams[0])
+                    .map(|(stream, _)| Sentinel::new(stream));
+                rails.push(AnyRail::Shm(rail));
+            }
+            None => {
+                for &number in &plan.streams {
+                    let Some((stream, attempt)) = self.take(number) else {
+                        continue;
+                    };
+                    let (from, to, why, speed) =
+                        (attempt.from, attempt.to, attempt.why, attempt.speed);
+                    redials.push(Redial::new(from, to, stream.path()));
+                    rails.push(fabric.tcp_rail(stream, why, Some(speed))?);
+                }
+            }
+        }
+        let returns = if plan.acked && !redials.is_empty() {
+            Returns::Dials {
+                handle: self.handle.clone(),
+                conn: self.conn_id,
+                redials,
+            }
+        } else {
+            Returns::Never
+        };
+        let left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
+        Ok(Channel::new(
+            &fabric,
+            Conn::new(rails, plan.acked),
+            sentinel,
+            returns,
+            "connected",
+            left_out,
+        ))
+    }
+
+    fn tried(&self) -> String {
+        let each: Vec<String> = self.tries.iter().map(Try::describe).collect();
+        if each.is_empty() {
+            "nothing: the handle has no address this host can use".into()
+        } else {
+            each.join("; ")
+        }
+    }
+}
+
+impl Try {
+    fn describe(&self) -> String {
+        let from = self
+            .from
+            .map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
+        let state = match &self.state {
+            TryState::Dial(_) => "no answer yet",
+            TryState::Login(_) => "connected, login not finished",
+            TryState::Up(..) | TryState::Used => "up",
+            TryState::Failed(why) => why,
+        };
+        format!("{from} -> {} ({}): {state}", self.to, self.why)
+    }
+
+    fn failure(&self) -> Option<String> {
+        matches!(self.state, TryState::Failed(_)).then(|| self.describe())
+    }
+}
+
+/// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say.
+fn pairs(
+    device: &Device,
+    handle: &Handle,
+    streams: usize,
+    same_host: bool,
+) -> Vec<(Option<SocketAddr>, SocketAddr, &'static str, u32)> {
+    let mut free: Vec<_> = device.ports.iter().collect();
+    let mut list = Vec::new();
+    if same_host {
+        let to = handle.addrs()[0];
+        let scope = free
+            .iter()
+            .find(|p| p.addr.ip == to.ip)
+            .map_or(0, |p| p.addr.scope);
+        let mbps = free.first().map_or(0, |p| p.mbps);
+        return vec![(None, socket_addr(to.ip, to.port, scope), "same host", mbps)];
+    }
+    for to in handle.addrs() {
+        let Some(at) = free.iter().position(|p| to.same_subnet(p.addr.ip)) else {
+            continue;
+        };
+        let port = free.remove(at);
+        let from = socket_addr(port.addr.ip, 0, port.addr.scope);
+        for _ in 0..streams {
+            list.push((
+                Some(from),
+                socket_addr(to.ip, to.port, port.addr.scope),
+                "same subnet",
+                port.mbps,
+            ));
+        }
+    }
+    if list.is_empty() {
+        for to in handle.addrs() {
+            list.push((None, to.socket(), "routed: no interface shares a subnet", 0));
+        }
+    }
+    list.truncate(MAX_RAILS);
+    list
+}

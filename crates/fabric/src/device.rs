@@ -1,0 +1,198 @@
+//! Devices: what a caller chooses between. A device is one or more interfaces whose rails carry a connection
+//! together.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use linkspan_proto::handle::host_hash;
+use linkspan_topology::{
+    AddrEntry, Host, IfAddr, Interface, Kind, Roots, Verdict, interfaces, judge,
+};
+
+use crate::{Config, Error};
+
+/// Speed told for an interface whose driver tells none, Mb/s: what a virtual card of the last years does at least.
+const UNKNOWN_MBPS: u32 = 10_000;
+
+/// One interface of a device, with the address it is used by.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Interface name.
+    pub name: String,
+    /// Its address.
+    pub addr: IfAddr,
+    /// Speed, Mb/s.
+    pub mbps: u32,
+}
+
+/// A device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Unique name: its interfaces, joined by `+`.
+    pub name: String,
+    /// sysfs path of its PCI function; `None` for mixed groups and virtual cards.
+    pub pci_path: Option<PathBuf>,
+    /// Unique number, stable over restarts of the process.
+    pub guid: u64,
+    /// Sum of its interfaces, Mb/s.
+    pub mbps: u32,
+    /// NUMA node, where known.
+    pub numa: Option<u32>,
+    /// Its interfaces.
+    pub ports: Vec<Port>,
+    /// The devices it was merged from; empty for one of the machine's own.
+    pub members: Vec<usize>,
+    /// It reaches this host only.
+    pub loopback: bool,
+}
+
+/// This machine's interfaces with the verdict on each.
+///
+/// # Errors
+/// The system does not list them.
+pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
+    let entries: Vec<AddrEntry> = linkspan_net::interfaces()
+        .map_err(Error::Interfaces)?
+        .into_iter()
+        .map(|i| AddrEntry {
+            scope: match i.addr {
+                IpAddr::V6(v6) if v6.is_unicast_link_local() => i.index,
+                _ => 0,
+            },
+            name: i.name,
+            ip: i.addr,
+            prefix: i.prefix,
+        })
+        .collect();
+    let list = interfaces(&Roots::default(), &entries);
+    let verdicts = judge(&list, config.interfaces.as_ref());
+    Ok(list.into_iter().zip(verdicts).collect())
+}
+
+/// The address by which an interface is used: global before link-local, IPv4 before IPv6, unless
+/// NCCL_SOCKET_FAMILY asks for one family.
+fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
+    let fits = |a: &&IfAddr| match family {
+        Some("AF_INET") => a.ip.is_ipv4(),
+        Some("AF_INET6") => a.ip.is_ipv6(),
+        _ => true,
+    };
+    interface
+        .addrs
+        .iter()
+        .filter(fits)
+        .min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6()))
+        .copied()
+}
+
+/// Groups the usable interfaces into devices.
+///
+/// # Errors
+/// Nothing is usable, not even loopback.
+pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<Device>, Error> {
+    let family = std::env::var("NCCL_SOCKET_FAMILY").ok();
+    let host = Host::read(&Roots::default());
+    let mut groups: BTreeMap<(u32, usize), Vec<(&Interface, Port)>> = BTreeMap::new();
+    for (n, (interface, verdict)) in survey.iter().enumerate() {
+        let Some(addr) = address(interface, family.as_deref()).filter(|_| verdict.is_usable())
+        else {
+            continue;
+        };
+        let port = Port {
+            name: interface.name.clone(),
+            addr,
+            mbps: interface.speed_mbps.unwrap_or(UNKNOWN_MBPS),
+        };
+        let group = (
+            interface.numa_node.unwrap_or(0),
+            if config.split { n } else { 0 },
+        );
+        groups.entry(group).or_default().push((interface, port));
+    }
+    if groups.is_empty() {
+        // A laptop in flight still has its own two processes.
+        let loopback = survey.iter().find(|(i, _)| i.kind == Kind::Loopback);
+        if let Some((interface, addr)) =
+            loopback.and_then(|(i, _)| Some((i, address(i, family.as_deref())?)))
+        {
+            let port = Port {
+                name: interface.name.clone(),
+                addr,
+                mbps: UNKNOWN_MBPS,
+            };
+            groups.insert((0, 0), vec![(interface, port)]);
+        }
+    }
+    if groups.is_empty() {
+        let reasons: Vec<String> = survey
+            .iter()
+            .map(|(i, v)| match v {
+                Verdict::Usable => format!(
+                    "{} has no address of the family in NCCL_SOCKET_FAMILY",
+                    i.name
+                ),
+                Verdict::LeftOut(reason) => format!("{} {reason}", i.name),
+            })
+            .collect();
+        return Err(Error::NoInterface {
+            reasons: reasons.join("; "),
+        });
+    }
+    Ok(groups
+        .into_values()
+        .map(|members| device(&host, members))
+        .collect())
+}
+
+fn device(host: &Host, mut members: Vec<(&Interface, Port)>) -> Device {
+    members.sort_by_key(|(_, port)| std::cmp::Reverse(port.mbps));
+    let name = members
+        .iter()
+        .map(|(i, _)| i.name.as_str())
+        .collect::<Vec<_>>()
+        .join("+");
+    let pci_path = members[0]
+        .0
+        .pci_path
+        .clone()
+        .filter(|p| members.iter().all(|(i, _)| i.pci_path.as_ref() == Some(p)));
+    let seed = format!("{}/{name}", host.boot_id.as_deref().unwrap_or(&host.name));
+    Device {
+        pci_path,
+        guid: host_hash(seed.as_bytes()),
+        mbps: members.iter().map(|(_, p)| p.mbps).sum(),
+        numa: members[0].0.numa_node,
+        members: Vec::new(),
+        loopback: members.iter().all(|(i, _)| i.kind == Kind::Loopback),
+        ports: members.into_iter().map(|(_, port)| port).collect(),
+        name,
+    }
+}
+
+impl Device {
+    /// One device of several; `numbers` are theirs.
+    pub(crate) fn merged(parts: &[Device], numbers: &[usize]) -> Result<Device, Error> {
+        let first = parts
+            .first()
+            .ok_or(Error::NoDevice { index: 0, count: 0 })?;
+        let name = parts
+            .iter()
+            .map(|d| d.name.as_str())
+            .collect::<Vec<_>>()
+            .join("+");
+        Ok(Device {
+            pci_path: first
+                .pci_path
+                .clone()
+                .filter(|p| parts.iter().all(|d| d.pci_path.as_ref() == Some(p))),
+            guid: host_hash(format!("{:016x}/{name}", first.guid).as_bytes()),
+            mbps: parts.iter().map(|d| d.mbps).sum(),
+            numa: first.numa,
+            loopback: parts.iter().all(|d| d.loopback),
+            ports: parts.iter().flat_map(|d| d.ports.clone()).collect(),
+            members: numbers.to_vec(),
+            name,
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! What can go wrong above the rooms.
+
+use std::net::SocketAddr;
+
+use linkspan_proto::handle::HandleError;
+use linkspan_proto::login::{LoginError, PskError};
+use linkspan_topology::BadFilter;
+
+use crate::params::BadParam;
+
+/// Why a fabric, a listener or a connection could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A parameter has a value it does not take.
+    #[error(transparent)]
+    Param(#[from] BadParam),
+    /// A list of interface names that cannot be read.
+    #[error(transparent)]
+    Filter(#[from] BadFilter),
+    /// The key file cannot be read.
+    #[error("LS0302 LINKSPAN_PSK_FILE={path} cannot be read")]
+    PskRead {
+        /// The file.
+        path: String,
+        /// The system's word.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The key file is not fit for use.
+    #[error("LS0303 LINKSPAN_PSK_FILE={path} is not usable")]
+    Psk {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: PskError,
+    },
+    /// The interfaces of this machine cannot be listed.
+    #[error("LS0304 the network interfaces of this machine cannot be listed")]
+    Interfaces(#[source] std::io::Error),
+    /// Nothing to listen on.
+    #[error("LS0305 no usable network interface: {reasons}; `lspan status` shows each one")]
+    NoInterface {
+        /// Each interface with its reason.
+        reasons: String,
+    },
+    /// There is no such device.
+    #[error("LS0306 device {index} does not exist, there are {count}")]
+    NoDevice {
+        /// Asked for.
+        index: usize,
+        /// Present.
+        count: usize,
+    },
+    /// A handle that cannot be used.
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+    /// The TCP room refused.
+    #[error(transparent)]
+    Tcp(#[from] linkspan_tcp::Error),
+    /// Randomness failed.
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    /// No address of the peer could be reached.
+    #[error("LS0307 no connection to the peer, tried {tried}")]
+    Unreachable {
+        /// Each try with its reason.
+        tried: String,
+    },
+    /// The time was up.
+    #[error("LS0308 no connection after {ms} ms (LINKSPAN_CONNECT_TIMEOUT_MS), tried {tried}")]
+    Timeout {
+        /// Milliseconds allowed.
+        ms: u128,
+        /// Each try with its state.
+        tried: String,
+    },
+    /// A slower path than the machine could give, while downgrades are forbidden.
+    #[error("LS0309 LINKSPAN_STRICT=1 forbids this downgrade: {what}")]
+    Strict {
+        /// What was lost and why.
+        what: String,
+    },
+    /// The peer proposed what cannot be.
+    #[error("LS0310 the peer at {peer} proposed an impossible connection: {why}")]
+    Plan {
+        /// Its address.
+        peer: SocketAddr,
+        /// What is wrong.
+        why: String,
+    },
+    /// Forced path that cannot be taken.
+    #[error("LS0311 LINKSPAN_PATH={path} cannot be taken: {why}")]
+    Forced {
+        /// The forced path.
+        path: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// The peer is waiting for something that did not come.
+    #[error("LS0312 the peer at {peer} went away before the connection was up")]
+    Vanished {
+        /// Its address.
+        peer: SocketAddr,
+    },
+}
+
+/// An error with its causes on one line, for logs.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,418 @@
+//! The side that is connected to.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
+use linkspan_proto::login::{
+    HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND,
+};
+use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
+use linkspan_tcp::{Listen, Sentinel, Stream};
+use linkspan_transport::{Conn, WaitFd};
+
+use crate::channel::{Channel, Returns};
+use crate::greeting::Greeting;
+use crate::local::{self, Offer};
+use crate::logins::{LoginRun, LoginStep, read_exactly};
+use crate::room::AnyRail;
+use crate::{Error, Fabric, chain, clock};
+
+/// Streams logged in and not yet part of a connection, over all peers of one listener.
+const MAX_WAITING: usize = 256;
+
+/// Listens on every interface of a device and accepts any number of connections. Poll-driven; may be used from any
+/// thread.
+pub struct Listener {
+    desk: Arc<Mutex<Desk>>,
+    handle: [u8; HANDLE_LEN],
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Listener, Error> {
+        let device = fabric.device(device)?;
+        let token = Token::random().map_err(|_| linkspan_proto::login::LoginError::Random)?;
+        let mut id = [0; 8];
+        getrandom::fill(&mut id).map_err(|_| linkspan_proto::login::LoginError::Random)?;
+        let listen_id = u64::from_le_bytes(id);
+        let mut handle = Handle::new(listen_id, token.clone(), fabric.host_hash());
+        handle.psk = !matches!(fabric.config().guard, linkspan_proto::login::Guard::Token);
+        let mut sockets = Vec::new();
+        for port in &device.ports {
+            let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
+            let socket = Listen::bind(addr, &fabric.tcp_options())?;
+            let entry = Addr {
+                ip: port.addr.ip,
+                port: socket.local_addr().port(),
+                prefix: port.addr.prefix,
+            };
+            match handle.push(entry) {
+                Ok(()) => sockets.push(socket),
+                Err(full @ HandleError::Full { .. }) => fabric.log().warn(&full.to_string()),
+                Err(other) => return Err(other.into()),
+            }
+        }
+        let desk = Desk {
+            fabric: fabric.clone(),
+            sockets,
+            listen_id,
+            token,
+            table: Arc::new(LoginTable::new(USED_BOUND)),
+            halves: Vec::new(),
+            arrivals: HashMap::new(),
+            returned: Vec::new(),
+        };
+        Ok(Listener {
+            desk: Arc::new(Mutex::new(desk)),
+            handle: handle.encode(),
+        })
+    }
+
+    /// What a peer needs to connect; secret, 128 bytes.
+    pub fn handle(&self) -> [u8; HANDLE_LEN] {
+        self.handle
+    }
+
+    /// The next connection that is up, if there is one. Never blocks.
+    ///
+    /// # Errors
+    /// Strict mode forbids the connection that came up, or the system refuses to accept any.
+    pub fn accept(&self) -> Result<Option<Channel>, Error> {
+        let mut desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
+        desk.pump()?;
+        desk.finish_one(&self.desk)
+    }
+
+    /// What to wait for until [`Listener::accept`] may have news.
+    pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        let desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
+        fds.extend(desk.sockets.iter().map(Listen::wait_fd));
+        fds.extend(
+            desk.halves
+                .iter()
+                .map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())),
+        );
+        fds.extend(
+            desk.arrivals
+                .values()
+                .flat_map(|a| a.streams.iter().map(|s| s.stream.wait_fd(false))),
+        );
+    }
+}
+
+struct Half {
+    run: LoginRun,
+    peer: SocketAddr,
+    /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
+    offer: Option<Result<Offer, String>>,
+}
+
+struct Seated {
+    stream: Stream,
+    number: u16,
+    plan: [u8; PLAN_LEN],
+    filled: usize,
+}
+
+/// The streams of one connection that is coming up.
+struct Arrival {
+    peer: SocketAddr,
+    since: Instant,
+    streams: Vec<Seated>,
+    offer: Option<Result<Offer, String>>,
+    plan: Option<(u16, Plan)>,
+    rail: Option<local::ShmRail>,
+}
+
+pub(crate) struct Desk {
+    fabric: Fabric,
+    sockets: Vec<Listen>,
+    listen_id: u64,
+    token: Token,
+    table: Arc<LoginTable>,
+    halves: Vec<Half>,
+    arrivals: HashMap<u64, Arrival>,
+    /// Rails that came back for connections that are up.
+    returned: Vec<(u64, u16, Stream)>,
+}
+
+impl Desk {
+    /// Accepts, logs in and reads plans as far as possible.
+    fn pump(&mut self) -> Result<(), Error> {
+        for n in 0..self.sockets.len() {
+            while let Some((stream, peer)) = self.sockets[n].accept()? {
+                self.enter(stream, peer)?;
+            }
+        }
+        let mut n = 0;
+        while n < self.halves.len() {
+            match self.halves[n].poll(&self.fabric) {
+                Ok(None) => n += 1,
+                Ok(Some(session)) => {
+                    let half = self.halves.swap_remove(n);
+                    self.seat(half, &session);
+                }
+                Err(why) => {
+                    // A stranger is nobody's trouble, but somebody may be looking for the reason.
+                    let half = self.halves.swap_remove(n);
+                    self.fabric
+                        .log()
+                        .info(&format!("refused a connection from {}: {why}", half.peer));
+                }
+            }
+        }
+        let patience = self.fabric.config().connect_timeout;
+        self.arrivals
+            .retain(|_, a| a.since.elapsed() < patience && a.read_plan().is_ok());
+        Ok(())
+    }
+
+    fn enter(&mut self, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
+        if self.halves.len() >= HALF_OPEN_BOUND {
+            // The oldest that has shown nothing makes room; those that have proven the token stay.
+            let oldest = self
+                .halves
+                .iter()
+                .enumerate()
+                .filter(|(_, h)| !h.run.login.is_proven());
+            match oldest
+                .min_by_key(|(_, h)| h.run.login.deadline())
+                .map(|(n, _)| n)
+            {
+                Some(n) => drop(self.halves.swap_remove(n)),
+                None => return Ok(()),
+            }
+        }
+        let params = ServerParams {
+            guard: self.fabric.config().guard.clone(),
+            blob: None,
+            ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
+        };
+        let login = Login::server(params, Seed::random()?, clock::now())?;
+        self.halves.push(Half {
+            run: LoginRun { stream, login },
+            peer,
+            offer: None,
+        });
+        Ok(())
+    }
+
+    fn seat(&mut self, half: Half, session: &Session) {
+        let Half { run, peer, offer } = half;
+        if session.stream >= FIRST_RETURN {
+            if self.returned.len() < MAX_WAITING {
+                self.returned
+                    .push((session.conn_id, session.stream, run.stream));
+            }
+            return;
+        }
+        let waiting: usize = self.arrivals.values().map(|a| a.streams.len()).sum();
+        if waiting >= MAX_WAITING {
+            return;
+        }
+        let arrival = self
+            .arrivals
+            .entry(session.conn_id)
+            .or_insert_with(|| Arrival {
+                peer,
+                since: Instant::now(),
+                streams: Vec::new(),
+                offer: None,
+                plan: None,
+                rail: None,
+            });
+        arrival.offer = offer.or(arrival.offer.take());
+        let seated = Seated {
+            stream: run.stream,
+            number: session.stream,
+            plan: [0; PLAN_LEN],
+            filled: 0,
+        };
+        arrival.streams.push(seated);
+    }
+
+    fn finish_one(&mut self, desk: &Arc<Mutex<Desk>>) -> Result<Option<Channel>, Error> {
+        let ready = self
+            .arrivals
+            .iter_mut()
+            .find_map(|(id, a)| a.is_complete().then_some(*id));
+        let Some((id, arrival)) = ready.and_then(|id| Some((id, self.arrivals.remove(&id)?)))
+        else {
+            return Ok(None);
+        };
+        let returns = Returns::Accepts {
+            desk: desk.clone(),
+            conn: id,
+        };
+        arrival.finish(&self.fabric, returns).map(Some)
+    }
+
+    /// A rail that came back for connection `conn`.
+    pub(crate) fn returned(&mut self, conn: u64) -> Option<(u16, Stream)> {
+        if let Err(error) = self.pump() {
+            self.fabric.log().warn(&chain(&error));
+        }
+        let at = self.returned.iter().position(|r| r.0 == conn)?;
+        let (_, number, stream) = self.returned.swap_remove(at);
+        Some((number, stream))
+    }
+}
+
+/// Streams with this number or a higher one are rails that come back to a connection that is up.
+pub(crate) const FIRST_RETURN: u16 = 64;
+
+impl Half {
+    fn poll(&mut self, fabric: &Fabric) -> Result<Option<Box<Session>>, String> {
+        loop {
+            match self.run.poll().map_err(|e| chain(&e))? {
+                LoginStep::Pending => return Ok(None),
+                LoginStep::Done(session) => return Ok(Some(session)),
+                LoginStep::Asked => {
+                    let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
+                    let asked = asked.ok_or("its greeting cannot be read")?;
+                    let mut answer = Greeting::default();
+                    if asked.wants_local {
+                        match local::offer(fabric.config(), &asked.shm) {
+                            Ok((offer, shm)) => {
+                                answer = Greeting {
+                                    wants_local: true,
+                                    shm,
+                                };
+                                self.offer = Some(Ok(offer));
+                            }
+                            Err(why) => self.offer = Some(Err(why)),
+                        }
+                    }
+                    self.run
+                        .login
+                        .answer(&answer.encode())
+                        .map_err(|e| e.to_string())?;
+                }
+            }
+        }
+    }
+}
+
+impl Arrival {
+    fn read_plan(&mut self) -> Result<(), ()> {
+        if self.plan.is_some() {
+            return Ok(());
+        }
+        for seat in &mut self.streams {
+            match read_exactly(&mut seat.stream, &mut seat.plan, &mut seat.filled) {
+                Ok(None) => {}
+                Ok(Some(())) => {
+                    self.plan = Some((seat.number, Plan::decode(&seat.plan).map_err(|_| ())?));
+                    return Ok(());
+                }
+                Err(_) => return Err(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_complete(&mut self) -> bool {
+        let Some((_, plan)) = &self.plan else {
+            return false;
+        };
+        let here = |n: &u16| self.streams.iter().any(|s| s.number == *n);
+        if !plan.streams.iter().chain(&plan.sentinel).all(here) {
+            return false;
+        }
+        if plan.carrier == Carrier::Tcp || self.rail.is_some() {
+            return true;
+        }
+        match &mut self.offer {
+            Some(Ok(offer)) => match offer.poll() {
+                Ok(None) => false,
+                Ok(Some(rail)) => {
+                    self.rail = Some(rail);
+                    true
+                }
+                Err(why) => {
+                    self.offer = Some(Err(why));
+                    true
+                }
+            },
+            _ => true,
+        }
+    }
+
+    fn finish(mut self, fabric: &Fabric, returns: Returns) -> Result<Channel, Error> {
+        let (speaker, plan) = self
+            .plan
+            .take()
+            .ok_or(Error::Vanished { peer: self.peer })?;
+        let bad = |why: String| Error::Plan {
+            peer: self.peer,
+            why,
+        };
+        let take = |number: u16, streams: &mut Vec<Seated>| {
+            let at = streams.iter().position(|s| s.number == number)?;
+            Some(streams.swap_remove(at).stream)
+        };
+        let mut streams = std::mem::take(&mut self.streams);
+        let missing = || bad("it names a stream that never came".into());
+        if let Some(seat) = streams.iter_mut().find(|s| s.number == speaker) {
+            seat.stream
+                .try_write(&AGREED)
+                .map_err(|_| Error::Vanished { peer: self.peer })?;
+        }
+        let mut members = Vec::new();
+        for number in &plan.streams {
+            members.push(take(*number, &mut streams).ok_or_else(missing)?);
+        }
+        let mut sentinel = match plan.sentinel {
+            Some(number) => Some(Sentinel::new(
+                take(number, &mut streams).ok_or_else(missing)?,
+            )),
+            None => None,
+        };
+        let rails: Vec<AnyRail> = match (plan.carrier, self.rail.take()) {
+            (Carrier::Shm, Some(rail)) => {
+                sentinel = members.pop().map(Sentinel::new);
+                vec![AnyRail::Shm(rail)]
+            }
+            (Carrier::Shm, None) => {
+                let why = match self.offer.take() {
+                    Some(Err(why)) => why,
+                    _ => "shared memory that was never offered".into(),
+                };
+                return Err(bad(why));
+            }
+            (Carrier::Tcp, _) => {
+                let why = match self.offer.take() {
+                    Some(Err(why)) => format!("shared memory not possible: {why}"),
+                    _ => "chosen by the peer".into(),
+                };
+                let rails = members.into_iter().map(|s| fabric.tcp_rail(s, &why, None));
+                rails.collect::<Result<_, Error>>()?
+            }
+        };
+        let returns = if plan.acked { returns } else { Returns::Never };
+        Ok(Channel::new(
+            fabric,
+            Conn::new(rails, plan.acked),
+            sentinel,
+            returns,
+            "accepted",
+            Vec::new(),
+        ))
+    }
+}
+
+/// A socket address with its scope.
+pub(crate) fn socket_addr(ip: std::net::IpAddr, port: u16, scope: u32) -> SocketAddr {
+    match ip {
+        std::net::IpAddr::V4(ip) => SocketAddr::new(ip.into(), port),
+        std::net::IpAddr::V6(ip) => std::net::SocketAddrV6::new(ip, port, 0, scope).into(),
+    }
+}

@@ -1,0 +1,130 @@
+//! Every `LINKSPAN_*` environment name, once: what it is called, what it takes, what it means. Reading, checking,
+//! `lspan env` and the documentation all come from this table.
+
+/// What a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// `0` or `1`.
+    Switch,
+    /// A whole number between the two.
+    Number(u64, u64),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Any text; checked where it is used.
+    Text,
+}
+
+/// One parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// The environment name.
+    pub name: &'static str,
+    /// What it takes.
+    pub takes: Takes,
+    /// Its value when it is not set, as text.
+    pub default: &'static str,
+    /// What it does.
+    pub text: &'static str,
+}
+
+macro_rules! params {
+    ($($id:ident = $name:literal, $takes:expr, $default:literal, $text:literal;)*) => {
+        $(#[doc = $text] pub const $id: Param = Param { name: $name, takes: $takes, default: $default, text: $text };)*
+        /// All of them, in the order of the documentation.
+        pub const ALL: &[Param] = &[$($id),*];
+    };
+}
+
+params! {
+    STRICT = "LINKSPAN_STRICT", Takes::Switch, "0",
+        "Turn every downgrade (a slower path than the machine could give) into an error of listen or connect.";
+    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm"]), "auto",
+        "Force one kind of path. `auto` takes shared memory on one host and TCP between hosts.";
+    IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
+        "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Goes before NCCL_SOCKET_IFNAME.";
+    DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
+        "`group`: one device per NUMA node with all its interfaces as rails. `split`: one device per interface.";
+    PSK_FILE = "LINKSPAN_PSK_FILE", Takes::Text, "",
+        "File (mode 0600) with the cluster key. Peers without it are refused.";
+    PSK_MODE = "LINKSPAN_PSK_MODE", Takes::Word(&["auth"]), "auth",
+        "What the cluster key does: `auth` proves it at connect.";
+    CMA = "LINKSPAN_CMA", Takes::Switch, "1",
+        "Large messages between processes of one user on one host by cross-memory attach (process_vm_readv/writev).";
+    STREAMS = "LINKSPAN_TCP_STREAMS", Takes::Number(0, 8), "0",
+        "TCP streams per pair of interfaces; 0 chooses by link speed (1 up to 25 Gb/s, 2 up to 100, 4 above).";
+    CONGESTION = "LINKSPAN_TCP_CONGESTION", Takes::Text, "",
+        "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
+    TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",
+        "IP traffic class (TOS) of our packets. Unset: what NCCL asks for, else the system's.";
+    CONNECT_TIMEOUT_MS = "LINKSPAN_CONNECT_TIMEOUT_MS", Takes::Number(100, 3_600_000), "20000",
+        "How long a connection may take to come up, milliseconds.";
+    STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
+        "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits for ever.";
+    LOG = "LINKSPAN_LOG", Takes::Word(&["off", "warn", "info"]), "warn",
+        "What is logged to standard error outside NCCL (inside, NCCL_DEBUG decides).";
+    STATS_DIR = "LINKSPAN_STATS_DIR", Takes::Text, "",
+        "Directory of the statistics pages that `lspan stats` reads; unset: `$XDG_RUNTIME_DIR/linkspan`, else `/run/linkspan` for root, else `/tmp/linkspan-UID`; `off` writes none.";
+}
+
+/// What is wrong with a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("LS0301 {name}={value}: {want}; unset it or see `lspan env`")]
+pub struct BadParam {
+    /// The environment name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// What it takes.
+    pub want: String,
+}
+
+impl Param {
+    /// The value from `get` (normally the environment), checked; `None` when unset or empty.
+    ///
+    /// # Errors
+    /// The value is not one the parameter takes.
+    pub fn read(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, BadParam> {
+        let Some(value) = get(self.name).filter(|v| !v.is_empty()) else {
+            return Ok(None);
+        };
+        let want = match self.takes {
+            Takes::Switch if value == "0" || value == "1" => return Ok(Some(value)),
+            Takes::Switch => "it takes 0 or 1".to_owned(),
+            Takes::Number(min, max) => match value.parse::<u64>() {
+                Ok(n) if n >= min && n <= max => return Ok(Some(value)),
+                _ => format!("it takes a whole number from {min} to {max}"),
+            },
+            Takes::Word(words) if words.contains(&value.as_str()) => return Ok(Some(value)),
+            Takes::Word(words) => format!("it takes one of {}", words.join(", ")),
+            Takes::Text => return Ok(Some(value)),
+        };
+        Err(BadParam {
+            name: self.name.to_owned(),
+            value,
+            want,
+        })
+    }
+
+    pub(crate) fn switch(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<bool, BadParam> {
+        Ok(self.read(get)?.unwrap_or_else(|| self.default.to_owned()) == "1")
+    }
+
+    pub(crate) fn number(
+        &self,
+        get: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Option<u64>, BadParam> {
+        Ok(self
+            .read(get)?
+            .or_else(|| Some(self.default.to_owned()))
+            .and_then(|v| v.parse().ok()))
+    }
+}
+
+/// Names in `env` that begin like ours and are not: spelling mistakes that would otherwise pass in silence.
+pub fn unknown<'a>(env: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    env.filter(|name| name.starts_with("LINKSPAN_") && !ALL.iter().any(|p| p.name == *name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! All rooms side by side. Adding one touches this file and nothing else in the fabric.
+
+use crate::local::ShmRail;
+use linkspan_proto::Head;
+use linkspan_tcp::TcpRail;
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+/// A rail of any room.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful exist per connection, and each is driven in place"
+)]
+pub enum AnyRail {
+    /// TCP.
+    Tcp(TcpRail),
+    /// Shared memory.
+    Shm(ShmRail),
+}
+
+macro_rules! each {
+    ($self:ident, $rail:ident => $call:expr) => {
+        match $self {
+            AnyRail::Tcp($rail) => $call,
+            AnyRail::Shm($rail) => $call,
+        }
+    };
+}
+
+impl Rail for AnyRail {
+    fn info(&self) -> &RailInfo {
+        each!(self, r => r.info())
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        each!(self, r => r.ctrl(head, body))
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        each!(self, r => r.data(head, src))
+    }
+
+    fn taken(&self) -> u64 {
+        each!(self, r => r.taken())
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        each!(self, r => r.flush())
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        each!(self, r => r.poll(sink))
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        each!(self, r => r.arm())
+    }
+
+    fn stalled(&mut self) -> bool {
+        each!(self, r => r.stalled())
+    }
+}

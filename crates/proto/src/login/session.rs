@@ -1,0 +1,93 @@
+//! What goes into a login beside the names, and what comes out.
+
+use super::error::LoginError;
+use super::record::{Opener, Sealer};
+use super::secret::{Psk, Secret};
+use super::wire::{FLAG_ENCRYPT, FLAG_PSK};
+use std::fmt;
+
+/// What guards a stream beside the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// The token alone: confidentiality is trust in the fabric.
+    Token,
+    /// The cluster key as well, by Noise NNpsk0.
+    Psk {
+        /// The key.
+        psk: Psk,
+        /// Insist on encrypted records after the login. Either side's wish is enough.
+        encrypt: bool,
+    },
+}
+
+impl Guard {
+    pub(super) fn flags(&self) -> u8 {
+        match self {
+            Guard::Token => 0,
+            Guard::Psk { encrypt: false, .. } => FLAG_PSK,
+            Guard::Psk { encrypt: true, .. } => FLAG_PSK | FLAG_ENCRYPT,
+        }
+    }
+}
+
+/// The randomness of one side of one login: a nonce and an ephemeral key. Never use one twice.
+#[derive(Debug)]
+pub struct Seed {
+    pub(super) nonce: Secret<32>,
+    pub(super) ephemeral: Secret<32>,
+}
+
+impl Seed {
+    /// From the operating system.
+    pub fn random() -> Result<Seed, LoginError> {
+        let fresh = || Secret::random().map_err(|_| LoginError::Random);
+        Ok(Seed {
+            nonce: fresh()?,
+            ephemeral: fresh()?,
+        })
+    }
+
+    /// From a generator of the caller's: for simulations and tests that must come out the same each time.
+    pub fn from_fn(mut fill: impl FnMut(&mut [u8])) -> Seed {
+        let mut fresh = || {
+            let mut secret = Secret::new([0; 32]);
+            fill(secret.expose_mut());
+            secret
+        };
+        Seed {
+            nonce: fresh(),
+            ephemeral: fresh(),
+        }
+    }
+}
+
+/// What both sides hold after a login.
+pub struct Session {
+    /// Protocol version that both speak from here on.
+    pub version: u16,
+    /// The connection, as the client named it.
+    pub conn_id: u64,
+    /// The stream of that connection.
+    pub stream: u16,
+    /// The peer's capabilities, authenticated, at most [`super::BLOB_MAX`] bytes. Their content is still the peer's word.
+    pub peer_blob: Vec<u8>,
+    /// Key of this stream, known to both ends only.
+    pub session_key: Secret<32>,
+    /// The peer proved the cluster key.
+    pub psk: bool,
+    /// Present where the stream must be encrypted from here on.
+    pub ciphers: Option<(Sealer, Opener)>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("version", &self.version)
+            .field("conn_id", &format_args!("{:016x}", self.conn_id))
+            .field("stream", &self.stream)
+            .field("peer_blob", &format_args!("{} bytes", self.peer_blob.len()))
+            .field("psk", &self.psk)
+            .field("encrypted", &self.ciphers.is_some())
+            .finish_non_exhaustive()
+    }
+}

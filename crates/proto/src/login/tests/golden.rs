@@ -1,0 +1,139 @@
+//! Bytes fixed for ever (hello, reply) or for version 1 (confirm, finish). The codes were computed from the layout in
+//! `docs/PROTOCOL.md` by another HMAC (Python's `hmac`), the Noise messages by snow's own resolver.
+
+use super::*;
+use crate::login::noise::Noise;
+use crate::login::secret::{mac, mac_is};
+
+#[test]
+fn the_four_messages() {
+    let [hello, reply, confirm, finish] = messages((client_params(), server_params()));
+    assert_eq!(
+        hex(&hello),
+        concat!(
+            "4c5368c6",                                                         // magic
+            "0100",                                                             // oldest version
+            "0100",                                                             // newest version
+            "01",                                                               // role
+            "00",                                                               // flags
+            "0300",                                                             // stream
+            "00000000",                                                         // reserved
+            "4444333322221111",                                                 // listen id
+            "ddddccccbbbbaaaa",                                                 // connection id
+            "01167f8ccd126b28d94e970425ca0320b186af7c7d829b1889bec7f4d53a3310", // nonce
+            "e9aaa0c1f655444dab8d4d7f24875d90ce6a8b8f57b17fccff794730f3fd9648", // code
+        )
+    );
+    assert_eq!(
+        hex(&reply),
+        concat!(
+            "4c5372c6",                                                         // magic
+            "01",                                                               // welcome
+            "00",                                                               // flags
+            "0100",                                                             // version
+            "0100",                                                             // oldest version
+            "0100",                                                             // newest version
+            "0000",                                                             // reason
+            "0000",                                                             // reserved
+            "630011660f5cdd62fbf8e99e27d4351a93f0c1d63f4c8dd22be8990e57c4e58a", // nonce
+            "d150345cdc84463aa7077e37b1df79ff0ef7bb9d8ca334c4c4ae467e70f0bbc1", // code
+        )
+    );
+    assert_eq!(
+        hex(&confirm),
+        concat!(
+            "4c5363c6",                                                         // magic
+            "0b00",                                                             // length
+            "0000",                                                             // reserved
+            "636c69656e7420626c6f62",                                           // blob
+            "2f1e1e5dfdec46847aa8eed20c7444975acec66d3be236d44cc88749e86cc599", // code
+        )
+    );
+    assert_eq!(
+        hex(&finish),
+        concat!(
+            "4c5366c6",                                                         // magic
+            "0b00",                                                             // length
+            "0000",                                                             // reserved
+            "73657276657220626c6f62",                                           // blob
+            "0320e099367a9a508719fc657a7a875ed719b68a777b2fce3b65dbf29de84d41", // code
+        )
+    );
+    let (c, _) = run_params((client_params(), server_params()));
+    assert_eq!(
+        hex(c.unwrap().session_key.expose()),
+        "e423446e134cd0f01a299acd75f6460c3dd1df1d545c66e8d8928035a9fd5d36"
+    );
+}
+
+#[test]
+fn noise_messages_and_keys() {
+    let psk = Psk::new([0x33; 32]);
+    let mut i = Noise::new(true, &psk, b"prologue", Secret::new([0x11; 32])).unwrap();
+    let mut r = Noise::new(false, &psk, b"prologue", Secret::new([0x22; 32])).unwrap();
+    let first = i.write(b"client blob").unwrap();
+    assert_eq!(
+        hex(&first),
+        "7b4e909bbe7ffe44c465a220037d608ee35897d31ef972f07f74892cb0f73f13ab908f0d1ef7b1b6057cd5ea5a61c91dd83b001bb2c4be7eaf8c04"
+    );
+    assert_eq!(r.read(&first).unwrap(), b"client blob");
+    let second = r.write(b"server blob").unwrap();
+    assert_eq!(
+        hex(&second),
+        "0faa684ed28867b97f4a6a2dee5df8ce974e76b7018e3f22a1c4cf2678570f205e9f18734c131dacb53515b6f5bf5421b084b6672dd5f01aa6a35a"
+    );
+    assert_eq!(i.read(&second).unwrap(), b"server blob");
+    for noise in [i, r] {
+        let (up, down) = noise.split();
+        assert_eq!(
+            hex(up.expose()),
+            "cc19e004056755d294eb4b2399b3c328e1e50b2d9812e1c7bceaeeabc204f6b7"
+        );
+        assert_eq!(
+            hex(down.expose()),
+            "aa1797ebb4ca0d1ccdbeae9c3c102172a53c4b7c1e775e8785505a75ba30b763"
+        );
+    }
+}
+
+#[test]
+fn points_of_low_order_are_refused() {
+    use crate::login::noise::X25519;
+    use snow::types::Dh;
+    let mut ours = X25519::default();
+    ours.set(&[0x11; 32]);
+    let mut one = [0; 32];
+    one[0] = 1;
+    for point in [[0; 32], one] {
+        assert!(ours.dh(&point, &mut [0; 32]).is_err());
+    }
+    let mut nine = [0; 32];
+    nine[0] = 9;
+    let mut public = [0; 32];
+    ours.dh(&nine, &mut public).unwrap();
+    assert_eq!(public, ours.pubkey());
+}
+
+#[test]
+fn keyed_hash() {
+    // HMAC-SHA256 under "Jefe" of the label and a zero byte, by Python's hmac.
+    let code = mac(b"Jefe", "what do ya want for nothing?", &[]);
+    assert_eq!(
+        hex(&code),
+        "4fd2cd52032b7d4c8c0faac64edd70d083ded8a88aaf5bb3b60c8e40a83de008"
+    );
+    assert!(mac_is(b"Jefe", "what do ya want for nothing?", &[], &code));
+    assert!(!mac_is(
+        b"Jefe",
+        "what do ya want for nothing",
+        &[b"?"],
+        &code
+    ));
+    assert!(!mac_is(
+        b"Jefe",
+        "what do ya want for nothing?",
+        &[],
+        &code[..31]
+    ));
+    assert!(!mac_is(b"Jefe", "what do ya want for nothing?", &[], &[]));
+}

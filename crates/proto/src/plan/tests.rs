@@ -1,0 +1,65 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn golden_bytes() {
+    let plan = Plan {
+        carrier: Carrier::Tcp,
+        acked: true,
+        streams: vec![3, 0x0102],
+        sentinel: None,
+    };
+    let mut want = *b"LSPL\x01\x01\x02\0\0\0\0\0\0\0\xff\xff\x03\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0";
+    assert_eq!(plan.encode(), want);
+    assert_eq!(Plan::decode(&want), Ok(plan));
+    want[16] = 2;
+    want[17] = 1;
+    assert!(Plan::decode(&want).is_err(), "the same stream twice");
+}
+
+#[test]
+fn impossible_plans_are_refused() {
+    let good = Plan {
+        carrier: Carrier::Shm,
+        acked: false,
+        streams: vec![0],
+        sentinel: None,
+    }
+    .encode();
+    assert!(Plan::decode(&good).is_ok());
+    for (at, value) in [
+        (0, 0),
+        (4, 0),
+        (4, 3),
+        (5, 2),
+        (6, 0),
+        (6, 2),
+        (6, 9),
+        (7, 1),
+        (14, 0),
+    ] {
+        let mut bad = good;
+        bad[at] = value;
+        if at == 14 {
+            bad[15] = 0; // the sentinel is stream 0 too
+        }
+        assert!(Plan::decode(&bad).is_err(), "byte {at} = {value}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn decode_is_total_and_one_plan_has_one_spelling(mut bytes: [u8; PLAN_LEN], sane: bool) {
+        if sane {
+            bytes[..4].copy_from_slice(b"LSPL");
+            bytes[4] = 1;
+            bytes[5] = 1;
+            bytes[6] = bytes[6] % 9;
+            bytes[7..14].fill(0);
+        }
+        if let Ok(plan) = Plan::decode(&bytes) {
+            let used = 16 + 2 * plan.streams.len();
+            prop_assert_eq!(&plan.encode()[..used], &bytes[..used]);
+        }
+    }
+}

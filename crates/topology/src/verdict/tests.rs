@@ -1,0 +1,165 @@
+use super::*;
+use crate::fixture::Fixture;
+use crate::{AddrEntry, interfaces};
+
+fn entry(name: &str, ip: &str) -> AddrEntry {
+    AddrEntry {
+        name: name.into(),
+        ip: ip.parse().unwrap(),
+        prefix: 24,
+        scope: 0,
+    }
+}
+
+fn machine() -> (Fixture, Vec<AddrEntry>) {
+    let fix = Fixture::new();
+    fix.iface(1, "lo", &[("type", "772"), ("operstate", "unknown")]);
+    fix.iface(2, "eth0", &[("speed", "10000")])
+        .device("eth0", "pci0000:00/0000:00:01.0", "0", "x");
+    fix.iface(3, "eth1", &[("speed", "1000")])
+        .device("eth1", "pci0000:00/0000:00:02.0", "0", "x");
+    fix.iface(4, "eth2", &[("speed", "2500")])
+        .device("eth2", "pci0000:00/0000:00:03.0", "0", "x");
+    fix.iface(5, "docker0", &[("bridge/x", "")]);
+    fix.iface(6, "wlan0", &[("wireless/x", "")]).device(
+        "wlan0",
+        "pci0000:00/0000:00:04.0",
+        "0",
+        "x",
+    );
+    fix.iface(7, "eth3", &[("flags", "0x1002"), ("operstate", "down")])
+        .device("eth3", "pci0000:00/0000:00:05.0", "0", "x");
+    fix.iface(8, "eth4", &[("carrier", "0")])
+        .device("eth4", "pci0000:00/0000:00:06.0", "0", "x");
+    fix.iface(9, "thunderbolt0", &[]).device(
+        "thunderbolt0",
+        "pci0000:00/0000:00:0d.2/0-1.0",
+        "0",
+        "thunderbolt-net",
+    );
+    fix.iface(10, "eth5", &[])
+        .device("eth5", "pci0000:00/0000:00:07.0", "0", "x");
+    fix.iface(11, "veth0", &[("iflink", "99")]);
+    let addrs = [
+        ("lo", "127.0.0.1"),
+        ("eth0", "10.0.0.1"),
+        ("eth1", "10.0.1.1"),
+        ("eth2", "10.0.2.1"),
+        ("docker0", "172.17.0.1"),
+        ("wlan0", "192.168.1.2"),
+        ("eth3", "10.0.3.1"),
+        ("eth4", "10.0.4.1"),
+        ("thunderbolt0", "169.254.3.4"),
+        ("veth0", "10.9.0.1"),
+    ];
+    (fix, addrs.map(|(name, ip)| entry(name, ip)).to_vec())
+}
+
+fn reasons(filter: Option<&str>) -> Vec<(String, Option<Reason>)> {
+    let (fix, addrs) = machine();
+    let list = interfaces(&fix.roots(), &addrs);
+    let filter = filter.map(|text| IfFilter::parse("LINKSPAN_IFNAME", text).unwrap());
+    let verdicts = judge(&list, filter.as_ref());
+    list.iter()
+        .zip(verdicts)
+        .map(|(iface, verdict)| {
+            let reason = match verdict {
+                Verdict::Usable => None,
+                Verdict::LeftOut(reason) => Some(reason),
+            };
+            (iface.name.clone(), reason)
+        })
+        .collect()
+}
+
+#[test]
+fn defaults() {
+    let slow = Reason::Slow {
+        mbps: 1000,
+        than: "eth0".into(),
+        fastest_mbps: 10000,
+    };
+    let want = [
+        ("lo", Some(Reason::Loopback)),
+        ("eth0", None),
+        ("eth1", Some(slow)),
+        ("eth2", None),
+        ("docker0", Some(Reason::Bridge)),
+        ("wlan0", Some(Reason::Wireless)),
+        ("eth3", Some(Reason::Down)),
+        ("eth4", Some(Reason::NoCarrier)),
+        ("thunderbolt0", Some(Reason::LinkLocalOnly)),
+        ("eth5", Some(Reason::NoAddress)),
+        ("veth0", Some(Reason::Veth)),
+    ];
+    assert_eq!(
+        reasons(None),
+        want.map(|(name, reason)| (name.to_owned(), reason))
+    );
+}
+
+#[test]
+fn naming_an_interface_overrules_taste_but_not_facts() {
+    for (name, reason) in reasons(Some("docker0,wlan0,eth,thunderbolt,lo,veth")) {
+        match &*name {
+            "eth3" => assert_eq!(reason, Some(Reason::Down)),
+            "eth4" => assert_eq!(reason, Some(Reason::NoCarrier)),
+            "eth5" => assert_eq!(reason, Some(Reason::NoAddress)),
+            _ => assert_eq!(reason, None, "{name}"),
+        }
+    }
+    for (name, reason) in reasons(Some("^eth0")) {
+        match &*name {
+            "eth0" => assert_eq!(
+                reason,
+                Some(Reason::Excluded("LINKSPAN_IFNAME=^eth0".into()))
+            ),
+            "eth1" => assert_eq!(reason, None, "1 Gb/s beside 2.5 is not far slower"),
+            "docker0" => assert_eq!(reason, Some(Reason::Bridge), "not forbidding is not asking"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_radio_alone_is_used() {
+    let fix = Fixture::new();
+    fix.iface(6, "wlan0", &[("wireless/x", "")]).device(
+        "wlan0",
+        "pci0000:00/0000:00:04.0",
+        "0",
+        "x",
+    );
+    let list = interfaces(&fix.roots(), &[entry("wlan0", "192.168.1.2")]);
+    assert_eq!(judge(&list, None), [Verdict::Usable]);
+}
+
+#[test]
+fn a_bridge_over_a_card_replaces_the_card() {
+    let fix = Fixture::new();
+    fix.iface(2, "eth0", &[])
+        .device("eth0", "pci0000:00/0000:00:01.0", "0", "x");
+    fix.link("sys/class/net/eth0/master", "../br0");
+    fix.iface(3, "br0", &[("bridge/x", ""), ("brif/eth0/x", "")]);
+    let list = interfaces(&fix.roots(), &[entry("br0", "10.0.0.1")]);
+    assert_eq!(
+        judge(&list, None),
+        [
+            Verdict::LeftOut(Reason::PartOf("br0".into())),
+            Verdict::Usable
+        ]
+    );
+}
+
+#[test]
+fn every_reason_reads_well() {
+    for (_, reason) in reasons(None) {
+        if let Some(reason) = reason {
+            let text = reason.to_string();
+            assert!(
+                text.len() > 8 && !text.ends_with('.') && !text.contains('\n'),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Both ends of a connection in one thread, and the bytes they exchange.
+
+use std::time::Instant;
+
+use super::{Patience, Rng, Room, Want};
+use crate::{Buf, Conn, Error, HostBuf, MemSlice, Poll, Rail, Ticket};
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that connected.
+    A,
+    /// The one that accepted.
+    B,
+}
+
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Side {
+        match self {
+            Side::A => Side::B,
+            Side::B => Side::A,
+        }
+    }
+}
+
+/// Both ends.
+pub struct Duo<'r, M: Room> {
+    /// The room, for time to pass in.
+    pub room: &'r mut M,
+    /// One end.
+    pub a: Conn<M::R>,
+    /// The other.
+    pub b: Conn<M::R>,
+}
+
+/// Counts rounds or time until patience ends.
+pub(super) struct Wait {
+    since: Instant,
+    rounds: u64,
+}
+
+impl Wait {
+    pub(super) fn new() -> Wait {
+        Wait {
+            since: Instant::now(),
+            rounds: 0,
+        }
+    }
+
+    pub(super) fn round(&mut self, patience: Patience, what: &str) {
+        self.rounds += 1;
+        let over = match patience {
+            Patience::Wall(limit) => self.since.elapsed() > limit,
+            Patience::Rounds(limit) => self.rounds > limit,
+        };
+        assert!(
+            !over,
+            "waited {:?} and {} rounds for {what}",
+            self.since.elapsed(),
+            self.rounds
+        );
+    }
+}
+
+impl<'r, M: Room> Duo<'r, M> {
+    /// A fresh connection.
+    pub fn new(room: &'r mut M, want: Want) -> Duo<'r, M> {
+        let (a, b) = room.pair(want);
+        Duo { room, a, b }
+    }
+
+    /// One end.
+    pub fn conn(&mut self, side: Side) -> &mut Conn<M::R> {
+        match side {
+            Side::A => &mut self.a,
+            Side::B => &mut self.b,
+        }
+    }
+
+    /// Progress on both sides; time passes when neither had anything to do.
+    pub fn round(&mut self) {
+        let a = self.a.progress().expect("progress of side A");
+        let b = self.b.progress().expect("progress of side B");
+        if (a, b) == (Poll::Idle, Poll::Idle) {
+            self.room.pass();
+        }
+    }
+
+    /// This many rounds.
+    pub fn rounds(&mut self, n: usize) {
+        for _ in 0..n {
+            self.round();
+        }
+    }
+
+    /// Rounds until `done` holds.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let mut wait = Wait::new();
+        while !done(self) {
+            self.round();
+            wait.round(self.room.patience(), what);
+        }
+    }
+
+    /// Posts a send, waiting while busy.
+    pub fn send(&mut self, side: Side, tag: u32, src: MemSlice) -> Ticket {
+        let mut ticket = None;
+        self.until("a send to be accepted", |duo| {
+            ticket = duo.conn(side).post_send(tag, src).expect("post_send");
+            ticket.is_some()
+        });
+        ticket.expect("until it is there")
+    }
+
+    /// Posts a receive, waiting while busy.
+    pub fn recv(&mut self, side: Side, parts: &[(u32, MemSlice)]) -> Ticket {
+        let mut ticket = None;
+        self.until("a receive to be accepted", |duo| {
+            ticket = duo.conn(side).post_recv(parts).expect("post_recv");
+            ticket.is_some()
+        });
+        ticket.expect("until it is there")
+    }
+
+    /// Waits for an operation and returns its bytes or its error.
+    pub fn outcome(&mut self, side: Side, ticket: Ticket) -> Result<u64, Error> {
+        let mut outcome = None;
+        self.until("an operation to report", |duo| {
+            match duo.conn(side).test(ticket) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => outcome = Some(Ok(bytes)),
+                Err(error) => outcome = Some(Err(error)),
+            }
+            outcome.is_some()
+        });
+        outcome.expect("until it is there")
+    }
+
+    /// Waits for an operation that must succeed.
+    pub fn done(&mut self, side: Side, ticket: Ticket) -> u64 {
+        self.outcome(side, ticket)
+            .unwrap_or_else(|e| panic!("operation of side {side:?} failed: {e}"))
+    }
+
+    /// Sends one message from `side` to the other and checks every byte.
+    pub fn message(&mut self, side: Side, tag: u32, len: usize, seed: u64) {
+        let (src, dst) = (pattern(len, seed), HostBuf::new(len));
+        let recv = self.recv(side.other(), &[(tag, dst.slice())]);
+        let send = self.send(side, tag, src.slice());
+        assert_eq!(self.done(side.other(), recv), len as u64, "received size");
+        assert_eq!(self.done(side, send), len as u64, "sent size");
+        check_bytes(dst.slice(), seed);
+    }
+
+    /// The connection still works, both ways, small and large.
+    pub fn still_works(&mut self) {
+        for (side, tag) in [(Side::A, 0xFFF0), (Side::B, 0xFFF1)] {
+            self.message(side, tag, 100, u64::from(tag));
+            self.message(side, tag, 100_000, u64::from(tag) + 7);
+        }
+    }
+}
+
+/// The shapes of connection a room can make: what two-sided behaviours are tried on.
+pub(super) fn shapes<M: Room>(room: &M) -> Vec<Want> {
+    let mut shapes = vec![Want::PLAIN, Want::ACKED];
+    if room.rails() > 1 {
+        shapes.push(several(room));
+    }
+    shapes
+}
+
+pub(super) fn several<M: Room>(room: &M) -> Want {
+    Want {
+        rails: room.rails().min(3),
+        acked: true,
+    }
+}
+
+/// A buffer filled by [`fill_bytes`].
+pub fn pattern(len: usize, seed: u64) -> HostBuf {
+    let buf = HostBuf::new(len);
+    fill_bytes(buf.slice(), seed);
+    buf
+}
+
+/// Fills memory with bytes that only this seed gives.
+pub fn fill_bytes(mem: MemSlice, seed: u64) {
+    blocks(mem.len(), seed, |at, bytes| {
+        assert!(mem.fill(at, bytes), "inside by construction");
+    });
+}
+
+/// Checks that memory is as [`fill_bytes`] left it.
+///
+/// # Panics
+/// A byte differs; the first one is named.
+pub fn check_bytes(mem: MemSlice, seed: u64) {
+    let mut got = vec![0; BLOCK.min(mem.len())];
+    blocks(mem.len(), seed, |at, want| {
+        let got = &mut got[..want.len()];
+        assert!(mem.read(at, got), "inside by construction");
+        if let Some(i) = (0..want.len()).find(|&i| got[i] != want[i]) {
+            panic!(
+                "byte {} of {} is {:#04x}, sent as {:#04x} (pattern {seed})",
+                at + i as u64,
+                mem.len(),
+                got[i],
+                want[i]
+            );
+        }
+    });
+}
+
+/// Fills memory with one byte.
+pub(super) fn poison(mem: MemSlice, byte: u8) {
+    let block = vec![byte; BLOCK.min(mem.len())];
+    for at in (0..mem.len()).step_by(BLOCK) {
+        let n = BLOCK.min(mem.len() - at);
+        assert!(mem.fill(at as u64, &block[..n]), "inside by construction");
+    }
+}
+
+/// Checks that memory still is what [`poison`] made it.
+pub(super) fn check_poison(mem: MemSlice, byte: u8, when: &str) {
+    let mut got = vec![0; BLOCK.min(mem.len())];
+    for at in (0..mem.len()).step_by(BLOCK) {
+        let n = BLOCK.min(mem.len() - at);
+        assert!(mem.read(at as u64, &mut got[..n]), "inside by construction");
+        if let Some(i) = got[..n].iter().position(|&b| b != byte) {
+            panic!(
+                "byte {} of memory that was free changed to {:#04x} {when}",
+                at + i,
+                got[i]
+            );
+        }
+    }
+}
+
+/// Bytes of a pattern made at a time.
+const BLOCK: usize = 64 << 10;
+
+fn blocks(len: usize, seed: u64, mut each: impl FnMut(u64, &[u8])) {
+    // The words of one period of 64 KiB less 8 bytes, so that no two blocks of a large message are alike in place.
+    let period = BLOCK - 8;
+    let mut rng = Rng::new(seed);
+    let mut base = vec![0u8; period];
+    let used = len.min(period);
+    for word in base[..used.next_multiple_of(8).min(period)].chunks_mut(8) {
+        word.copy_from_slice(&rng.next().to_le_bytes()[..word.len()]);
+    }
+    let mut block = vec![0u8; period.min(len)];
+    for (n, at) in (0..len).step_by(period).enumerate() {
+        let n_bytes = period.min(len - at);
+        let salt = (n as u8).wrapping_mul(0x3B);
+        for (to, from) in block[..n_bytes].iter_mut().zip(&base) {
+            *to = from ^ salt;
+        }
+        each(at as u64, &block[..n_bytes]);
+    }
+}
+
+/// The rails of a connection, as slots.
+pub(super) fn slots<R: Rail>(conn: &Conn<R>) -> Vec<usize> {
+    conn.rails().map(|(slot, _)| slot).collect()
+}

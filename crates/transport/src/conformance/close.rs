@@ -1,0 +1,221 @@
+//! Ends: in good order, with work in flight, and by death.
+
+use super::bench::{Wait, check_poison, poison, shapes};
+use super::{Duo, Level, Room, Side, Verdict, check_bytes, pattern};
+use crate::{Conn, Error, HostBuf, Poll, Ticket};
+
+/// Drives one side alone until its operation reports or the connection ends.
+fn alone<M: Room>(
+    room: &mut M,
+    conn: &mut Conn<M::R>,
+    ticket: Ticket,
+    what: &str,
+) -> Result<u64, Error> {
+    let mut wait = Wait::new();
+    loop {
+        match conn.test(ticket) {
+            Ok(None) => {}
+            Ok(Some(bytes)) => return Ok(bytes),
+            Err(error) => return Err(error),
+        }
+        if !matches!(conn.progress(), Ok(Poll::Active)) {
+            room.pass();
+        }
+        wait.round(room.patience(), what);
+    }
+}
+
+/// Drives one side alone until it has learnt that the peer is gone.
+fn until_lost<M: Room>(room: &mut M, conn: &mut Conn<M::R>) -> Error {
+    let mut wait = Wait::new();
+    loop {
+        match conn.progress() {
+            Ok(Poll::Active) => {}
+            Ok(Poll::Idle) => room.pass(),
+            Err(error @ (Error::Lost | Error::Closed)) => return error,
+            Err(error) => panic!("a peer that went away is told as: {error}"),
+        }
+        wait.round(room.patience(), "news of the peer's end");
+    }
+}
+
+/// A side that closes as soon as its receive has reported takes nothing from its peer: the send is done, not failed;
+/// and a message sent just before a close arrives.
+pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdict {
+    for want in shapes(room) {
+        for len in [100usize, 100_000] {
+            // The receiver closes.
+            let mut duo = Duo::new(room, want);
+            let (src, dst) = (pattern(len, 1), HostBuf::new(len));
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            let send = duo.send(Side::A, 1, src.slice());
+            duo.done(Side::B, recv);
+            // Its acknowledgement is on its way when there is nothing left to do.
+            for _ in 0..3 {
+                duo.b.progress().expect("progress of the receiver");
+            }
+            let Duo { room: r, mut a, b } = duo;
+            drop(b);
+            let sent = alone(r, &mut a, send, "a send whose receiver closed after it");
+            assert_eq!(sent.ok(), Some(len as u64), "a delivered send, {want:?}");
+            let end = until_lost(r, &mut a);
+            assert!(
+                matches!(end, Error::Closed),
+                "an orderly close is told as: {end}"
+            );
+
+            // The sender closes.
+            let mut duo = Duo::new(r, want);
+            let dst = HostBuf::new(len);
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            let send = duo.send(Side::A, 1, src.slice());
+            duo.done(Side::A, send);
+            let Duo { room: r, a, mut b } = duo;
+            drop(a);
+            let got = alone(r, &mut b, recv, "a message whose sender closed after it");
+            assert_eq!(got.ok(), Some(len as u64), "a message sent before a close");
+            check_bytes(dst.slice(), 1);
+        }
+    }
+    Verdict::Passed
+}
+
+/// One side closes with everything in flight: the other learns it, each of its operations reports, and calls after
+/// it fail at once.
+pub(super) fn close_with_operations_in_flight<M: Room>(room: &mut M, _: Level) -> Verdict {
+    for want in shapes(room) {
+        for rounds in [0, 2, 7] {
+            let mut duo = Duo::new(room, want);
+            let (src, dst) = (pattern(3 << 20, 1), HostBuf::new(3 << 20));
+            let (back, small) = (HostBuf::new(1 << 20), pattern(64, 2));
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            let never = duo.recv(Side::A, &[(2, back.slice())]);
+            duo.rounds(70);
+            let sends = [
+                duo.send(Side::A, 1, src.slice()),
+                duo.send(Side::A, 9, small.slice()),
+            ];
+            duo.rounds(rounds);
+            let finished = duo.b.test(recv);
+            let Duo { room: r, mut a, b } = duo;
+            drop(b);
+            poison(dst.slice(), 0xEE);
+            for send in sends {
+                match alone(r, &mut a, send, "a send to a peer that closed") {
+                    Ok(_) | Err(Error::Closed | Error::Lost) => {}
+                    Err(error) => panic!("a send to a peer that closed: {error}"),
+                }
+            }
+            match alone(r, &mut a, never, "a receive from a peer that closed") {
+                Err(Error::Closed | Error::Lost) => {}
+                other => panic!("a receive from a peer that closed: {other:?}"),
+            }
+            until_lost(r, &mut a);
+            for _ in 0..2 {
+                assert!(
+                    a.post_send(1, small.slice()).is_err(),
+                    "a post after the end"
+                );
+                assert!(
+                    a.post_recv(&[(1, back.slice())]).is_err(),
+                    "a post after the end"
+                );
+                assert!(a.progress().is_err(), "progress after the end");
+            }
+            check_poison(dst.slice(), 0xEE, "after its connection was dropped");
+            drop((finished, a));
+        }
+    }
+    Verdict::Passed
+}
+
+/// Memory of operations in flight is the owner's again when the connection has been dropped.
+pub(super) fn nothing_is_written_after_drop<M: Room>(room: &mut M, _: Level) -> Verdict {
+    for want in shapes(room) {
+        for rounds in [1, 4, 9] {
+            let mut duo = Duo::new(room, want);
+            let (src, dst) = (pattern(8 << 20, 1), HostBuf::new(8 << 20));
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            duo.rounds(2);
+            let send = duo.send(Side::A, 1, src.slice());
+            duo.rounds(rounds);
+            let Duo { room: r, mut a, b } = duo;
+            drop(b);
+            poison(dst.slice(), 0xEE);
+            // The sender goes on for as long as it can, and its bytes go nowhere.
+            let sent = alone(r, &mut a, send, "a send to a peer that was dropped");
+            drop(a);
+            for _ in 0..50 {
+                r.pass();
+            }
+            check_poison(dst.slice(), 0xEE, "after its connection was dropped");
+            drop((sent.is_ok(), recv));
+        }
+    }
+    Verdict::Passed
+}
+
+/// A peer that dies at any step of a transfer is reported; every operation then reports, none as done that is not.
+pub(super) fn death_at_every_step<M: Room>(room: &mut M, level: Level) -> Verdict {
+    let steps = level.pick(8, 100);
+    for want in shapes(room) {
+        for step in 0..steps {
+            let mut duo = Duo::new(room, want);
+            let (src, dst) = (pattern(1 << 20, 1), HostBuf::new(1 << 20));
+            let (small, there) = (pattern(500, 2), HostBuf::new(500));
+            let from_b = pattern(200_000, 3);
+            let at_a = HostBuf::new(200_000);
+            let mut b_sends = 0;
+            duo.b
+                .post_recv(&[(1, dst.slice()), (2, there.slice())])
+                .expect("post_recv");
+            let recv = duo.recv(Side::A, &[(3, at_a.slice())]);
+            let mut sends = Vec::new();
+            let mut large = false;
+            // One action a step; the peer dies after `step` of them.
+            for n in 0..step {
+                match n {
+                    0 => sends.push(duo.send(Side::A, 2, small.slice())),
+                    1 | 2 | 4 => duo.round(),
+                    3 => {
+                        let posted = duo.b.post_send(3, from_b.slice()).expect("post_send");
+                        b_sends += usize::from(posted.is_some());
+                    }
+                    _ if !large => {
+                        let posted = duo.a.post_send(1, src.slice()).expect("post_send");
+                        large = posted.is_some();
+                        sends.extend(posted);
+                        duo.round();
+                    }
+                    _ => duo.round(),
+                }
+            }
+            let Duo { room: r, mut a, b } = duo;
+            r.kill(b);
+            for send in sends {
+                match alone(r, &mut a, send, "a send to a peer that died") {
+                    Ok(_) | Err(Error::Lost | Error::Closed) => {}
+                    Err(error) => panic!("a send to a peer that died: {error}"),
+                }
+            }
+            match alone(r, &mut a, recv, "a receive from a peer that died") {
+                Ok(n) => {
+                    assert!(b_sends > 0, "received what was never sent");
+                    assert_eq!(n, 200_000);
+                    check_bytes(at_a.slice(), 3);
+                }
+                Err(Error::Lost | Error::Closed) => {
+                    // Free now, whatever had landed.
+                    poison(at_a.slice(), 0xEE);
+                }
+                Err(error) => panic!("a receive from a peer that died: {error}"),
+            }
+            let end = until_lost(r, &mut a);
+            assert!(matches!(end, Error::Lost), "a death is told as: {end}");
+            assert!(a.lost().is_some(), "a death has a reason");
+            assert!(a.rails().next().is_none(), "no rail is left");
+            drop(a);
+        }
+    }
+    Verdict::Passed
+}

@@ -1,0 +1,201 @@
+//! What goes wrong without the connection being lost.
+
+use super::bench::{check_poison, poison, shapes};
+use super::{Duo, Level, Room, Side, Verdict, check_bytes, pattern};
+use crate::{Error, HostBuf, MAX_GROUP, OpError, Ticket};
+use std::time::Duration;
+
+/// A message longer than its receive is an error on both sides, with both sizes in it; nothing is written beyond
+/// the receive, and the connection stays usable.
+pub(super) fn sent_larger_than_posted<M: Room>(room: &mut M, _: Level) -> Verdict {
+    for want in shapes(room) {
+        let mut duo = Duo::new(room, want);
+        for (sent, posted) in [(2, 1), (8192, 100), (8193, 8192), (100_000, 50_000), (1, 0)] {
+            for early in [false, true] {
+                if early && sent > 8192 {
+                    continue; // busy until its receive is posted, so never early
+                }
+                oversize(&mut duo, sent, posted, early);
+            }
+        }
+        duo.still_works();
+    }
+    Verdict::Passed
+}
+
+fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bool) {
+    let (src, dst) = (pattern(sent, 1), HostBuf::new(posted + 64));
+    poison(dst.slice(), 0xEE);
+    let room_for = crate::Buf::sub(&dst.slice(), 0, posted as u64).expect("inside");
+    let want = OpError::Oversize {
+        sent: sent as u64,
+        posted: posted as u64,
+        tag: 77,
+    };
+    let is_it = |e: &Error| matches!(e, Error::Op(op) if *op == want);
+    let mut recv = None;
+    if !early {
+        recv = Some(duo.recv(Side::B, &[(77, room_for)]));
+        duo.rounds(100);
+    }
+    // The sender learns it from the post, from its operation, or from the next call after.
+    let (mut told, mut send) = (0, None);
+    duo.until("a send to be accepted or refused", |duo| {
+        match duo.a.post_send(77, src.slice()) {
+            Ok(ticket) => send = ticket,
+            Err(e) if is_it(&e) => told += 1,
+            Err(e) => panic!("oversize send: {e}"),
+        }
+        send.is_some() || told > 0
+    });
+    let recv = recv.unwrap_or_else(|| {
+        duo.rounds(20);
+        duo.recv(Side::B, &[(77, room_for)])
+    });
+    let mut received = None;
+    let mut wait = super::bench::Wait::new();
+    while received.is_none() || send.is_some() || told == 0 {
+        if let Some(ticket) = send {
+            match duo.a.test(ticket) {
+                Ok(None) => {}
+                Ok(Some(_)) => send = None,
+                Err(e) if is_it(&e) => {
+                    send = None;
+                    told += 1;
+                }
+                Err(e) => panic!("oversize send: {e}"),
+            }
+        }
+        if received.is_none() {
+            match duo.b.test(recv) {
+                Ok(None) => {}
+                Ok(Some(n)) => panic!("a receive of {posted} bytes took {sent}, says {n}"),
+                Err(e) => received = Some(e),
+            }
+        }
+        match duo.a.progress() {
+            Ok(_) => {}
+            Err(e) if is_it(&e) => told += 1,
+            Err(e) => panic!("progress after an oversize send: {e}"),
+        }
+        duo.b.progress().expect("progress of the receiver");
+        duo.room.pass();
+        wait.round(
+            duo.room.patience(),
+            "both sides to hear of the oversize message",
+        );
+    }
+    assert_eq!(told, 1, "the sender hears of it once");
+    let error = received.expect("loop ends with it");
+    assert!(is_it(&error), "the receiver says: {error}");
+    let beyond = crate::Buf::sub(&dst.slice(), posted as u64, 64).expect("inside");
+    check_poison(beyond, 0xEE, "beyond a receive that was too small");
+}
+
+/// A ticket reports once; then, and for numbers that never were tickets, the answer is an error and harms nobody.
+pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
+    for want in shapes(room) {
+        let mut duo = Duo::new(room, want);
+        let (src, dst) = (pattern(10, 1), HostBuf::new(10));
+        let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+        let send = duo.send(Side::A, 1, src.slice());
+        duo.done(Side::B, recv);
+        duo.done(Side::A, send);
+        let next = duo.recv(Side::B, &[(1, dst.slice())]);
+        let stale = [
+            recv,
+            Ticket::from_u64(0),
+            Ticket::from_u64(u64::MAX),
+            Ticket::from_u64(500),
+        ];
+        for ticket in stale {
+            match duo.b.test(ticket) {
+                Err(Error::Op(OpError::NoSuchOp)) => {}
+                other => panic!("a stale ticket is answered with {other:?}"),
+            }
+        }
+        let send = duo.send(Side::A, 1, src.slice());
+        assert_eq!(duo.done(Side::B, next), 10, "the live one is unharmed");
+        duo.done(Side::A, send);
+        duo.still_works();
+    }
+    Verdict::Passed
+}
+
+/// Groups of no parts and of too many are refused by name.
+pub(super) fn groups_of_a_wrong_size<M: Room>(room: &mut M, _: Level) -> Verdict {
+    let mut duo = Duo::new(room, super::Want::PLAIN);
+    let buf = HostBuf::new(8);
+    for n in [0, MAX_GROUP + 1] {
+        let parts = vec![(1, buf.slice()); n];
+        match duo.a.post_recv(&parts) {
+            Err(Error::Op(OpError::GroupSize(got))) if got == n => {}
+            other => panic!("a group of {n} is answered with {other:?}"),
+        }
+    }
+    duo.still_works();
+    Verdict::Passed
+}
+
+/// A peer that never posts leaves its sender busy with bounded memory, and other tags unharmed.
+pub(super) fn peer_that_never_posts<M: Room>(room: &mut M, _: Level) -> Verdict {
+    for want in shapes(room) {
+        let mut duo = Duo::new(room, want);
+        let (small, large) = (pattern(1000, 1), pattern(100_000, 2));
+        let mut accepted = Vec::new();
+        for _ in 0..2000 {
+            if let Some(ticket) = duo.a.post_send(1, small.slice()).expect("post_send") {
+                accepted.push(ticket);
+            }
+            let refused = duo.a.post_send(2, large.slice()).expect("post_send");
+            assert!(refused.is_none(), "a large message without a receive");
+            duo.round();
+        }
+        assert!(
+            accepted.len() <= 64,
+            "{} KB sent ahead of any receive",
+            accepted.len()
+        );
+        // A receive with another tag gets its message through the crowd, large and small.
+        for len in [100usize, 50_000] {
+            duo.message(Side::A, 3, len, 5);
+        }
+        for send in accepted {
+            let dst = HostBuf::new(1000);
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            duo.done(Side::B, recv);
+            check_bytes(dst.slice(), 1);
+            duo.done(Side::A, send);
+        }
+    }
+    Verdict::Passed
+}
+
+/// A peer that is stopped for long is waited for: no call fails, and everything goes on when it wakes.
+pub(super) fn peer_that_stops<M: Room>(room: &mut M, _: Level) -> Verdict {
+    for want in shapes(room) {
+        let mut duo = Duo::new(room, want);
+        let (src, dst) = (pattern(1 << 20, 1), HostBuf::new(1 << 20));
+        let (small, there) = (pattern(64, 2), HostBuf::new(64));
+        let recv = duo.recv(Side::B, &[(1, dst.slice()), (2, there.slice())]);
+        duo.rounds(100);
+        let first = duo.send(Side::A, 1, src.slice());
+        let second = duo.send(Side::A, 2, small.slice());
+        // Ten minutes, where the room's clock is its own; a token of it elsewhere.
+        let naps = match duo.room.patience() {
+            super::Patience::Rounds(_) => 600,
+            super::Patience::Wall(_) => 10,
+        };
+        for _ in 0..naps {
+            duo.a.progress().expect("progress while the peer sleeps");
+            duo.room.sleep(Duration::from_secs(1));
+        }
+        assert_eq!(duo.done(Side::B, recv), (1 << 20) + 64);
+        check_bytes(dst.slice(), 1);
+        check_bytes(there.slice(), 2);
+        duo.done(Side::A, first);
+        duo.done(Side::A, second);
+        duo.still_works();
+    }
+    Verdict::Passed
+}

@@ -1,0 +1,214 @@
+//! Several rails under one connection, and what happens when they go.
+
+use super::bench::{check_poison, poison, several, slots};
+use super::{Duo, Level, Rng, Room, Side, Verdict, check_bytes, pattern};
+use crate::{Down, HostBuf, Poll};
+
+const ALONE: Verdict = Verdict::Skipped("connections of this room have one rail");
+
+fn gone() -> Down {
+    Down::PeerGone {
+        path: "this rail".into(),
+        why: "given up by the suite".into(),
+    }
+}
+
+/// Large messages are cut over all rails and arrive whole, in both directions.
+pub(super) fn striping<M: Room>(room: &mut M, level: Level) -> Verdict {
+    if room.rails() < 2 {
+        return ALONE;
+    }
+    let want = several(room);
+    let mut duo = Duo::new(room, want);
+    assert_eq!(slots(&duo.a).len(), want.rails);
+    for (i, len) in [70_000, 1 << 20, level.pick(16 << 20, 1 << 30)]
+        .into_iter()
+        .enumerate()
+    {
+        duo.message(Side::A, 1, len, i as u64);
+        duo.message(Side::B, 1, len, 10 + i as u64);
+    }
+    Verdict::Passed
+}
+
+/// One rail is given up by either side at a random point of traffic in both directions: nothing is lost, doubled or
+/// late, and the connection goes on.
+pub(super) fn rail_lost_at_any_point<M: Room>(room: &mut M, level: Level) -> Verdict {
+    if room.rails() < 2 {
+        return ALONE;
+    }
+    let want = several(room);
+    for seed in 0..level.pick(12, 400u64) {
+        let mut rng = Rng::new(seed);
+        let mut duo = Duo::new(room, want);
+        let len = 1 << 20;
+        let mut open = Vec::new();
+        for i in 0..3u64 {
+            for side in [Side::A, Side::B] {
+                let n = [len, 5000, 200_000][i as usize];
+                let dst = HostBuf::new(n);
+                let recv = duo.recv(side, &[(i as u32, dst.slice())]);
+                let src = pattern(n, i);
+                let send = duo.send(side.other(), i as u32, src.slice());
+                open.push((side, recv, send, src, dst, i));
+            }
+        }
+        duo.rounds(rng.below(12) as usize);
+        let side = if rng.below(2) == 0 { Side::A } else { Side::B };
+        let slot = rng.below(want.rails as u64) as usize;
+        duo.conn(side)
+            .give_up_rail(slot, gone())
+            .expect("another rail is up");
+        for (side, recv, send, src, dst, i) in open {
+            assert_eq!(duo.done(side, recv), src.len() as u64, "seed {seed}");
+            check_bytes(dst.slice(), i);
+            poison(dst.slice(), 0xEE);
+            assert_eq!(duo.done(side.other(), send), src.len() as u64);
+            duo.rounds(5);
+            check_poison(dst.slice(), 0xEE, "after its receive has reported");
+        }
+        duo.still_works();
+        for side in [Side::A, Side::B] {
+            duo.until("both sides to drop the rail", |duo| {
+                slots(duo.conn(side)).len() == want.rails - 1
+            });
+            let news = duo.conn(side).news().expect("a lost rail is news");
+            assert_eq!(news.left, want.rails - 1);
+            assert!(duo.conn(side).news().is_none(), "news come once");
+        }
+    }
+    Verdict::Passed
+}
+
+/// Rails go one after another, from either side, in traffic, until one is left.
+pub(super) fn rails_lost_one_after_another<M: Room>(room: &mut M, level: Level) -> Verdict {
+    if room.rails() < 2 {
+        return ALONE;
+    }
+    let want = several(room);
+    for seed in 0..level.pick(4, 100u64) {
+        let mut rng = Rng::new(seed);
+        let mut duo = Duo::new(room, want);
+        for n in 0..want.rails as u64 {
+            let (src, dst) = (pattern(2 << 20, n), HostBuf::new(2 << 20));
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            let send = duo.send(Side::A, 1, src.slice());
+            duo.rounds(rng.below(6) as usize);
+            let side = if rng.below(2) == 0 { Side::A } else { Side::B };
+            let up = slots(duo.conn(side));
+            // Where the other side has not yet heard of the last loss, it may be a rail both still have.
+            let both: Vec<usize> = up
+                .iter()
+                .copied()
+                .filter(|s| slots(duo.conn(side.other())).contains(s))
+                .collect();
+            if both.len() > 1 {
+                let slot = both[rng.below(both.len() as u64) as usize];
+                duo.conn(side)
+                    .give_up_rail(slot, gone())
+                    .expect("another rail is up");
+            }
+            assert_eq!(duo.done(Side::B, recv), 2 << 20, "seed {seed}");
+            check_bytes(dst.slice(), n);
+            duo.done(Side::A, send);
+        }
+        duo.still_works();
+    }
+    Verdict::Passed
+}
+
+/// A rail that comes later carries its part, and takes over when the first ones go.
+pub(super) fn rail_added_later<M: Room>(room: &mut M, _: Level) -> Verdict {
+    let want = super::Want::ACKED;
+    let Some((ra, rb)) = room.extra_rail() else {
+        return Verdict::Skipped("this room cannot make a rail for a connection that is up");
+    };
+    let mut duo = Duo::new(room, want);
+    let (src, dst) = (pattern(4 << 20, 1), HostBuf::new(4 << 20));
+    let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+    let send = duo.send(Side::A, 1, src.slice());
+    duo.rounds(3);
+    let id = duo.a.next_rail_id();
+    assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
+    duo.rounds(3);
+    assert!(duo.b.add_rail(rb, id).is_ok(), "a free slot");
+    duo.rounds(3);
+    duo.a.give_up_rail(0, gone()).expect("another rail is up");
+    assert_eq!(duo.done(Side::B, recv), 4 << 20);
+    check_bytes(dst.slice(), 1);
+    duo.done(Side::A, send);
+    duo.still_works();
+    // One end of a rail that the other side never brings up costs nothing.
+    if let Some((ra, rb)) = duo.room.extra_rail() {
+        let id = duo.a.next_rail_id();
+        assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
+        let dst = HostBuf::new(4 << 20);
+        let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+        let send = duo.send(Side::A, 1, src.slice());
+        duo.rounds(10);
+        drop(rb);
+        assert_eq!(duo.done(Side::B, recv), 4 << 20);
+        check_bytes(dst.slice(), 1);
+        duo.done(Side::A, send);
+        duo.still_works();
+    }
+    Verdict::Passed
+}
+
+/// The revocation test of the design: a rail stalls in the middle of a chunk, the transfer is finished over the
+/// others, the buffer is used again, and then the stalled rail lets go of what it held.
+pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
+    if room.rails() < 2 {
+        return ALONE;
+    }
+    let want = several(room);
+    for round in 0..level.pick(9, 100usize) {
+        let mut duo = Duo::new(room, want);
+        let (len, slot) = (4 << 20, round % want.rails);
+        let (src, dst) = (pattern(len, 1), HostBuf::new(len));
+        let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+        let send = duo.send(Side::A, 1, src.slice());
+        duo.rounds(round / want.rails);
+        if !duo.room.stall(&duo.b, slot) {
+            return Verdict::Skipped("this room has no means to stall a rail");
+        }
+        duo.rounds(40);
+        // The receiver revokes, or the sender asks it to.
+        let side = if round % 2 == 0 { Side::B } else { Side::A };
+        duo.conn(side)
+            .give_up_rail(slot, gone())
+            .expect("another rail is up");
+        assert_eq!(duo.done(Side::B, recv), len as u64);
+        check_bytes(dst.slice(), 1);
+        poison(dst.slice(), 0xEE);
+        assert_eq!(duo.done(Side::A, send), len as u64);
+        poison(src.slice(), 0xDD);
+        // Used again: a shorter message into the same memory.
+        let again = crate::Buf::sub(&dst.slice(), 0, 100_000).expect("inside");
+        let other = pattern(100_000, 2);
+        let recv = duo.recv(Side::B, &[(2, again)]);
+        let send = duo.send(Side::A, 2, other.slice());
+        duo.room.release();
+        let mut idle = 0;
+        while idle < 200 {
+            let a = duo.a.progress().expect("progress of the sender");
+            let b = duo.b.progress().expect("progress of the receiver");
+            idle = if (a, b) == (Poll::Idle, Poll::Idle) {
+                idle + 1
+            } else {
+                0
+            };
+            duo.room.pass();
+        }
+        assert_eq!(duo.done(Side::B, recv), 100_000);
+        duo.done(Side::A, send);
+        check_bytes(again, 2);
+        let rest = crate::Buf::sub(&dst.slice(), 100_000, (len - 100_000) as u64);
+        check_poison(
+            rest.expect("inside"),
+            0xEE,
+            "when a revoked rail was released",
+        );
+    }
+    Verdict::Passed
+}

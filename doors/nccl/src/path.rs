@@ -1,0 +1,143 @@
+//! The data path: isend, irecv, test.
+
+use linkspan_fabric::{Channel, ChannelError, MAX_GROUP, MemSlice, Ticket};
+use linkspan_ncclnet::{Fail, Logger, Part, RecvComm, RecvHints, SendComm};
+
+/// Result code of a channel's error; the line that explains it is logged here, once per error.
+#[cold]
+fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
+    let why = channel
+        .lost()
+        .map(|why| format!(": {why}"))
+        .unwrap_or_default();
+    log.warn(&format!("linkspan: {error}{why}"));
+    match error {
+        ChannelError::Op(_) => Fail::InvalidUsage,
+        _ => Fail::Remote,
+    }
+}
+
+fn host<M>(part: &Part<'_, M>) -> Result<MemSlice, Fail> {
+    part.mem.host().ok_or(Fail::InvalidUsage)
+}
+
+/// The sending end of a connection.
+pub struct Sending {
+    log: Logger,
+    channel: Option<Channel>,
+}
+
+impl Sending {
+    pub(crate) fn new(log: Logger, channel: Channel) -> Sending {
+        Sending {
+            log,
+            channel: Some(channel),
+        }
+    }
+}
+
+impl SendComm for Sending {
+    type Mr = ();
+
+    fn isend(&mut self, part: Part<'_, ()>) -> Result<Option<u64>, Fail> {
+        let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
+        let (tag, mem) = (part.tag as u32, host(&part)?);
+        let posted = match channel.post_send(tag, mem) {
+            // NCCL asks again without testing anything in between, so what makes room must happen here.
+            Ok(None) => channel.progress().and_then(|_| channel.post_send(tag, mem)),
+            other => other,
+        };
+        match posted {
+            Ok(ticket) => Ok(ticket.map(Ticket::to_u64)),
+            Err(error) => Err(fail(self.log, channel, &error)),
+        }
+    }
+
+    fn test(&mut self, ticket: u64) -> Result<Option<usize>, Fail> {
+        let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
+        match finished(channel, Ticket::from_u64(ticket)) {
+            Ok(bytes) => Ok(bytes.map(|n| n as usize)),
+            Err(error) => Err(fail(self.log, channel, &error)),
+        }
+    }
+
+    fn revoke(&mut self, _mr: &()) {
+        // Registrations are not told apart, so the whole path goes; NCCL does this on abort only.
+        self.channel = None;
+    }
+}
+
+/// The receiving end of a connection.
+pub struct Receiving {
+    log: Logger,
+    channel: Option<Channel>,
+}
+
+impl Receiving {
+    pub(crate) fn new(log: Logger, channel: Channel) -> Receiving {
+        Receiving {
+            log,
+            channel: Some(channel),
+        }
+    }
+}
+
+impl RecvComm for Receiving {
+    type Mr = ();
+
+    fn irecv(&mut self, parts: &[Part<'_, ()>], _hints: RecvHints) -> Result<Option<u64>, Fail> {
+        let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
+        let mut posts = [(0, MemSlice::NONE); MAX_GROUP];
+        let posts = posts.get_mut(..parts.len()).ok_or(Fail::InvalidArgument)?;
+        for (post, part) in posts.iter_mut().zip(parts) {
+            *post = (part.tag as u32, host(part)?);
+        }
+        let posted = match channel.post_recv(posts) {
+            Ok(None) => channel.progress().and_then(|_| channel.post_recv(posts)),
+            other => other,
+        };
+        match posted {
+            Ok(ticket) => Ok(ticket.map(Ticket::to_u64)),
+            Err(error) => Err(fail(self.log, channel, &error)),
+        }
+    }
+
+    fn test(&mut self, ticket: u64, sizes: &mut [usize]) -> Result<bool, Fail> {
+        let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
+        let ticket = Ticket::from_u64(ticket);
+        let done = match channel.test_sizes(ticket) {
+            Ok(None) => {
+                // A loss is reported by the test below, unless the operation was done before it.
+                let _ = channel.progress();
+                channel.test_sizes(ticket)
+            }
+            other => other,
+        };
+        match done {
+            Ok(Some(found)) => {
+                for (size, found) in sizes.iter_mut().zip(found) {
+                    *size = found as usize;
+                }
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => Err(fail(self.log, channel, &error)),
+        }
+    }
+
+    fn revoke(&mut self, _mr: &()) {
+        self.channel = None;
+    }
+}
+
+/// Whether an operation is done, after moving what can be moved if it was not.
+fn finished(channel: &mut Channel, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
+    match channel.test(ticket)? {
+        Some(bytes) => Ok(Some(bytes)),
+        None => {
+            // A loss is reported by the test below, unless the operation was done before it.
+            let _ = channel.progress();
+            channel.test(ticket)
+        }
+    }
+}

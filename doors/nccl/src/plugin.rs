@@ -1,0 +1,181 @@
+//! What NCCL sees of this machine.
+
+use std::ffi::CStr;
+
+use linkspan_fabric::{Config, Device, Error, Fabric, Level, Log, chain};
+use linkspan_ncclnet::{Fail, HANDLE_LEN, Init, Logger, Mem, NetPlugin, Props, Region};
+
+use crate::path::{Receiving, Sending};
+use crate::setup::{Dialling, Listening};
+
+/// Largest piece handed to us at once: NCCL's own default for plugins that name none (since v9).
+const MAX_P2P_BYTES: usize = 1 << 30;
+
+/// The plugin: one per load, shared by all communicators of the process.
+pub struct Plugin {
+    log: Logger,
+    /// Where the settings cannot be used, everything but init fails with this text: an init that failed would make
+    /// NCCL take another net without a word.
+    fabric: Result<Fabric, String>,
+}
+
+/// One communicator's use of the plugin.
+pub struct Ctx {
+    /// IP traffic class that NCCL asked for at init.
+    traffic_class: Option<u8>,
+}
+
+impl Plugin {
+    /// The fabric, or the reason why there is none, logged each time somebody needs it.
+    fn fabric(&self) -> Result<&Fabric, Fail> {
+        self.fabric.as_ref().map_err(|why| {
+            self.log.warn(&format!("linkspan cannot be used: {why}"));
+            Fail::InvalidUsage
+        })
+    }
+
+    fn device(&self, dev: usize) -> Result<Device, Fail> {
+        self.fabric()?
+            .devices()
+            .into_iter()
+            .nth(dev)
+            .ok_or(Fail::InvalidArgument)
+    }
+}
+
+/// The result code for an error, after its line was logged.
+pub(crate) fn fail(log: Logger, error: &Error) -> Fail {
+    log.warn(&format!("linkspan: {}", chain(error)));
+    match error {
+        Error::Param(_)
+        | Error::Filter(_)
+        | Error::Strict { .. }
+        | Error::Forced { .. }
+        | Error::Psk { .. } => Fail::InvalidUsage,
+        Error::Unreachable { .. }
+        | Error::Timeout { .. }
+        | Error::Vanished { .. }
+        | Error::Plan { .. } => Fail::Remote,
+        Error::NoDevice { .. } | Error::Handle(_) => Fail::InvalidArgument,
+        _ => Fail::System,
+    }
+}
+
+fn nccl_log(log: Logger) -> Log {
+    Log::to(move |level, line| match level {
+        Level::Warn => log.warn(&format!("linkspan: {line}")),
+        Level::Info => log.info(&format!("linkspan: {line}")),
+    })
+}
+
+impl NetPlugin for Plugin {
+    const NAME: &'static CStr = c"linkspan";
+    const MERGES: bool = true;
+
+    type Ctx = Ctx;
+    type Listen = Listening;
+    type Connecting = Dialling;
+    type Send = Sending;
+    type Recv = Receiving;
+    type Domain = ();
+    type Mr = ();
+
+    fn load(log: Logger) -> Result<Plugin, Fail> {
+        let fabric =
+            Config::from_env().and_then(|config| Fabric::new(config, nccl_log(log), false));
+        let fabric = fabric.map_err(|error| chain(&error));
+        match &fabric {
+            Ok(fabric) => {
+                let devices: Vec<String> = fabric
+                    .devices()
+                    .iter()
+                    .map(|d| format!("{} ({} Gb/s)", d.name, f64::from(d.mbps) / 1e3))
+                    .collect();
+                log.info(&format!(
+                    "linkspan {}: {}",
+                    env!("CARGO_PKG_VERSION"),
+                    devices.join(", ")
+                ));
+            }
+            Err(why) => log.warn(&format!(
+                "linkspan cannot be used, every connection will fail: {why}"
+            )),
+        }
+        Ok(Plugin { log, fabric })
+    }
+
+    fn devices(&self) -> usize {
+        self.fabric.as_ref().map_or(1, |f| f.devices().len())
+    }
+
+    fn properties(&self, dev: usize) -> Result<Props, Fail> {
+        let base = Props {
+            max_recvs: 8,
+            max_p2p_bytes: MAX_P2P_BYTES,
+            max_coll_bytes: MAX_P2P_BYTES,
+            ..Props::default()
+        };
+        if self.fabric.is_err() {
+            return Ok(Props {
+                name: "linkspan-unusable".into(),
+                guid: 1,
+                ..base
+            });
+        }
+        let device = self.device(dev)?;
+        Ok(Props {
+            name: device.name,
+            pci_path: device.pci_path.map(|p| p.display().to_string()),
+            guid: device.guid,
+            speed_mbps: device.mbps,
+            members: device.members,
+            ..base
+        })
+    }
+
+    fn open(&self, init: Init) -> Result<Ctx, Fail> {
+        Ok(Ctx {
+            traffic_class: init.traffic_class,
+        })
+    }
+
+    fn listen(
+        &self,
+        _ctx: &Ctx,
+        dev: usize,
+        handle: &mut [u8; HANDLE_LEN],
+    ) -> Result<Listening, Fail> {
+        Listening::new(self.log, self.fabric()?, dev, handle)
+    }
+
+    fn connect(
+        &self,
+        ctx: &Ctx,
+        dev: usize,
+        traffic_class: Option<u8>,
+        handle: &[u8; HANDLE_LEN],
+    ) -> Result<Dialling, Fail> {
+        Dialling::new(
+            self.log,
+            self.fabric()?,
+            dev,
+            traffic_class.or(ctx.traffic_class),
+            handle,
+        )
+    }
+
+    fn register(_domain: &(), region: Region<'_>) -> Result<(), Fail> {
+        // Host memory needs no registration on any path there is; device memory is not announced.
+        match region.mem {
+            Mem::Host(_) => Ok(()),
+            Mem::Device { .. } => Err(Fail::InvalidUsage),
+        }
+    }
+
+    fn merge(&self, members: &[usize]) -> Result<usize, Fail> {
+        let fabric = self.fabric()?;
+        fabric
+            .merge(members)
+            .map_err(|error| fail(self.log, &error))
+    }
+}

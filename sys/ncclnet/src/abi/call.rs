@@ -1,0 +1,195 @@
+//! The functions of the tables. Where a shape changed, the name carries the first version that had it.
+
+use std::ffi::{c_char, c_int, c_ulong, c_void};
+
+use super::{Config, DeviceHandle, NetAttr};
+
+/// NCCL's logger; thread-safe. `fmt` is a printf format.
+pub type LogFn = unsafe extern "C" fn(
+    level: c_int,
+    flags: c_ulong,
+    file: *const c_char,
+    line: c_int,
+    fmt: *const c_char,
+    ...
+);
+/// NCCL's profiler callback (since v10); linkspan reports no events.
+pub type ProfilerFn = unsafe extern "C" fn(
+    event: *mut *mut c_void,
+    kind: c_int,
+    phandle: *mut c_void,
+    plugin_id: i64,
+    data: *mut c_void,
+) -> c_int;
+
+/// init, v6 to v9.
+pub type InitV6 = unsafe extern "C" fn(log: Option<LogFn>) -> c_int;
+/// init, v10.
+pub type InitV10 = unsafe extern "C" fn(log: Option<LogFn>, profiler: Option<ProfilerFn>) -> c_int;
+/// init, since v11: once per communicator.
+pub type InitV11 = unsafe extern "C" fn(
+    ctx: *mut *mut c_void,
+    comm_id: u64,
+    config: *const Config,
+    log: Option<LogFn>,
+    profiler: Option<ProfilerFn>,
+) -> c_int;
+/// devices.
+pub type Devices = unsafe extern "C" fn(ndev: *mut c_int) -> c_int;
+/// getProperties.
+pub type GetProperties<T> = unsafe extern "C" fn(dev: c_int, props: *mut T) -> c_int;
+/// listen, v6 to v10.
+pub type ListenV6 =
+    unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
+/// listen, since v11.
+pub type ListenV11 = unsafe extern "C" fn(
+    ctx: *mut c_void,
+    dev: c_int,
+    handle: *mut c_void,
+    comm: *mut *mut c_void,
+) -> c_int;
+/// connect, v6.
+pub type ConnectV6 =
+    unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
+/// connect, v7 to v9.
+pub type ConnectV7 = unsafe extern "C" fn(
+    dev: c_int,
+    handle: *mut c_void,
+    comm: *mut *mut c_void,
+    device: *mut *mut DeviceHandle,
+) -> c_int;
+/// connect, v10.
+pub type ConnectV10 = unsafe extern "C" fn(
+    dev: c_int,
+    config: *const Config,
+    handle: *mut c_void,
+    comm: *mut *mut c_void,
+    device: *mut *mut DeviceHandle,
+) -> c_int;
+/// connect, since v11.
+pub type ConnectV11 = unsafe extern "C" fn(
+    ctx: *mut c_void,
+    dev: c_int,
+    handle: *mut c_void,
+    comm: *mut *mut c_void,
+    device: *mut *mut DeviceHandle,
+) -> c_int;
+/// accept, v6.
+pub type AcceptV6 = unsafe extern "C" fn(listen: *mut c_void, comm: *mut *mut c_void) -> c_int;
+/// accept, since v7.
+pub type AcceptV7 = unsafe extern "C" fn(
+    listen: *mut c_void,
+    comm: *mut *mut c_void,
+    device: *mut *mut DeviceHandle,
+) -> c_int;
+/// regMr, v6 and v7.
+pub type RegMrV6 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: c_int,
+    kind: c_int,
+    mr: *mut *mut c_void,
+) -> c_int;
+/// regMr, since v8.
+pub type RegMrV8 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: usize,
+    kind: c_int,
+    mr: *mut *mut c_void,
+) -> c_int;
+/// regMrDmaBuf.
+pub type RegMrDmaBuf = unsafe extern "C" fn(
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: usize,
+    kind: c_int,
+    offset: u64,
+    fd: c_int,
+    mr: *mut *mut c_void,
+) -> c_int;
+/// deregMr.
+pub type DeregMr = unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void) -> c_int;
+/// isend, v6 to v8.
+pub type IsendV6 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: c_int,
+    tag: c_int,
+    mr: *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int;
+/// isend, v9.
+pub type IsendV9 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: usize,
+    tag: c_int,
+    mr: *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int;
+/// isend, since v10.
+pub type IsendV10 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: usize,
+    tag: c_int,
+    mr: *mut c_void,
+    phandle: *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int;
+/// irecv, v6 to v8.
+pub type IrecvV6 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    n: c_int,
+    data: *mut *mut c_void,
+    sizes: *mut c_int,
+    tags: *mut c_int,
+    mrs: *mut *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int;
+/// irecv, v9.
+pub type IrecvV9 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    n: c_int,
+    data: *mut *mut c_void,
+    sizes: *mut usize,
+    tags: *mut c_int,
+    mrs: *mut *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int;
+/// irecv, since v10.
+pub type IrecvV10 = unsafe extern "C" fn(
+    comm: *mut c_void,
+    n: c_int,
+    data: *mut *mut c_void,
+    sizes: *mut usize,
+    tags: *mut c_int,
+    mrs: *mut *mut c_void,
+    phandles: *mut *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int;
+/// iflush.
+pub type Iflush = unsafe extern "C" fn(
+    comm: *mut c_void,
+    n: c_int,
+    data: *mut *mut c_void,
+    sizes: *mut c_int,
+    mrs: *mut *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int;
+/// test.
+pub type Test =
+    unsafe extern "C" fn(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> c_int;
+/// closeSend, closeRecv, closeListen; finalize since v11.
+pub type Close = unsafe extern "C" fn(object: *mut c_void) -> c_int;
+/// getDeviceMr, since v7; only called on devices with offload.
+pub type GetDeviceMr =
+    unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void, device_mr: *mut *mut c_void) -> c_int;
+/// irecvConsumed, since v7; only called on devices with offload.
+pub type IrecvConsumed =
+    unsafe extern "C" fn(comm: *mut c_void, n: c_int, request: *mut c_void) -> c_int;
+/// makeVDevice, since v9.
+pub type MakeVDevice<T> = unsafe extern "C" fn(dev: *mut c_int, props: *mut T) -> c_int;
+/// setNetAttr, since v11.
+pub type SetNetAttr = unsafe extern "C" fn(ctx: *mut c_void, attr: *const NetAttr) -> c_int;

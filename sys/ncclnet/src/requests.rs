@@ -1,0 +1,194 @@
+//! Requests in flight on one comm, and the addresses that NCCL knows them by.
+//!
+//! `test` gets nothing but a request's address, so each comm has a fixed row of [`Door`]s which lead back to it. The
+//! address carries a generation in its low bits: a request that was reported done is told from its successor.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::arena::Kind;
+use crate::{MAX_RECVS, Misuse};
+
+/// Requests one comm can have in flight: NCCL's 32 times 8 grouped buffers, as its sender has one per buffer.
+pub const REQUESTS: usize = crate::abi::MAX_REQUESTS * MAX_RECVS;
+
+/// Low bits of a door's address that hold the generation, 1 to 63; so null and NCCL's flags 1 and 2 are no requests.
+const GENERATION: usize = 63;
+const DOOR_MARK: u64 = 0x4c53_646f_6f72_5eed;
+
+/// The fixed place of one request. Written when its comm's cell is made, only read after that.
+#[repr(C, align(64))]
+pub(crate) struct Door {
+    mark: AtomicU64,
+    cell: AtomicUsize,
+    kind: AtomicU64,
+    index: AtomicU64,
+}
+
+/// Where a request's address leads.
+pub(crate) struct Through {
+    /// Address of the comm's cell.
+    pub(crate) cell: *mut c_void,
+    pub(crate) is_send: bool,
+    index: u16,
+    generation: u8,
+    request: usize,
+}
+
+/// A comm's row of doors; belongs to its cell.
+pub(crate) struct Doors(Box<[Door]>);
+
+impl Doors {
+    pub(crate) fn new() -> Doors {
+        let door = |index| Door {
+            mark: AtomicU64::new(0),
+            cell: AtomicUsize::new(0),
+            kind: AtomicU64::new(0),
+            index: AtomicU64::new(index as u64),
+        };
+        Doors((0..REQUESTS).map(door).collect())
+    }
+
+    /// Lets all doors lead to the comm at `cell`.
+    pub(crate) fn hang(&self, cell: usize, kind: Kind) {
+        for door in &self.0 {
+            door.cell.store(cell, Ordering::Relaxed);
+            door.kind.store(kind as u64, Ordering::Relaxed);
+            door.mark.store(
+                DOOR_MARK ^ std::ptr::from_ref(door) as u64,
+                Ordering::Release,
+            );
+        }
+    }
+}
+
+/// Reads a request's address.
+///
+/// # Safety
+/// `request` came from this plugin at some time in the life of this library, or is below 64.
+#[inline]
+pub(crate) unsafe fn through(request: *mut c_void) -> Result<Through, Misuse> {
+    let number = request as usize;
+    if number <= GENERATION {
+        return Err(if number == 0 {
+            Misuse::Null("request")
+        } else {
+            Misuse::Request(number)
+        });
+    }
+    let door = request.map_addr(|a| a & !GENERATION).cast::<Door>();
+    // SAFETY: requests of this plugin are doors, which stay allocated until the library is unloaded; all fields are
+    // atomic. The address is aligned by the mask.
+    let door = unsafe { &*door };
+    if door.mark.load(Ordering::Acquire) != DOOR_MARK ^ std::ptr::from_ref(door) as u64 {
+        return Err(Misuse::Request(number));
+    }
+    Ok(Through {
+        cell: door.cell.load(Ordering::Relaxed) as *mut c_void,
+        is_send: door.kind.load(Ordering::Relaxed) == Kind::Send as u64,
+        index: door.index.load(Ordering::Relaxed) as u16,
+        generation: (number & GENERATION) as u8,
+        request: number,
+    })
+}
+
+/// One request.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    /// The plugin's ticket.
+    pub(crate) ticket: u64,
+    /// Buffers.
+    pub(crate) parts: u8,
+    generation: u8,
+    in_flight: bool,
+    /// Addresses of the memory handles.
+    mrs: [usize; MAX_RECVS],
+}
+
+/// The requests of one comm; part of its data path.
+pub(crate) struct Requests {
+    entries: Box<[Entry]>,
+    free: Vec<u16>,
+    row: usize,
+}
+
+impl Requests {
+    /// For the comm that owns `doors`; `uses` is different for every comm they lead to one after the other.
+    pub(crate) fn new(doors: &Doors, uses: u64) -> Requests {
+        let generation = (uses % GENERATION as u64) as u8;
+        let entry = Entry {
+            ticket: 0,
+            parts: 0,
+            generation,
+            in_flight: false,
+            mrs: [0; MAX_RECVS],
+        };
+        Requests {
+            entries: vec![entry; REQUESTS].into(),
+            free: (0..REQUESTS as u16).rev().collect(),
+            row: doors.0.as_ptr() as usize,
+        }
+    }
+
+    /// Whether a request can start.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Starts a request and returns its address, or null without room.
+    #[inline]
+    pub(crate) fn start(
+        &mut self,
+        ticket: u64,
+        mrs: impl ExactSizeIterator<Item = usize>,
+    ) -> *mut c_void {
+        let Some(index) = self.free.pop() else {
+            return std::ptr::null_mut();
+        };
+        let entry = &mut self.entries[usize::from(index)];
+        entry.ticket = ticket;
+        entry.parts = mrs.len() as u8;
+        entry.generation = entry.generation % GENERATION as u8 + 1;
+        entry.in_flight = true;
+        for (place, mr) in entry.mrs.iter_mut().zip(mrs) {
+            *place = mr;
+        }
+        let door = self.row + usize::from(index) * size_of::<Door>();
+        (door | usize::from(entry.generation)) as *mut c_void
+    }
+
+    /// The request that `through` names.
+    #[inline]
+    pub(crate) fn get(&self, through: &Through) -> Result<Entry, Misuse> {
+        let entry = self
+            .entries
+            .get(usize::from(through.index))
+            .filter(|e| e.in_flight);
+        let entry = entry.filter(|e| e.generation == through.generation);
+        entry.copied().ok_or(Misuse::Request(through.request))
+    }
+
+    /// The request is done.
+    #[inline]
+    pub(crate) fn finish(&mut self, through: &Through) {
+        if let Some(entry) = self.entries.get_mut(usize::from(through.index))
+            && entry.in_flight
+        {
+            entry.in_flight = false;
+            self.free.push(through.index);
+        }
+    }
+
+    /// Whether a request in flight uses the memory handle at this address.
+    pub(crate) fn uses(&self, mr: usize) -> bool {
+        self.free.len() < REQUESTS
+            && self
+                .entries
+                .iter()
+                .any(|e| e.in_flight && e.mrs[..usize::from(e.parts)].contains(&mr))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Receiving and sending without a vector.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use linkspan_transport::{Buf, MemSlice};
+
+use crate::retry;
+
+/// Reads what is there into `buf`: `Some(0)` is the end of the stream, `None` that nothing has come.
+///
+/// recv(2) is the cheapest way to find a socket empty: read(2), readv(2) and recvmsg(2) were 5 %, 50 % and 30 %
+/// slower on Linux 6.18.
+///
+/// # Errors
+/// The system's word, for instance ECONNRESET.
+pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: `buf` is ours to write for its whole length during the call.
+    retry(|| unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            buf.as_mut_ptr().cast(),
+            buf.len(),
+            libc::MSG_DONTWAIT,
+        )
+    })
+}
+
+/// Sends what the socket takes of `buf`. `None`: nothing at the moment.
+///
+/// # Errors
+/// The system's word, for instance EPIPE.
+pub fn send(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<Option<usize>> {
+    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `buf` is readable for its whole length during the call.
+    retry(|| unsafe { libc::send(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len(), FLAGS) })
+}
+
+/// As [`recv`], into memory that somebody else keeps mapped.
+///
+/// # Errors
+/// The system's word.
+pub fn recv_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> {
+    // SAFETY: mapped and writable for its whole length by the promise behind a MemSlice.
+    retry(|| unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            mem.as_ptr().cast(),
+            mem.len(),
+            libc::MSG_DONTWAIT,
+        )
+    })
+}
+
+/// As [`send`], from memory that somebody else keeps mapped.
+///
+/// # Errors
+/// The system's word.
+pub fn send_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> {
+    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: mapped for its whole length by the promise behind a MemSlice.
+    retry(|| unsafe { libc::send(fd.as_raw_fd(), mem.as_ptr().cast(), mem.len(), FLAGS) })
+}
+
+/// Reads into `first` and, once that is full, on into `then`: the rest of a payload straight into place, and the
+/// next headers into scratch, with one call. Returns the bytes of both together, as [`recv`] does.
+///
+/// # Errors
+/// The system's word.
+pub fn recv_two(fd: BorrowedFd<'_>, first: MemSlice, then: &mut [u8]) -> io::Result<Option<usize>> {
+    let mut iov = [
+        libc::iovec {
+            iov_base: first.as_ptr().cast(),
+            iov_len: first.len(),
+        },
+        libc::iovec {
+            iov_base: then.as_mut_ptr().cast(),
+            iov_len: then.len(),
+        },
+    ];
+    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths, on every libc (some have padding).
+    let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };
+    msg.msg_iov = iov.as_mut_ptr();
+    msg.msg_iovlen = iov.len() as _;
+    // SAFETY: the message holds two ranges: `first`, mapped and writable by the promise behind a MemSlice, and
+    // `then`, ours to write; both for their whole length during the call.
+    retry(|| unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, libc::MSG_DONTWAIT) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! TCP_INFO: what the kernel knows of a connection.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// A connection's state as the kernel sees it. Fields that this kernel does not have are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Smallest round-trip time seen lately.
+    pub min_rtt: Duration,
+    /// Segments sent again since the connection began.
+    pub retransmitted: u32,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    /// Congestion window, segments.
+    pub window: u32,
+    /// Payload bytes of one segment.
+    pub mss: u32,
+    /// Payload bytes that the peer has acknowledged.
+    pub bytes_acked: u64,
+    /// Payload bytes received.
+    pub bytes_received: u64,
+    /// Bytes handed to the kernel and not yet sent.
+    pub unsent: u32,
+    /// Latest measured delivery, bytes per second.
+    pub delivery_rate: u64,
+}
+
+/// `struct tcp_info` of linux/tcp.h up to the last field read here; the kernel only ever appends.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Raw {
+    state_to_wscale: [u8; 8],
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last: [u32; 4],
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+}
+
+// Offsets of the same fields in linux/tcp.h.
+const _: () = assert!(std::mem::offset_of!(Raw, total_retrans) == 100);
+const _: () = assert!(std::mem::offset_of!(Raw, bytes_acked) == 120);
+const _: () = assert!(std::mem::offset_of!(Raw, min_rtt) == 148);
+const _: () = assert!(std::mem::offset_of!(Raw, delivery_rate) == 160);
+
+/// Asks the kernel about a TCP socket. A system call: for statistics, not for every operation.
+///
+/// # Errors
+/// The system's word; EOPNOTSUPP or ENOPROTOOPT where the socket is not TCP.
+pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut raw = Raw::default();
+    let mut len = size_of::<Raw>() as libc::socklen_t;
+    // SAFETY: `raw` is `len` bytes of plain integers, ours to write; the kernel writes at most `len`.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut raw).cast(),
+            &raw mut len,
+        )
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // ~0 means "not measured yet" for min_rtt.
+    let min_rtt = if raw.min_rtt == u32::MAX {
+        0
+    } else {
+        raw.min_rtt
+    };
+    Ok(TcpInfo {
+        rtt: Duration::from_micros(raw.rtt.into()),
+        min_rtt: Duration::from_micros(min_rtt.into()),
+        retransmitted: raw.total_retrans,
+        unacked: raw.unacked,
+        window: raw.snd_cwnd,
+        mss: raw.snd_mss,
+        bytes_acked: raw.bytes_acked,
+        bytes_received: raw.bytes_received,
+        unsent: raw.notsent_bytes,
+        delivery_rate: raw.delivery_rate,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! Socket options that `socket2` does not have.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+pub(crate) fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the option's value is one int, alive during the call.
+    let rc =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Leaves the choice of the local port to connect (IP_BIND_ADDRESS_NO_PORT, ip(7)), so that outgoing connections
+/// bound to one address are limited by pairs of ports and not by ports. For IPv4 and IPv6 sockets alike.
+///
+/// # Errors
+/// The system's word; the kernel has it since 4.2.
+pub fn bind_late_port(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(fd, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// The processor on which the kernel last handled a packet of this socket (SO_INCOMING_CPU, socket(7)); `None`
+/// before the first.
+///
+/// # Errors
+/// The system's word.
+pub fn incoming_cpu(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+    let mut value: i32 = -1;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: `value` is one int and `len` its length, both ours to write.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_INCOMING_CPU,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    if rc == 0 {
+        Ok(usize::try_from(value).ok())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

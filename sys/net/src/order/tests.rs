@@ -1,0 +1,63 @@
+use linkspan_transport::HostBuf;
+
+use super::*;
+
+#[test]
+fn every_length_at_every_alignment_lands_exactly() {
+    let src: Vec<u8> = (0..64u8).map(|i| i + 1).collect();
+    for offset in 0..16 {
+        for skew in 0..8 {
+            for len in 0..40 {
+                let buf = HostBuf::new(96);
+                assert!(fill_ascending(buf.slice(), offset, &src[skew..skew + len]));
+                let mut want = vec![0; 96];
+                want[offset..offset + len].copy_from_slice(&src[skew..skew + len]);
+                assert_eq!(
+                    buf.slice().to_vec(),
+                    want,
+                    "offset {offset} skew {skew} len {len}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_not_written() {
+    let buf = HostBuf::new(16);
+    assert!(!fill_ascending(buf.slice(), 9, &[1; 8]));
+    assert!(!fill_ascending(buf.slice(), usize::MAX, &[1; 8]));
+    assert_eq!(buf.slice().to_vec(), vec![0; 16]);
+    assert!(fill_ascending(buf.slice(), 16, &[]));
+}
+
+/// A second processor watches the first and the last word of a range that is written again and again: it must
+/// never see the last word newer than the first. x86 only: there the order of stores is the order seen.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn an_observer_sees_low_addresses_first() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const LEN: usize = 128;
+    let buf = HostBuf::new(LEN);
+    let mem = buf.slice();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..200_000u64 {
+                assert!(fill_ascending(mem, 0, &round.to_le_bytes().repeat(LEN / 8)));
+            }
+            stop.store(true, Ordering::Release);
+        });
+        let word = |offset: usize| {
+            let mut bytes = [0; 8];
+            assert!(mem.read(offset as _, &mut bytes));
+            u64::from_le_bytes(bytes)
+        };
+        while !stop.load(Ordering::Acquire) {
+            let last = word(LEN - 8);
+            std::sync::atomic::fence(Ordering::Acquire);
+            let first = word(0);
+            assert!(first >= last, "flag {last} was visible before data {first}");
+        }
+    });
+}

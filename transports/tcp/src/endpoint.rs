@@ -1,0 +1,308 @@
+//! The rail.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use linkspan_net::TcpInfo;
+use linkspan_proto::Head;
+use linkspan_proto::head::EAGER_MAX;
+use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+use crate::rx::{Fault, Rx, SCRATCH};
+use crate::tx::Tx;
+use crate::zerocopy::ZeroCopy;
+use crate::{Error, Stream};
+
+/// Chunk size a TCP rail likes best, bytes.
+///
+/// 512 KiB: on loopback 1 MiB is no faster, 256 KiB costs about a tenth (more system calls), and the copy out of
+/// the kernel still finds the bytes in the second-level cache.
+pub const CHUNK: usize = 512 << 10;
+
+/// What the fabric knows of a rail beyond its stream.
+#[derive(Clone, Debug)]
+pub struct RailConfig {
+    /// Why this path was taken, for [`RailInfo`].
+    pub reason: String,
+    /// Expected speed from the link's own word, bytes per second; 0 when nobody knows.
+    pub speed: u64,
+    /// Chunk size for [`Caps`], bytes.
+    pub chunk: usize,
+    /// Payloads from this length on are lent to the kernel and not copied (MSG_ZEROCOPY). For real network cards
+    /// only, from a length measured there (tens of KiB); on a stream inside this machine it is not used, and the
+    /// rail gives it up for good when the kernel says that it copied after all.
+    pub zerocopy: Option<usize>,
+}
+
+impl Default for RailConfig {
+    fn default() -> RailConfig {
+        RailConfig {
+            reason: "asked for".into(),
+            speed: 0,
+            chunk: CHUNK,
+            zerocopy: None,
+        }
+    }
+}
+
+/// Polls in a row that found nothing before every second one is answered without asking the kernel. Asking costs
+/// a system call; 64 of them last 10 us or more, after which one turn of the caller's loop matters little.
+const IDLE_POLLS: u32 = 64;
+
+/// Reads with which a dropped rail empties its socket, see [`TcpRail::drop`].
+const LAST_READS: usize = 64;
+
+/// A rail over one TCP stream.
+pub struct TcpRail {
+    stream: Stream,
+    info: RailInfo,
+    tx: Tx,
+    rx: Rx,
+    /// Polls in a row that found nothing.
+    idle: u32,
+    /// Sending ended: the peer is gone. What it sent before is still delivered.
+    deaf: Option<&'static str>,
+    end: Option<End>,
+}
+
+/// Why the rail is down, in a form that can be told again and again.
+#[derive(Clone)]
+enum End {
+    Gone(String),
+    System(&'static str, i32),
+    Protocol(String),
+}
+
+impl TcpRail {
+    /// A rail over `stream`, which has been authenticated. `read_ahead`: bytes behind the login that were read
+    /// already, at most 64 KiB.
+    ///
+    /// # Errors
+    /// [`Error::ReadAhead`]: more than that.
+    pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
+        let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead {
+            len: read_ahead.len(),
+            max: SCRATCH,
+        })?;
+        let local = stream.is_local();
+        let zerocopy = match config.zerocopy {
+            Some(from) if !local => ZeroCopy::new(stream.as_fd(), from),
+            _ => ZeroCopy::off(),
+        };
+        Ok(TcpRail::with(stream, config, rx, zerocopy))
+    }
+
+    fn with(stream: Stream, config: RailConfig, rx: Rx, zerocopy: ZeroCopy) -> TcpRail {
+        let caps = Caps {
+            one_sided: false,
+            device_memory: false,
+            ordered: true,
+            chunk: config.chunk.max(1),
+            speed: config.speed,
+            local: stream.is_local(),
+        };
+        let info = RailInfo {
+            room: "tcp",
+            path: stream.path(),
+            reason: config.reason,
+            caps,
+        };
+        TcpRail {
+            stream,
+            info,
+            tx: Tx::new(zerocopy),
+            rx,
+            idle: 0,
+            deaf: None,
+            end: None,
+        }
+    }
+
+    /// What the kernel knows of the stream, for statistics. A system call.
+    ///
+    /// # Errors
+    /// The system's word.
+    pub fn tcp_info(&self) -> io::Result<TcpInfo> {
+        self.stream.tcp_info()
+    }
+
+    /// The stream beneath.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn down(&self, end: &End) -> Down {
+        let path = self.info.path.clone();
+        match end {
+            End::Gone(why) => Down::PeerGone {
+                path,
+                why: why.clone(),
+            },
+            End::System(call, code) => Down::System {
+                call,
+                path,
+                source: io::Error::from_raw_os_error(*code),
+            },
+            End::Protocol(why) => Down::Protocol {
+                path,
+                why: why.clone(),
+            },
+        }
+    }
+
+    #[cold]
+    fn ended(&mut self, end: End) -> Down {
+        let down = self.down(&end);
+        self.end = Some(end);
+        down
+    }
+
+    #[cold]
+    fn fault(&mut self, fault: Fault) -> Down {
+        let end = match fault {
+            // Sending failed first: that says more than the end of the stream behind it.
+            Fault::End { .. } | Fault::System(_) if self.deaf.is_some() => {
+                End::Gone(self.deaf.unwrap_or_default().into())
+            }
+            Fault::End { inside: false } => End::Gone("end of stream".into()),
+            Fault::End { inside: true } => {
+                End::Gone("end of stream in the middle of a message".into())
+            }
+            Fault::System(e) => system("recvmsg", &e),
+            Fault::Head(bad) => End::Protocol(bad.to_string()),
+            Fault::Violation(v) => End::Protocol(v.0),
+            Fault::Place { want, got } => {
+                End::Protocol(format!("a chunk of {want} bytes met a place of {got}"))
+            }
+        };
+        self.ended(end)
+    }
+}
+
+impl Rail for TcpRail {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == body.len() && body.len() <= EAGER_MAX);
+        self.tx.ctrl(head, body)
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == src.len());
+        self.tx.data(head, src)
+    }
+
+    fn taken(&self) -> u64 {
+        self.tx.taken()
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        if !self.tx.pending() && !self.tx.lent() {
+            return Ok(Poll::Idle);
+        }
+        if let Some(end) = &self.end {
+            return Err(self.down(end));
+        }
+        if self.deaf.is_some() {
+            return Ok(Poll::Idle);
+        }
+        match self.tx.flush(self.stream.as_fd()) {
+            Ok(true) => Ok(Poll::Active),
+            Ok(false) => Ok(Poll::Idle),
+            Err(e) => match gone(&e) {
+                Some(why) => {
+                    self.deaf = Some(why);
+                    Ok(Poll::Active)
+                }
+                None => Err(self.ended(system("sendmsg", &e))),
+            },
+        }
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        if self.idle >= IDLE_POLLS {
+            self.idle ^= 1;
+            if self.idle & 1 == 1 {
+                return Ok(Poll::Idle);
+            }
+        }
+        if let Some(end) = &self.end {
+            return Err(self.down(end));
+        }
+        match self.rx.poll(self.stream.as_fd(), sink) {
+            Ok(true) => {
+                self.idle = 0;
+                Ok(Poll::Active)
+            }
+            Ok(false) => match self.deaf {
+                Some(why) => Err(self.ended(End::Gone(why.into()))),
+                None => {
+                    if self.idle < IDLE_POLLS {
+                        self.idle += 1;
+                    }
+                    Ok(Poll::Idle)
+                }
+            },
+            Err(fault) => Err(self.fault(fault)),
+        }
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        self.idle = 0;
+        let work = self.rx.ready() || self.deaf.is_some() || self.end.is_some();
+        // An error queue with notices (MSG_ZEROCOPY) wakes poll(2) without being asked for.
+        (!work).then(|| WaitFd {
+            fd: self.stream.as_fd().as_raw_fd(),
+            read: true,
+            write: self.tx.pending(),
+        })
+    }
+}
+
+impl Drop for TcpRail {
+    fn drop(&mut self) {
+        if self.tx.lent() {
+            // The kernel may still read payload that is ours no longer. Dying connections promise nothing to the
+            // peer, so cut it: the queue is dropped, and after the reset the peer discards what is on the wire.
+            let _ = self
+                .stream
+                .socket()
+                .set_linger(Some(std::time::Duration::ZERO));
+        } else if self.end.is_none() {
+            // A socket closed with bytes unread resets the connection, and with it goes what we sent last. Read on.
+            let mut last = [0; 4096];
+            for _ in 0..LAST_READS {
+                match self.stream.try_read(&mut last) {
+                    Ok(Some(n)) if n > 0 => {}
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+fn system(call: &'static str, e: &io::Error) -> End {
+    match (gone(e), e.raw_os_error()) {
+        (Some(why), _) => End::Gone(why.into()),
+        (None, code) => End::System(call, code.unwrap_or(0)),
+    }
+}
+
+/// What an error says about the peer, if it says that the peer is gone.
+pub(crate) fn gone(e: &io::Error) -> Option<&'static str> {
+    use io::ErrorKind as K;
+    Some(match e.kind() {
+        K::ConnectionReset => "connection reset",
+        K::BrokenPipe => "the peer reads no more (broken pipe)",
+        K::TimedOut => "the host no longer answers (connection timed out)",
+        K::HostUnreachable => "the host is unreachable",
+        K::NetworkUnreachable | K::NetworkDown => "the network is unreachable",
+        K::ConnectionAborted => "connection aborted",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

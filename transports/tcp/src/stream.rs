@@ -1,0 +1,139 @@
+//! A connected stream before it is a rail.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use linkspan_net::TcpInfo;
+use linkspan_transport::WaitFd;
+use socket2::Socket;
+
+use crate::{Congestion, Error, RailConfig, TcpRail};
+
+/// A connected, non-blocking TCP stream. The login runs over it.
+#[derive(Debug)]
+pub struct Stream {
+    socket: Socket,
+    local: SocketAddr,
+    peer: SocketAddr,
+    congestion: Congestion,
+}
+
+impl Stream {
+    pub(crate) fn new(socket: Socket, congestion: Congestion) -> Result<Stream, Error> {
+        let peer = ip(socket.peer_addr()).map_err(|source| Error::Stillborn {
+            peer: "an unknown peer".into(),
+            source,
+        })?;
+        let local = ip(socket.local_addr()).map_err(|source| Error::Stillborn {
+            peer: peer.to_string(),
+            source,
+        })?;
+        Ok(Stream {
+            socket,
+            local,
+            peer,
+            congestion,
+        })
+    }
+
+    /// Reads what is there: `Some(0)` is the end of the stream, `None` that nothing has come.
+    ///
+    /// # Errors
+    /// The system's word.
+    pub fn try_read(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        linkspan_net::recv(self.as_fd(), buf)
+    }
+
+    /// Sends what the socket takes at once. `None`: nothing at the moment.
+    ///
+    /// # Errors
+    /// The system's word.
+    pub fn try_write(&mut self, buf: &[u8]) -> io::Result<Option<usize>> {
+        linkspan_net::send(self.as_fd(), buf)
+    }
+
+    /// What to wait for before the next [`Stream::try_read`] (and [`Stream::try_write`], with `write`).
+    pub fn wait_fd(&self, write: bool) -> WaitFd {
+        WaitFd {
+            fd: self.socket.as_raw_fd(),
+            read: true,
+            write,
+        }
+    }
+
+    /// Our end.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer's end.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The congestion control and why.
+    pub fn congestion(&self) -> &Congestion {
+        &self.congestion
+    }
+
+    /// Name of the interface that has our end's address, `?` where none has (any more). Asks the system.
+    pub fn interface(&self) -> String {
+        let scope = match self.local {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let found = linkspan_net::interface_of(self.local.ip().to_canonical(), scope);
+        found
+            .ok()
+            .flatten()
+            .map_or_else(|| "?".to_owned(), |i| i.name)
+    }
+
+    /// Whether both ends have an address of the same machine, as far as addresses tell.
+    pub fn is_local(&self) -> bool {
+        same_machine(self.local.ip(), self.peer.ip())
+    }
+
+    /// The path for people, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`. Asks the system.
+    pub fn path(&self) -> String {
+        format!("{} {} -> {}", self.interface(), self.local, self.peer)
+    }
+
+    /// What the kernel knows of the connection.
+    ///
+    /// # Errors
+    /// The system's word.
+    pub fn tcp_info(&self) -> io::Result<TcpInfo> {
+        linkspan_net::tcp_info(self.as_fd())
+    }
+
+    /// Makes the stream a rail. `read_ahead` are bytes that were read from the stream behind the login.
+    ///
+    /// # Errors
+    /// [`Error::ReadAhead`]: too many of those.
+    pub fn into_rail(self, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
+        TcpRail::new(self, config, read_ahead)
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The IP address of an end.
+pub(crate) fn ip(addr: io::Result<socket2::SockAddr>) -> io::Result<SocketAddr> {
+    addr?
+        .as_socket()
+        .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+}
+
+fn same_machine(local: IpAddr, peer: IpAddr) -> bool {
+    local == peer || peer.to_canonical().is_loopback()
+}

@@ -1,0 +1,293 @@
+//! The sending half of a rail: what was accepted, and how it leaves.
+//!
+//! The stream to be sent is a sequence of bytes, counted from 0 by positions that never wrap. Heads and the bodies
+//! of control messages are copied into a ring; payloads stay where they are and are remembered with the position of
+//! their first byte. So any prefix of the sequence can be handed to the kernel, and wherever it stops we go on.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use linkspan_net::Gather;
+use linkspan_proto::Head;
+use linkspan_proto::head::HEAD_LEN;
+use linkspan_transport::{Buf, Busy, MemSlice};
+
+use crate::zerocopy::ZeroCopy;
+
+/// Bytes of heads and control bodies under way. 256 KiB: 31 control messages of the largest size, or every head
+/// that [`ITEMS`] allows; fits a core's L2 cache.
+pub(crate) const RING: usize = 256 << 10;
+
+/// Items under way.
+pub(crate) const ITEMS: usize = 4096;
+
+/// Payloads under way.
+const PAYLOADS: usize = 1024;
+
+/// Once a system call carries this many bytes, nothing is added; and most of one payload that it carries. Of 256 KiB
+/// to 1 MiB the copy into the kernel takes 20 to 100 us, which is as long as the other direction may wait.
+const BATCH: usize = 512 << 10;
+
+const _: () =
+    assert!(RING.is_power_of_two() && ITEMS.is_power_of_two() && PAYLOADS.is_power_of_two());
+
+/// A payload under way.
+#[derive(Clone, Copy)]
+struct Payload {
+    /// Position of its first byte.
+    at: u64,
+    mem: MemSlice,
+}
+
+/// Items accepted and not yet taken by the kernel.
+pub(crate) struct Tx {
+    ring: Box<[u8]>,
+    /// Bytes ever put into the ring and ever taken from it; slot = count modulo RING.
+    ring_in: u64,
+    ring_out: u64,
+    /// Position behind each item; slot = item number modulo ITEMS.
+    ends: Box<[u64]>,
+    accepted: u64,
+    taken: u64,
+    payloads: Box<[Payload]>,
+    /// Payloads ever accepted and ever finished; slot = count modulo PAYLOADS.
+    payloads_in: u64,
+    payloads_out: u64,
+    /// Positions: behind all that was accepted, and behind all that the kernel took.
+    end: u64,
+    sent: u64,
+    zerocopy: ZeroCopy,
+}
+
+/// Part of a round buffer of a power of two: the bytes from count `from` on, in up to two pieces.
+fn pieces(ring: &[u8], from: u64, len: usize) -> (&[u8], &[u8]) {
+    let at = from as usize & (ring.len() - 1);
+    let first = len.min(ring.len() - at);
+    (&ring[at..at + first], &ring[..len - first])
+}
+
+impl Tx {
+    pub(crate) fn new(zerocopy: ZeroCopy) -> Tx {
+        Tx {
+            ring: vec![0; RING].into(),
+            ring_in: 0,
+            ring_out: 0,
+            ends: vec![0; ITEMS].into(),
+            accepted: 0,
+            taken: 0,
+            payloads: vec![
+                Payload {
+                    at: 0,
+                    mem: MemSlice::EMPTY
+                };
+                PAYLOADS
+            ]
+            .into(),
+            payloads_in: 0,
+            payloads_out: 0,
+            end: 0,
+            sent: 0,
+            zerocopy,
+        }
+    }
+
+    /// Accepts a control message; its body is copied.
+    pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        let len = body.len();
+        self.room_for(HEAD_LEN + len)?;
+        self.put_head(head);
+        let at = self.ring_in as usize & (RING - 1);
+        let first = len.min(RING - at);
+        let inside = body.read(0, &mut self.ring[at..at + first])
+            && (first == len || body.read(first as u64, &mut self.ring[..len - first]));
+        debug_assert!(inside);
+        self.ring_in += len as u64;
+        Ok(self.accept(HEAD_LEN + len))
+    }
+
+    /// Accepts a payload behind its head; it is read later.
+    pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        self.room_for(HEAD_LEN)?;
+        if self.payloads_in - self.payloads_out == PAYLOADS as u64 {
+            return Err(Busy);
+        }
+        self.put_head(head);
+        if !src.is_empty() {
+            let payload = Payload {
+                at: self.end + HEAD_LEN as u64,
+                mem: src,
+            };
+            self.payloads[self.payloads_in as usize & (PAYLOADS - 1)] = payload;
+            self.payloads_in += 1;
+        }
+        Ok(self.accept(HEAD_LEN + src.len()))
+    }
+
+    fn room_for(&self, bytes: usize) -> Result<(), Busy> {
+        let ring = RING - (self.ring_in - self.ring_out) as usize >= bytes;
+        let items = self.accepted - self.taken < ITEMS as u64;
+        if ring && items { Ok(()) } else { Err(Busy) }
+    }
+
+    fn put_head(&mut self, head: &Head) {
+        let at = self.ring_in as usize & (RING - 1);
+        let wire = head.as_wire();
+        if let Some(slot) = self.ring.get_mut(at..at + HEAD_LEN) {
+            slot.copy_from_slice(wire);
+        } else {
+            let first = RING - at;
+            self.ring[at..].copy_from_slice(&wire[..first]);
+            self.ring[..HEAD_LEN - first].copy_from_slice(&wire[first..]);
+        }
+        self.ring_in += HEAD_LEN as u64;
+    }
+
+    fn accept(&mut self, bytes: usize) -> u64 {
+        self.end += bytes as u64;
+        self.accepted += 1;
+        self.ends[self.accepted as usize & (ITEMS - 1)] = self.end;
+        self.accepted
+    }
+
+    /// Number of the last item that is gone for good.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether bytes wait for the kernel.
+    pub(crate) fn pending(&self) -> bool {
+        self.sent != self.end
+    }
+
+    /// Whether the kernel still reads memory of sent payloads.
+    pub(crate) fn lent(&self) -> bool {
+        self.zerocopy.lent()
+    }
+
+    /// Hands the kernel what it takes now with one call. Returns whether it took anything.
+    pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut active = false;
+        if self.zerocopy.lent() && self.zerocopy.collect(fd)? {
+            self.settle();
+            active = true;
+        }
+        if !self.pending() {
+            return Ok(active);
+        }
+        let Some(n) = self.send(fd)? else {
+            return Ok(active);
+        };
+        self.advance(n as u64);
+        Ok(true)
+    }
+
+    fn send(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        // Most often only control messages wait, and in one piece: spare the vector.
+        if self.payloads_out == self.payloads_in {
+            let (first, then) = pieces(&self.ring, self.ring_out, (self.end - self.sent) as usize);
+            if then.is_empty() {
+                return linkspan_net::send(fd, first);
+            }
+        }
+        if self.zerocopy.on()
+            && let Some(mem) = self.whole_payload_next()
+        {
+            return self.zerocopy.send(fd, mem, self.sent);
+        }
+        let mut gather = Gather::new();
+        let more = self.collect(&mut gather);
+        if more {
+            gather.send_more(fd)
+        } else {
+            gather.send(fd)
+        }
+    }
+
+    /// The payload whose bytes come next, where it is long enough to be lent to the kernel.
+    fn whole_payload_next(&self) -> Option<MemSlice> {
+        let payload = self.payload(self.payloads_out)?;
+        let done = self.sent.checked_sub(payload.at)?;
+        let rest = payload.mem.sub(done, payload.mem.len() as u64 - done)?;
+        let long = self.zerocopy.wants(payload.mem.len());
+        long.then(|| rest.sub(0, BATCH as u64).unwrap_or(rest))
+    }
+
+    fn payload(&self, number: u64) -> Option<Payload> {
+        (number < self.payloads_in).then(|| self.payloads[number as usize & (PAYLOADS - 1)])
+    }
+
+    /// Lists what comes next. Returns whether it stopped before a payload that goes alone.
+    fn collect<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
+        let (mut pos, mut ring, mut number) = (self.sent, self.ring_out, self.payloads_out);
+        while gather.bytes() < BATCH && gather.room() >= 2 {
+            let payload = self.payload(number);
+            let until = payload.map_or(self.end, |p| p.at);
+            if pos < until {
+                let (first, then) = pieces(&self.ring, ring, (until - pos) as usize);
+                let fits = gather.push(first) && gather.push(then);
+                debug_assert!(fits);
+                ring += until - pos;
+                pos = until;
+            } else if let Some(p) = payload {
+                if self.zerocopy.wants(p.mem.len()) {
+                    return true;
+                }
+                let done = pos - p.at;
+                let len = (p.mem.len() as u64 - done).min(BATCH as u64);
+                let fits = p
+                    .mem
+                    .sub(done, len)
+                    .is_some_and(|part| gather.push_mem(part));
+                debug_assert!(fits);
+                if done + len < p.mem.len() as u64 {
+                    break;
+                }
+                pos = p.at + p.mem.len() as u64;
+                number += 1;
+            } else {
+                break;
+            }
+        }
+        false
+    }
+
+    /// The kernel took the next `n` bytes.
+    fn advance(&mut self, mut n: u64) {
+        while n > 0 {
+            let payload = self.payload(self.payloads_out);
+            let step = match payload {
+                Some(p) if p.at <= self.sent => {
+                    let rest = p.at + p.mem.len() as u64 - self.sent;
+                    if n >= rest {
+                        self.payloads_out += 1;
+                    }
+                    n.min(rest)
+                }
+                _ => {
+                    let run = n.min(payload.map_or(self.end, |p| p.at) - self.sent);
+                    self.ring_out += run;
+                    run
+                }
+            };
+            self.sent += step;
+            n -= step;
+        }
+        if self.ring_in == self.ring_out {
+            // An empty ring begins anew, so that light traffic stays within one part of the cache.
+            (self.ring_in, self.ring_out) = (0, 0);
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let gone = self.zerocopy.first_lent().unwrap_or(self.sent);
+        while self.taken < self.accepted
+            && self.ends[(self.taken + 1) as usize & (ITEMS - 1)] <= gone
+        {
+            self.taken += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

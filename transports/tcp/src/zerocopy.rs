@@ -1,0 +1,124 @@
+//! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY), where that pays.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use linkspan_net::Gather;
+use linkspan_transport::MemSlice;
+
+/// Calls whose memory is lent at a time.
+const CALLS: usize = 256;
+
+/// linux: asm-generic/errno.h; the socket may pin no more memory (net.core.optmem_max, RLIMIT_MEMLOCK).
+const ENOBUFS: i32 = 105;
+
+/// Which payloads are lent, and which of them the kernel still holds.
+pub(crate) struct ZeroCopy {
+    /// Payloads from this length on are lent; `None`: never (any more).
+    from: Option<usize>,
+    /// Position of the first byte of each call, and whether its notice has come; slot = number modulo CALLS.
+    calls: Box<[(u64, bool)]>,
+    /// Calls ever made and ever settled in order.
+    made: u32,
+    settled: u32,
+}
+
+impl ZeroCopy {
+    /// Never lends.
+    pub(crate) fn off() -> ZeroCopy {
+        ZeroCopy {
+            from: None,
+            calls: Box::default(),
+            made: 0,
+            settled: 0,
+        }
+    }
+
+    /// Lends payloads of at least `from` bytes on this socket, where the kernel can.
+    pub(crate) fn new(fd: BorrowedFd<'_>, from: usize) -> ZeroCopy {
+        if linkspan_net::enable_zerocopy(fd).is_err() {
+            return ZeroCopy::off();
+        }
+        ZeroCopy {
+            from: Some(from.max(1)),
+            calls: vec![(0, false); CALLS].into(),
+            made: 0,
+            settled: 0,
+        }
+    }
+
+    /// Whether anything is still lent for new payloads.
+    pub(crate) fn on(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// Whether a payload of `len` bytes goes this way.
+    pub(crate) fn wants(&self, len: usize) -> bool {
+        self.from.is_some_and(|from| len >= from)
+    }
+
+    /// Whether the kernel holds memory.
+    pub(crate) fn lent(&self) -> bool {
+        self.made != self.settled
+    }
+
+    /// Position of the first byte that the kernel still holds.
+    pub(crate) fn first_lent(&self) -> Option<u64> {
+        self.lent()
+            .then(|| self.calls[self.settled as usize % CALLS].0)
+    }
+
+    /// Sends from `mem`, whose first byte has position `at`, without copying where the kernel agrees.
+    pub(crate) fn send(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        mem: MemSlice,
+        at: u64,
+    ) -> io::Result<Option<usize>> {
+        if self.made.wrapping_sub(self.settled) as usize == CALLS {
+            return Ok(None);
+        }
+        let mut gather = Gather::new();
+        let fits = gather.push_mem(mem);
+        debug_assert!(fits);
+        match gather.send_zerocopy(fd) {
+            Ok(Some(n)) => {
+                self.calls[self.made as usize % CALLS] = (at, false);
+                self.made = self.made.wrapping_add(1);
+                Ok(Some(n))
+            }
+            Err(e) if e.raw_os_error() == Some(ENOBUFS) => gather.send(fd),
+            other => other,
+        }
+    }
+
+    /// Takes the notices that have come. Returns whether any did.
+    pub(crate) fn collect(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut any = false;
+        while self.lent() {
+            let Some(sent) = linkspan_net::sent_notice(fd)? else {
+                break;
+            };
+            any = true;
+            if sent.copied {
+                // Copied after all: then it costs the notice on top. For good, the device will not change.
+                self.from = None;
+            }
+            // The kernel's word, but trusted no further than what we lent.
+            let (mut number, open) = (sent.first, self.made.wrapping_sub(self.settled));
+            loop {
+                if number.wrapping_sub(self.settled) < open {
+                    self.calls[number as usize % CALLS].1 = true;
+                }
+                if number == sent.last || number.wrapping_sub(sent.first) >= CALLS as u32 {
+                    break;
+                }
+                number = number.wrapping_add(1);
+            }
+            while self.lent() && self.calls[self.settled as usize % CALLS].1 {
+                self.settled = self.settled.wrapping_add(1);
+            }
+        }
+        Ok(any)
+    }
+}
