@@ -7,20 +7,20 @@ use linkspan_proto::handle::{HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_tcp::{Dial, Sentinel, Stream};
-use linkspan_transport::{Conn, MAX_RAILS, WaitFd};
+use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 
 use crate::channel::{Channel, Redial, Returns};
 use crate::config::PathChoice;
 use crate::device::Device;
 use crate::greeting::Greeting;
 use crate::listener::socket_addr;
-use crate::local::{self, Join};
+use crate::local::{self, Join, ShmRail};
 use crate::logins::{LoginRun, LoginStep, read_exactly};
 use crate::room::AnyRail;
 use crate::{Error, Fabric, chain, clock};
 
-/// How long the first stream that is up waits for the others.
-const GRACE: Duration = Duration::from_millis(250);
+/// How long the first stream that is up waits for the others. Only a dead rail costs this much.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Number of the sentinel's stream.
 const SENTINEL: u16 = 32;
@@ -55,6 +55,8 @@ pub struct Connecting {
     join: Option<Result<Join, String>>,
     shm: Option<local::ShmRail>,
     proposed: Option<Proposed>,
+    /// What we announce of ourselves to a peer on this host, or why we cannot.
+    own: Result<linkspan_shm::Identity, String>,
     same_host: bool,
 }
 
@@ -92,6 +94,7 @@ impl Connecting {
             join: None,
             shm: None,
             proposed: None,
+            own: local::identity(),
             same_host,
             handle,
         };
@@ -170,7 +173,7 @@ impl Connecting {
     }
 
     fn wants_local(&self) -> bool {
-        self.same_host && self.fabric.config().path != PathChoice::Tcp
+        self.same_host && self.fabric.config().path != PathChoice::Tcp && self.own.is_ok()
     }
 
     fn poll_try(&mut self, n: usize) -> Result<(), Error> {
@@ -181,10 +184,9 @@ impl Connecting {
                 TryState::Dial(dial) => match dial.poll() {
                     Ok(None) => return Ok(()),
                     Ok(Some(stream)) => {
-                        let shm = if wants_local {
-                            local::identity()
-                        } else {
-                            Vec::new()
+                        let shm = match &self.own {
+                            Ok(own) if wants_local => own.encode().to_vec(),
+                            _ => Vec::new(),
                         };
                         let params = ClientParams {
                             guard: self.fabric.config().guard.clone(),
@@ -254,6 +256,10 @@ impl Connecting {
                 "TCP in place of shared memory to a process on this host: {why}"
             ))?;
         }
+        let ring_only = self.shm.as_ref().map(|rail| rail.info()).filter(|info| info.caps.ordered);
+        if let (true, Some(info)) = (self.fabric.config().cma, ring_only) {
+            self.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
+        }
         let plan = if self.shm.is_some() {
             Plan {
                 carrier: Carrier::Shm,
@@ -308,7 +314,7 @@ impl Connecting {
             if !answer.wants_local {
                 return Err("the peer does not offer it; its log says why".into());
             }
-            local::join(self.fabric.config(), &answer.shm)
+            local::join(self.fabric.config(), self.own.as_ref().map_err(Clone::clone)?, &answer.shm)
         });
         let step = match join {
             Ok(join) => join.poll(),
@@ -444,8 +450,10 @@ impl Try {
         format!("{from} -> {} ({}): {state}", self.to, self.why)
     }
 
+    /// What to say of it where it did not become a rail.
     fn failure(&self) -> Option<String> {
-        matches!(self.state, TryState::Failed(_)).then(|| self.describe())
+        let up = matches!(self.state, TryState::Up(..) | TryState::Used);
+        (!up && self.number != SENTINEL).then(|| self.describe())
     }
 }
 

@@ -15,7 +15,7 @@ use linkspan_transport::{Conn, WaitFd};
 
 use crate::channel::{Channel, Returns};
 use crate::greeting::Greeting;
-use crate::local::{self, Offer};
+use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep, read_exactly};
 use crate::room::AnyRail;
 use crate::{Error, Fabric, chain, clock};
@@ -129,7 +129,7 @@ struct Arrival {
     streams: Vec<Seated>,
     offer: Option<Result<Offer, String>>,
     plan: Option<(u16, Plan)>,
-    rail: Option<local::ShmRail>,
+    rail: Option<ShmRail>,
 }
 
 pub(crate) struct Desk {
@@ -169,6 +169,7 @@ impl Desk {
                 }
             }
         }
+        self.arrivals.values_mut().for_each(Arrival::poll_offer);
         let patience = self.fabric.config().connect_timeout;
         self.arrivals
             .retain(|_, a| a.since.elapsed() < patience && a.read_plan().is_ok());
@@ -319,7 +320,7 @@ impl Arrival {
         Ok(())
     }
 
-    fn is_complete(&mut self) -> bool {
+    fn is_complete(&self) -> bool {
         let Some((_, plan)) = &self.plan else {
             return false;
         };
@@ -327,22 +328,19 @@ impl Arrival {
         if !plan.streams.iter().chain(&plan.sentinel).all(here) {
             return false;
         }
-        if plan.carrier == Carrier::Tcp || self.rail.is_some() {
-            return true;
-        }
-        match &mut self.offer {
-            Some(Ok(offer)) => match offer.poll() {
-                Ok(None) => false,
-                Ok(Some(rail)) => {
-                    self.rail = Some(rail);
-                    true
-                }
-                Err(why) => {
-                    self.offer = Some(Err(why));
-                    true
-                }
-            },
-            _ => true,
+        plan.carrier == Carrier::Tcp || self.rail.is_some() || !matches!(self.offer, Some(Ok(_)))
+    }
+
+    /// Moves the set-up of shared memory on, which the peer finishes before it says its plan.
+    fn poll_offer(&mut self) {
+        let Some(Ok(offer)) = &mut self.offer else { return };
+        match offer.poll() {
+            Ok(None) => {}
+            Ok(Some(rail)) => {
+                self.rail = Some(rail);
+                self.offer = None;
+            }
+            Err(why) => self.offer = Some(Err(why)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! All rooms side by side. Adding one touches this file and nothing else in the fabric.
 
-use crate::local::ShmRail;
 use linkspan_proto::Head;
+use linkspan_shm::ShmRail;
 use linkspan_tcp::TcpRail;
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 

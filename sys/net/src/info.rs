@@ -13,6 +13,8 @@ pub struct TcpInfo {
     pub min_rtt: Duration,
     /// Segments sent again since the connection began.
     pub retransmitted: u32,
+    /// Retransmission timeouts in a row that nothing has answered (not zero-window probes, which a full peer answers).
+    pub timeouts: u8,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
     /// Congestion window, segments.
@@ -104,6 +106,8 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         rtt: Duration::from_micros(raw.rtt.into()),
         min_rtt: Duration::from_micros(min_rtt.into()),
         retransmitted: raw.total_retrans,
+        // tcpi_retransmits of linux/tcp.h, the third byte.
+        timeouts: raw.state_to_wscale[2],
         unacked: raw.unacked,
         window: raw.snd_cwnd,
         mss: raw.snd_mss,

@@ -1,1 +1,30 @@
-//! Filled in by its own commit.
+//! What the shared-memory room needs of the machine: lock-free rings and transfer slots in a sealed memfd,
+//! cross-memory attach behind a gate, and proofs that a peer process ended or stands still.
+//!
+//! The map is shared with a process that may lie or scribble. Everything in it is an atomic or is moved by raw
+//! copies; no Rust reference to plain data in it is ever made, each index is read once and bounds-checked, and what
+//! is decided upon is decided on private copies.
+//!
+//! The protocols proper ([`ring`], [`slot`], [`bell`]) are written over traits, so that `--cfg loom` can model
+//! them: `RUSTFLAGS="--cfg loom" cargo test -p linkspan-shmring --lib --release`.
+
+pub mod bell;
+pub mod ring;
+pub mod slot;
+mod sync;
+
+#[cfg(not(loom))]
+pub mod bare;
+#[cfg(not(loom))]
+pub mod cma;
+#[cfg(not(loom))]
+pub mod layout;
+#[cfg(not(loom))]
+pub mod map;
+#[cfg(not(loom))]
+pub mod peer;
+
+#[cfg(not(loom))]
+pub use layout::{SLOTS, Side};
+#[cfg(not(loom))]
+pub use map::{Lane, Map, Slots};

@@ -155,21 +155,13 @@ impl End {
                     self.src.sub(0, size as u64).expect("in"),
                     self.dst.sub(0, size as u64).expect("in"),
                 );
-                let mode: u32 = std::env::var("BARE").map_or(0, |v| v.parse().unwrap());
-                let h = [0u8; 40];
-                let send = || { match mode { 0 => bare_send(fd, src), _ => {
-                    let mut g = linkspan_net::Gather::new(); g.push(&h); g.push_mem(src);
-                    let n = g.send(fd).unwrap().unwrap(); assert_eq!(n, src.len() + 40);
-                } } };
-                let recv = || { match mode { 0 => bare_recv(fd, dst), 1 => {
-                    let all = self.dst.sub(0, size as u64 + 40).unwrap(); bare_recv(fd, all); },
-                    _ => { let mut hh=[0u8;40]; let mut got=0; while got<40 { got += linkspan_net::recv(fd, &mut hh[got..]).unwrap().unwrap_or(0); } bare_recv(fd,dst); }
-                } };
                 for _ in 0..rounds {
                     if first {
-                        send(); recv();
+                        bare_send(fd, src);
+                        bare_recv(fd, dst);
                     } else {
-                        recv(); send();
+                        bare_recv(fd, dst);
+                        bare_send(fd, src);
                     }
                 }
             }

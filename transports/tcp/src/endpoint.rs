@@ -49,6 +49,10 @@ impl Default for RailConfig {
 /// a system call; 64 of them last 10 us or more, after which one turn of the caller's loop matters little.
 const IDLE_POLLS: u32 = 64;
 
+/// Retransmission timeouts in a row after which the path counts as dead while others live. They begin at 200 ms (or
+/// the round trip, where that is longer) and double: three are 1.4 s on a LAN, and chance losses do not get there.
+const STALLED_TIMEOUTS: u8 = 3;
+
 /// Reads with which a dropped rail empties its socket, see [`TcpRail::drop`].
 const LAST_READS: usize = 64;
 
@@ -247,6 +251,12 @@ impl Rail for TcpRail {
             },
             Err(fault) => Err(self.fault(fault)),
         }
+    }
+
+    fn stalled(&mut self) -> bool {
+        self.stream
+            .tcp_info()
+            .is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

@@ -1,11 +1,15 @@
 //! The proof of life of a host: an idle connection that the kernel watches.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use linkspan_transport::{Down, WaitFd};
 
 use crate::Stream;
 use crate::endpoint::gone;
+
+/// Silence after which a host is dead: keepalive's own 10 s and 3 times 5 s.
+const SILENCE: Duration = Duration::from_secs(25);
 
 /// A stream on which nobody ever sends. Its keepalive tells a dead host within 25 s, and its end tells a dead
 /// process at once, however full the windows of the rails beside it are: a stopped process stays alive for ever,
@@ -20,6 +24,9 @@ impl Sentinel {
     /// Watches the peer of `stream`. Both sides keep one end each and send nothing.
     pub fn new(stream: Stream) -> Sentinel {
         let path = stream.path();
+        // Keepalive waits while bytes of the login are unacknowledged; this bounds that too. On a stream without
+        // data no full window can be mistaken for death, and where the option is missing keepalive remains.
+        let _ = stream.socket().set_tcp_user_timeout(Some(SILENCE));
         Sentinel { stream, path }
     }
 

@@ -164,6 +164,12 @@ impl Tx {
         self.zerocopy.lent()
     }
 
+    /// Whether payload may still be lent to the kernel.
+    #[cfg(test)]
+    pub(crate) fn lends(&self) -> bool {
+        self.zerocopy.on()
+    }
+
     /// Hands the kernel what it takes now with one call. Returns whether it took anything.
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         let mut active = false;

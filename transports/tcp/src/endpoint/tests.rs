@@ -1,1 +1,233 @@
+use std::time::{Duration, Instant};
 
+use linkspan_proto::Kind;
+use linkspan_transport::{HostBuf, Violation};
+
+use super::*;
+use crate::{Dial, Listen, Options};
+
+fn streams() -> (Stream, Stream) {
+    let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let mut dial = Dial::start(
+        None,
+        listen.local_addr(),
+        &Options::default(),
+        Duration::from_secs(20),
+    )
+    .unwrap();
+    let a = until(|| dial.poll().unwrap());
+    (a, until(|| listen.accept().unwrap()).0)
+}
+
+fn until<T>(mut f: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(t) = f() {
+            return t;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "not within 20 s");
+        std::thread::yield_now();
+    }
+}
+
+fn rail(stream: Stream) -> TcpRail {
+    stream.into_rail(RailConfig::default(), &[]).unwrap()
+}
+
+/// A rail that lends to the kernel although the peer is on this machine.
+fn lending(stream: Stream, from: usize) -> TcpRail {
+    let zerocopy = ZeroCopy::new(stream.as_fd(), from);
+    assert!(zerocopy.on(), "this kernel has MSG_ZEROCOPY");
+    TcpRail::with(
+        stream,
+        RailConfig::default(),
+        Rx::new(&[]).unwrap(),
+        zerocopy,
+    )
+}
+
+fn head(kind: Kind, len: usize) -> Head {
+    let mut head = Head::new(kind);
+    head.len.set(len as u32);
+    head.sealed()
+}
+
+/// Keeps what lands.
+struct Keep {
+    mem: HostBuf,
+    landed: Vec<Vec<u8>>,
+    ctrl: usize,
+}
+
+impl Keep {
+    fn new() -> Keep {
+        Keep {
+            mem: HostBuf::new(2 << 20),
+            landed: Vec::new(),
+            ctrl: 0,
+        }
+    }
+}
+
+impl Sink for Keep {
+    fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
+        self.ctrl += 1;
+        Ok(())
+    }
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
+        Ok(self.mem.slice().sub(0, head.len.get().into()))
+    }
+    fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        let mem = self.mem.slice().sub(0, head.len.get().into()).unwrap();
+        self.landed.push(mem.to_vec());
+        Ok(())
+    }
+}
+
+#[test]
+fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after_a_copy() {
+    let (a, b) = streams();
+    let (mut a, mut b) = (lending(a, 10_000), rail(b));
+    let mem = HostBuf::new(1 << 20);
+    let mut keep = Keep::new();
+    let mut want = Vec::new();
+    for (round, len) in [100usize, 10_000, 300_000, 1 << 20, 9_999, 700_000]
+        .into_iter()
+        .enumerate()
+    {
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251 + round) as u8).collect();
+        assert!(mem.slice().fill(0, &bytes));
+        want.push(bytes);
+        a.ctrl(&head(Kind::Notify, 0), MemSlice::EMPTY).unwrap();
+        let item = a
+            .data(
+                &head(Kind::Chunk, len),
+                mem.slice().sub(0, len as u64).unwrap(),
+            )
+            .unwrap();
+        until(|| {
+            a.flush().unwrap();
+            b.poll(&mut keep).unwrap();
+            assert!(
+                !a.tx.lent() || a.taken() < item,
+                "given back while the kernel holds it"
+            );
+            (a.taken() == item).then_some(())
+        });
+        // Ours again: spoil it, whatever the peer has read of it by now.
+        assert!(mem.slice().fill(0, &vec![0xDD; len]));
+    }
+    until(|| {
+        b.poll(&mut keep).unwrap();
+        (keep.landed.len() == want.len()).then_some(())
+    });
+    assert!(keep.landed == want, "content");
+    assert_eq!(keep.ctrl, want.len());
+    assert!(
+        !a.tx.lends(),
+        "loopback copies, so lending must have been given up"
+    );
+}
+
+#[test]
+fn dropping_a_rail_that_lends_ends_the_lending() {
+    let (a, b) = streams();
+    let mut a = lending(a, 1);
+    let mem = HostBuf::new(1 << 20);
+    // Nobody reads, so the kernel keeps the rest.
+    for _ in 0..64 {
+        let _ = a.data(&head(Kind::Chunk, mem.len()), mem.slice());
+        a.flush().unwrap();
+    }
+    assert!(a.tx.lent());
+    drop(a);
+    let mut b = rail(b);
+    let down = until(|| b.poll(&mut Keep::new()).err());
+    assert!(matches!(down, Down::PeerGone { .. }), "{down}");
+}
+
+#[test]
+fn lending_is_off_towards_this_machine() {
+    let (a, _b) = streams();
+    let config = RailConfig {
+        zerocopy: Some(1),
+        ..RailConfig::default()
+    };
+    let a = a.into_rail(config, &[]).unwrap();
+    assert!(!a.tx.lends());
+}
+
+#[test]
+fn a_long_idle_rail_finds_what_comes_within_two_polls() {
+    let (a, b) = streams();
+    let (mut a, mut b) = (rail(a), rail(b));
+    let mut keep = Keep::new();
+    for extra in 0..2 {
+        for _ in 0..1000 + extra {
+            assert_eq!(b.poll(&mut keep).unwrap(), Poll::Idle);
+        }
+        let before = keep.ctrl;
+        a.ctrl(&head(Kind::Notify, 0), MemSlice::EMPTY).unwrap();
+        until(|| (a.flush().unwrap() == Poll::Active).then_some(()));
+        // Loopback delivers within the sender's call, but may leave it to another processor's softirq.
+        std::thread::sleep(Duration::from_millis(50));
+        let (one, two) = (b.poll(&mut keep).unwrap(), b.poll(&mut keep).unwrap());
+        assert!(one == Poll::Active || two == Poll::Active);
+        assert_eq!(keep.ctrl, before + 1);
+    }
+}
+
+#[test]
+fn arming_waits_for_what_is_needed_and_makes_the_next_poll_ask() {
+    let (a, b) = streams();
+    let (mut a, mut b) = (rail(a), rail(b));
+    let mut keep = Keep::new();
+    for _ in 0..IDLE_POLLS + 1 {
+        b.poll(&mut keep).unwrap();
+    }
+    let wait = b.arm().unwrap();
+    assert!(wait.read && !wait.write);
+    a.ctrl(&head(Kind::Notify, 0), MemSlice::EMPTY).unwrap();
+    assert!(a.arm().unwrap().write, "something waits to be sent");
+    a.flush().unwrap();
+    assert!(!a.arm().unwrap().write);
+    let mut set = linkspan_net::WaitSet::new();
+    set.add(wait);
+    assert_eq!(set.wait(Some(Duration::from_secs(20))).unwrap(), 1);
+    assert_eq!(
+        b.poll(&mut keep).unwrap(),
+        Poll::Active,
+        "the first poll after a sleep asks the kernel"
+    );
+}
+
+/// A dropped rail has bytes unread; what it sent last still arrives.
+#[test]
+fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
+    for _ in 0..20 {
+        let (a, b) = streams();
+        let (mut a, mut b) = (rail(a), rail(b));
+        let mut keep = Keep::new();
+        for _ in 0..100 {
+            b.ctrl(&head(Kind::Notify, 0), MemSlice::EMPTY).unwrap();
+        }
+        until(|| {
+            b.flush().unwrap();
+            (a.tcp_info().unwrap().bytes_received == 4000).then_some(())
+        });
+        let mem = HostBuf::new(100_000);
+        a.data(&head(Kind::Chunk, mem.len()), mem.slice()).unwrap();
+        let last = a.ctrl(&head(Kind::Bye, 0), MemSlice::EMPTY).unwrap();
+        until(|| {
+            a.flush().unwrap();
+            (a.taken() == last).then_some(())
+        });
+        drop(a);
+        let down = until(|| b.poll(&mut keep).err());
+        assert_eq!((keep.landed.len(), keep.ctrl), (1, 1), "{down}");
+        assert!(
+            matches!(&down, Down::PeerGone { why, .. } if why == "end of stream"),
+            "{down}"
+        );
+    }
+}

@@ -1,4 +1,4 @@
-//! Two ends of a connection in one process, over loopback TCP.
+//! Two ends of a connection in one process, over each path a machine has.
 
 use std::time::{Duration, Instant};
 
@@ -88,12 +88,18 @@ const SIZES: [usize; 9] = [
 
 #[test]
 fn messages_of_all_sizes_arrive() {
-    for acked in [false, true] {
-        let (mut a, mut b) = pair(&[], acked);
-        assert!(a.describe().starts_with("tcp lo"), "{}", a.describe());
-        for len in SIZES {
-            send_and_receive(&mut a, &mut b, len);
-            send_and_receive(&mut b, &mut a, len);
+    const SHM: &[(&str, &str)] = &[("LINKSPAN_PATH", "shm")];
+    const RING: &[(&str, &str)] = &[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")];
+    for (path, extra) in [("tcp lo", &[] as &[_]), ("shm", SHM), ("shm", RING)] {
+        for acked in [false, true] {
+            let (mut a, mut b) = pair(extra, acked);
+            for end in [&a, &b] {
+                assert!(end.describe().starts_with(path), "{}", end.describe());
+            }
+            for len in SIZES {
+                send_and_receive(&mut a, &mut b, len);
+                send_and_receive(&mut b, &mut a, len);
+            }
         }
     }
 }

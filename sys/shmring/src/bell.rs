@@ -1,0 +1,52 @@
+//! Sleep without lost wake-ups and without a system call while nobody sleeps.
+//!
+//! The sleeper says that it sleeps and then looks once more; the other side changes something and then asks
+//! whether anybody sleeps. The two fences make sure that at least one of them sees the other.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Sleeper: announces sleep. Afterwards everything that could be a reason not to sleep must be looked at afresh.
+pub fn arm(sleeping: &AtomicU64) {
+    sleeping.store(1, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+}
+
+/// Sleeper: awake again.
+pub fn disarm(sleeping: &AtomicU64) {
+    sleeping.store(0, Ordering::Relaxed);
+}
+
+/// Other side, after it has published something: whether the sleeper must be woken, by us.
+#[must_use]
+pub fn must_ring(sleeping: &AtomicU64) -> bool {
+    fence(Ordering::SeqCst);
+    // The swap only where somebody sleeps: an unconditional one would take the line from its reader each time.
+    sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
+}
+
+#[cfg(loom)]
+mod model {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::{arm, must_ring};
+    use crate::sync::{AtomicU64, Ordering};
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        loom::model(|| {
+            let words = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+            let waker = {
+                let words = words.clone();
+                thread::spawn(move || {
+                    words.1.store(1, Ordering::Release);
+                    must_ring(&words.0)
+                })
+            };
+            arm(&words.0);
+            let saw = words.1.load(Ordering::Acquire) != 0;
+            let rang = waker.join().unwrap();
+            assert!(saw || rang, "it sleeps on, with something to do");
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! Cross-memory attach through a gate that its owner can close.
+//!
+//! `process_vm_readv` and `process_vm_writev` name the other process's memory by address. Whoever may use them may
+//! use them late: a thread that decided to copy can be stopped before it enters the kernel and go on hours later.
+//! So each copy carries, as its first remote element, eight bytes of a *gate* page of the memory's owner. The kernel
+//! works through the elements in order and ends at the first one it cannot reach (process_vm_readv(2)), so once
+//! the owner has taken the rights from the gate page, a copy that enters the kernel moves nothing. What is left are
+//! copies that were inside the kernel already, and a thread that was is neither stopped nor doing anything else
+//! ([`crate::peer::Task`]).
+
+use std::io;
+use std::ptr::NonNull;
+
+use linkspan_transport::{Buf, MemSlice};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+
+use crate::map::whole;
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of the gate mapping: the largest page size Linux runs on (64 KiB on some ARM kernels).
+const GATE_BYTES: usize = 64 << 10;
+
+/// Where in the gate page the rail's nonce lies, for the peer's probe.
+const NONCE_AT: usize = 64;
+
+/// A page of this process that a peer's copies pass first.
+#[derive(Debug)]
+pub struct Gate {
+    page: NonNull<u8>,
+    keep: bool,
+}
+
+// SAFETY: the page is ours, is never read by us after set-up, and lives as long as the value.
+unsafe impl Send for Gate {}
+
+impl Gate {
+    /// An open gate that shows `nonce`.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn new(nonce: [u64; 2]) -> io::Result<Gate> {
+        // SAFETY: a fresh private mapping at an address of the kernel's choice.
+        let page = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                GATE_BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
+        let page: NonNull<u8> = NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: inside the fresh mapping, aligned, and nobody knows of it yet.
+        unsafe { page.add(NONCE_AT).cast::<[u64; 2]>().write(nonce) };
+        Ok(Gate { page, keep: false })
+    }
+
+    /// Where the peer finds it.
+    pub fn address(&self) -> u64 {
+        self.page.as_ptr() as u64
+    }
+
+    /// Closes it: no copy that enters the kernel from now on moves a byte. The address stays taken, closed, for the
+    /// life of this process unless [`Gate::reopenable`] is called, since whoever was late may still come.
+    ///
+    /// # Errors
+    /// The system refuses, which it has no reason to.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.keep = true;
+        // SAFETY: our own mapping, of which no reference exists.
+        unsafe {
+            rustix::mm::mprotect(
+                self.page.as_ptr().cast(),
+                GATE_BYTES,
+                MprotectFlags::empty(),
+            )?
+        };
+        Ok(())
+    }
+
+    /// Nobody can come late any more: the address may be given back.
+    pub fn reopenable(&mut self) {
+        self.keep = false;
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if !self.keep {
+            // SAFETY: our own mapping, of which no reference exists.
+            let unmapped = unsafe { rustix::mm::munmap(self.page.as_ptr().cast(), GATE_BYTES) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+}
+
+/// The memory of the peer process, behind its gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    pid: libc::pid_t,
+    gate: u64,
+}
+
+fn iov(base: u64, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: base as *mut libc::c_void,
+        iov_len: len,
+    }
+}
+
+impl Remote {
+    /// The process `pid`, whose gate is at `gate`. The caller holds a pidfd, so that the number stays its own.
+    pub fn new(pid: i32, gate: u64) -> Remote {
+        Remote { pid, gate }
+    }
+
+    /// Reads what is at `address` in the peer into `dst`.
+    ///
+    /// # Errors
+    /// `EFAULT`: one of the ranges cannot be reached this way, or the gate is closed. `EPERM`, `ENOSYS`: forbidden.
+    /// `ESRCH`: the process ended.
+    pub fn pull(self, address: u64, dst: MemSlice) -> io::Result<()> {
+        let mut word = 0u64;
+        let local = [
+            iov(&raw mut word as u64, 8),
+            iov(dst.as_ptr() as u64, dst.len()),
+        ];
+        let remote = [iov(self.gate, 8), iov(address, dst.len())];
+        // SAFETY: writes to `word` and to `dst`, which is writable by the promise of `MemSlice::new`.
+        let n =
+            unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
+        whole(n, 8 + dst.len())
+    }
+
+    /// Writes `src` to `address` in the peer, who has granted it. (Where the peer is this very process, as in a
+    /// pair, the grant was made by our own other end.)
+    ///
+    /// # Errors
+    /// As [`Remote::pull`].
+    pub fn push(self, src: MemSlice, address: u64) -> io::Result<()> {
+        let word = 0u64;
+        let local = [
+            iov(&raw const word as u64, 8),
+            iov(src.as_ptr() as u64, src.len()),
+        ];
+        let remote = [iov(self.gate, 8), iov(address, src.len())];
+        // SAFETY: reads `word` and `src`, which is readable by the promise of `MemSlice::new`; what it writes is
+        // the peer's, at the address that it published for this.
+        let n =
+            unsafe { libc::process_vm_writev(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
+        whole(n, 8 + src.len())
+    }
+
+    /// Whether this process may read the peer's memory, and whether the peer is who it says: the nonce at its gate.
+    ///
+    /// # Errors
+    /// `EPERM`, `ENOSYS`: forbidden. `InvalidData`: another process, or a lie.
+    pub fn probe(self, nonce: [u64; 2]) -> io::Result<()> {
+        let mut found = [0u64; 2];
+        let local = [iov(found.as_mut_ptr() as u64, 16)];
+        let remote = [iov(self.gate.wrapping_add(NONCE_AT as u64), 16)];
+        // SAFETY: writes to `found` alone.
+        let n =
+            unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) };
+        whole(n, 16)?;
+        if found == nonce {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::InvalidData.into())
+        }
+    }
+}

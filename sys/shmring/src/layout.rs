@@ -1,0 +1,112 @@
+//! Where things lie in the map. Both processes run the same version (the set-up compares), so offsets are constants.
+//!
+//! ```text
+//! 0      name, version, ring size; the nonces of the two sides
+//! 4096   two side blocks: what this side writes, one purpose a line
+//! 8192   two slot tables: transfers sent by A, transfers sent by B
+//! 16384  ring A -> B, ring B -> A
+//! ```
+
+use crate::ring::LINE;
+
+/// First word of a map: "lnkspnSM".
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lnkspnSM");
+
+/// Version of this layout; other versions are refused.
+pub const VERSION: u64 = 1;
+
+/// Transfers of one direction that can be under way. Four keep both processes busy; the rest absorbs a receiver
+/// that looks late.
+pub const SLOTS: usize = 16;
+
+/// Smallest and largest ring, bytes per direction.
+pub const RING_MIN: usize = 64 << 10;
+/// See [`RING_MIN`].
+pub const RING_MAX: usize = 16 << 20;
+
+/// The two ends of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that made it.
+    A,
+    /// The one that received it.
+    B,
+}
+
+impl Side {
+    /// The other end.
+    pub fn other(self) -> Side {
+        match self {
+            Side::A => Side::B,
+            Side::B => Side::A,
+        }
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+pub(crate) const MAGIC_AT: usize = 0;
+pub(crate) const VERSION_AT: usize = 8;
+pub(crate) const RING_AT: usize = 16;
+
+pub(crate) fn nonce(side: Side) -> usize {
+    LINE * (1 + side.index())
+}
+
+const SIDES: usize = 4096;
+const SIDE_BYTES: usize = 8 * LINE;
+
+fn side(side: Side) -> usize {
+    SIDES + SIDE_BYTES * side.index()
+}
+
+/// Published position of the ring this side writes.
+pub(crate) fn tail(s: Side) -> usize {
+    side(s)
+}
+
+/// This side has closed the rail: beside its tail, so that the reader gets both in one line.
+pub(crate) fn closed(s: Side) -> usize {
+    side(s) + 8
+}
+
+/// Consumed position of the ring this side reads. Two lines after the tail: processors fetch lines in pairs.
+pub(crate) fn head(s: Side) -> usize {
+    side(s) + 2 * LINE
+}
+
+/// This side sleeps.
+pub(crate) fn sleeping(s: Side) -> usize {
+    side(s) + 4 * LINE
+}
+
+/// Thread of this side that may be touching the other's memory, or 0.
+pub(crate) fn inside(s: Side) -> usize {
+    side(s) + 6 * LINE
+}
+
+const TABLES: usize = 8192;
+pub(crate) const SLOT_BYTES: usize = 3 * LINE;
+
+/// Slot `i` of the transfers that this side sends.
+pub(crate) fn slot(s: Side, i: usize) -> usize {
+    debug_assert!(i < SLOTS);
+    TABLES + (s.index() * SLOTS + i) * SLOT_BYTES
+}
+
+const RINGS: usize = 16384;
+
+/// Bytes of the ring this side writes begin here.
+pub(crate) fn ring(s: Side, size: usize) -> usize {
+    RINGS + s.index() * size
+}
+
+/// Bytes of the whole map.
+pub fn total(ring: usize) -> usize {
+    RINGS + 2 * ring
+}
+
+const _: () = assert!(TABLES + 2 * SLOTS * SLOT_BYTES <= RINGS);
+const _: () = assert!(SIDES + 2 * SIDE_BYTES <= TABLES);

@@ -1,0 +1,129 @@
+//! One end of a connection: a process of its own on one of the hosts. What it has to say goes to standard output,
+//! one line each.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, HostBuf, Level, Log, Poll, Ticket};
+
+/// Messages in flight.
+const WINDOW: usize = 8;
+
+pub(crate) fn main(args: &[&str]) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("error {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[&str]) -> Result<(), String> {
+    let config = Config::from_env().map_err(|e| linkspan_fabric::chain(&e))?;
+    let log = Log::to(|level, line| println!("{} {line}", if level == Level::Warn { "WARN" } else { "INFO" }));
+    let fabric = Fabric::new(config, log, false).map_err(|e| linkspan_fabric::chain(&e))?;
+    match args {
+        ["listen", count, size] => {
+            let listener = fabric.listen(0).map_err(|e| linkspan_fabric::chain(&e))?;
+            let hex: String = listener.handle().iter().map(|b| format!("{b:02x}")).collect();
+            println!("handle {hex}");
+            loop {
+                if let Some(mut channel) = listener.accept().map_err(|e| linkspan_fabric::chain(&e))? {
+                    println!("up {}", channel.describe());
+                    return transfer(&mut channel, number(count)?, number(size)?, false);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        ["connect", handle, count, size] => {
+            let mut bytes = [0; HANDLE_LEN];
+            for (n, byte) in bytes.iter_mut().enumerate() {
+                *byte = u8::from_str_radix(handle.get(2 * n..2 * n + 2).unwrap_or("x"), 16).map_err(|e| e.to_string())?;
+            }
+            let mut connecting = fabric.connect(0, &bytes).map_err(|e| linkspan_fabric::chain(&e))?;
+            loop {
+                if let Some(mut channel) = connecting.poll().map_err(|e| linkspan_fabric::chain(&e))? {
+                    println!("up {}", channel.describe());
+                    return transfer(&mut channel, number(count)?, number(size)?, true);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        other => Err(format!("a node does not know {other:?}")),
+    }
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{text} is not a number"))
+}
+
+/// The byte at `offset` of message `n`.
+fn pattern(n: usize, size: usize) -> Vec<u8> {
+    let seed = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let words = (0..size.div_ceil(8) as u64).flat_map(|w| (seed ^ w.wrapping_mul(0xD6E8_FEB8_6659_FD93)).to_le_bytes());
+    words.take(size).collect()
+}
+
+fn transfer(channel: &mut Channel, count: usize, size: usize, sends: bool) -> Result<(), String> {
+    let bufs: Vec<HostBuf> = (0..WINDOW.min(count)).map(|_| HostBuf::new(size)).collect();
+    let lost = |channel: &Channel, error: &dyn std::error::Error| {
+        println!("lost {}", channel.lost().unwrap_or_else(|| error.to_string()));
+        format!("the connection was lost: {error}")
+    };
+    let mut tickets: Vec<Option<Ticket>> = vec![None; bufs.len()];
+    let (mut posted, mut done, mut idle) = (0, 0, 0u32);
+    let (begun, mut told) = (Instant::now(), Instant::now());
+    while done < count {
+        while posted < count && tickets[posted % bufs.len()].is_none() {
+            let mem = bufs[posted % bufs.len()].slice();
+            let ticket = if sends {
+                if !mem.fill(0, &pattern(posted, size)) {
+                    return Err("pattern does not fit".into());
+                }
+                channel.post_send(1, mem)
+            } else {
+                channel.post_recv(&[(1, mem)])
+            };
+            match ticket.map_err(|e| lost(channel, &e))? {
+                Some(ticket) => tickets[posted % bufs.len()] = Some(ticket),
+                None => break,
+            }
+            posted += 1;
+        }
+        match channel.progress() {
+            Ok(Poll::Active) => idle = 0,
+            Ok(Poll::Idle) => idle += 1,
+            Err(error) if tickets[done % bufs.len()].is_none() => return Err(lost(channel, &error)),
+            Err(_) => {}
+        }
+        if idle > 200 {
+            channel.wait(Duration::from_millis(50));
+            idle = 0;
+        }
+        while let Some(ticket) = tickets[done % bufs.len()] {
+            let Some(bytes) = channel.test(ticket).map_err(|e| lost(channel, &e))? else { break };
+            if bytes != size as u64 || (!sends && bufs[done % bufs.len()].slice().to_vec() != pattern(done, size)) {
+                println!("wrong message {done}: {bytes} bytes");
+                return Err(format!("message {done} is not what was sent"));
+            }
+            tickets[done % bufs.len()] = None;
+            done += 1;
+            if done == count {
+                break;
+            }
+        }
+        if told.elapsed() > Duration::from_millis(200) {
+            told = Instant::now();
+            println!("at {done} rails {}", channel.rails().count());
+        }
+    }
+    let secs = begun.elapsed().as_secs_f64();
+    println!("done {} bytes {secs:.3} s {:.1} Mbit/s rails_lost {}", count * size, (count * size) as f64 * 8e-6 / secs, channel.rails_lost());
+    // Both ends stay until the other one has everything: the kernel keeps what was sent, but not for a dead process.
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until && channel.progress().is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

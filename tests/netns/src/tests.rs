@@ -1,0 +1,208 @@
+//! What is tested.
+
+use std::time::{Duration, Instant};
+
+use crate::world::{Node, Outcome, World};
+
+pub(crate) struct Test {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    /// It mostly waits, so it may run beside others.
+    pub(crate) waits: bool,
+    pub(crate) run: fn() -> Outcome<String>,
+}
+
+pub(crate) const ALL: &[Test] = &[
+    Test { name: "one-cable", what: "two hosts, one cable, IPv4", waits: false, run: one_cable },
+    Test { name: "ipv6", what: "the same over IPv6", waits: false, run: ipv6 },
+    Test { name: "two-rails", what: "two unequal shaped cables carry >= 0.9 of their sum", waits: false, run: two_rails },
+    Test { name: "rail-loss", what: "a cable is cut in mid-transfer and comes back", waits: false, run: rail_loss },
+    Test { name: "same-docker0", what: "equal bridge subnets on both hosts do no harm", waits: false, run: same_docker0 },
+    Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
+    Test { name: "strict", what: "LINKSPAN_STRICT=1 turns a lost rail at connect into an error", waits: false, run: strict },
+    Test { name: "dead-host", what: "a host that vanishes in mid-transfer is reported within 30 s", waits: true, run: dead_host },
+    Test { name: "dead-idle-host", what: "a host that vanishes while nothing is sent is reported within 30 s", waits: true, run: dead_idle_host },
+    Test { name: "stopped-peer", what: "a peer stopped for 40 s is waited for", waits: true, run: stopped_peer },
+];
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Chooses virtual cables, which are left out by default.
+const CABLES: (&str, &str) = ("LINKSPAN_IFNAME", "cab");
+
+fn up(world: &World, env: &[(&str, &str)], count: usize, size: usize) -> Outcome<(Node, Node)> {
+    let (count, size) = (count.to_string(), size.to_string());
+    let mut b = world.node("b", env, &["listen", &count, &size])?;
+    let handle = b.expect("handle", SOON)?;
+    let mut a = world.node("a", env, &["connect", &handle, &count, &size])?;
+    a.expect("up", SOON)?;
+    b.expect("up", SOON)?;
+    Ok((a, b))
+}
+
+fn rate(done: &str) -> f64 {
+    let words: Vec<&str> = done.split_whitespace().collect();
+    words.windows(2).find(|w| w[1] == "Mbit/s").and_then(|w| w[0].parse().ok()).unwrap_or(0.0)
+}
+
+fn simple(a: &str, b: &str) -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", a), ("b", b))?;
+    let (mut from, mut to) = up(&world, &[CABLES], 64, 1_000_003)?;
+    to.expect("done", SOON * 3)?;
+    from.expect("done", SOON)
+}
+
+fn one_cable() -> Outcome<String> {
+    simple("10.77.0.1/24", "10.77.0.2/24")
+}
+
+fn ipv6() -> Outcome<String> {
+    simple("fd77::1/64", "fd77::2/64")
+}
+
+fn two_cables(world: &World) -> Outcome<()> {
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    world.cable("cab1", ("a", "10.77.1.1/24"), ("b", "10.77.1.2/24"))
+}
+
+fn two_rails() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    two_cables(&world)?;
+    let mut alone = Vec::new();
+    for (name, mbit) in [("cab0", 600), ("cab1", 250)] {
+        world.shape("a", name, mbit)?;
+        let (mut from, mut to) = up(&world, &[("LINKSPAN_IFNAME", name)], 40, 1 << 20)?;
+        alone.push(rate(&to.expect("done", SOON * 3)?));
+        from.expect("done", SOON)?;
+    }
+    let (mut from, mut to) = up(&world, &[CABLES], 100, 1 << 20)?;
+    let both = rate(&to.expect("done", SOON * 3)?);
+    from.expect("done", SOON)?;
+    let ratio = both / alone.iter().sum::<f64>();
+    let said = format!("{:.0} and {:.0} Mbit/s alone, {both:.0} together: {ratio:.2} of the sum", alone[0], alone[1]);
+    if ratio < 0.9 { Err(said) } else { Ok(said) }
+}
+
+fn rail_loss() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    two_cables(&world)?;
+    world.shape("a", "cab0", 300)?;
+    world.shape("a", "cab1", 300)?;
+    let (mut from, mut to) = up(&world, &[CABLES], 400, 1 << 20)?;
+    to.expect("at", SOON)?;
+    // Inside b nothing changes: the cable simply carries nothing more, as when a switch between them dies.
+    let cut = Instant::now();
+    world.ip("a", "link set cab0 down")?;
+    from.expect("WARN rail lost", SOON)?;
+    let noticed = cut.elapsed();
+    world.ip("a", "link set cab0 up")?;
+    from.expect("INFO rail back", SOON)?;
+    let back = cut.elapsed();
+    let done = to.expect("done", SOON * 6)?;
+    from.expect("done", SOON)?;
+    if to.heard("WARN rail lost") != 1 || from.heard("WARN rail lost") != 1 {
+        return Err("more or less than one WARN line on each side".into());
+    }
+    if !done.contains("rails_lost 1") {
+        return Err(format!("the counter is wrong: {done}"));
+    }
+    Ok(format!("noticed after {noticed:.1?}, back after {back:.1?}; {done}"))
+}
+
+fn same_docker0() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    for host in ["a", "b"] {
+        world.ip(host, "link add docker0 type bridge")?;
+        world.ip(host, "addr add 172.17.0.1/16 dev docker0")?;
+        world.ip(host, "link set docker0 up")?;
+    }
+    world.cable("eth7", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    let env = [("LINKSPAN_IFNAME", "^docker,lo"), ("NCCL_DEBUG", "")];
+    // Excluding by name keeps virtual cables left out, so they are asked for; docker0 is not named by anybody.
+    let env_cables = [("LINKSPAN_IFNAME", "eth"), env[1]];
+    let (mut from, mut to) = up(&world, &env_cables, 16, 100_000)?;
+    let done = to.expect("done", SOON)?;
+    from.expect("done", SOON)?;
+    // And where both are asked for, the handshake over docker0 must fail without harm.
+    let both = [("LINKSPAN_IFNAME", "eth,docker")];
+    let (mut from, mut to) = up(&world, &both, 16, 100_000)?;
+    to.expect("done", SOON)?;
+    from.expect("done", SOON)?;
+    Ok(done)
+}
+
+fn killed_peer() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    world.shape("a", "cab0", 200)?;
+    let (from, mut to) = up(&world, &[CABLES], 1000, 1 << 20)?;
+    to.expect("at", SOON)?;
+    let killed = Instant::now();
+    from.signal("KILL")?;
+    let why = to.expect("lost", Duration::from_secs(3))?;
+    Ok(format!("after {:.2?}: {why}", killed.elapsed()))
+}
+
+fn strict() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    two_cables(&world)?;
+    let env = [CABLES, ("LINKSPAN_STRICT", "1"), ("LINKSPAN_CONNECT_TIMEOUT_MS", "3000")];
+    let mut b = world.node("b", &env, &["listen", "1", "8"])?;
+    let handle = b.expect("handle", SOON)?;
+    world.ip("b", "addr del 10.77.1.2/24 dev cab1")?;
+    let mut a = world.node("a", &env, &["connect", &handle, "1", "8"])?;
+    let error = a.expect("error", SOON)?;
+    if !error.contains("10.77.1.2") || !error.contains("LS0309") {
+        return Err(format!("the error does not name the rail: {error}"));
+    }
+    Ok(error)
+}
+
+fn dead_host() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    world.shape("a", "cab0", 200)?;
+    let (mut from, mut to) = up(&world, &[CABLES], 4000, 1 << 20)?;
+    to.expect("at", SOON)?;
+    let dead = Instant::now();
+    world.ip("a", "link set cab0 down")?;
+    let (limit, here) = (Duration::from_secs(30), from.expect("lost", Duration::from_secs(31))?);
+    to.expect("lost", limit.saturating_sub(dead.elapsed()) + Duration::from_secs(1))?;
+    let took = dead.elapsed();
+    if took > limit { Err(format!("only after {took:.1?}")) } else { Ok(format!("both sides within {took:.1?}: {here}")) }
+}
+
+fn dead_idle_host() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    let (_from, mut to) = {
+        let (mut b, count) = (world.node("b", &[CABLES], &["listen", "2", "64"])?, "1");
+        let handle = b.expect("handle", SOON)?;
+        let a = world.node("a", &[CABLES], &["connect", &handle, count, "64"])?;
+        b.expect("up", SOON)?;
+        (a, b)
+    };
+    let dead = Instant::now();
+    world.ip("a", "link set cab0 down")?;
+    let why = to.expect("lost", Duration::from_secs(30))?;
+    Ok(format!("after {:.1?}: {why}", dead.elapsed()))
+}
+
+fn stopped_peer() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    world.cable("cab1", ("a", "10.77.1.1/24"), ("b", "10.77.1.2/24"))?;
+    world.shape("a", "cab0", 300)?;
+    let (mut from, mut to) = up(&world, &[CABLES], 300, 1 << 20)?;
+    to.expect("at", SOON)?;
+    to.signal("STOP")?;
+    std::thread::sleep(Duration::from_secs(40));
+    if from.heard("lost") > 0 || from.heard("WARN") > 0 {
+        return Err("the stopped peer was given up".into());
+    }
+    to.signal("CONT")?;
+    let done = to.expect("done", SOON * 4)?;
+    from.expect("done", SOON)?;
+    Ok(done)
+}

@@ -1,0 +1,155 @@
+//! Hosts, cables and the processes on them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+static WORLDS: AtomicU32 = AtomicU32::new(0);
+
+/// A handful of hosts; removed with everything on them when dropped.
+pub(crate) struct World {
+    prefix: String,
+    hosts: Vec<String>,
+}
+
+pub(crate) type Outcome<T> = Result<T, String>;
+
+/// Runs a command given as one line of words.
+pub(crate) fn sh(line: &str) -> Outcome<()> {
+    let mut words = line.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let output = Command::new(program).args(words).output().map_err(|e| format!("{line}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{line}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+impl World {
+    /// Hosts `a`, `b`, ...: a namespace each, with loopback up.
+    pub(crate) fn new(hosts: &[&str]) -> Outcome<World> {
+        let n = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let mut world = World { prefix: format!("lspan{}x{n}", std::process::id()), hosts: Vec::new() };
+        for host in hosts {
+            sh(&format!("ip netns add {}{host}", world.prefix))?;
+            world.hosts.push((*host).to_owned());
+            world.ip(host, "link set lo up")?;
+        }
+        Ok(world)
+    }
+
+    /// Name of a host's namespace.
+    pub(crate) fn ns(&self, host: &str) -> String {
+        format!("{}{host}", self.prefix)
+    }
+
+    /// `ip` on a host.
+    pub(crate) fn ip(&self, host: &str, rest: &str) -> Outcome<()> {
+        sh(&format!("ip -n {} {rest}", self.ns(host)))
+    }
+
+    /// Joins interface `name` of `a` to the one of `b`, with the given addresses.
+    pub(crate) fn cable(&self, name: &str, a: (&str, &str), b: (&str, &str)) -> Outcome<()> {
+        sh(&format!("ip link add {name} netns {} type veth peer name {name} netns {}", self.ns(a.0), self.ns(b.0)))?;
+        for (host, addr) in [a, b] {
+            let nodad = if addr.contains(':') { " nodad" } else { "" };
+            self.ip(host, &format!("addr add {addr} dev {name}{nodad}"))?;
+            self.ip(host, &format!("link set {name} up"))?;
+        }
+        Ok(())
+    }
+
+    /// Limits what a host sends on an interface.
+    pub(crate) fn shape(&self, host: &str, name: &str, mbit: u32) -> Outcome<()> {
+        let ns = self.ns(host);
+        sh(&format!("ip netns exec {ns} tc qdisc add dev {name} root tbf rate {mbit}mbit burst 128kb latency 20ms"))
+    }
+
+    /// Starts a node on a host.
+    pub(crate) fn node(&self, host: &str, env: &[(&str, &str)], args: &[&str]) -> Outcome<Node> {
+        let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &self.ns(host)])
+            .arg(exe)
+            .arg("node")
+            .args(args)
+            .env("LINKSPAN_STATS_DIR", "off")
+            .envs(env.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("ip netns exec: {e}"))?;
+        let (to, lines) = channel();
+        if let Some(out) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(out).lines().map_while(Result::ok) {
+                    if to.send(line).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Ok(Node { child, lines, said: Vec::new(), name: host.to_owned() })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            let _ = sh(&format!("ip netns del {}{host}", self.prefix));
+        }
+    }
+}
+
+/// A process on a host; killed when dropped.
+pub(crate) struct Node {
+    child: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+    name: String,
+}
+
+impl Node {
+    /// Waits for a line that begins with `word`; returns the rest of it.
+    pub(crate) fn expect(&mut self, word: &str, within: Duration) -> Outcome<String> {
+        let until = Instant::now() + within;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    let found = line.strip_prefix(word).map(|rest| rest.trim().to_owned());
+                    self.said.push(line);
+                    if let Some(rest) = found {
+                        return Ok(rest);
+                    }
+                }
+                Err(why) => {
+                    let why = if why == RecvTimeoutError::Timeout { "said nothing of" } else { "ended without" };
+                    let tail = self.said.iter().rev().take(6).rev().cloned().collect::<Vec<_>>();
+                    return Err(format!("{} {why} `{word}` within {within:?}; its last lines: {tail:?}", self.name));
+                }
+            }
+        }
+    }
+
+    /// Lines so far that contain `text`.
+    pub(crate) fn heard(&mut self, text: &str) -> usize {
+        self.said.extend(self.lines.try_iter());
+        self.said.iter().filter(|l| l.contains(text)).count()
+    }
+
+    /// Sends a signal by name.
+    pub(crate) fn signal(&self, signal: &str) -> Outcome<()> {
+        sh(&format!("kill -{signal} {}", self.child.id()))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.signal("CONT");
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,200 @@
+//! The rail.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use linkspan_proto::Head;
+use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::{Map, Side};
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+use crate::caps::{Config, caps};
+use crate::live::Watch;
+use crate::memory::Reach;
+use crate::recv::Receiver;
+use crate::send::{Fault, Sender};
+
+/// One end of a connection between two processes through shared memory.
+///
+/// Not usable in a child of fork(2): there it must neither be driven nor dropped.
+#[derive(Debug)]
+pub struct ShmRail {
+    info: RailInfo,
+    send: Sender,
+    recv: Receiver,
+    reach: Reach,
+    watch: Watch,
+}
+
+/// What the set-up found out, for [`ShmRail::new`].
+pub(crate) struct Parts {
+    pub(crate) map: Map,
+    pub(crate) side: Side,
+    pub(crate) own_pid: u32,
+    pub(crate) peer_pid: u32,
+    pub(crate) gate: Gate,
+    pub(crate) remote: Option<Remote>,
+    pub(crate) reason: String,
+    pub(crate) config: Config,
+}
+
+impl ShmRail {
+    pub(crate) fn new(
+        p: Parts,
+        watch: impl FnOnce(&Arc<Map>) -> std::io::Result<Watch>,
+    ) -> std::io::Result<ShmRail> {
+        let map = Arc::new(p.map);
+        let watch = watch(&map)?;
+        let direct = p.remote.is_some();
+        let info = RailInfo {
+            room: "shm",
+            path: format!(
+                "pid {} -> pid {}, rings of {} KiB",
+                p.own_pid,
+                p.peer_pid,
+                map.ring() >> 10
+            ),
+            reason: p.reason,
+            caps: caps(direct),
+        };
+        Ok(ShmRail {
+            info,
+            send: Sender::new(&map, p.side, &p.config, direct),
+            recv: Receiver::new(&map, p.side),
+            reach: Reach::new(
+                &map,
+                p.side,
+                p.peer_pid as i32,
+                p.remote,
+                p.gate,
+                p.config.between,
+            ),
+            watch,
+        })
+    }
+
+    /// The descriptor that [`Rail::arm`] names, borrowed.
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.watch.fd()
+    }
+
+    #[cold]
+    fn down(&self, fault: Fault) -> Down {
+        let path = self.info.path.clone();
+        match fault {
+            Fault::Lie(why) => Down::Protocol { path, why },
+            Fault::System(call, source) => Down::System { call, path, source },
+            Fault::Gone(why) => Down::PeerGone {
+                path,
+                why: why.into(),
+            },
+        }
+    }
+
+    /// Wakes a sleeping peer where there is something to tell it.
+    #[inline]
+    fn announce(&mut self, idle: bool) {
+        if self.send.unannounced() || self.recv.unannounced(idle) {
+            self.watch.ring();
+            self.send.announced();
+            self.recv.announced();
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool, Fault> {
+        if self.send.is_idle() {
+            Ok(false)
+        } else {
+            self.send.advance(&self.reach)
+        }
+    }
+
+    /// What an idle poll finds out about the peer.
+    #[inline]
+    fn lost(&mut self) -> Option<&'static str> {
+        let why = if self.watch.closed() {
+            "it closed the connection"
+        } else {
+            self.watch.lost()?
+        };
+        // What it sent or finished before comes first.
+        if self.recv.could_work() || self.send.could_work() {
+            None
+        } else {
+            Some(why)
+        }
+    }
+}
+
+impl Rail for ShmRail {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    #[inline]
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        self.send.ctrl(head, body)
+    }
+
+    #[inline]
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        self.send.data(head, src)
+    }
+
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.send.taken()
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<Poll, Down> {
+        let result = self.advance();
+        self.announce(false);
+        match result {
+            Ok(active) => Ok(if active { Poll::Active } else { Poll::Idle }),
+            Err(fault) => Err(self.down(fault)),
+        }
+    }
+
+    #[inline]
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        self.watch.disarm();
+        let active = match self.recv.poll(sink, &self.reach) {
+            Ok(active) => active,
+            Err(fault) => return Err(self.down(fault)),
+        };
+        let active = match self.advance() {
+            Ok(sent) => active | sent,
+            Err(fault) => return Err(self.down(fault)),
+        };
+        self.announce(!active);
+        if active {
+            return Ok(Poll::Active);
+        }
+        match self.lost() {
+            None => Ok(Poll::Idle),
+            Some(why) => Err(self.down(Fault::Gone(why))),
+        }
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        self.announce(true);
+        let wait = self.watch.arm();
+        if self.recv.could_work() || self.send.could_work() || self.watch.closed() {
+            self.watch.disarm();
+            return None;
+        }
+        Some(wait)
+    }
+}
+
+impl Drop for ShmRail {
+    fn drop(&mut self) {
+        self.watch.close();
+        self.send.stop();
+        self.recv.stop();
+        self.watch.ring();
+        let watch = &self.watch;
+        self.reach.quiesce(|| watch.ended());
+    }
+}

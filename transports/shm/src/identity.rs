@@ -1,0 +1,168 @@
+//! Who a process is and where: enough to tell whether two share a host, before any memory is shared.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of an encoded [`Identity`].
+pub const IDENTITY_LEN: usize = 64;
+
+const MAGIC: [u8; 4] = *b"LSid";
+const VERSION: u16 = 1;
+
+/// A process as it describes itself to a peer; travels as 64 bytes, little-endian. A claim, not a proof: the set-up
+/// proves it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Identity {
+    magic: [u8; 4],
+    version: U16,
+    zero: U16,
+    boot: [u8; 16],
+    pid_ns: U64,
+    net_ns: U64,
+    uid: U32,
+    pid: U32,
+    nonce: [u8; 16],
+}
+
+const _: () = assert!(size_of::<Identity>() == IDENTITY_LEN);
+
+/// Why two processes do not use the shared-memory room.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotLocal {
+    /// The blob is not an identity.
+    #[error(
+        "LS0401 the peer's identity does not begin as one of linkspan version 1: the versions differ, or it was damaged"
+    )]
+    Blob,
+    /// This system did not tell who we are.
+    #[error("LS0402 {what} cannot be read ({why}): same-host peers are not recognised")]
+    Unknown {
+        /// The file.
+        what: &'static str,
+        /// The system's word.
+        why: String,
+    },
+    /// Another host, or another boot of it.
+    #[error("LS0403 the peer runs on another host")]
+    OtherHost,
+    /// Another user.
+    #[error(
+        "LS0404 the peer runs as user {theirs}, this process as {ours}: shared memory is for one user only"
+    )]
+    OtherUser {
+        /// Our effective user.
+        ours: u32,
+        /// The peer's.
+        theirs: u32,
+    },
+    /// Another network namespace, across which abstract sockets do not reach.
+    #[error(
+        "LS0405 the peer is in another network namespace of this host: run both in one to use shared memory"
+    )]
+    OtherNetwork,
+}
+
+/// This process.
+///
+/// # Errors
+/// `/proc` does not tell.
+pub fn identity() -> Result<Identity, NotLocal> {
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).map_err(|e| NotLocal::Unknown {
+        what: "the random source",
+        why: e.to_string(),
+    })?;
+    Ok(Identity {
+        magic: MAGIC,
+        version: U16::new(VERSION),
+        zero: U16::ZERO,
+        boot: boot()?,
+        pid_ns: U64::new(namespace("/proc/self/ns/pid")?),
+        net_ns: U64::new(namespace("/proc/self/ns/net")?),
+        uid: U32::new(rustix::process::geteuid().as_raw()),
+        pid: U32::new(std::process::id()),
+        nonce,
+    })
+}
+
+impl Identity {
+    /// The bytes as they travel.
+    pub fn encode(&self) -> [u8; IDENTITY_LEN] {
+        zerocopy::transmute!(*self)
+    }
+
+    /// Reads what [`Identity::encode`] wrote.
+    ///
+    /// # Errors
+    /// Another version, or no identity at all.
+    pub fn decode(bytes: &[u8; IDENTITY_LEN]) -> Result<Identity, NotLocal> {
+        let id: Identity = zerocopy::transmute!(*bytes);
+        if id.magic != MAGIC || id.version.get() != VERSION || id.zero.get() != 0 {
+            return Err(NotLocal::Blob);
+        }
+        Ok(id)
+    }
+
+    /// Process number, in its own pid namespace.
+    pub fn pid(&self) -> u32 {
+        self.pid.get()
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid.get()
+    }
+
+    /// Whether process numbers mean the same to both.
+    pub(crate) fn same_pids(&self, other: &Identity) -> bool {
+        self.pid_ns == other.pid_ns
+    }
+}
+
+/// Whether two processes can share memory by this room.
+///
+/// # Errors
+/// They cannot, and why.
+pub fn same_host(ours: &Identity, theirs: &Identity) -> Result<(), NotLocal> {
+    if ours.boot != theirs.boot {
+        return Err(NotLocal::OtherHost);
+    }
+    if ours.uid != theirs.uid {
+        return Err(NotLocal::OtherUser {
+            ours: ours.uid.get(),
+            theirs: theirs.uid.get(),
+        });
+    }
+    if ours.net_ns != theirs.net_ns {
+        return Err(NotLocal::OtherNetwork);
+    }
+    Ok(())
+}
+
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The boot id: a UUID drawn at boot, the same for everything under one kernel (random(4)).
+fn boot() -> Result<[u8; 16], NotLocal> {
+    let unknown = |why: String| NotLocal::Unknown { what: BOOT, why };
+    let text = std::fs::read_to_string(BOOT).map_err(|e| unknown(e.to_string()))?;
+    let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
+    match u128::from_str_radix(&digits, 16) {
+        Ok(n) if digits.len() == 32 => Ok(n.to_be_bytes()),
+        _ => Err(unknown("not a UUID".into())),
+    }
+}
+
+fn namespace(path: &'static str) -> Result<u64, NotLocal> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata(path).map_err(|e| NotLocal::Unknown {
+        what: path,
+        why: e.to_string(),
+    })?;
+    Ok(meta.ino())
+}
+
+#[cfg(test)]
+mod tests;

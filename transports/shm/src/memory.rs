@@ -1,0 +1,159 @@
+//! What we may do with the peer's memory and the peer with ours, and how ours becomes ours alone again.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::map::SlotWords;
+use linkspan_shmring::peer::{Task, this_thread};
+use linkspan_shmring::{Map, Side, slot};
+use linkspan_transport::MemSlice;
+
+/// What became of one slice.
+#[derive(Debug)]
+pub(crate) enum Copied {
+    /// It is in place.
+    Whole,
+    /// The peer ended the transfer; nothing was touched.
+    Stopped,
+    /// The system would not do it; the ring will.
+    Refused,
+}
+
+/// Both gates: the peer's, through which we copy, and ours, through which the peer does.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    map: Arc<Map>,
+    side: Side,
+    pid: i32,
+    remote: Option<Remote>,
+    gate: Gate,
+    /// Nothing could prove that a late writer is gone: then nobody writes our memory but us.
+    pull_only: bool,
+    between: Option<fn()>,
+}
+
+/// How long a copy that is under way is simply waited for before the gate is closed: several slices' worth.
+const GRACE: Duration = Duration::from_micros(200);
+
+impl Reach {
+    /// `remote` is `None` where the ring carries all.
+    pub(crate) fn new(
+        map: &Arc<Map>,
+        side: Side,
+        pid: i32,
+        remote: Option<Remote>,
+        gate: Gate,
+        between: Option<fn()>,
+    ) -> Reach {
+        let pull_only = remote.is_some() && Task::new(pid, pid as u64).visible().is_err();
+        Reach {
+            map: map.clone(),
+            side,
+            pid,
+            remote,
+            gate,
+            pull_only,
+            between,
+        }
+    }
+
+    /// Whether chunks can be copied directly at all.
+    pub(crate) fn direct(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// Whether the peer must not write our memory.
+    pub(crate) fn pull_only(&self) -> bool {
+        self.pull_only
+    }
+
+    /// Reads one claimed slice.
+    pub(crate) fn pull(
+        &self,
+        w: &SlotWords<'_>,
+        generation: u32,
+        from: u64,
+        dst: MemSlice,
+    ) -> Copied {
+        self.copy(w, generation, |remote| remote.pull(from, dst))
+    }
+
+    /// Writes one claimed slice.
+    pub(crate) fn push(
+        &self,
+        w: &SlotWords<'_>,
+        generation: u32,
+        src: MemSlice,
+        to: u64,
+    ) -> Copied {
+        self.copy(w, generation, |remote| remote.push(src, to))
+    }
+
+    fn copy(
+        &self,
+        w: &SlotWords<'_>,
+        generation: u32,
+        copy: impl FnOnce(Remote) -> io::Result<()>,
+    ) -> Copied {
+        let Some(remote) = self.remote else {
+            return Copied::Stopped;
+        };
+        let inside = self.map.inside(self.side);
+        let result = if slot::enter(inside, this_thread(), w, generation) {
+            if let Some(between) = self.between {
+                between();
+            }
+            match copy(remote) {
+                Ok(()) => Copied::Whole,
+                Err(_) => Copied::Refused,
+            }
+        } else {
+            Copied::Stopped
+        };
+        slot::leave(inside);
+        result
+    }
+
+    /// Returns when no thread of the peer touches our memory through this rail, nor ever will. Every transfer has
+    /// been stopped before. `ended` tells whether the peer process has.
+    ///
+    /// A peer that is between [`slot::enter`] and [`slot::leave`] is given [`GRACE`]; then the gate closes, and from
+    /// there on only a copy that was inside the kernel already can move bytes. It is over when the peer says so, has
+    /// ended, or its thread is seen outside. A peer that lies about its thread frees us early and could have written
+    /// our memory without asking all the same: only an honest one is waited for.
+    pub(crate) fn quiesce(&mut self, ended: impl Fn() -> bool) {
+        if self.remote.is_none() {
+            return;
+        }
+        let map = self.map.clone();
+        let inside = map.inside(self.side.other());
+        let start = Instant::now();
+        while slot::all_out(inside) != 0 {
+            if start.elapsed() > GRACE {
+                self.shut_out(inside, ended);
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn shut_out(&mut self, inside: &std::sync::atomic::AtomicU64, ended: impl Fn() -> bool) {
+        // A gate that cannot be closed (no memory for it) leaves the other two ways to know.
+        let closed = self.gate.close();
+        let who = slot::all_out(inside);
+        let task = Task::new(self.pid, who);
+        loop {
+            if slot::all_out(inside) == 0 || ended() {
+                self.gate.reopenable();
+                return;
+            }
+            if closed.is_ok() && task.outside() {
+                // It may come late and must find the gate closed: the address stays taken.
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! The incoming half: records out of the ring, slices of large chunks out of the peer's memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use linkspan_proto::head::EAGER_MAX;
+use linkspan_proto::{Head, Kind};
+use linkspan_shmring::ring::{Consumer, LINE};
+use linkspan_shmring::slot::{self, MAX_SLICES, Words};
+use linkspan_shmring::{Lane, Map, Side, Slots};
+use linkspan_transport::{Buf, MemSlice, Sink, Violation};
+
+use crate::caps::{PAGE, SLICE_MAX};
+use crate::memory::{Copied, Reach};
+use crate::record::{CTRL_AT, Direct, LINE_LEN, Record, Tag, size};
+use crate::send::{CHUNKS, Fault, all, scribbled};
+
+/// Records and payload bytes that one poll takes from the ring, so that it returns soon.
+const RECORDS: usize = 64;
+const BYTES: usize = 256 << 10;
+
+/// A chunk whose head has come and which has not been reported.
+#[derive(Debug)]
+struct In {
+    head: Head,
+    /// `None`: its bytes go nowhere.
+    dest: Option<MemSlice>,
+    /// Through the ring: bytes so far.
+    got: usize,
+    direct: Option<Transfer>,
+    done: bool,
+}
+
+/// The receiver's view of a transfer.
+#[derive(Debug)]
+struct Transfer {
+    slot: u8,
+    generation: u32,
+    address: u64,
+    slice: usize,
+    count: u32,
+    /// Slices claimed by us and not yet read.
+    claimed: u64,
+    /// Slices that we have read, and slices that came through the ring.
+    read: u64,
+    ringed: u64,
+    /// Bytes of the slice that is coming through the ring.
+    ringed_at: usize,
+    /// We could not read the sender's memory once and do not try again.
+    quit: bool,
+}
+
+/// The incoming half of a rail.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    rx: Consumer<Lane>,
+    slots: Slots,
+    queue: VecDeque<In>,
+    used: u32,
+    scratch: Box<[u8; EAGER_MAX]>,
+    quarter: u64,
+    freed: u64,
+    dirty: bool,
+}
+
+fn lie(why: impl Into<String>) -> Fault {
+    Fault::Lie(why.into())
+}
+
+fn violation(v: Violation) -> Fault {
+    Fault::Lie(v.0)
+}
+
+impl Receiver {
+    pub(crate) fn new(map: &Arc<Map>, side: Side) -> Receiver {
+        Receiver {
+            rx: Consumer::new(Lane::new(map, side.other())),
+            slots: Slots::new(map, side.other()),
+            queue: VecDeque::with_capacity(CHUNKS),
+            used: 0,
+            scratch: Box::new([0; EAGER_MAX]),
+            quarter: map.ring() as u64 / 4,
+            freed: 0,
+            dirty: false,
+        }
+    }
+
+    /// Whether a sleeping peer must hear of what was freed or finished. Space alone is announced by quarters of the
+    /// ring, or when nothing else is to be done (`idle`).
+    #[inline]
+    pub(crate) fn unannounced(&self, idle: bool) -> bool {
+        self.dirty || self.freed >= self.quarter || (idle && self.freed > 0)
+    }
+
+    #[inline]
+    pub(crate) fn announced(&mut self) {
+        self.dirty = false;
+        self.freed = 0;
+    }
+
+    /// Takes what is in the ring, then does one slice of a transfer. True where anything happened.
+    #[inline]
+    pub(crate) fn poll<S: Sink>(&mut self, sink: &mut S, reach: &Reach) -> Result<bool, Fault> {
+        let mut active = self.records(sink, reach)?;
+        if !self.queue.is_empty() {
+            active |= self.work(sink, reach)?;
+        }
+        Ok(active)
+    }
+
+    #[inline]
+    fn records<S: Sink>(&mut self, sink: &mut S, reach: &Reach) -> Result<bool, Fault> {
+        let (mut records, mut bytes) = (0, 0);
+        while records < RECORDS && bytes < BYTES {
+            let ready = match self.rx.ready() {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(l) => {
+                    return Err(lie(format!(
+                        "its ring position is {}, ours {}",
+                        l.theirs, l.ours
+                    )));
+                }
+            };
+            let mut line = [0; LINE];
+            if !self.rx.get(0, &mut line) {
+                return Err(lie("half a record was published"));
+            }
+            let r = Record::parse(line, ready).map_err(lie)?;
+            if r.tag == Tag::Ctrl {
+                self.ctrl(&r, sink)?
+            } else {
+                self.payload(&r, sink, reach)?
+            }
+            let size = size(r.tag, r.len);
+            self.rx.consume(size);
+            records += 1;
+            bytes += size;
+            if size >= LINE * 16 {
+                // The sender of a large chunk may be waiting for room.
+                self.freed += self.rx.release();
+            }
+        }
+        self.freed += self.rx.release();
+        Ok(records > 0)
+    }
+
+    #[inline]
+    fn ctrl<S: Sink>(&mut self, r: &Record, sink: &mut S) -> Result<(), Fault> {
+        let (head, kind) = Head::decode(&r.head()).map_err(|e| lie(e.to_string()))?;
+        if kind.is_payload() || head.len.get() as usize != r.len {
+            return Err(lie(format!(
+                "a control record of {} bytes carries a {kind:?} of {}",
+                r.len, head.len
+            )));
+        }
+        // The peer can still change the ring while the sink reads: the sink gets a copy.
+        let body = if r.len <= LINE - CTRL_AT {
+            r.inline()
+        } else {
+            let Some(body) = self.scratch.get_mut(..r.len) else {
+                return Err(lie("a long control record"));
+            };
+            if !self.rx.get(CTRL_AT, body) {
+                return Err(lie("half a record was published"));
+            }
+            &*body
+        };
+        sink.ctrl(&head, body).map_err(violation)
+    }
+
+    fn payload<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &Reach) -> Result<(), Fault> {
+        match r.tag {
+            Tag::Ctrl => Ok(()),
+            Tag::Chunk => {
+                self.begin(r, sink, None)?;
+                self.fill(r, sink)
+            }
+            Tag::More => self.fill(r, sink),
+            Tag::Offer => {
+                let direct = r.direct();
+                self.begin(r, sink, Some((direct, reach)))
+            }
+            Tag::Piece => self.piece(r),
+        }
+    }
+
+    /// A head: asks where its chunk goes and makes an entry for it.
+    fn begin<S: Sink>(
+        &mut self,
+        r: &Record,
+        sink: &mut S,
+        direct: Option<(Direct, &Reach)>,
+    ) -> Result<(), Fault> {
+        let (head, kind) = Head::decode(&r.head()).map_err(|e| lie(e.to_string()))?;
+        if !kind.is_payload() {
+            return Err(lie(format!(
+                "a chunk record carries a {:?}",
+                Kind::from_u8(head.kind)
+            )));
+        }
+        let coming = self.queue.iter().any(|e| e.direct.is_none() && !e.done);
+        if self.queue.len() == CHUNKS || (direct.is_none() && coming) {
+            return Err(lie("more chunks at once than agreed"));
+        }
+        let len = head.len.get();
+        let dest = match sink.place(&head).map_err(violation)? {
+            Some(mem) => Some(
+                mem.sub(0, len.into())
+                    .ok_or_else(|| lie("a chunk longer than its place"))?,
+            ),
+            None => None,
+        };
+        let mut entry = In {
+            head,
+            dest,
+            got: 0,
+            direct: None,
+            done: false,
+        };
+        if let Some((direct, reach)) = direct {
+            let t = self.open(&direct, len as usize, dest, reach)?;
+            entry.done = t.is_none();
+            entry.direct = t;
+        }
+        self.queue.push_back(entry);
+        Ok(())
+    }
+
+    /// Opens an offered transfer. `None` where its bytes go nowhere: then it is finished already.
+    fn open(
+        &mut self,
+        d: &Direct,
+        len: usize,
+        dest: Option<MemSlice>,
+        reach: &Reach,
+    ) -> Result<Option<Transfer>, Fault> {
+        let slice = usize::from(d.pages) * PAGE;
+        let count = len
+            .checked_div(slice)
+            .map(|n| n + usize::from(!len.is_multiple_of(slice)));
+        let count = count.filter(|n| (1..=MAX_SLICES as usize).contains(n) && slice <= SLICE_MAX);
+        let (Some(w), Some(count), true) = (self.slots.get(d.slot.into()), count, reach.direct())
+        else {
+            return Err(lie(format!(
+                "an offer of {len} bytes in slices of {slice}, slot {}",
+                d.slot
+            )));
+        };
+        if self.used & (1 << d.slot) != 0 {
+            return Err(lie(format!("slot {} offered twice", d.slot)));
+        }
+        self.dirty = true;
+        let Some(dest) = dest else {
+            slot::finish(&w, d.generation).map_err(|_| scribbled())?;
+            return Ok(None);
+        };
+        let count = count as u32;
+        let taken = if reach.pull_only() { count } else { 0 };
+        // Where the sender has stopped it, its end of the rail is closing, and the entry just never finishes.
+        slot::open(&w, d.generation, dest.as_ptr() as u64, taken).map_err(|_| scribbled())?;
+        self.used |= 1 << d.slot;
+        Ok(Some(Transfer {
+            slot: d.slot,
+            generation: d.generation,
+            address: d.address,
+            slice,
+            count,
+            claimed: if reach.pull_only() { all(count) } else { 0 },
+            read: 0,
+            ringed: 0,
+            ringed_at: 0,
+            quit: false,
+        }))
+    }
+
+    /// A piece of the chunk under way in the ring.
+    fn fill<S: Sink>(&mut self, r: &Record, sink: &mut S) -> Result<(), Fault> {
+        let Some(entry) = self
+            .queue
+            .iter_mut()
+            .rev()
+            .find(|e| e.direct.is_none() && !e.done)
+        else {
+            return Err(lie("a piece of no chunk"));
+        };
+        let len = entry.head.len.get() as usize;
+        if r.len > len - entry.got || (r.len == 0 && len != 0) {
+            return Err(lie(format!(
+                "a piece of {} bytes for a chunk of {len} with {} here",
+                r.len, entry.got
+            )));
+        }
+        if let Some(dest) = entry.dest {
+            let part = dest.sub(entry.got as u64, r.len as u64);
+            if !part.is_some_and(|part| self.rx.get_mem(LINE_LEN, part)) {
+                return Err(lie("half a record was published"));
+            }
+        }
+        entry.got += r.len;
+        entry.done = entry.got == len;
+        if entry.done {
+            self.report(sink)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A piece of a slice that could not be copied directly. Written by the kernel: the place may be what made the
+    /// direct copy fail.
+    fn piece(&mut self, r: &Record) -> Result<(), Fault> {
+        let (generation, slot, offset) = r.piece();
+        let of = |t: &Transfer| t.slot == slot && t.generation == generation;
+        let entry = self
+            .queue
+            .iter_mut()
+            .find(|e| !e.done && e.direct.as_ref().is_some_and(of));
+        let Some((dest, t)) = entry.and_then(|e| Some((e.dest?, e.direct.as_mut()?))) else {
+            return Err(lie("a piece of no transfer"));
+        };
+        let index = offset / t.slice as u64;
+        let start = index * t.slice as u64;
+        let end = (start + t.slice as u64).min(dest.len() as u64);
+        let expected = index < u64::from(t.count)
+            && (t.claimed | t.read | t.ringed) & (1 << index) == 0
+            && offset - start == t.ringed_at as u64
+            && r.len > 0
+            && r.len as u64 <= end - offset;
+        let Some(part) = dest.sub(offset, r.len as u64).filter(|_| expected) else {
+            return Err(lie(format!(
+                "a piece of {} bytes at {offset} that nobody asked for",
+                r.len
+            )));
+        };
+        self.rx
+            .get_checked(LINE_LEN, part)
+            .map_err(|e| Fault::System("pread(2) to a destination", e))?;
+        t.ringed_at += r.len;
+        if offset + r.len as u64 == end {
+            t.ringed |= 1 << index;
+            t.ringed_at = 0;
+        }
+        Ok(())
+    }
+
+    /// One slice, and the end of what is finished.
+    fn work<S: Sink>(&mut self, sink: &mut S, reach: &Reach) -> Result<bool, Fault> {
+        let mut active = false;
+        let mut copied = false;
+        for i in 0..self.queue.len() {
+            let Some(entry) = self.queue.get_mut(i).filter(|e| !e.done) else {
+                continue;
+            };
+            let (Some(t), Some(dest)) = (entry.direct.as_mut(), entry.dest) else {
+                continue;
+            };
+            let Some(w) = self.slots.get(t.slot.into()) else {
+                continue;
+            };
+            if !copied {
+                copied = t.read_one(&w, dest, reach)?;
+                active |= copied;
+                self.dirty |= copied && t.quit;
+            }
+            if t.read | t.ringed | w.sent().load(Ordering::Acquire) & all(t.count) == all(t.count)
+                && t.claimed == 0
+            {
+                if !slot::finish(&w, t.generation).map_err(|_| scribbled())? {
+                    return Err(Fault::Gone("it ended the transfer"));
+                }
+                self.used &= !(1 << t.slot);
+                entry.done = true;
+                self.dirty = true;
+                active = true;
+            }
+        }
+        self.report(sink)?;
+        Ok(active)
+    }
+
+    /// Reports finished chunks from the front, so that they are reported in order.
+    fn report<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
+        while self.queue.front().is_some_and(|e| e.done) {
+            if let Some(entry) = self.queue.pop_front() {
+                sink.landed(&entry.head).map_err(violation)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything lies in the ring.
+    #[inline]
+    pub(crate) fn pending(&self) -> bool {
+        self.rx.pending()
+    }
+
+    /// Whether a sleeper would miss something it could do now.
+    pub(crate) fn could_work(&self) -> bool {
+        self.pending()
+            || self
+                .queue
+                .iter()
+                .filter(|e| !e.done)
+                .filter_map(|e| e.direct.as_ref())
+                .any(|t| {
+                    let Some(w) = self.slots.get(t.slot.into()) else {
+                        return true;
+                    };
+                    let Ok(s) = slot::state(&w, t.generation) else {
+                        return true;
+                    };
+                    let here = t.read | t.ringed | w.sent().load(Ordering::Acquire) & all(t.count);
+                    !s.stopped
+                        && (t.claimed != 0 || (!t.quit && s.next < t.count) || here == all(t.count))
+                })
+    }
+
+    /// Ends all transfers.
+    pub(crate) fn stop(&self) {
+        for t in self
+            .queue
+            .iter()
+            .filter(|e| !e.done)
+            .filter_map(|e| e.direct.as_ref())
+        {
+            if let Some(w) = self.slots.get(t.slot.into()) {
+                slot::stop(&w);
+            }
+        }
+    }
+}
+
+impl Transfer {
+    /// Reads one slice, if one is left for us. True where something changed.
+    fn read_one(
+        &mut self,
+        w: &linkspan_shmring::map::SlotWords<'_>,
+        dest: MemSlice,
+        reach: &Reach,
+    ) -> Result<bool, Fault> {
+        if self.quit {
+            return Ok(false);
+        }
+        if self.claimed == 0 {
+            match slot::claim(w, self.generation, self.count).map_err(|_| scribbled())? {
+                // A hostile cursor may give a slice twice; it is ours already then, and reading it again does no harm.
+                Some(i) => self.claimed |= 1 << i,
+                None => return Ok(false),
+            }
+        }
+        let i = self.claimed.trailing_zeros();
+        let at = u64::from(i) * self.slice as u64;
+        let len = (self.slice as u64).min((dest.len() as u64).saturating_sub(at));
+        let Some(part) = dest.sub(at, len) else {
+            return Ok(false);
+        };
+        match reach.pull(w, self.generation, self.address.wrapping_add(at), part) {
+            Copied::Whole => {
+                self.claimed &= self.claimed - 1;
+                self.read |= 1 << i;
+                Ok(true)
+            }
+            Copied::Stopped => Ok(false),
+            Copied::Refused => {
+                self.quit = true;
+                w.unread().fetch_or(self.claimed, Ordering::Release);
+                self.claimed = 0;
+                Ok(true)
+            }
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! The outgoing half: control messages and chunks into the ring, large chunks from hand to hand.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use linkspan_proto::Head;
+use linkspan_shmring::ring::Producer;
+use linkspan_shmring::slot::{self, MAX_SLICES, Words};
+use linkspan_shmring::{Lane, Map, SLOTS, Side, Slots};
+use linkspan_transport::{Buf, Busy, MemSlice};
+
+use crate::caps::{Config, PAGE, SLICE_MAX};
+use crate::memory::{Copied, Reach};
+use crate::record::{self, CTRL_AT, Direct, Tag};
+
+/// Chunks that a sender may have under way, counted from the oldest unfinished one; a receiver keeps as many.
+pub(crate) const CHUNKS: usize = 2 * SLOTS;
+
+/// Largest chunk that is copied directly; larger ones would need larger slices.
+const DIRECT_MAX: usize = MAX_SLICES as usize * SLICE_MAX;
+
+/// Why the rail cannot go on.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// What the peer did, which no honest peer does.
+    Lie(String),
+    /// The system refused a call.
+    System(&'static str, std::io::Error),
+    /// The peer is gone.
+    Gone(&'static str),
+}
+
+/// A chunk accepted and not yet reported as taken.
+#[derive(Debug)]
+struct Out {
+    item: u64,
+    direct: Option<Transfer>,
+    done: bool,
+}
+
+/// The sender's view of a transfer.
+#[derive(Debug)]
+struct Transfer {
+    slot: u8,
+    generation: u32,
+    src: MemSlice,
+    slice: usize,
+    count: u32,
+    /// Slices that go through the ring, and how far the lowest of them has gone.
+    ringed: u64,
+    ringed_at: usize,
+    /// Slices that the receiver handed back, which we have taken note of.
+    unread: u64,
+    /// We could not write the receiver's memory once and do not try again.
+    quit: bool,
+}
+
+/// A chunk on its way through the ring.
+#[derive(Debug)]
+struct Partial {
+    src: MemSlice,
+    sent: usize,
+    /// Its place in `out`, counted since the beginning.
+    place: u64,
+}
+
+/// The outgoing half of a rail.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    tx: Producer<Lane>,
+    slots: Slots,
+    items: u64,
+    rung: u64,
+    dirty: bool,
+    out: VecDeque<Out>,
+    /// Chunks that have left `out` since the beginning.
+    left: u64,
+    partial: Option<Partial>,
+    free: u32,
+    generation: u32,
+    piece: usize,
+    reserve: usize,
+    from: usize,
+    slice: usize,
+    fault: Option<Fault>,
+}
+
+impl Sender {
+    pub(crate) fn new(map: &Arc<Map>, side: Side, config: &Config, direct: bool) -> Sender {
+        Sender {
+            tx: Producer::new(Lane::new(map, side)),
+            slots: Slots::new(map, side),
+            items: 0,
+            rung: 0,
+            dirty: false,
+            out: VecDeque::with_capacity(CHUNKS),
+            left: 0,
+            partial: None,
+            free: (1 << SLOTS) - 1,
+            generation: 0,
+            // A quarter of 64 KiB, so that both sides copy at once; less where the ring is small.
+            piece: (16 << 10).min(map.ring() / 8),
+            // What chunks leave to control messages: one of the largest, and an eighth of a large ring.
+            reserve: (map.ring() / 8).max(record::size(Tag::Ctrl, linkspan_proto::head::EAGER_MAX)),
+            from: if direct {
+                config.cma_from.max(1)
+            } else {
+                usize::MAX
+            },
+            slice: config.slice,
+            fault: None,
+        }
+    }
+
+    /// See [`linkspan_transport::Rail::taken`].
+    #[inline]
+    pub(crate) fn taken(&self) -> u64 {
+        self.out
+            .front()
+            .map_or(self.rung, |o| self.rung.min(o.item - 1))
+    }
+
+    /// Whether something was published that a sleeping peer has not been told of.
+    #[inline]
+    pub(crate) fn unannounced(&self) -> bool {
+        self.dirty
+    }
+
+    /// Everything published so far has been announced.
+    #[inline]
+    pub(crate) fn announced(&mut self) {
+        self.dirty = false;
+        self.rung = self.items;
+    }
+
+    #[inline]
+    fn publish(&mut self, size: usize) {
+        self.tx.publish(size);
+        self.dirty = true;
+    }
+
+    /// Whether nothing is under way.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.out.is_empty() && self.fault.is_none()
+    }
+
+    fn room(&mut self, want: usize) -> bool {
+        match self.tx.free(want) {
+            Ok(free) => free >= want,
+            Err(lie) => {
+                self.fault = Some(Fault::Lie(format!(
+                    "its ring position is {}, ours {}",
+                    lie.theirs, lie.ours
+                )));
+                false
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        let (len, size) = (body.len(), record::size(Tag::Ctrl, body.len()));
+        if !self.room(size) {
+            return Err(Busy);
+        }
+        let mut line = record::with_head(Tag::Ctrl, len, head);
+        let whole = if len <= line.len() - CTRL_AT {
+            body.read(0, &mut line[CTRL_AT..CTRL_AT + len]) && self.tx.put(0, &line)
+        } else {
+            self.tx.put(0, &line[..CTRL_AT]) && self.tx.put_mem(CTRL_AT, body)
+        };
+        if !whole {
+            return Err(Busy);
+        }
+        self.publish(size);
+        self.items += 1;
+        Ok(self.items)
+    }
+
+    pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        if self.out.len() == CHUNKS {
+            return Err(Busy);
+        }
+        if src.len() >= self.from {
+            self.offer(head, src)
+        } else {
+            self.by_ring(head, src)
+        }
+    }
+
+    fn accept(&mut self, direct: Option<Transfer>, done: bool) -> u64 {
+        self.items += 1;
+        // A chunk that has left already needs no place, unless older ones keep it from being reported.
+        if !(done && self.out.is_empty()) {
+            self.out.push_back(Out {
+                item: self.items,
+                direct,
+                done,
+            });
+        }
+        self.items
+    }
+
+    fn offer(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        let index = self.free.trailing_zeros() as usize;
+        if !self.room(record::size(Tag::Offer, 0)) {
+            return Err(Busy);
+        }
+        let Some(w) = self.slots.get(index) else {
+            return Err(Busy);
+        };
+        let least = src
+            .len()
+            .div_ceil(MAX_SLICES as usize)
+            .next_multiple_of(PAGE);
+        // A chunk of few slices is cut finer, so that both sides have two each.
+        let fine = (src.len() / 4).next_multiple_of(PAGE).max(32 << 10);
+        let slice = self.slice.min(fine).max(least);
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        slot::offer(&w, generation);
+        let direct = Direct {
+            address: src.as_ptr() as u64,
+            slot: index as u8,
+            pages: (slice / PAGE) as u16,
+            generation,
+        };
+        if !self.tx.put(0, &record::offer(head, direct)) {
+            return Err(Busy);
+        }
+        self.publish(record::size(Tag::Offer, 0));
+        self.free &= !(1 << index);
+        let count = src.len().div_ceil(slice) as u32;
+        let transfer = Transfer {
+            slot: index as u8,
+            generation,
+            src,
+            slice,
+            count,
+            ringed: 0,
+            ringed_at: 0,
+            unread: 0,
+            quit: false,
+        };
+        Ok(self.accept(Some(transfer), false))
+    }
+
+    fn by_ring(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        let first = src.len().min(self.piece);
+        let size = record::size(Tag::Chunk, first);
+        if self.partial.is_some() || !self.room(size + self.reserve) {
+            return Err(Busy);
+        }
+        let part = src.sub(0, first as u64).unwrap_or(MemSlice::EMPTY);
+        if !(self.tx.put(0, &record::with_head(Tag::Chunk, first, head))
+            && self.tx.put_mem(record::LINE_LEN, part))
+        {
+            return Err(Busy);
+        }
+        self.publish(size);
+        let place = self.left + self.out.len() as u64;
+        self.partial = Some(Partial {
+            src,
+            sent: first,
+            place,
+        });
+        self.more();
+        let done = self.partial.is_none();
+        Ok(self.accept(None, done))
+    }
+
+    /// Goes on with the chunk under way in the ring. True where something was sent.
+    fn more(&mut self) -> bool {
+        let mut sent = false;
+        while let Some(p) = &self.partial {
+            let (src, at) = (p.src, p.sent);
+            let len = (src.len() - at).min(self.piece);
+            if len == 0 {
+                let place = (p.place - self.left) as usize;
+                if let Some(out) = self.out.get_mut(place) {
+                    out.done = true;
+                }
+                self.partial = None;
+                return true;
+            }
+            let size = record::size(Tag::More, len);
+            let Some(part) = src.sub(at as u64, len as u64) else {
+                break;
+            };
+            if !self.room(size + self.reserve)
+                || !(self.tx.put(0, &record::more(len)) && self.tx.put_mem(record::LINE_LEN, part))
+            {
+                break;
+            }
+            self.publish(size);
+            sent = true;
+            if let Some(p) = &mut self.partial {
+                p.sent += len;
+            }
+        }
+        sent
+    }
+
+    /// A bounded step: pieces while the ring takes them, at most one slice, and the end of finished transfers.
+    pub(crate) fn advance(&mut self, reach: &Reach) -> Result<bool, Fault> {
+        let mut active = self.more();
+        let mut worked = false;
+        for i in 0..self.out.len() {
+            let Some(out) = self.out.get_mut(i) else {
+                break;
+            };
+            let Some(mut t) = out.direct.take() else {
+                continue;
+            };
+            let step = if out.done {
+                Ok(Step::Nothing)
+            } else {
+                self.step(&mut t, reach, worked)
+            };
+            let Some(out) = self.out.get_mut(i) else {
+                break;
+            };
+            match step? {
+                Step::Done => {
+                    self.free |= 1 << t.slot;
+                    out.done = true;
+                    active = true;
+                }
+                Step::Copied => {
+                    self.dirty = true;
+                    out.direct = Some(t);
+                    active = true;
+                    worked = true;
+                }
+                Step::Nothing => out.direct = Some(t),
+            }
+        }
+        while self.out.front().is_some_and(|o| o.done) {
+            self.out.pop_front();
+            self.left += 1;
+        }
+        match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(active),
+        }
+    }
+
+    fn step(&mut self, t: &mut Transfer, reach: &Reach, worked: bool) -> Result<Step, Fault> {
+        let Some(w) = self.slots.get(t.slot.into()) else {
+            return Ok(Step::Nothing);
+        };
+        let state = slot::state(&w, t.generation).map_err(|_| scribbled())?;
+        if state.done {
+            return Ok(Step::Done);
+        }
+        if !state.open || state.stopped || worked {
+            return Ok(Step::Nothing);
+        }
+        // What the receiver could not read goes through the ring, once.
+        let unread = w.unread().load(Ordering::Acquire) & all(t.count) & !t.unread;
+        t.unread |= unread;
+        t.ringed |= unread;
+        // Cannot write and the receiver can: leave the rest to it. Neither can: the ring takes the rest.
+        if t.ringed == 0 && (!t.quit || t.unread != 0) {
+            let claimed = slot::claim(&w, t.generation, t.count).map_err(|_| scribbled())?;
+            let Some(i) = claimed else {
+                return Ok(Step::Nothing);
+            };
+            if t.quit {
+                w.unsent().fetch_or(1 << i, Ordering::Release);
+                t.ringed = 1 << i;
+            } else {
+                let at = u64::from(i) * t.slice as u64;
+                let len = (t.slice as u64).min(t.src.len() as u64 - at);
+                let part = t.src.sub(at, len).unwrap_or(MemSlice::EMPTY);
+                let to = w.dest().load(Ordering::Relaxed).wrapping_add(at);
+                match reach.push(&w, t.generation, part, to) {
+                    Copied::Whole => _ = w.sent().fetch_or(1 << i, Ordering::Release),
+                    Copied::Stopped => return Ok(Step::Nothing),
+                    Copied::Refused => {
+                        t.quit = true;
+                        w.unsent().fetch_or(1 << i, Ordering::Release);
+                        t.ringed = 1 << i;
+                    }
+                }
+                return Ok(Step::Copied);
+            }
+        }
+        if t.ringed == 0 {
+            Ok(Step::Nothing)
+        } else {
+            self.pieces(t)
+        }
+    }
+
+    /// Sends slices that could not be copied directly as pieces, read by the kernel: their memory is what made the
+    /// direct copy fail, so it may not be readable at all.
+    fn pieces(&mut self, t: &mut Transfer) -> Result<Step, Fault> {
+        let mut step = Step::Nothing;
+        while t.ringed != 0 {
+            let at = t.ringed.trailing_zeros() as usize * t.slice + t.ringed_at;
+            let end = ((t.ringed.trailing_zeros() as usize + 1) * t.slice).min(t.src.len());
+            let len = (end - at).min(self.piece);
+            let size = record::size(Tag::Piece, len);
+            let Some(part) = t.src.sub(at as u64, len as u64) else {
+                break;
+            };
+            if !self.room(size + self.reserve)
+                || !self
+                    .tx
+                    .put(0, &record::piece(len, t.slot, t.generation, at as u64))
+            {
+                break;
+            }
+            self.tx
+                .put_checked(record::LINE_LEN, part)
+                .map_err(|e| Fault::System("pwrite(2) from a source", e))?;
+            self.publish(size);
+            step = Step::Copied;
+            t.ringed_at += len;
+            if at + len == end {
+                t.ringed &= t.ringed - 1;
+                t.ringed_at = 0;
+            }
+        }
+        Ok(step)
+    }
+
+    /// Whether a sleeper would miss something it could do now.
+    pub(crate) fn could_work(&self) -> bool {
+        if self.fault.is_some()
+            || (self.partial.is_some() && self.tx.has_room(self.piece + self.reserve + 128))
+        {
+            return true;
+        }
+        self.out
+            .iter()
+            .filter(|o| !o.done)
+            .filter_map(|o| o.direct.as_ref())
+            .any(|t| {
+                let Some(w) = self.slots.get(t.slot.into()) else {
+                    return true;
+                };
+                let Ok(s) = slot::state(&w, t.generation) else {
+                    return true;
+                };
+                let unread = w.unread().load(Ordering::Acquire) & all(t.count) & !t.unread;
+                let claimable =
+                    s.open && !s.stopped && s.next < t.count && (!t.quit || t.unread != 0);
+                let ringable = (t.ringed != 0 || unread != 0)
+                    && self.tx.has_room(self.piece + self.reserve + 128);
+                s.done || claimable || ringable
+            })
+    }
+
+    /// Ends all transfers.
+    pub(crate) fn stop(&self) {
+        for t in self
+            .out
+            .iter()
+            .filter(|o| !o.done)
+            .filter_map(|o| o.direct.as_ref())
+        {
+            if let Some(w) = self.slots.get(t.slot.into()) {
+                slot::stop(&w);
+            }
+        }
+    }
+}
+
+enum Step {
+    Nothing,
+    Copied,
+    Done,
+}
+
+pub(crate) fn scribbled() -> Fault {
+    Fault::Lie("a transfer carries another generation than agreed".into())
+}
+
+/// A bit for each of `count` slices.
+pub(crate) fn all(count: u32) -> u64 {
+    if count >= MAX_SLICES {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
+}

@@ -1,0 +1,585 @@
+//! How two processes that know each other by an authenticated way come to share memory.
+//!
+//! The listening side opens an abstract Unix socket under a random name and passes name and token on; the connecting
+//! side sends the memory. Both check the kernel's word on who is at the other end of the socket, hold a pidfd of it,
+//! see each other's nonce in the shared memory, and try to read the nonce at each other's gate. Nothing here blocks:
+//! both are polled until they are ready, fail, or run out of time.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::{Map, Side, peer};
+use rustix::io::{IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use subtle::ConstantTimeEq;
+use zerocopy::IntoBytes;
+
+use crate::caps::{Config, Verdict};
+use crate::endpoint::{Parts, ShmRail};
+use crate::identity::{Identity, NotLocal, identity};
+use crate::live::Watch;
+use crate::wire::{HELLO_LEN, Hello, Offer, READY_LEN, Ready, WELCOME_LEN, Welcome};
+
+/// Time a set-up is given by default. Everything in it is local and takes under a millisecond.
+pub const SETUP_TIME: Duration = Duration::from_secs(5);
+
+/// Connections to the listener that have not said anything yet; the oldest gives way.
+const CANDIDATES: usize = 4;
+
+/// Descriptors of a hello: the memory.
+const FDS: usize = 1;
+
+/// Why a rail did not come up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The peer cannot be a same-host peer.
+    #[error("LS0411 the peer cannot share memory")]
+    NotLocal(#[from] NotLocal),
+    /// Out of time.
+    #[error(
+        "LS0412 the same-host peer did not finish the set-up of shared memory in time: is it stopped?"
+    )]
+    Timeout,
+    /// The system refused a call.
+    #[error("LS0413 {call} failed while setting up shared memory")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The other end is not who it should be, or does not say what it should.
+    #[error("LS0414 the set-up of shared memory was broken off: {0}")]
+    Peer(String),
+}
+
+fn system(call: &'static str) -> impl FnOnce(io::Error) -> SetupError {
+    move |source| SetupError::System { call, source }
+}
+
+fn refused(call: &'static str) -> impl FnOnce(rustix::io::Errno) -> SetupError {
+    move |e| SetupError::System {
+        call,
+        source: e.into(),
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], SetupError> {
+    let mut out = [0; N];
+    getrandom::fill(&mut out).map_err(|e| SetupError::System {
+        call: "getrandom(2)",
+        source: io::Error::other(e.to_string()),
+    })?;
+    Ok(out)
+}
+
+fn nonce() -> Result<[u64; 2], SetupError> {
+    let bytes: [u8; 16] = random()?;
+    Ok([0, 1].map(|i| {
+        bytes
+            .iter()
+            .skip(8 * i)
+            .take(8)
+            .fold(0, |n, b| n << 8 | u64::from(*b))
+    }))
+}
+
+fn socket() -> Result<OwnedFd, SetupError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(refused("socket(2)"))
+}
+
+fn address(offer: &Offer) -> Result<SocketAddrUnix, SetupError> {
+    SocketAddrUnix::new_abstract_name(&offer.socket_name())
+        .map_err(refused("naming an abstract socket"))
+}
+
+/// What a message of a fixed length turned out to be.
+enum Got {
+    NotYet,
+    Closed,
+    Message(Vec<OwnedFd>),
+}
+
+/// Receives one whole message and the descriptors with it; those of a message that is refused are closed.
+fn receive(socket: &OwnedFd, out: &mut [u8]) -> Result<Got, SetupError> {
+    let mut more = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let len = out.len();
+    let mut parts = [IoSliceMut::new(out), IoSliceMut::new(&mut more)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = match rustix::net::recvmsg(socket, &mut parts, &mut control, flags) {
+        Ok(got) => got,
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Got::NotYet),
+        Err(rustix::io::Errno::CONNRESET) => return Ok(Got::Closed),
+        Err(e) => return Err(refused("recvmsg(2)")(e)),
+    };
+    let fds: Vec<OwnedFd> = control
+        .drain()
+        .filter_map(|m| {
+            if let RecvAncillaryMessage::ScmRights(fds) = m {
+                Some(fds)
+            } else {
+                None
+            }
+        })
+        .flatten()
+        .collect();
+    if got.bytes == 0 {
+        return Ok(Got::Closed);
+    }
+    if got.bytes != len
+        || got
+            .flags
+            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(SetupError::Peer(format!(
+            "a message of {} bytes instead of {len}",
+            got.bytes
+        )));
+    }
+    Ok(Got::Message(fds))
+}
+
+/// Sends one message; a fresh socket has room for the few there are.
+fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), SetupError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(SetupError::Peer("too many descriptors".into()));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
+        .map_err(refused("sendmsg(2)"))?;
+    Ok(())
+}
+
+/// Checks the kernel's word on who is at the other end against what the peer announced.
+fn check_peer(socket: &OwnedFd, own: &Identity, theirs: &Identity) -> Result<(), SetupError> {
+    let (pid, uid) = peer::credentials(socket).map_err(system("getsockopt(SO_PEERCRED)"))?;
+    if uid != own.uid() {
+        return Err(SetupError::Peer(format!(
+            "the other end runs as user {uid}, this process as {}",
+            own.uid()
+        )));
+    }
+    if own.same_pids(theirs) && pid as u32 != theirs.pid() {
+        return Err(SetupError::Peer(format!(
+            "the other end is process {pid}, announced was {}",
+            theirs.pid()
+        )));
+    }
+    Ok(())
+}
+
+/// A pidfd of the peer, from its socket or else from its number.
+fn pidfd(socket: &OwnedFd, own: &Identity, theirs: &Identity) -> Option<OwnedFd> {
+    let by_number = || {
+        own.same_pids(theirs)
+            .then(|| peer::of_pid(theirs.pid() as i32).ok())
+            .flatten()
+    };
+    peer::of_socket(socket).ok().or_else(by_number)
+}
+
+/// What both sides have and do once they know each other.
+struct Common {
+    config: Config,
+    own: Identity,
+    peer: Identity,
+    deadline: Instant,
+    gate: Gate,
+    nonce: [u64; 2],
+}
+
+impl Common {
+    fn new(
+        config: Config,
+        own: &Identity,
+        peer: &Identity,
+        deadline: Instant,
+    ) -> Result<Common, SetupError> {
+        crate::identity::same_host(own, peer)?;
+        let nonce = nonce()?;
+        let gate = Gate::new(nonce).map_err(system("mmap(2)"))?;
+        Ok(Common {
+            config: config.checked(),
+            own: *own,
+            peer: *peer,
+            deadline,
+            gate,
+            nonce,
+        })
+    }
+
+    fn in_time(&self, now: Instant) -> Result<(), SetupError> {
+        if now > self.deadline {
+            Err(SetupError::Timeout)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Tries to read the peer's memory.
+    fn probe(&self, allowed: bool, pidfd: Option<&OwnedFd>, gate: u64, nonce: [u64; 2]) -> Verdict {
+        if !allowed || !self.config.cma {
+            return Verdict::OFF;
+        }
+        if !self.own.same_pids(&self.peer) || pidfd.is_none() {
+            return Verdict::PID_NAMESPACE;
+        }
+        Verdict::of(Remote::new(self.peer.pid() as i32, gate).probe(nonce))
+    }
+}
+
+/// What a side has collected when it is ready.
+struct Ends {
+    map: Map,
+    side: Side,
+    socket: OwnedFd,
+    pidfd: Option<OwnedFd>,
+    gate: u64,
+    /// Whether the listener may read the connecting side's memory, and the other way round.
+    verdicts: [Verdict; 2],
+}
+
+fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
+    let whose = ["the listening side", "the connecting side"];
+    let bad = e
+        .verdicts
+        .iter()
+        .zip(whose)
+        .find(|(v, _)| **v != Verdict::OK);
+    let reason = match bad {
+        None => "same host; large chunks by split CMA".into(),
+        Some((v, who)) => format!("same host; the ring carries all: {}", v.why(who)),
+    };
+    let remote = bad
+        .is_none()
+        .then(|| Remote::new(c.peer.pid() as i32, e.gate));
+    let parts = Parts {
+        map: e.map,
+        side: e.side,
+        own_pid: c.own.pid(),
+        peer_pid: c.peer.pid(),
+        gate: c.gate,
+        remote,
+        reason,
+        config: c.config,
+    };
+    ShmRail::new(parts, |map| Watch::new(map, e.side, e.pidfd, e.socket))
+        .map_err(system("epoll_ctl(2)"))
+}
+
+/// The listening side of a set-up.
+pub struct Accepting {
+    common: Option<Common>,
+    offer: Offer,
+    listener: OwnedFd,
+    candidates: Vec<OwnedFd>,
+    ends: Option<Ends>,
+}
+
+impl std::fmt::Debug for Accepting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Accepting")
+            .field("answered", &self.ends.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Accepting {
+    /// Begins to listen for the one peer that gets the offer. `own` and `peer` are what both announced;
+    /// after `deadline` [`Accepting::poll`] fails.
+    ///
+    /// # Errors
+    /// The peer cannot be local, or the system refuses a resource.
+    pub fn new(
+        config: Config,
+        own: &Identity,
+        peer: &Identity,
+        deadline: Instant,
+    ) -> Result<(Accepting, Offer), SetupError> {
+        let common = Common::new(config, own, peer, deadline)?;
+        let offer = Offer::new(random()?, random()?);
+        let listener = socket()?;
+        rustix::net::bind(&listener, &address(&offer)?).map_err(refused("bind(2)"))?;
+        rustix::net::listen(&listener, CANDIDATES as i32).map_err(refused("listen(2)"))?;
+        let accepting = Accepting {
+            common: Some(common),
+            offer,
+            listener,
+            candidates: Vec::new(),
+            ends: None,
+        };
+        Ok((accepting, offer))
+    }
+
+    /// Goes on. `None`: not yet. Strangers on the socket are turned away and cost nothing.
+    ///
+    /// # Errors
+    /// The set-up failed; further calls fail too.
+    pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
+        let Some(common) = &self.common else {
+            return Err(SetupError::Peer("it is over".into()));
+        };
+        let in_time = common.in_time(now);
+        if self.ends.is_none() {
+            self.ends = listen(common, &self.offer, &self.listener, &mut self.candidates)?;
+        }
+        if let Some(ends) = &mut self.ends {
+            let mut bytes = [0; READY_LEN];
+            match receive(&ends.socket, &mut bytes)? {
+                Got::NotYet => {}
+                Got::Closed => return Err(SetupError::Peer("the connecting side hung up".into())),
+                Got::Message(_) => {
+                    let ready = Ready::decode(&bytes)
+                        .ok_or_else(|| SetupError::Peer("a wrong last word".into()))?;
+                    ends.verdicts[1] = Verdict(ready.verdict.get());
+                    if let (Some(common), Some(ends)) = (self.common.take(), self.ends.take()) {
+                        return rail(common, ends).map(Some);
+                    }
+                }
+            }
+        }
+        in_time.map(|()| None)
+    }
+}
+
+/// Accepts, and answers the first candidate that knows the token.
+fn listen(
+    common: &Common,
+    offer: &Offer,
+    listener: &OwnedFd,
+    candidates: &mut Vec<OwnedFd>,
+) -> Result<Option<Ends>, SetupError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..2 * CANDIDATES {
+        match rustix::net::accept_with(listener, flags) {
+            Ok(socket) if check_peer(&socket, &common.own, &common.peer).is_ok() => {
+                if candidates.len() == CANDIDATES {
+                    candidates.remove(0);
+                }
+                candidates.push(socket);
+            }
+            Ok(_stranger) => {}
+            Err(rustix::io::Errno::AGAIN) => break,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
+            Err(e) => return Err(refused("accept4(2)")(e)),
+        }
+    }
+    let mut i = 0;
+    while i < candidates.len() {
+        let mut bytes = [0; HELLO_LEN];
+        let hello = match receive(&candidates[i], &mut bytes) {
+            Ok(Got::NotYet) => {
+                i += 1;
+                continue;
+            }
+            Ok(Got::Message(fds)) => Hello::decode(&bytes).map(|h| (h, fds)),
+            Ok(Got::Closed) | Err(_) => None,
+        };
+        let socket = candidates.swap_remove(i);
+        if let Some((hello, fds)) = hello.filter(|(h, _)| bool::from(h.token.ct_eq(offer.token())))
+        {
+            return answer(common, socket, &hello, fds).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// The hello is from the peer: looks at what it sent and answers.
+fn answer(
+    common: &Common,
+    socket: OwnedFd,
+    hello: &Hello,
+    fds: Vec<OwnedFd>,
+) -> Result<Ends, SetupError> {
+    if hello.identity()? != common.peer {
+        return Err(SetupError::Peer(
+            "the identity differs from the one announced".into(),
+        ));
+    }
+    let Ok([memory]) = <[OwnedFd; FDS]>::try_from(fds) else {
+        return Err(SetupError::Peer(
+            "a hello with other descriptors than the memory's".into(),
+        ));
+    };
+    let ring = usize::try_from(hello.ring.get()).unwrap_or(0);
+    let map = Map::open(memory, ring).map_err(system("taking the peer's memory"))?;
+    let nonce = hello.nonce.map(zerocopy::little_endian::U64::get);
+    if map.nonce(Side::A) != nonce {
+        return Err(SetupError::Peer(
+            "the memory does not hold the announced nonce".into(),
+        ));
+    }
+    map.set_nonce(Side::B, common.nonce);
+    let pidfd = pidfd(&socket, &common.own, &common.peer);
+    let verdict = common.probe(
+        hello.allow_cma.get() != 0,
+        pidfd.as_ref(),
+        hello.gate.get(),
+        nonce,
+    );
+    let welcome = Welcome::new(verdict.0, &common.own, common.gate.address(), common.nonce);
+    send(&socket, welcome.as_bytes(), &[])?;
+    let (gate, verdicts) = (hello.gate.get(), [verdict, Verdict::OK]);
+    Ok(Ends {
+        map,
+        side: Side::B,
+        socket,
+        pidfd,
+        gate,
+        verdicts,
+    })
+}
+
+/// The connecting side of a set-up.
+pub struct Connecting {
+    state: Option<(Common, Offer, OwnedFd)>,
+    made: Option<Map>,
+    greeted: bool,
+}
+
+impl std::fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connecting")
+            .field("greeted", &self.greeted)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connecting {
+    /// Begins to connect to the peer that made the offer.
+    ///
+    /// # Errors
+    /// The peer cannot be local, or the system refuses a resource.
+    pub fn new(
+        config: Config,
+        own: &Identity,
+        peer: &Identity,
+        offer: &Offer,
+        deadline: Instant,
+    ) -> Result<Connecting, SetupError> {
+        let common = Common::new(config, own, peer, deadline)?;
+        let map = Map::create(common.config.ring).map_err(system("memfd_create(2)"))?;
+        map.set_nonce(Side::A, common.nonce);
+        Ok(Connecting {
+            state: Some((common, *offer, socket()?)),
+            made: Some(map),
+            greeted: false,
+        })
+    }
+
+    /// Goes on. `None`: not yet.
+    ///
+    /// # Errors
+    /// The set-up failed; further calls fail too.
+    pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
+        let (Some((common, offer, socket)), Some(map)) = (&self.state, &self.made) else {
+            return Err(SetupError::Peer("it is over".into()));
+        };
+        if !self.greeted {
+            match rustix::net::connect(socket, &address(offer)?) {
+                Ok(()) => {}
+                // The listener's queue is full of strangers: later.
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                    common.in_time(now)?;
+                    return Ok(None);
+                }
+                Err(e) => return Err(refused("connect(2) to the peer's abstract socket")(e)),
+            }
+            check_peer(socket, &common.own, &common.peer)?;
+            let (cma, gate) = (common.config.cma, common.gate.address());
+            let hello = Hello::new(
+                *offer.token(),
+                &common.own,
+                cma,
+                map.ring(),
+                gate,
+                common.nonce,
+            );
+            send(socket, hello.as_bytes(), &[map.fd()])?;
+            self.greeted = true;
+        }
+        let mut bytes = [0; WELCOME_LEN];
+        match receive(socket, &mut bytes)? {
+            Got::NotYet => {
+                common.in_time(now)?;
+                return Ok(None);
+            }
+            Got::Closed => return Err(SetupError::Peer("the listening side hung up".into())),
+            Got::Message(_) => {}
+        }
+        let welcome =
+            Welcome::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong answer".into()))?;
+        if Identity::decode(&welcome.identity)? != common.peer {
+            return Err(SetupError::Peer(
+                "the identity differs from the one announced".into(),
+            ));
+        }
+        let nonce = welcome.nonce.map(zerocopy::little_endian::U64::get);
+        if map.nonce(Side::B) != nonce {
+            return Err(SetupError::Peer(
+                "the peer does not see the memory it was sent".into(),
+            ));
+        }
+        let pidfd = pidfd(socket, &common.own, &common.peer);
+        let verdict = common.probe(true, pidfd.as_ref(), welcome.gate.get(), nonce);
+        send(socket, Ready::new(verdict.0).as_bytes(), &[])?;
+        let verdicts = [Verdict(welcome.verdict.get()), verdict];
+        let (Some((common, _, socket)), Some(map)) = (self.state.take(), self.made.take()) else {
+            return Err(SetupError::Peer("it is over".into()));
+        };
+        let gate = welcome.gate.get();
+        rail(
+            common,
+            Ends {
+                map,
+                side: Side::A,
+                socket,
+                pidfd,
+                gate,
+                verdicts,
+            },
+        )
+        .map(Some)
+    }
+}
+
+/// Both ends of a rail in this process, set up like any other; for tests, and for a process that connects to itself.
+///
+/// # Errors
+/// As [`Accepting::poll`].
+pub fn pair(config: Config) -> Result<(ShmRail, ShmRail), SetupError> {
+    let id = identity()?;
+    let deadline = Instant::now() + SETUP_TIME;
+    let (mut accepting, offer) = Accepting::new(config, &id, &id, deadline)?;
+    let mut connecting = Connecting::new(config, &id, &id, &offer, deadline)?;
+    let (mut a, mut b) = (None, None);
+    loop {
+        if a.is_none() {
+            a = connecting.poll(Instant::now())?;
+        }
+        if b.is_none() {
+            b = accepting.poll(Instant::now())?;
+        }
+        if let (Some(_), Some(_)) = (&a, &b) {
+            break;
+        }
+    }
+    a.zip(b).ok_or(SetupError::Timeout)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! What the tests of rails share.
+#![allow(dead_code)]
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use linkspan_proto::Kind;
+use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail};
+use linkspan_transport::{Buf, Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
+
+pub(crate) const V4: &str = "127.0.0.1:0";
+pub(crate) const V6: &str = "[::1]:0";
+
+/// Longest time anything may take on a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Repeats `f` until it answers.
+pub(crate) fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(t) = f() {
+            return t;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// Both ends of a connection: the one that dialled first.
+pub(crate) fn streams(at: &str, options: &Options) -> (Stream, Stream) {
+    let mut listen = Listen::bind(at.parse().unwrap(), options).unwrap();
+    let mut dial = Dial::start(None, listen.local_addr(), options, PATIENCE).unwrap();
+    let a = until("connect", || dial.poll().unwrap());
+    let (b, from) = until("accept", || listen.accept().unwrap());
+    assert_eq!(from, a.local_addr());
+    (a, b)
+}
+
+pub(crate) fn rails(at: &str, options: &Options) -> (TcpRail, TcpRail) {
+    let (a, b) = streams(at, options);
+    let rail = |s: Stream| s.into_rail(RailConfig::default(), &[]).unwrap();
+    (rail(a), rail(b))
+}
+
+/// A stream of ours and the plain socket of a peer that may do anything.
+pub(crate) fn with_raw() -> (Stream, TcpStream) {
+    let listener = TcpListener::bind(V4).unwrap();
+    let addr: SocketAddr = listener.local_addr().unwrap();
+    let mut dial = Dial::start(None, addr, &Options::default(), PATIENCE).unwrap();
+    let stream = until("connect", || dial.poll().unwrap());
+    (stream, listener.accept().unwrap().0)
+}
+
+pub(crate) fn rail_with_raw() -> (TcpRail, TcpStream) {
+    let (stream, raw) = with_raw();
+    (stream.into_rail(RailConfig::default(), &[]).unwrap(), raw)
+}
+
+pub(crate) fn head(kind: Kind, len: usize, seq: u32) -> Head {
+    let mut head = Head::new(kind);
+    head.len.set(len as u32);
+    head.seq.set(seq);
+    head.sealed()
+}
+
+/// The bytes of message `seq`: no two messages, and no two places in one, look alike for long.
+pub(crate) fn pattern(seq: u32, len: usize) -> Vec<u8> {
+    let mut x = u64::from(seq).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// A message on the wire.
+pub(crate) fn wire(kind: Kind, seq: u32, len: usize) -> Vec<u8> {
+    let mut bytes = head(kind, len, seq).as_wire().to_vec();
+    bytes.extend(pattern(seq, len));
+    bytes
+}
+
+pub(crate) fn buf(bytes: &[u8]) -> HostBuf {
+    let buf = HostBuf::new(bytes.len());
+    assert!(buf.slice().fill(0, bytes));
+    buf
+}
+
+const GUARD: usize = 256;
+
+/// Expects messages with the sequence numbers 0, 1, ... and their patterns, and checks them as they come.
+pub(crate) struct Model {
+    pub(crate) next: u32,
+    pub(crate) bytes: u64,
+    /// Chunks whose number divides by this are drained; 0: none.
+    pub(crate) drain: u32,
+    place: HostBuf,
+    placed: Option<(Head, Option<MemSlice>)>,
+}
+
+impl Model {
+    pub(crate) fn new() -> Model {
+        let place = HostBuf::new((1 << 20) + 4096);
+        assert!(place.slice().fill(0, &vec![0xEE; place.len()]));
+        Model {
+            next: 0,
+            bytes: 0,
+            drain: 0,
+            place,
+            placed: None,
+        }
+    }
+
+    /// Ends in the middle of a chunk.
+    pub(crate) fn inside_chunk(&self) -> bool {
+        self.placed.is_some()
+    }
+}
+
+impl Sink for Model {
+    fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+        assert!(self.placed.is_none(), "a message in the middle of a chunk");
+        assert!(!Kind::from_u8(head.kind).unwrap().is_payload());
+        assert_eq!(head.seq.get(), self.next, "order");
+        assert_eq!(
+            payload,
+            pattern(self.next, head.len.get() as usize),
+            "content of message {}",
+            self.next
+        );
+        self.next += 1;
+        self.bytes += payload.len() as u64;
+        Ok(())
+    }
+
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
+        assert!(self.placed.is_none(), "two chunks at once");
+        assert_eq!(head.seq.get(), self.next, "order");
+        let drain = self.drain > 0 && self.next.is_multiple_of(self.drain);
+        // Every alignment within two lines comes up.
+        let at = GUARD + self.next as usize * 37 % 256;
+        let mem = self
+            .place
+            .slice()
+            .sub(at as u64, head.len.get().into())
+            .expect("chunk fits the model's place");
+        self.placed = Some((*head, (!drain).then_some(mem)));
+        Ok((!drain).then_some(mem))
+    }
+
+    fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        let (announced, mem) = self.placed.take().expect("landed without a place");
+        assert_eq!(*head, announced);
+        let len = head.len.get() as usize;
+        if let Some(mem) = mem {
+            assert!(
+                mem.to_vec() == pattern(self.next, len),
+                "content of chunk {}",
+                self.next
+            );
+            assert!(mem.fill(0, &vec![0xEE; len]));
+        }
+        // Nothing was written beside the place, or anywhere by a drained chunk.
+        let near = self
+            .place
+            .slice()
+            .sub(0, (len + 2 * GUARD + 256) as u64)
+            .unwrap();
+        assert!(
+            near.to_vec().iter().all(|&b| b == 0xEE),
+            "chunk {} wrote outside its place",
+            self.next
+        );
+        self.next += 1;
+        self.bytes += len as u64;
+        Ok(())
+    }
+}
+
+/// Polls until the rail is down; what came before is in `sink`.
+pub(crate) fn poll_to_end(rail: &mut TcpRail, sink: &mut impl Sink) -> Down {
+    until("the end of the rail", || rail.poll(sink).err())
+}
+
+/// Polls until nothing has come for a while.
+pub(crate) fn poll_to_silence(rail: &mut TcpRail, sink: &mut impl Sink) {
+    let mut idle = 0;
+    while idle < 20 {
+        match rail.poll(sink).unwrap() {
+            Poll::Active => idle = 0,
+            Poll::Idle => idle += 1,
+        }
+    }
+}
