@@ -9,14 +9,16 @@ use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
 use linkspan_tcp::{Dial, Sentinel, Stream};
-use linkspan_transport::{
+use linkspan_transport::{Buf, 
     Access, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket,
 };
 
 use crate::greeting::Greeting;
 use crate::listener::{Desk, FIRST_RETURN};
 use crate::logins::{LoginRun, LoginStep};
+use crate::meter::Meter;
 use crate::room::AnyRail;
+use crate::stats::Counter;
 use crate::{Fabric, chain, clock};
 
 /// Progress calls between two looks at the clock (24 ns): under 1 % of a spinning caller's time.
@@ -71,6 +73,7 @@ impl Redial {
 /// A connection to a peer process. Driven by one thread at a time; no call blocks but [`Channel::wait`].
 pub struct Channel {
     conn: Conn<AnyRail>,
+    meter: Meter,
     fabric: Fabric,
     sentinel: Option<Sentinel>,
     returns: Returns,
@@ -89,21 +92,29 @@ impl std::fmt::Debug for Channel {
     }
 }
 
+/// What a channel is made of.
+pub(crate) struct Parts {
+    pub(crate) conn: Conn<AnyRail>,
+    pub(crate) sentinel: Option<Sentinel>,
+    pub(crate) returns: Returns,
+    /// Name of the device it belongs to.
+    pub(crate) device: String,
+    /// Which side this is: `connected` or `accepted`.
+    pub(crate) verb: &'static str,
+    /// Paths that were tried in vain.
+    pub(crate) left_out: Vec<String>,
+}
+
 impl Channel {
-    pub(crate) fn new(
-        fabric: &Fabric,
-        conn: Conn<AnyRail>,
-        sentinel: Option<Sentinel>,
-        returns: Returns,
-        verb: &str,
-        left_out: Vec<String>,
-    ) -> Channel {
+    pub(crate) fn new(fabric: &Fabric, parts: Parts) -> Channel {
         let now = Instant::now();
+        let room = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().room);
         let channel = Channel {
-            conn,
+            meter: Meter::new(fabric.stats(), &parts.device, room),
+            conn: parts.conn,
             fabric: fabric.clone(),
-            sentinel,
-            returns,
+            sentinel: parts.sentinel,
+            returns: parts.returns,
             calls: 0,
             last_tick: now,
             last_active: now,
@@ -112,9 +123,9 @@ impl Channel {
             waits: WaitSet::new(),
             fds: Vec::new(),
         };
-        let mut line = format!("{verb} via {}", channel.describe());
-        if !left_out.is_empty() {
-            line.push_str(&format!("; not used: {}", left_out.join("; ")));
+        let mut line = format!("{} via {}", parts.verb, channel.describe());
+        if !parts.left_out.is_empty() {
+            line.push_str(&format!("; not used: {}", parts.left_out.join("; ")));
         }
         fabric.log().info(&line);
         channel
@@ -149,7 +160,10 @@ impl Channel {
     /// # Errors
     /// See there.
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
-        self.conn.post_send(tag, src)
+        let answer = self.conn.post_send(tag, src);
+        self.meter.posted(&answer, Counter::TxBytes, src.len() as u64);
+        self.meter.add(Counter::TxOps, 1);
+        answer
     }
 
     /// See [`Conn::post_recv`].
@@ -157,7 +171,9 @@ impl Channel {
     /// # Errors
     /// See there.
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
-        self.conn.post_recv(parts)
+        let answer = self.conn.post_recv(parts);
+        self.meter.posted(&answer, Counter::RxBytes, 0);
+        answer
     }
 
     /// See [`Conn::post_write`].
@@ -170,7 +186,10 @@ impl Channel {
         to: RemoteSlice,
         notify: Option<u64>,
     ) -> Result<Option<Ticket>, ConnError> {
-        self.conn.post_write(src, to, notify)
+        let answer = self.conn.post_write(src, to, notify);
+        self.meter.posted(&answer, Counter::TxBytes, src.len() as u64);
+        self.meter.add(Counter::TxOps, 1);
+        answer
     }
 
     /// See [`Conn::post_read`].
@@ -182,7 +201,9 @@ impl Channel {
         dst: MemSlice,
         from: RemoteSlice,
     ) -> Result<Option<Ticket>, ConnError> {
-        self.conn.post_read(dst, from)
+        let answer = self.conn.post_read(dst, from);
+        self.meter.posted(&answer, Counter::RxBytes, 0);
+        answer
     }
 
     /// See [`Conn::expose`].
@@ -205,7 +226,11 @@ impl Channel {
     /// # Errors
     /// See there.
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
-        self.conn.test(ticket)
+        let done = self.conn.test(ticket);
+        if let Ok(Some(_)) = done {
+            self.meter.done(ticket);
+        }
+        done
     }
 
     /// [`Conn::test`] with the size of each part of a group in place of their sum.
@@ -214,7 +239,11 @@ impl Channel {
     /// See [`Conn::test`].
     pub fn test_sizes(&mut self, ticket: Ticket) -> Result<Option<[u64; MAX_GROUP]>, ConnError> {
         let sizes = self.conn.sizes(ticket);
-        Ok(self.conn.test(ticket)?.map(|_| sizes))
+        let Some(bytes) = self.conn.test(ticket)? else { return Ok(None) };
+        self.meter.done(ticket);
+        self.meter.add(Counter::RxOps, 1);
+        self.meter.add(Counter::RxBytes, bytes);
+        Ok(Some(sizes))
     }
 
     /// Moves everything that can move.
@@ -260,6 +289,7 @@ impl Channel {
     fn report_loss(&mut self) {
         if let (false, Some(why)) = (self.told_lost, self.conn.lost()) {
             self.told_lost = true;
+            self.meter.add(Counter::Failures, 1);
             self.fabric
                 .log()
                 .info(&format!("connection ended: {}", chain(why)));
@@ -269,6 +299,7 @@ impl Channel {
     #[cold]
     fn tick(&mut self, active: bool) {
         let now = Instant::now();
+        self.meter.tell();
         if active || self.conn.in_flight() == 0 {
             self.last_active = now;
         }
@@ -303,6 +334,7 @@ impl Channel {
         }
         while let Some(lost) = self.conn.news() {
             self.rails_lost += 1;
+            self.meter.add(Counter::RailsLost, 1);
             let why = chain(&lost.why);
             self.fabric.log().warn(&format!(
                 "rail lost: {} {}: {why}; {} left",
@@ -315,6 +347,8 @@ impl Channel {
             }
         }
         self.take_back(now);
+        let retries = self.conn.rails().filter_map(|(_, rail)| rail.retries()).sum();
+        self.meter.retries(retries);
     }
 
     fn take_back(&mut self, now: Instant) {
@@ -346,6 +380,7 @@ impl Channel {
             match self.fabric.tcp_rail(stream, "came back", None) {
                 Ok(rail) => {
                     if self.conn.add_rail(rail, u32::from(number)).is_ok() {
+                        self.meter.add(Counter::RailsBack, 1);
                         self.fabric.log().info(&format!("rail back: tcp {path}"));
                     }
                 }

@@ -9,12 +9,12 @@ use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_tcp::{Dial, Sentinel, Stream};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 
-use crate::channel::{Channel, Redial, Returns};
+use crate::channel::{Channel, Parts, Redial, Returns};
 use crate::config::PathChoice;
 use crate::device::Device;
 use crate::greeting::Greeting;
 use crate::listener::socket_addr;
-use crate::local::{self, Join, ShmRail};
+use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep, read_exactly};
 use crate::room::AnyRail;
 use crate::{Error, Fabric, chain, clock};
@@ -58,6 +58,8 @@ pub struct Connecting {
     /// What we announce of ourselves to a peer on this host, or why we cannot.
     own: Result<linkspan_shm::Identity, String>,
     same_host: bool,
+    /// Name of the device.
+    device: String,
 }
 
 struct Proposed {
@@ -96,6 +98,7 @@ impl Connecting {
             proposed: None,
             own: local::identity(),
             same_host,
+            device: device.name.clone(),
             handle,
         };
         for (from, to, why, mbps) in pairs(
@@ -418,11 +421,14 @@ impl Connecting {
         let left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
         Ok(Channel::new(
             &fabric,
-            Conn::new(rails, plan.acked),
-            sentinel,
-            returns,
-            "connected",
-            left_out,
+            Parts {
+                conn: Conn::new(rails, plan.acked),
+                sentinel,
+                returns,
+                device: self.device.clone(),
+                verb: "connected",
+                left_out,
+            },
         ))
     }
 

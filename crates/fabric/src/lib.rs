@@ -16,8 +16,10 @@ mod listener;
 mod local;
 mod log;
 mod logins;
+mod meter;
 pub mod params;
 mod room;
+pub mod stats;
 
 pub use channel::Channel;
 pub use config::{Config, PathChoice};
@@ -37,6 +39,8 @@ use std::sync::{Arc, RwLock};
 
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig, Stream};
+use stats::Stats;
+
 use linkspan_topology::{Host, Interface, Roots, Verdict};
 
 /// A process's view of its machine. Cloning is cheap; may be used from any thread.
@@ -51,6 +55,7 @@ struct Inner {
     devices: RwLock<Vec<Device>>,
     host: u64,
     acked: bool,
+    stats: Arc<Stats>,
 }
 
 impl Fabric {
@@ -77,6 +82,10 @@ impl Fabric {
                 ));
             }
         }
+        let stats = Stats::new(config.stats_dir.as_deref()).unwrap_or_else(|why| {
+            log.info(&why);
+            Stats::default()
+        });
         Ok(Fabric(Arc::new(Inner {
             config,
             log,
@@ -84,6 +93,7 @@ impl Fabric {
             devices: RwLock::new(devices),
             host: this_host(),
             acked,
+            stats: Arc::new(stats),
         })))
     }
 
@@ -146,6 +156,7 @@ impl Fabric {
             devices: RwLock::new(self.devices()),
             host: self.0.host,
             acked: self.0.acked,
+            stats: self.0.stats.clone(),
         }))
     }
 
@@ -175,6 +186,10 @@ impl Fabric {
 
     pub(crate) fn host_hash(&self) -> u64 {
         self.0.host
+    }
+
+    pub(crate) fn stats(&self) -> &Arc<Stats> {
+        &self.0.stats
     }
 
     pub(crate) fn acked(&self) -> bool {

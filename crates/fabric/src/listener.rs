@@ -13,7 +13,7 @@ use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Sentinel, Stream};
 use linkspan_transport::{Conn, WaitFd};
 
-use crate::channel::{Channel, Returns};
+use crate::channel::{Channel, Parts, Returns};
 use crate::greeting::Greeting;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep, read_exactly};
@@ -62,6 +62,7 @@ impl Listener {
         }
         let desk = Desk {
             fabric: fabric.clone(),
+            device: device.name,
             sockets,
             listen_id,
             token,
@@ -134,6 +135,7 @@ struct Arrival {
 
 pub(crate) struct Desk {
     fabric: Fabric,
+    device: String,
     sockets: Vec<Listen>,
     listen_id: u64,
     token: Token,
@@ -253,7 +255,7 @@ impl Desk {
             desk: desk.clone(),
             conn: id,
         };
-        arrival.finish(&self.fabric, returns).map(Some)
+        arrival.finish(&self.fabric, &self.device, returns).map(Some)
     }
 
     /// A rail that came back for connection `conn`.
@@ -344,7 +346,7 @@ impl Arrival {
         }
     }
 
-    fn finish(mut self, fabric: &Fabric, returns: Returns) -> Result<Channel, Error> {
+    fn finish(mut self, fabric: &Fabric, device: &str, returns: Returns) -> Result<Channel, Error> {
         let (speaker, plan) = self
             .plan
             .take()
@@ -398,11 +400,14 @@ impl Arrival {
         let returns = if plan.acked { returns } else { Returns::Never };
         Ok(Channel::new(
             fabric,
-            Conn::new(rails, plan.acked),
-            sentinel,
-            returns,
-            "accepted",
-            Vec::new(),
+            Parts {
+                conn: Conn::new(rails, plan.acked),
+                sentinel,
+                returns,
+                device: device.to_owned(),
+                verb: "accepted",
+                left_out: Vec::new(),
+            },
         ))
     }
 }

@@ -59,3 +59,13 @@ impl Rail for AnyRail {
         each!(self, r => r.stalled())
     }
 }
+
+impl AnyRail {
+    /// TCP segments sent again; `None` where there is no such thing.
+    pub(crate) fn retries(&self) -> Option<u64> {
+        match self {
+            AnyRail::Tcp(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
+            AnyRail::Shm(_) => None,
+        }
+    }
+}

@@ -43,8 +43,9 @@ fn finish(a: &mut Channel, ta: Ticket, b: &mut Channel, tb: Ticket) -> (u64, u64
     let until = Instant::now() + Duration::from_secs(30);
     while da.is_none() || db.is_none() {
         assert!(Instant::now() < until, "no completion within 30 s");
-        a.progress().unwrap();
-        b.progress().unwrap();
+        for end in [&mut *a, &mut *b] {
+            end.progress().unwrap_or_else(|error| panic!("{error}: {:?}", end.lost()));
+        }
         da = da.or_else(|| a.test(ta).unwrap());
         db = db.or_else(|| b.test(tb).unwrap());
     }

@@ -1,5 +1,7 @@
 //! A connection: the protocol of `linkspan-proto` over one or several rails of any rooms.
 
+use std::collections::VecDeque;
+
 use linkspan_proto::Head;
 use linkspan_proto::conn::{
     Access, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, RemoteSlice,
@@ -34,29 +36,39 @@ pub struct RailLost {
     pub left: usize,
 }
 
-struct Rails<R>([Option<R>; MAX_RAILS]);
+struct Rails<R> {
+    up: [Option<R>; MAX_RAILS],
+    /// What each rail had taken when it was lost: operations that were done by then still say so.
+    taken: [u64; MAX_RAILS],
+}
 
 impl<R: Rail> Outlet<MemSlice> for Rails<R> {
     fn ctrl(&mut self, rail: usize, head: &Head, body: MemSlice) -> Option<u64> {
-        self.0[rail].as_mut()?.ctrl(head, body).ok()
+        self.up[rail].as_mut()?.ctrl(head, body).ok()
     }
 
     fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64> {
-        MemSlice::with_bytes(body, |mem| self.0[rail].as_mut()?.ctrl(head, mem).ok())
+        MemSlice::with_bytes(body, |mem| self.up[rail].as_mut()?.ctrl(head, mem).ok())
     }
 
     fn data(&mut self, rail: usize, head: &Head, src: MemSlice) -> Option<u64> {
-        self.0[rail].as_mut()?.data(head, src).ok()
+        self.up[rail].as_mut()?.data(head, src).ok()
     }
 
     fn taken(&self, rail: usize) -> u64 {
-        self.0[rail].as_ref().map_or(0, Rail::taken)
+        self.up[rail]
+            .as_ref()
+            .map_or(self.taken[rail], Rail::taken)
     }
 
     fn chunk(&self, rail: usize) -> usize {
-        self.0[rail].as_ref().map_or(1, |r| r.info().caps.chunk)
+        self.up[rail].as_ref().map_or(1, |r| r.info().caps.chunk)
     }
 }
+
+/// Polls after which a broken rail is dropped although it still brings something. What had arrived before it broke
+/// fits into the medium's buffers, a few MiB; a poll brings at least some KiB.
+const DRAIN_POLLS: usize = 4096;
 
 /// The engine as one rail sees it.
 struct Port<'a> {
@@ -93,7 +105,7 @@ pub struct Conn<R: Rail> {
     rails: Rails<R>,
     engine: Engine<MemSlice>,
     lost: Option<Down>,
-    news: Vec<RailLost>,
+    news: VecDeque<RailLost>,
     next_id: u32,
 }
 
@@ -117,27 +129,35 @@ impl<R: Rail> Conn<R> {
             acked: acked || n > 1,
         });
         for slot in 0..n {
-            engine.rail_up(slot, slot as u32);
+            let fresh = engine.rail_up(slot, slot as u32);
+            debug_assert!(fresh, "the first rails are numbered from 0");
         }
         Conn {
-            rails: Rails(slots),
+            rails: Rails {
+                up: slots,
+                taken: [0; MAX_RAILS],
+            },
             engine,
             lost: None,
-            news: Vec::new(),
+            news: VecDeque::new(),
             next_id: n as u32,
         }
     }
 
-    /// Adds a rail to a connection that was made `acked`, or gives it back when all slots are taken. `id` numbers
-    /// the rails of the connection over its life and is agreed with the peer; the first ones are 0, 1, ...
+    /// Adds a rail to a connection that was made `acked`, or gives it back. `id` numbers the rails of the connection
+    /// over its life and is agreed with the peer; the first ones are 0, 1, ...
     ///
     /// # Errors
-    /// The rail itself: no free slot.
+    /// The rail itself: no free slot, a connection that is lost or not `acked`, or a rail that the peer has given up
+    /// before it came up here.
     pub fn add_rail(&mut self, rail: R, id: u32) -> Result<(), R> {
         match self.engine.free_rail() {
-            Some(slot) if self.lost.is_none() => {
-                self.rails.0[slot] = Some(rail);
-                self.engine.rail_up(slot, id);
+            Some(slot)
+                if self.lost.is_none()
+                    && self.engine.is_acked()
+                    && self.engine.rail_up(slot, id) =>
+            {
+                self.rails.up[slot] = Some(rail);
                 self.next_id = self.next_id.max(id.saturating_add(1));
                 Ok(())
             }
@@ -214,22 +234,26 @@ impl<R: Rail> Conn<R> {
         self.check()?;
         let mut active = false;
         for slot in 0..MAX_RAILS {
-            let Some(rail) = &mut self.rails.0[slot] else {
+            let Some(rail) = &mut self.rails.up[slot] else {
                 continue;
             };
             let port = &mut Port {
                 engine: &mut self.engine,
                 rail: slot,
             };
-            match rail.flush().and_then(|out| Ok((out, rail.poll(port)?))) {
-                Ok((Poll::Idle, Poll::Idle)) => {}
-                Ok(_) => active = true,
-                Err(why) => self.drop_rail(slot, why)?,
+            match rail.flush().map(|out| (out, rail.poll(port))) {
+                Ok((Poll::Idle, Ok(Poll::Idle))) => {}
+                Ok((_, Ok(_))) => active = true,
+                Ok((_, Err(why))) => self.drop_rail(slot, why)?,
+                Err(why) => {
+                    self.drain_rail(slot);
+                    self.drop_rail(slot, why)?;
+                }
             }
         }
         self.engine.pump(&mut self.rails, active);
         while let Some(slot) = self.engine.condemned() {
-            let path = self.rails.0[slot]
+            let path = self.rails.up[slot]
                 .as_ref()
                 .map(|r| r.info().path.clone())
                 .unwrap_or_default();
@@ -242,10 +266,11 @@ impl<R: Rail> Conn<R> {
             )?;
         }
         for slot in 0..MAX_RAILS {
-            let Some(rail) = &mut self.rails.0[slot] else {
+            let Some(rail) = &mut self.rails.up[slot] else {
                 continue;
             };
             if let Err(why) = rail.flush() {
+                self.drain_rail(slot);
                 self.drop_rail(slot, why)?;
             }
         }
@@ -278,7 +303,7 @@ impl<R: Rail> Conn<R> {
         }
         self.engine.flush_lazy();
         self.engine.pump(&mut self.rails, false);
-        for rail in self.rails.0.iter_mut().flatten() {
+        for rail in self.rails.up.iter_mut().flatten() {
             if rail.flush().is_err() {
                 return false;
             }
@@ -295,7 +320,7 @@ impl<R: Rail> Conn<R> {
     /// # Errors
     /// It was the last one.
     pub fn give_up_rail(&mut self, slot: usize, why: Down) -> Result<(), Error> {
-        if self.rails.0.get(slot).is_some_and(Option::is_some) {
+        if self.rails.up.get(slot).is_some_and(Option::is_some) {
             self.drop_rail(slot, why)
         } else {
             Ok(())
@@ -305,7 +330,7 @@ impl<R: Rail> Conn<R> {
     /// Ends the connection for a reason that the rails cannot see, as when the peer's host has died.
     pub fn fail(&mut self, why: Down) {
         if self.lost.is_none() {
-            self.rails.0 = std::array::from_fn(|_| None);
+            self.drop_all();
             self.lost = Some(why);
         }
     }
@@ -315,7 +340,7 @@ impl<R: Rail> Conn<R> {
         if self.engine.live_rails() < 2 {
             return None;
         }
-        let rails = self.rails.0.iter_mut().enumerate();
+        let rails = self.rails.up.iter_mut().enumerate();
         rails
             .filter_map(|(n, r)| Some((n, r.as_mut()?)))
             .find_map(|(n, r)| r.stalled().then(|| (n, r.info().path.clone())))
@@ -324,7 +349,7 @@ impl<R: Rail> Conn<R> {
     /// The rails that are up, with their slots.
     pub fn rails(&self) -> impl Iterator<Item = (usize, &R)> {
         self.rails
-            .0
+            .up
             .iter()
             .enumerate()
             .filter_map(|(slot, rail)| rail.as_ref().map(|r| (slot, r)))
@@ -337,7 +362,7 @@ impl<R: Rail> Conn<R> {
 
     /// The next rail that was lost since the last call.
     pub fn news(&mut self) -> Option<RailLost> {
-        self.news.pop()
+        self.news.pop_front()
     }
 
     /// Operations posted and not yet reported.
@@ -363,22 +388,50 @@ impl<R: Rail> Conn<R> {
         }
     }
 
+    /// Reads what had arrived on a rail that cannot be written to any more: a peer that closes has sent its last
+    /// messages, its acknowledgements and its goodbye before.
+    #[cold]
+    fn drain_rail(&mut self, slot: usize) {
+        for _ in 0..DRAIN_POLLS {
+            let Some(rail) = &mut self.rails.up[slot] else {
+                return;
+            };
+            let port = &mut Port {
+                engine: &mut self.engine,
+                rail: slot,
+            };
+            if !matches!(rail.poll(port), Ok(Poll::Active)) {
+                return;
+            }
+        }
+    }
+
+    fn drop_all(&mut self) {
+        for (rail, taken) in self.rails.up.iter_mut().zip(&mut self.rails.taken) {
+            if let Some(rail) = rail.take() {
+                *taken = rail.taken();
+            }
+        }
+    }
+
     #[cold]
     fn drop_rail(&mut self, slot: usize, why: Down) -> Result<(), Error> {
-        let Some(rail) = self.rails.0[slot].take() else {
+        let Some(rail) = self.rails.up[slot].take() else {
             return Ok(());
         };
         let info = rail.info().clone();
+        self.rails.taken[slot] = rail.taken();
         // Dropped first: from here on nothing lands through it, which is what the engine tells the peer.
         drop(rail);
         if self.engine.rail_down(slot) {
-            self.news.push(RailLost {
+            self.news.push_back(RailLost {
                 info,
                 why,
                 left: self.engine.live_rails(),
             });
             Ok(())
         } else {
+            self.drop_all();
             self.lost = Some(why);
             Err(self.gone())
         }
@@ -390,7 +443,7 @@ impl<R: Rail> Drop for Conn<R> {
         if self.lost.is_none() {
             self.engine.bye();
             self.engine.pump(&mut self.rails, false);
-            for rail in self.rails.0.iter_mut().flatten() {
+            for rail in self.rails.up.iter_mut().flatten() {
                 let _ = rail.flush();
             }
         }

@@ -22,6 +22,8 @@ pub mod layout;
 #[cfg(not(loom))]
 pub mod map;
 #[cfg(not(loom))]
+pub mod page;
+#[cfg(not(loom))]
 pub mod peer;
 
 #[cfg(not(loom))]

@@ -4,24 +4,39 @@ use std::collections::VecDeque;
 
 use super::log::Log;
 use super::rails::Rails;
-use super::{Broken, Engine, Outlet};
+use super::planted::{self, Bug};
+use super::{Broken, Engine, Outlet, onesided};
 use crate::{Buf, Head, Kind};
 
 /// Messages the state machine itself may have waiting to be sent. Peers cause some of them (refusals), so it is
 /// bounded; one that causes more without reading breaks the protocol.
 const MAX_QUEUE: usize = 1024;
 
+/// Acknowledgements received after which they are acknowledged themselves. Below [`super::log`]'s bound, so that the
+/// log of a side that only receives payload, and so only acknowledges, never fills.
+const ACKS_UNTOLD: u64 = 256;
+
+/// `id` of an acknowledgement that names no rail. It has no number of its own and is not kept, so it can leave when the
+/// log is full, and two sides whose logs are full cannot wait for each other.
+const NO_RAIL: u32 = u32::MAX;
+
+/// Numbers count from 0 in 64 bits; the wire carries the low 32, which are extended on arrival. So nothing that is
+/// kept for long (a receive nobody sends to, a ticket nobody tests) is ever mistaken when they wrap.
 #[derive(Debug)]
 pub(super) struct Control {
-    next_seq: u32,
-    peer_has: u32,
-    rx_next: u32,
+    next_seq: u64,
+    peer_has: u64,
+    rx_next: u64,
+    /// What the peer was last told of `rx_next`.
+    told: u64,
     /// Messages received that the peer has not been told of.
     owes_ack: bool,
-    queue: VecDeque<Head>,
+    /// What the state machine itself has to say, each with what may be acknowledged before it has left: a refusal
+    /// leaves before the acknowledgement of what it refuses.
+    queue: VecDeque<(Head, u64)>,
     log: Option<Log>,
     /// Next message to send again, while a replay is under way.
-    replay: Option<u32>,
+    replay: Option<u64>,
 }
 
 /// Where and as what a control message went.
@@ -29,7 +44,12 @@ pub(super) struct Control {
 pub(super) struct Sent {
     pub(super) rail: usize,
     pub(super) pos: u64,
-    pub(super) seq: u32,
+    pub(super) seq: u64,
+}
+
+/// The number near `base` whose low half is `low`.
+fn extend(base: u64, low: u32) -> Option<u64> {
+    base.checked_add_signed(i64::from(low.wrapping_sub(base as u32) as i32))
 }
 
 impl Control {
@@ -38,6 +58,7 @@ impl Control {
             next_seq: 0,
             peer_has: 0,
             rx_next: 0,
+            told: 0,
             owes_ack: false,
             queue: VecDeque::with_capacity(64),
             log: acked.then(Log::new),
@@ -46,12 +67,18 @@ impl Control {
     }
 
     /// Control messages that the peer has processed.
-    pub(super) fn acked(&self) -> u32 {
+    pub(super) fn acked(&self) -> u64 {
         self.peer_has
     }
 
+    /// How many of ours the sender of this head had processed.
+    pub(super) fn ack_of(&self, head: &Head) -> u64 {
+        extend(self.peer_has, head.ack.get()).unwrap_or(0)
+    }
+
     pub(super) fn queue(&mut self, head: Head) {
-        self.queue.push_back(head);
+        self.queue
+            .push_back((head, self.rx_next.saturating_sub(1)));
     }
 
     pub(super) fn queue_is_full(&self) -> bool {
@@ -64,6 +91,12 @@ impl Control {
 
     /// Begins to send everything unacknowledged again, over the rail that carries control now.
     pub(super) fn rewind(&mut self) {
+        // An acknowledgement without a number may be among what was lost.
+        self.told = 0;
+        self.owes_ack |= self.log.is_some();
+        if planted::is(Bug::NoReplay) {
+            return;
+        }
         if self.log.as_ref().is_some_and(|log| log.len() > 0) {
             self.replay = Some(self.peer_has);
         }
@@ -78,26 +111,52 @@ impl Control {
         else {
             return;
         };
-        if (at.wrapping_sub(self.peer_has) as i32) < 0 {
-            at = self.peer_has;
-        }
-        while let Some((head, body)) = log.get(at.wrapping_sub(self.peer_has) as usize) {
+        at = at.max(self.peer_has);
+        while let Some((head, body)) = log.get((at - self.peer_has) as usize) {
             if out.ctrl_bytes(rail, head, body).is_none() {
                 self.replay = Some(at);
                 return;
             }
-            at = at.wrapping_add(1);
+            at += 1;
         }
         self.replay = None;
     }
 
-    /// Sends a message now, or returns `None` and changes nothing.
+    /// Sends what is queued. `None`: not all of it.
+    pub(super) fn drain<B: Buf>(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        rails: &Rails<B>,
+    ) -> Option<()> {
+        while let Some(&(head, _)) = self.queue.front() {
+            let ack = self.queue.get(1).map_or(self.rx_next, |next| next.1);
+            self.emit_now(out, rails, head, B::EMPTY, ack)?;
+            self.queue.pop_front();
+        }
+        Some(())
+    }
+
+    /// Sends a message now, behind everything queued, or returns `None` and has not sent it.
     pub(super) fn emit<B: Buf>(
+        &mut self,
+        out: &mut impl Outlet<B>,
+        rails: &Rails<B>,
+        head: Head,
+        body: B,
+    ) -> Option<Sent> {
+        if !self.queue.is_empty() {
+            self.drain(out, rails)?;
+        }
+        self.emit_now(out, rails, head, body, self.rx_next)
+    }
+
+    fn emit_now<B: Buf>(
         &mut self,
         out: &mut impl Outlet<B>,
         rails: &Rails<B>,
         mut head: Head,
         body: B,
+        ack: u64,
     ) -> Option<Sent> {
         let rail = rails.control()?;
         if self.replay.is_some() {
@@ -105,8 +164,8 @@ impl Control {
         }
         let seq = self.next_seq;
         head.len.set(body.len() as u32);
-        head.seq.set(seq);
-        head.ack.set(self.rx_next);
+        head.seq.set(seq as u32);
+        head.ack.set(ack as u32);
         let head = head.sealed();
         let pos = match &mut self.log {
             None => out.ctrl(rail, &head, body)?,
@@ -124,34 +183,58 @@ impl Control {
                 }
             }
         };
-        self.next_seq = seq.wrapping_add(1);
-        self.owes_ack = false;
+        self.next_seq = seq + 1;
+        self.told = ack;
+        self.owes_ack = ack < self.rx_next && self.log.is_some();
         Some(Sent { rail, pos, seq })
+    }
+
+    /// Tells the peer what has been processed, outside the numbered order.
+    fn tell<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) {
+        let ack = self.queue.front().map_or(self.rx_next, |q| q.1);
+        let Some(rail) = rails.control() else { return };
+        if !self.owes_ack || ack <= self.told || planted::is(Bug::LostAcknowledgement) {
+            return;
+        }
+        let mut head = Head::new(Kind::Ack);
+        head.id.set(NO_RAIL);
+        head.seq.set(self.next_seq as u32);
+        head.ack.set(ack as u32);
+        if out.ctrl_bytes(rail, &head.sealed(), &[]).is_some() {
+            self.told = ack;
+            self.owes_ack = ack < self.rx_next;
+        }
     }
 
     /// Checks numbers. `Ok(false)`: a repetition, to be ignored.
     pub(super) fn admit(&mut self, rail: usize, head: &Head, kind: Kind) -> Result<bool, Broken> {
-        let ack = head.ack.get();
-        if (self.next_seq.wrapping_sub(ack) as i32) < 0 {
+        let ack = extend(self.peer_has, head.ack.get()).filter(|&ack| ack <= self.next_seq);
+        let Some(ack) = ack else {
             return Err(Broken(format!(
-                "{ack} control messages acknowledged, {} were sent",
+                "{} control messages acknowledged, {} were sent",
+                head.ack.get(),
                 self.next_seq
             )));
-        }
-        if (ack.wrapping_sub(self.peer_has) as i32) > 0 {
+        };
+        if ack > self.peer_has {
             self.peer_has = ack;
             if let Some(log) = &mut self.log {
-                log.trim(ack);
+                log.trim(ack as u32);
             }
         }
-        let ahead = head.seq.get().wrapping_sub(self.rx_next) as i32;
+        if kind == Kind::Ack && head.id.get() == NO_RAIL {
+            return Ok(false); // that was all it had to say
+        }
+        let ahead = head.seq.get().wrapping_sub(self.rx_next as u32) as i32;
         if ahead == 0 {
-            self.rx_next = self.rx_next.wrapping_add(1);
-            self.owes_ack |= self.log.is_some() && kind != Kind::Ack;
+            self.rx_next += 1;
+            self.owes_ack |= self.log.is_some()
+                && (kind != Kind::Ack || self.rx_next - self.told >= ACKS_UNTOLD);
             return Ok(true);
         }
         if ahead < 0 && self.log.is_some() {
             // Told again, in case the acknowledgement was what got lost.
+            self.told = 0;
             self.owes_ack = true;
             return Ok(false);
         }
@@ -166,16 +249,13 @@ impl Control {
 impl<B: Buf> Engine<B> {
     /// Sends what the state machine itself has to say.
     pub(super) fn pump_control(&mut self, out: &mut impl Outlet<B>, idle: bool) {
-        while let Some(head) = self.control.queue.front().copied() {
-            if self
-                .control
-                .emit(out, &self.rails, head, B::EMPTY)
-                .is_none()
-            {
-                return;
-            }
-            self.control.queue.pop_front();
+        if self.control.drain(out, &self.rails).is_some() {
+            self.pump_owed(out, idle);
         }
+        self.control.tell(out, &self.rails);
+    }
+
+    fn pump_owed(&mut self, out: &mut impl Outlet<B>, idle: bool) {
         self.pump_grants(out, idle);
         self.pump_notifies(out);
         while let Some((slot, id, landed)) = self.rails.take_owed_ack() {
@@ -191,17 +271,9 @@ impl<B: Buf> Engine<B> {
                 return;
             }
         }
-        if self.control.owes_ack {
-            let mut head = Head::new(Kind::Ack);
-            head.id.set(u32::MAX);
-            let _ = self.control.emit(out, &self.rails, head, B::EMPTY);
-        }
     }
 
     pub(super) fn on_ack(&mut self, head: &Head) -> Result<(), Broken> {
-        if head.id.get() == u32::MAX {
-            return Ok(()); // the count of control messages in every head was all it had to say
-        }
         self.account(head.id.get(), head.total.get()).map(|_| ())
     }
 
@@ -217,10 +289,35 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_rail_down(&mut self, head: &Head) -> Result<(), Broken> {
-        if let Some(slot) = self.account(head.id.get(), head.total.get())? {
-            let again = &mut self.sends.again;
-            self.rails.settle(slot, |piece| again.push_back(piece));
+        let id = head.id.get();
+        let Some(slot) = self.account(id, head.total.get())? else {
+            return self.on_stranger_down(id);
+        };
+        let (again, onesided, control) =
+            (&mut self.sends.again, &self.onesided, &mut self.control);
+        self.rails.settle(slot, |piece| {
+            if planted::is(Bug::LostChunks) {
+                return;
+            }
+            if piece.key == 0 || onesided.is_live(piece.key) {
+                again.push_back(piece);
+            } else {
+                control.queue(onesided::read_refused(piece.key, piece.head.id.get()));
+            }
+        });
+        Ok(())
+    }
+
+    /// The peer had brought up a rail of ours that never came up on this side. It waits for our word that nothing of
+    /// what it sent there can land any more, so that it may send it elsewhere.
+    fn on_stranger_down(&mut self, id: u32) -> Result<(), Broken> {
+        if !self.cfg.acked || self.control.queue_is_full() {
+            return Err(Broken(format!("word of a rail {id} that never was")));
         }
+        self.rails.bury(id);
+        let mut head = Head::new(Kind::RailDown);
+        head.id.set(id);
+        self.control.queue(head);
         Ok(())
     }
 }

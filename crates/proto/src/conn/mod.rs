@@ -20,18 +20,24 @@ mod credit;
 mod log;
 mod onesided;
 mod ops;
+mod planted;
 mod rails;
 mod recv;
 mod send;
 
 pub use onesided::{Access, RemoteSlice};
 pub use ops::{OpError, Outcome, Ticket};
+#[cfg(feature = "planted")]
+pub use planted::{Bug as PlantedBug, plant};
 pub use rails::MAX_RAILS;
+
+use std::collections::VecDeque;
 
 use crate::{Buf, Head, Kind};
 use control::Control;
 use credit::{Credit, Unexpected};
 use ops::Ops;
+use planted::Bug;
 use rails::Rails;
 use recv::Receives;
 use send::Sends;
@@ -47,6 +53,9 @@ pub const MAX_RECVS: usize = 512;
 
 /// Bytes of eager messages a receiver stores for receives not posted yet. Both sides allocate for it up front.
 pub const EAGER_CREDIT: usize = 64 << 10;
+
+/// Late errors kept for a caller that does not ask: one for every message that can be under way without a receive.
+const MAX_LATE: usize = EAGER_CREDIT / 64;
 
 /// Where the state machine puts what leaves. Implemented over a connection's rails.
 pub trait Outlet<B: Buf> {
@@ -101,11 +110,12 @@ pub struct Engine<B> {
     sends: Sends<B>,
     recvs: Receives<B>,
     onesided: onesided::OneSided<B>,
-    /// An error found after its operation had reported; the next call reports it, once.
-    late: Option<OpError>,
+    /// Errors found after their operations had reported; later calls report them, once each.
+    late: VecDeque<OpError>,
     idle_pumps: u32,
     said_bye: bool,
     peer_bye: bool,
+    broken: bool,
 }
 
 /// Pumps without traffic after which lazily held grants and acknowledgements are sent anyway. Large enough that a
@@ -125,41 +135,70 @@ impl<B: Buf> Engine<B> {
             sends: Sends::new(),
             recvs: Receives::new(),
             onesided: onesided::OneSided::new(),
-            late: None,
+            late: VecDeque::new(),
             idle_pumps: 0,
             said_bye: false,
             peer_bye: false,
+            broken: false,
         }
     }
 
+    /// Whether operations report when the peer has acknowledged them.
+    pub fn is_acked(&self) -> bool {
+        self.cfg.acked
+    }
+
+    /// Whether the peer broke the protocol. The state is then not to be trusted: nothing more may be moved.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Brings a rail up in slot `rail`, below [`MAX_RAILS`]. `id` numbers rails over the life of the connection, is the
-    /// same on both sides and never used twice.
+    /// same on both sides, never used twice and never `u32::MAX`. False: the peer has given this rail up already, or
+    /// the number is in use; drop it.
     ///
     /// # Panics
     /// The slot holds a live rail.
-    pub fn rail_up(&mut self, rail: usize, id: u32) {
-        self.rails.up(rail, id);
+    #[must_use]
+    pub fn rail_up(&mut self, rail: usize, id: u32) -> bool {
+        if id == u32::MAX || !self.rails.up(rail, id) {
+            return false;
+        }
         if self.rails.control().is_none() {
             self.rails.set_control(rail);
             self.control.rewind();
         }
+        true
     }
 
     /// The rail in this slot is gone and nothing lands on it any more (it was dropped). Returns whether any is left.
     pub fn rail_down(&mut self, rail: usize) -> bool {
+        if planted::is(Bug::NoRevocation) {
+            let again = &mut self.sends.again;
+            self.rails.resend(rail, |piece| again.push_back(piece));
+        }
         if let Some(gone) = self.rails.down(rail) {
             let mut head = Head::new(Kind::RailDown);
             head.id.set(gone.id);
             head.total.set(u64::from(gone.landed));
+            if planted::is(Bug::TornChunk)
+                && let Some(half) = gone.arriving.first()
+            {
+                head.total.set(u64::from(gone.landed) + 1);
+                self.control.queue(head);
+                self.recvs.landed(half, &mut self.ops);
+                self.move_control();
+                return self.rails.first_live().is_some();
+            }
             self.control.queue(head);
-            if let Some(half) = gone.arriving {
-                self.recvs.unplace(&half);
+            for half in &gone.arriving {
+                self.recvs.unplace(half, &mut self.ops);
             }
             if self.rails.control().is_none() {
                 self.move_control();
             }
         }
-        self.rails.first_live().is_some()
+        self.rails.first_live().is_some() && !self.broken
     }
 
     fn move_control(&mut self) {
@@ -204,7 +243,7 @@ impl<B: Buf> Engine<B> {
         } else {
             self.idle_pumps.saturating_add(1)
         };
-        let idle = self.idle_pumps == IDLE_FLUSH;
+        let idle = self.idle_pumps >= IDLE_FLUSH;
         if self.control.replaying() {
             self.control.replay(out, &self.rails);
         }
@@ -239,9 +278,15 @@ impl<B: Buf> Engine<B> {
         self.ops.sizes(ticket)
     }
 
-    /// Takes the error of an operation that had already reported, if there was one.
+    /// Takes the oldest error of an operation that had already reported, if there was one.
     pub fn late_error(&mut self) -> Option<OpError> {
-        self.late.take()
+        self.late.pop_front()
+    }
+
+    fn note_late(&mut self, error: OpError) {
+        if self.late.len() < MAX_LATE {
+            self.late.push_back(error);
+        }
     }
 
     /// Number of operations posted and not yet retired by [`Engine::test`].
@@ -254,6 +299,12 @@ impl<B: Buf> Engine<B> {
     /// # Errors
     /// The peer broke the protocol.
     pub fn on_ctrl(&mut self, rail: usize, head: &Head, payload: &[u8]) -> Result<(), Broken> {
+        let result = self.ctrl(rail, head, payload);
+        self.broken |= result.is_err();
+        result
+    }
+
+    fn ctrl(&mut self, rail: usize, head: &Head, payload: &[u8]) -> Result<(), Broken> {
         let Some(kind) = Kind::from_u8(head.kind).filter(|k| !k.is_payload()) else {
             return Err(Broken(format!("control message of kind {}", head.kind)));
         };
@@ -266,6 +317,15 @@ impl<B: Buf> Engine<B> {
         }
         if !self.control.admit(rail, head, kind)? {
             return Ok(()); // seen before, on a rail that was lost since
+        }
+        let one_sided = matches!(
+            kind,
+            Kind::Poke | Kind::Notify | Kind::Read | Kind::Refused
+        );
+        if one_sided && !self.cfg.acked {
+            return Err(Broken(format!(
+                "{kind:?} on a connection without acknowledgements"
+            )));
         }
         match kind {
             Kind::Eager => self.on_eager(head, payload),
@@ -290,20 +350,30 @@ impl<B: Buf> Engine<B> {
     /// # Errors
     /// The peer broke the protocol.
     pub fn place(&mut self, rail: usize, head: &Head) -> Result<Option<B>, Broken> {
-        match Kind::from_u8(head.kind) {
+        let result = self.find_place(rail, head);
+        self.broken |= result.is_err();
+        result
+    }
+
+    fn find_place(&mut self, rail: usize, head: &Head) -> Result<Option<B>, Broken> {
+        let (place, key) = match Kind::from_u8(head.kind) {
             Some(Kind::Chunk) => {
                 self.rails.expect_chunk(rail, head)?;
-                self.recvs.place(head)
+                (self.recvs.place(head)?, None)
             }
-            Some(Kind::Put) => {
+            Some(Kind::Put) if self.cfg.acked => {
                 self.rails.expect_chunk(rail, head)?;
-                let place = self.onesided.place(head)?;
-                self.rails
-                    .arriving_into(rail, place.is_some().then_some(head.id.get()));
-                Ok(place)
+                (self.onesided.place(head)?, Some(head.id.get()))
             }
-            _ => Err(Broken(format!("chunk of kind {}", head.kind))),
+            _ => return Err(Broken(format!("chunk of kind {}", head.kind))),
+        };
+        if place.is_some() {
+            self.rails.placed(rail, key);
         }
+        if planted::is(Bug::EarlyCompletion) && key.is_none() {
+            self.recvs.end_if_placed(head, &mut self.ops);
+        }
+        Ok(place)
     }
 
     /// All bytes of a chunk are in place.
@@ -311,10 +381,24 @@ impl<B: Buf> Engine<B> {
     /// # Errors
     /// The peer broke the protocol.
     pub fn landed(&mut self, rail: usize, head: &Head) -> Result<(), Broken> {
-        self.rails.landed(rail, self.cfg.acked);
+        let result = self.chunk_landed(rail, head);
+        self.broken |= result.is_err();
+        result
+    }
+
+    fn chunk_landed(&mut self, rail: usize, head: &Head) -> Result<(), Broken> {
+        let arriving = self
+            .rails
+            .landed(rail, self.cfg.acked)
+            .filter(|a| a.head == *head)
+            .ok_or_else(|| Broken("the end of a chunk that never began".into()))?;
         match Kind::from_u8(head.kind) {
-            Some(Kind::Chunk) => self.recvs.landed(head, &mut self.ops),
-            _ => self.put_landed(head),
+            Some(Kind::Chunk) if arriving.placed => {
+                self.recvs.landed(head, &mut self.ops);
+                Ok(())
+            }
+            Some(Kind::Chunk) => Ok(()),
+            _ => self.put_landed(head, arriving.placed),
         }
     }
 }

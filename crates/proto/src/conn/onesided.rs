@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use super::ops::Mark;
 use super::send::Cutting;
-use super::{Broken, Engine, OpError, Outlet, Refused, Ticket};
+use super::planted::{self, Bug};
+use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
 
@@ -14,8 +15,8 @@ pub(super) const MAX_REGIONS: usize = 4096;
 /// Notifications kept for a waiter that does not come for them. A peer that sends more breaks the protocol.
 const MAX_NOTIFIES: usize = 64 << 10;
 
-/// Answers to reads under way at a time; more are refused as the protocol's bound on a peer's demands.
-const MAX_ANSWERS: usize = 256;
+/// Answers to reads under way at a time: as many reads as a peer can have posted.
+const MAX_ANSWERS: usize = MAX_RECVS;
 
 const INDEX_BITS: u32 = 12;
 const _: () = assert!(MAX_REGIONS == 1 << INDEX_BITS);
@@ -62,8 +63,27 @@ pub(super) struct OneSided<B> {
     free: Vec<u16>,
     notifies: VecDeque<u64>,
     /// Writes whose notification waits for their chunks.
-    waiting: VecDeque<(Ticket, u64)>,
+    waiting: VecDeque<Waiting>,
+    /// Small writes of the peer that were refused, and whose notification is not to be believed when it comes.
+    disowned: VecDeque<u32>,
     answers: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    ticket: Ticket,
+    value: u64,
+    /// One more than the number of the [`Kind::Poke`] it follows; 0 for a large write.
+    poke: u64,
+}
+
+/// The answer to a read that gets none.
+pub(super) fn read_refused(key: u32, id: u32) -> Head {
+    let mut head = Head::new(Kind::Refused);
+    head.id.set(key);
+    head.tag.set(id);
+    head.total.set(1);
+    head
 }
 
 impl<B: Buf> OneSided<B> {
@@ -73,6 +93,7 @@ impl<B: Buf> OneSided<B> {
             free: Vec::new(),
             notifies: VecDeque::new(),
             waiting: VecDeque::new(),
+            disowned: VecDeque::new(),
             answers: 0,
         }
     }
@@ -80,13 +101,18 @@ impl<B: Buf> OneSided<B> {
     /// The range, if the key is current, the right is there and the bounds hold.
     fn find(&self, key: u32, offset: u64, len: u64, write: bool) -> Option<B> {
         let region = self.regions.get((key & ((1 << INDEX_BITS) - 1)) as usize)?;
-        let (buf, access) = region
-            .live
-            .filter(|_| region.generation == key >> INDEX_BITS)?;
+        let current = region.generation == key >> INDEX_BITS || planted::is(Bug::StaleGeneration);
+        let (buf, access) = region.live.filter(|_| current)?;
         if !access.allows(write) {
             return None;
         }
         buf.sub(offset, len)
+    }
+
+    /// Whether the key is current.
+    pub(super) fn is_live(&self, key: u32) -> bool {
+        let region = self.regions.get((key & ((1 << INDEX_BITS) - 1)) as usize);
+        region.is_some_and(|r| r.live.is_some() && r.generation == key >> INDEX_BITS)
     }
 
     pub(super) fn place(&mut self, head: &Head) -> Result<Option<B>, Broken> {
@@ -122,8 +148,9 @@ impl<B: Buf> Engine<B> {
         Some(regions[index].generation << INDEX_BITS | index as u32)
     }
 
-    /// Takes access back. From this call on nothing new lands in the region; `false` means that a chunk is still
-    /// arriving in it: progress and ask again before the memory is used otherwise.
+    /// Takes access back. From this call on nothing new lands in the region and nothing new is read from it; `false`
+    /// means that a chunk is still arriving in it, or that one read from it is not known to have arrived: progress and
+    /// ask again before the memory is used otherwise. Reads that were not answered to their end are refused.
     pub fn unexpose(&mut self, key: u32) -> bool {
         let index = (key & ((1 << INDEX_BITS) - 1)) as usize;
         if let Some(region) = self.onesided.regions.get_mut(index) {
@@ -136,8 +163,31 @@ impl<B: Buf> Engine<B> {
                 region.generation += 1;
                 self.onesided.free.push(index as u16);
             }
+            if current {
+                self.refuse_answers(key);
+            }
         }
-        !self.rails.is_arriving_into(key)
+        !self.rails.is_arriving_into(key) && !self.rails.is_leaving_from(key)
+    }
+
+    /// Stops the answers being read from a region that was taken back.
+    fn refuse_answers(&mut self, key: u32) {
+        let (control, onesided) = (&mut self.control, &mut self.onesided);
+        self.sends.cutting.retain(|cut| {
+            let drop = cut.key == key;
+            if drop {
+                control.queue(read_refused(key, cut.id));
+                onesided.answered();
+            }
+            !drop
+        });
+        self.sends.again.retain(|piece| {
+            let drop = piece.key == key;
+            if drop {
+                control.queue(read_refused(key, piece.head.id.get()));
+            }
+            !drop
+        });
     }
 
     /// Writes into a region of the peer, then notifies it if asked. Done when the peer has acknowledged the bytes.
@@ -164,9 +214,11 @@ impl<B: Buf> Engine<B> {
             };
             let ticket = self.ops.start(len, 1, mark).ok_or(Refused::Busy)?;
             let tag = ticket.index() as u32;
+            self.ops.is_write(ticket);
             self.ops.cutting(ticket);
             self.sends.cutting.push_back(Cutting {
                 ticket: Some(ticket),
+                key: 0,
                 kind: Kind::Put,
                 id: to.key,
                 tag,
@@ -175,7 +227,12 @@ impl<B: Buf> Engine<B> {
                 done: 0,
             });
             if let Some(value) = notify {
-                self.onesided.waiting.push_back((ticket, value));
+                let poke = 0;
+                self.onesided.waiting.push_back(Waiting {
+                    ticket,
+                    value,
+                    poke,
+                });
             }
             self.pump_chunks(out);
             return Ok(ticket);
@@ -185,16 +242,22 @@ impl<B: Buf> Engine<B> {
         head.id.set(to.key);
         head.tag.set(ticket.index() as u32);
         head.offset.set(to.offset);
-        head.total.set(len);
+        head.total.set(u64::from(notify.is_some()));
         let Some(sent) = self.control.emit(out, &self.rails, head, src) else {
             self.ops.cancel(ticket);
             return Err(Refused::Busy);
         };
+        self.ops.is_write(ticket);
         self.ops.set_mark(ticket, Mark::Acked { seq: sent.seq });
         if let Some(value) = notify {
             self.ops.set_mark(ticket, Mark::Notify);
             self.ops.all_out(ticket, true);
-            self.onesided.waiting.push_back((ticket, value));
+            let poke = 1 + u64::from(sent.seq as u32);
+            self.onesided.waiting.push_back(Waiting {
+                ticket,
+                value,
+                poke,
+            });
             self.pump_notifies(out);
         }
         Ok(ticket)
@@ -252,8 +315,13 @@ impl<B: Buf> Engine<B> {
 
     /// Sends notifications whose writes have landed, in order.
     pub(super) fn pump_notifies(&mut self, out: &mut impl Outlet<B>) {
-        while let Some(&(ticket, value)) = self.onesided.waiting.front() {
-            if !self.ops.chunks_are_back(ticket) {
+        while let Some(&Waiting {
+            ticket,
+            value,
+            poke,
+        }) = self.onesided.waiting.front()
+        {
+            if !self.ops.chunks_are_back(ticket) && !planted::is(Bug::EarlyNotify) {
                 return;
             }
             if self.ops.is_failed(ticket) {
@@ -262,6 +330,7 @@ impl<B: Buf> Engine<B> {
             }
             let mut head = Head::new(Kind::Notify);
             head.total.set(value);
+            head.offset.set(poke);
             let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
                 return;
             };
@@ -276,13 +345,24 @@ impl<B: Buf> Engine<B> {
             .find(head.id.get(), head.offset.get(), payload.len() as u64, true)
         {
             Some(buf) if buf.fill(0, payload) => Ok(()),
-            _ => self.refuse(head, 0),
+            _ => {
+                if head.total.get() != 0 {
+                    if self.onesided.disowned.len() >= MAX_OPS {
+                        return Err(Broken(format!(
+                            "more than {MAX_OPS} small writes refused before their notifications"
+                        )));
+                    }
+                    self.onesided.disowned.push_back(head.seq.get());
+                }
+                self.refuse(head, 0)
+            }
         }
     }
 
-    pub(super) fn put_landed(&mut self, head: &Head) -> Result<(), Broken> {
+    pub(super) fn put_landed(&mut self, head: &Head, placed: bool) -> Result<(), Broken> {
         let len = u64::from(head.len.get());
-        if self
+        if !placed
+            || self
             .onesided
             .find(head.id.get(), head.offset.get(), len, true)
             .is_none()
@@ -293,6 +373,12 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_notify(&mut self, head: &Head) -> Result<(), Broken> {
+        let disowned = &mut self.onesided.disowned;
+        let follows = |&seq: &u32| head.offset.get() == 1 + u64::from(seq);
+        if let Some(at) = disowned.iter().position(follows) {
+            disowned.remove(at);
+            return Ok(());
+        }
         if self.onesided.notifies.len() >= MAX_NOTIFIES {
             return Err(Broken(format!(
                 "more than {MAX_NOTIFIES} notifications nobody waited for"
@@ -310,7 +396,7 @@ impl<B: Buf> Engine<B> {
         else {
             return self.refuse(head, 1);
         };
-        if self.onesided.answers >= MAX_ANSWERS {
+        if self.onesided.answers >= MAX_ANSWERS || self.control.queue_is_full() {
             return Err(Broken(format!("more than {MAX_ANSWERS} reads at a time")));
         }
         if len == 0 {
@@ -322,6 +408,7 @@ impl<B: Buf> Engine<B> {
         self.onesided.answers += 1;
         self.sends.cutting.push_back(Cutting {
             ticket: None,
+            key: head.id.get(),
             kind: Kind::Chunk,
             id,
             tag: 0,
@@ -349,7 +436,11 @@ impl<B: Buf> Engine<B> {
         if head.total.get() == 1 {
             self.recvs.fail(head.tag.get(), &mut self.ops, error);
         } else if !self.ops.fail_index(head.tag.get() as usize, error) {
-            self.late = Some(error);
+            // Each refusal leaves before the acknowledgement that would end the write.
+            return Err(Broken(format!(
+                "refusal of write {}, which is not in flight",
+                head.tag.get()
+            )));
         }
         Ok(())
     }

@@ -22,15 +22,35 @@ pub(super) struct Piece<B> {
     pub(super) src: B,
     /// The operation it belongs to; answers to reads have none on this side.
     pub(super) ticket: Option<Ticket>,
+    /// The region an answer to a read is taken from, 0 for everything else.
+    pub(super) key: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Gone {
     pub(super) id: u32,
     pub(super) landed: u32,
-    /// A chunk that was on its way in when the rail was lost.
-    pub(super) arriving: Option<Head>,
+    /// Chunks that had a place and were on their way in when the rail was lost.
+    pub(super) arriving: Vec<Head>,
 }
+
+/// A chunk on its way in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    pub(super) head: Head,
+    /// It was given a place; otherwise it is drained.
+    pub(super) placed: bool,
+    /// The region of that place, for a one-sided chunk.
+    key: Option<u32>,
+}
+
+/// Chunks of a rail on their way in at a time. Streams bring one after the other; rooms that copy directly begin on the
+/// next ones early.
+const MAX_ARRIVING: usize = 64;
+
+/// Rails remembered that the peer declared down before they came up on this side; far more than can be in the making
+/// at a time.
+const MAX_BURIED: usize = 64;
 
 #[derive(Debug)]
 struct Rail<B> {
@@ -42,8 +62,7 @@ struct Rail<B> {
     sent: u32,
     acked: u32,
     flight: VecDeque<Piece<B>>,
-    arriving: Option<Head>,
-    arriving_key: Option<u32>,
+    arriving: VecDeque<Arriving>,
     landed: u32,
     owes_ack: bool,
 }
@@ -53,6 +72,7 @@ pub(super) struct Rails<B> {
     rails: [Rail<B>; MAX_RAILS],
     control: Option<usize>,
     live: usize,
+    buried: VecDeque<u32>,
 }
 
 impl<B: Buf> Rails<B> {
@@ -66,17 +86,22 @@ impl<B: Buf> Rails<B> {
                 sent: 0,
                 acked: 0,
                 flight: VecDeque::with_capacity(WINDOW_ALONE),
-                arriving: None,
-                arriving_key: None,
+                arriving: VecDeque::with_capacity(MAX_ARRIVING),
                 landed: 0,
                 owes_ack: false,
             }),
             control: None,
             live: 0,
+            buried: VecDeque::new(),
         }
     }
 
-    pub(super) fn up(&mut self, slot: usize, id: u32) {
+    /// False: the peer has given the rail up already, or the number is in use.
+    pub(super) fn up(&mut self, slot: usize, id: u32) -> bool {
+        let mut known = self.rails.iter().filter(|r| r.live || r.unsettled);
+        if self.buried.contains(&id) || known.any(|r| r.id == id) {
+            return false;
+        }
         let rail = &mut self.rails[slot];
         assert!(!rail.live && !rail.unsettled, "rail slot {slot} is in use");
         rail.id = id;
@@ -85,11 +110,19 @@ impl<B: Buf> Rails<B> {
         rail.sent = 0;
         rail.acked = 0;
         rail.flight.clear();
-        rail.arriving = None;
-        rail.arriving_key = None;
+        rail.arriving.clear();
         rail.landed = 0;
         rail.owes_ack = false;
         self.live += 1;
+        true
+    }
+
+    /// A rail that never came up here never will.
+    pub(super) fn bury(&mut self, id: u32) {
+        if self.buried.len() == MAX_BURIED {
+            self.buried.pop_front();
+        }
+        self.buried.push_back(id);
     }
 
     /// A slot for one more rail.
@@ -106,7 +139,6 @@ impl<B: Buf> Rails<B> {
         // A condemned rail has been accounted for by the peer already.
         rail.unsettled = !rail.condemned;
         rail.condemned = false;
-        rail.arriving_key = None;
         self.live -= 1;
         if self.control == Some(slot) {
             self.control = None;
@@ -114,7 +146,7 @@ impl<B: Buf> Rails<B> {
         Some(Gone {
             id: rail.id,
             landed: rail.landed,
-            arriving: rail.arriving.take(),
+            arriving: rail.arriving.drain(..).filter(|a| a.placed).map(|a| a.head).collect(),
         })
     }
 
@@ -206,37 +238,52 @@ impl<B: Buf> Rails<B> {
         }
     }
 
+    /// A planted bug: sends everything in flight again without having asked.
+    pub(super) fn resend(&mut self, slot: usize, mut again: impl FnMut(Piece<B>)) {
+        let rail = &mut self.rails[slot];
+        rail.flight.drain(..).for_each(&mut again);
+        rail.condemned = true;
+    }
+
     pub(super) fn expect_chunk(&mut self, slot: usize, head: &Head) -> Result<(), Broken> {
         let rail = &mut self.rails[slot];
-        if rail.arriving.is_some() || head.seq.get() != rail.landed {
-            return Err(Broken(format!(
-                "chunk {} on rail {} where {} was due",
-                head.seq.get(),
-                rail.id,
-                rail.landed
-            )));
+        let due = rail.landed.wrapping_add(rail.arriving.len() as u32);
+        if rail.arriving.len() >= MAX_ARRIVING || head.seq.get() != due {
+            return Err(Broken(format!("chunk {} on rail {} where {due} was due", head.seq.get(), rail.id)));
         }
-        rail.arriving = Some(*head);
+        rail.arriving.push_back(Arriving { head: *head, placed: false, key: None });
         Ok(())
     }
 
-    pub(super) fn arriving_into(&mut self, slot: usize, key: Option<u32>) {
-        self.rails[slot].arriving_key = key;
+    /// The chunk whose head came last was given a place, in region `key` if it is a one-sided one.
+    pub(super) fn placed(&mut self, slot: usize, key: Option<u32>) {
+        if let Some(arriving) = self.rails[slot].arriving.back_mut() {
+            arriving.placed = true;
+            arriving.key = key;
+        }
+    }
+
+    /// Whether a chunk that was sent and not acknowledged was read from region `key`.
+    pub(super) fn is_leaving_from(&self, key: u32) -> bool {
+        self.rails
+            .iter()
+            .any(|r| r.flight.iter().any(|piece| piece.key == key))
     }
 
     /// Whether a chunk is on its way into region `key` right now.
     pub(super) fn is_arriving_into(&self, key: u32) -> bool {
         self.rails
             .iter()
-            .any(|r| r.live && r.arriving_key == Some(key))
+            .any(|r| r.live && r.arriving.iter().any(|a| a.key == Some(key)))
     }
 
-    pub(super) fn landed(&mut self, slot: usize, acked: bool) {
+    /// The first of the chunks that are arriving is complete. `None`: there was none.
+    pub(super) fn landed(&mut self, slot: usize, acked: bool) -> Option<Arriving> {
         let rail = &mut self.rails[slot];
-        rail.arriving = None;
-        rail.arriving_key = None;
+        let arriving = rail.arriving.pop_front()?;
         rail.landed = rail.landed.wrapping_add(1);
         rail.owes_ack |= acked;
+        Some(arriving)
     }
 
     /// A rail whose arrivals the peer does not know of yet, with their number; marks it told.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::credit::cost;
 use super::ops::{Mark, Ops};
+use super::planted::{self, Bug};
 use super::{Broken, EAGER_CREDIT, Engine, MAX_GROUP, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
@@ -31,7 +32,9 @@ struct Slot<B> {
     placed: u64,
     landed: u64,
     /// Number of the control message that carried the grant, once sent.
-    granted: Option<u32>,
+    granted: Option<u64>,
+    /// It has failed, and waits for chunks that are half landed; no more are let in.
+    doomed: Option<OpError>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,7 @@ impl<B: Buf> Receives<B> {
             placed: 0,
             landed: 0,
             granted: None,
+            doomed: None,
         };
         Receives {
             slots: vec![slot; MAX_RECVS].into_boxed_slice(),
@@ -103,6 +107,7 @@ impl<B: Buf> Receives<B> {
             placed: 0,
             landed: 0,
             granted: None,
+            doomed: None,
         };
         generation << INDEX_BITS | u32::from(index)
     }
@@ -144,16 +149,28 @@ impl<B: Buf> Receives<B> {
         ops.part(ticket, usize::from(part), result);
     }
 
-    /// Ends a slot whose operation failed; a message that still comes for it is drained.
+    /// Ends a slot whose operation failed; what still comes for it is drained. It reports when no byte of a chunk that
+    /// was let in is still to land.
     pub(super) fn fail(&mut self, id: u32, ops: &mut Ops, error: OpError) {
         if let Some(index) = self.find(id) {
             self.unlist(index);
+            let slot = &mut self.slots[index];
+            slot.matched = true;
+            slot.doomed = Some(error);
+            self.end_if_doomed(index, ops);
+        }
+    }
+
+    fn end_if_doomed(&mut self, index: usize, ops: &mut Ops) {
+        let slot = &self.slots[index];
+        if let Some(error) = slot.doomed.filter(|_| slot.placed == slot.landed) {
             self.finish(index, ops, Err(error));
         }
     }
 
     pub(super) fn place(&mut self, head: &Head) -> Result<Option<B>, Broken> {
-        let Some(index) = self.find(head.id.get()) else {
+        let id = head.id.get();
+        let Some(index) = self.find(id).filter(|&i| self.slots[i].doomed.is_none()) else {
             return Ok(None);
         };
         let (total, offset, len) = (
@@ -185,26 +202,42 @@ impl<B: Buf> Receives<B> {
         Ok(Some(to))
     }
 
-    pub(super) fn landed(&mut self, head: &Head, ops: &mut Ops) -> Result<(), Broken> {
+    /// Whether everything of a receive has a place; a planted bug reports then.
+    pub(super) fn end_if_placed(&mut self, head: &Head, ops: &mut Ops) {
+        if let Some(index) = self.find(head.id.get()) {
+            let Slot { placed, total, .. } = self.slots[index];
+            if placed == total {
+                self.finish(index, ops, Ok(total));
+            }
+        }
+    }
+
+    /// A chunk that was given a place is complete.
+    pub(super) fn landed(&mut self, head: &Head, ops: &mut Ops) {
         let Some(index) = self.find(head.id.get()) else {
-            return Ok(());
+            return;
         };
         let slot = &mut self.slots[index];
         slot.landed += u64::from(head.len.get());
-        if slot.landed == slot.total {
-            let total = slot.total;
+        if slot.doomed.is_some() {
+            self.end_if_doomed(index, ops);
+        } else if slot.landed == slot.total {
+            let mut total = slot.total;
+            if planted::is(Bug::WrongSize) {
+                total = slot.buf.len() as u64;
+            }
             self.finish(index, ops, Ok(total));
         }
-        Ok(())
     }
 
-    /// The rail that carried `head` was lost with the chunk half landed: it will come again.
-    pub(super) fn unplace(&mut self, head: &Head) {
+    /// The rail that carried `head` was lost with the chunk half landed in its place: it will come again.
+    pub(super) fn unplace(&mut self, head: &Head, ops: &mut Ops) {
         if let Some(index) = self
             .find(head.id.get())
             .filter(|_| head.kind == Kind::Chunk as u8)
         {
             self.slots[index].placed -= u64::from(head.len.get());
+            self.end_if_doomed(index, ops);
         }
     }
 }
@@ -276,6 +309,9 @@ impl<B: Buf> Engine<B> {
             let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
                 return;
             };
+            if planted::is(Bug::DoubleGrant) && head.id.get() != 0 {
+                self.control.queue(head);
+            }
             let large = grant.id != 0 && grant.capacity > EAGER_MAX as u64;
             recvs.large_grants -= usize::from(large);
             if let Some(index) = slot {
@@ -287,7 +323,8 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_eager(&mut self, head: &Head, payload: &[u8]) -> Result<(), Broken> {
-        let (tag, id, ack) = (head.tag.get(), head.id.get(), head.ack.get());
+        let (tag, id) = (head.tag.get(), head.id.get());
+        let ack = self.control.ack_of(head);
         let recvs = &mut self.recvs;
         let index = if id != 0 {
             let Some(index) = recvs.find(id) else {
@@ -304,11 +341,11 @@ impl<B: Buf> Engine<B> {
         } else {
             let unseen = |slot: &Slot<B>| {
                 slot.granted
-                    .is_none_or(|seq| (seq.wrapping_sub(ack) as i32) >= 0)
+                    .is_none_or(|seq| seq >= ack)
             };
             let at = recvs.order.iter().position(|&i| {
                 let slot = &recvs.slots[usize::from(i)];
-                slot.tag == tag && unseen(slot)
+                (slot.tag == tag || planted::is(Bug::SwappedTags)) && unseen(slot)
             });
             let Some(index) = at.and_then(|at| recvs.order.remove(at)) else {
                 return if self.unexpected.store(tag, payload) {
@@ -338,7 +375,10 @@ impl<B: Buf> Engine<B> {
     }
 }
 
-fn deliver<B: Buf>(buf: B, payload: &[u8], tag: u32) -> Result<u64, OpError> {
+fn deliver<B: Buf>(buf: B, mut payload: &[u8], tag: u32) -> Result<u64, OpError> {
+    if planted::is(Bug::SilentTruncation) {
+        payload = &payload[..payload.len().min(buf.len())];
+    }
     if buf.fill(0, payload) {
         Ok(payload.len() as u64)
     } else {

@@ -24,6 +24,8 @@ struct Grant {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cutting<B> {
     pub(super) ticket: Option<Ticket>,
+    /// The region an answer to a read is taken from, 0 for everything else.
+    pub(super) key: u32,
     pub(super) kind: Kind,
     pub(super) id: u32,
     pub(super) tag: u32,
@@ -45,7 +47,7 @@ impl<B: Buf> Sends<B> {
     pub(super) fn new() -> Sends<B> {
         Sends {
             grants: VecDeque::with_capacity(MAX_RECVS),
-            cutting: VecDeque::with_capacity(MAX_OPS),
+            cutting: VecDeque::with_capacity(MAX_OPS + MAX_RECVS),
             again: VecDeque::new(),
         }
     }
@@ -152,6 +154,7 @@ impl<B: Buf> Engine<B> {
         self.ops.cutting(ticket);
         self.sends.cutting.push_back(Cutting {
             ticket: Some(ticket),
+            key: 0,
             kind: Kind::Chunk,
             id,
             tag,
@@ -172,6 +175,12 @@ impl<B: Buf> Engine<B> {
             self.sends.again.pop_front();
         }
         while let Some(cut) = self.sends.cutting.front().copied() {
+            // A write that the peer has refused is not sent to its end.
+            if let Some(ticket) = cut.ticket.filter(|&t| self.ops.is_failed(t)) {
+                self.sends.cutting.pop_front();
+                self.ops.all_out(ticket, self.cfg.acked);
+                continue;
+            }
             let len = cut.src.len() as u64;
             let Some(rail) = self.pick_rail(0) else {
                 return;
@@ -198,6 +207,7 @@ impl<B: Buf> Engine<B> {
                     head,
                     src,
                     ticket: cut.ticket,
+                    key: cut.key,
                 },
             ) else {
                 return;
@@ -258,7 +268,7 @@ impl<B: Buf> Engine<B> {
         let (tag, id, capacity) = (head.tag.get(), head.id.get(), head.total.get());
         if let Some(Unpaired { len, .. }) = self.credit.pair(tag) {
             if u64::from(len) > capacity {
-                self.late = Some(OpError::Oversize {
+                self.note_late(OpError::Oversize {
                     sent: u64::from(len),
                     posted: capacity,
                     tag,

@@ -16,8 +16,8 @@ pub const ADDR_BYTES: usize = 72;
 
 const TAG_V6: u8 = 1;
 const TAG_SAME_PORT: u8 = 2;
+/// The count of shared bytes fills the tag; counts over the address's length, so all with bit 7 set, are refused.
 const TAG_SHARED_SHIFT: u32 = 2;
-const TAG_RESERVED: u8 = 0x80;
 
 /// One address of a listener. The scope of a link-local address is the connector's own business: it tries its
 /// interfaces.
@@ -148,9 +148,6 @@ pub(super) fn unpack(bytes: &[u8], count: usize) -> Result<Vec<Addr>, HandleErro
     for index in 0..count {
         let wrong = |why| HandleError::Addr { index, why };
         let [tag, prefix] = *take(&mut rest).ok_or(wrong("is cut short"))?;
-        if tag & TAG_RESERVED != 0 {
-            return Err(wrong("has an unknown family"));
-        }
         let port = match before.port {
             Some(port) if tag & TAG_SAME_PORT != 0 => port,
             None if tag & TAG_SAME_PORT != 0 => {

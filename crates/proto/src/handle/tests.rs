@@ -170,6 +170,10 @@ fn each_fault_has_its_own_error() {
         matches!(broken(|w| w[52] = 0x45), HandleError::Addr { index: 2, .. }),
         "17 shared bytes"
     );
+    assert!(matches!(
+        broken(|w| w[40] |= 0x80),
+        HandleError::Addr { index: 0, .. }
+    ));
     assert_eq!(broken(|w| w[90] = 1), HandleError::Spelling);
 }
 

@@ -130,7 +130,7 @@ where
 /// One end of a connection in a thread of its own: sends or receives in order, then acknowledges with one message.
 fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
     let since = std::time::Instant::now();
-    let mut drive = |conn: &mut Conn<R>| {
+    let drive = |conn: &mut Conn<R>| {
         assert!(
             since.elapsed().as_secs() < 120,
             "a thread waits for its peer"

@@ -107,13 +107,12 @@ fn soak<M: Room>(duo: &mut Duo<'_, M>, seed: u64, messages: u64) {
     let mut rng = Rng::new(seed);
     let mut lanes = [Lane::default(), Lane::default()];
     let mut wait = Wait::new();
-    while lanes.iter().any(|l| l.done < messages) {
+    while lanes.iter().any(|l| !l.finished(messages)) {
         for (lane, from) in lanes.iter_mut().zip([Side::A, Side::B]) {
             let lane_seed = seed * 2 + u64::from(from == Side::A);
             // Either side may run ahead by about 60 messages.
-            let sent: u64 = lane.sent.values().sum();
-            if sent < messages && lane.sends.len() < 60 && rng.below(3) > 0 {
-                let tag = rng.below(TAGS) as u32;
+            let tag = rng.below(TAGS) as u32;
+            if lane.may_send(tag, messages) && lane.sends.len() < 60 && rng.below(3) > 0 {
                 let nth = *lane.sent.entry(tag).or_default();
                 let src = pattern(length(lane_seed, tag, nth), content(lane_seed, tag, nth));
                 let posted = duo
@@ -164,8 +163,7 @@ fn receive<M: Room>(
     let sent: u64 = lane.sent.values().sum();
     let mut owed: Vec<u32> = Vec::new();
     for tag in 0..5u32 {
-        let sent_here = lane.sent.get(&tag).copied().unwrap_or(0);
-        let posted = lane.posted.get(&tag).copied().unwrap_or(0);
+        let (sent_here, posted) = lane.counts(tag);
         let ahead = if sent < messages { 2 } else { 0 };
         owed.extend((posted..sent_here + ahead).map(|_| tag));
     }
@@ -197,6 +195,22 @@ fn receive<M: Room>(
 }
 
 impl Lane {
+    fn counts(&self, tag: u32) -> (u64, u64) {
+        let of = |m: &HashMap<u32, u64>| m.get(&tag).copied().unwrap_or(0);
+        (of(&self.sent), of(&self.posted))
+    }
+
+    /// After the last message only receives that are still open are served.
+    fn may_send(&self, tag: u32, messages: u64) -> bool {
+        let (sent, posted) = self.counts(tag);
+        self.sent.values().sum::<u64>() < messages || sent < posted
+    }
+
+    fn finished(&self, messages: u64) -> bool {
+        let even = |tag| self.counts(tag).0 == self.counts(tag).1;
+        self.done >= messages && self.recvs.is_empty() && (0..5).all(even)
+    }
+
     fn test<M: Room>(&mut self, duo: &mut Duo<'_, M>, from: Side, seed: u64, rng: &mut Rng) {
         for _ in 0..4 {
             if !self.sends.is_empty() {

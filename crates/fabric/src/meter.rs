@@ -1,0 +1,81 @@
+//! What a connection counts: locally while it works, told to the statistics page every few dozen calls.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use linkspan_transport::Ticket;
+
+use crate::stats::{Counter, Slot, Stats, Tally};
+
+/// One operation in so many is timed; a look at the clock costs 24 ns.
+const TIMED: u32 = 64;
+
+#[derive(Debug)]
+pub(crate) struct Meter {
+    stats: Arc<Stats>,
+    slot: Option<Slot>,
+    tally: Tally,
+    ops: u32,
+    timed: Option<(Ticket, Instant)>,
+    retries: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(stats: &Arc<Stats>, device: &str, room: &str) -> Meter {
+        let slot = stats.slot(device, room);
+        let mut meter =
+            Meter { stats: stats.clone(), slot, tally: Tally::default(), ops: 0, timed: None, retries: 0 };
+        meter.tally.add(Counter::Open, 1);
+        meter.tally.add(Counter::Connections, 1);
+        meter.tell();
+        meter
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, counter: Counter, n: u64) {
+        self.tally.add(counter, n);
+    }
+
+    /// A post was answered.
+    #[inline]
+    pub(crate) fn posted<E>(&mut self, answer: &Result<Option<Ticket>, E>, counter: Counter, bytes: u64) {
+        let Ok(Some(ticket)) = answer else {
+            self.tally.add(Counter::Stalls, u64::from(answer.is_ok()));
+            return;
+        };
+        if bytes > 0 {
+            self.tally.add(counter, bytes);
+        }
+        self.ops = self.ops.wrapping_add(1);
+        if self.ops.is_multiple_of(TIMED) {
+            self.timed = Some((*ticket, Instant::now()));
+        }
+    }
+
+    /// An operation has reported.
+    #[inline]
+    pub(crate) fn done(&mut self, ticket: Ticket) {
+        if let Some((_, since)) = self.timed.take_if(|(timed, _)| *timed == ticket) {
+            self.tally.took(since.elapsed());
+        }
+    }
+
+    /// TCP segments sent again on all rails that are up.
+    pub(crate) fn retries(&mut self, sum: u64) {
+        self.tally.add(Counter::Retries, sum.saturating_sub(self.retries));
+        self.retries = sum;
+    }
+
+    pub(crate) fn tell(&mut self) {
+        if let Some(slot) = self.slot {
+            self.stats.tell(slot, &mut self.tally);
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.tally.add(Counter::Open, u64::MAX); // minus one
+        self.tell();
+    }
+}

@@ -1,0 +1,68 @@
+use super::*;
+
+fn scratch(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("linkspan-stats-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    dir
+}
+
+#[test]
+fn what_is_told_is_read() {
+    let dir = scratch("told");
+    let stats = Stats::new(Some(&dir)).unwrap();
+    let slot = stats.slot("eth0+eth1", "tcp").unwrap();
+    let mut tally = Tally::default();
+    tally.add(Counter::TxBytes, 5);
+    tally.took(Duration::from_micros(3));
+    stats.tell(slot, &mut tally);
+    tally.add(Counter::TxBytes, 2);
+    stats.tell(stats.slot("eth0+eth1", "tcp").unwrap(), &mut tally);
+    stats.slot("eth0+eth1", "shm").unwrap();
+    let read_back = read(&dir).unwrap();
+    assert_eq!(read_back.len(), 1);
+    assert_eq!(read_back[0].pid, std::process::id());
+    let rooms: Vec<_> = read_back[0].records.iter().map(|r| (r.device.as_str(), r.room.as_str())).collect();
+    assert_eq!(rooms, [("eth0+eth1", "tcp"), ("eth0+eth1", "shm")]);
+    assert_eq!(read_back[0].records[0].counters[Counter::TxBytes as usize], 7);
+    assert_eq!(read_back[0].records[0].latency[2], 1, "3 µs are less than 4 and not less than 2");
+    drop(stats);
+    assert!(read(&dir).unwrap().is_empty(), "the page goes with the process");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn foreign_and_damaged_files_are_passed_over() {
+    let dir = scratch("foreign");
+    let stats = Stats::new(Some(&dir)).unwrap();
+    stats.slot("eth0", "tcp").unwrap();
+    let whole = std::fs::read(dir.join(format!("{}.stats", std::process::id()))).unwrap();
+    for cut in [0, 8, 40, 64, 600, whole.len() - 8] {
+        std::fs::write(dir.join("cut.stats"), &whole[..cut]).unwrap();
+        assert!(read(&dir).unwrap().len() <= 2);
+    }
+    std::fs::write(dir.join("cut.stats"), [0xff; 4096]).unwrap();
+    assert_eq!(read(&dir).unwrap().len(), 1);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = scratch("open");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(Stats::new(Some(&dir)).unwrap_err().contains("nobody else can write"));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_table_of_records_is_bounded() {
+    let dir = scratch("bound");
+    let stats = Stats::new(Some(&dir)).unwrap();
+    for n in 0..RECORDS {
+        assert!(stats.slot(&format!("dev{n}"), "tcp").is_some());
+    }
+    assert!(stats.slot("one more", "tcp").is_none());
+    drop(stats);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
