@@ -176,7 +176,12 @@ impl<R: Rail> Conn<R> {
     /// See [`Error`].
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, Error> {
         self.check()?;
-        posted(self.engine.post_send(&mut self.rails, tag, src))
+        let answer = self.engine.post_send(&mut self.rails, tag, src);
+        if let Err(Refused::Failed(_)) = answer {
+            // The receiver is told now: whoever gets an error may never call again.
+            let _ = self.progress();
+        }
+        posted(answer)
     }
 
     /// Posts a receive of 1 to [`MAX_GROUP`] tagged parts that report together. `Ok(None)`: busy.
