@@ -1,1 +1,72 @@
-fn main() {}
+//! `cargo xtask`: the project's own checks, generated files, packaging and test stages.
+//!
+//! Every stage of `.ci/run` beyond plain cargo is one subcommand here, so that whatever CI does can be done by hand
+//! with the same words. Exit codes: 0 done, 1 failed, 2 usage, 77 cannot run on this machine (a line says why).
+#![forbid(unsafe_code)]
+
+mod check;
+mod dist;
+mod generate;
+mod lex;
+mod parts;
+mod run;
+mod stages;
+mod tree;
+
+use std::process::ExitCode;
+
+use run::Outcome;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  check [--fix]          rules of the tree: unsafe list, links, lengths, floors, error codes, generated files
+  gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, man pages, completions)
+  parts                  which optional parts can run here, and the Debian package a missing one needs
+  dist [--dir DIR]       release build of the plugin and lspan into DIR (default dist/), with their checks
+  plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
+  loom                   model checks of the lock-free parts
+  netns NAME|all         tests that need network namespaces (root)
+  fuzz [--seconds N] [TARGET]
+                         every fuzz target (or one) for N seconds each, default 20
+  aarch64 [--fresh]      cross-builds and runs unit, layout and wire tests under qemu-user
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = tree::root();
+    let outcome = match words.as_slice() {
+        ["check"] => check::run(&root, false),
+        ["check", "--fix"] => check::run(&root, true),
+        ["gen"] => generate::run(&root),
+        ["parts"] => parts::run(&root),
+        ["dist"] => dist::run(&root, &root.join("dist")),
+        ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
+        ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
+        ["loom"] => stages::loom(&root),
+        ["netns", name] => stages::netns(&root, name),
+        ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
+        ["aarch64"] => stages::aarch64(&root, false),
+        ["aarch64", "--fresh"] => stages::aarch64(&root, true),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Outcome::Done
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Outcome::Done => ExitCode::SUCCESS,
+        Outcome::Failed(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+        Outcome::Skipped(why) => {
+            println!("skipped: {}: {why}", words[0]);
+            ExitCode::from(run::SKIP)
+        }
+    }
+}

@@ -10,7 +10,7 @@ use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
 use linkspan_tcp::{Dial, Sentinel, Stream};
 use linkspan_transport::{Buf, 
-    Access, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket,
+    Access, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
 use crate::greeting::Greeting;
@@ -26,6 +26,9 @@ const TICK_CALLS: u32 = 64;
 
 /// Least time between two rounds of house-keeping: sentinel, stalled rails, rails that come back.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Longest sleep of a caller that waits. The end of the peer wakes it at once; a second bounds what only the clock sees.
+const SLEEP: Duration = Duration::from_secs(1);
 
 /// Time between two tries to bring a lost rail back.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -82,8 +85,6 @@ pub struct Channel {
     last_active: Instant,
     rails_lost: u64,
     told_lost: bool,
-    waits: WaitSet,
-    fds: Vec<linkspan_transport::WaitFd>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -120,8 +121,6 @@ impl Channel {
             last_active: now,
             rails_lost: 0,
             told_lost: false,
-            waits: WaitSet::new(),
-            fds: Vec::new(),
         };
         let mut line = format!("{} via {}", parts.verb, channel.describe());
         if !parts.left_out.is_empty() {
@@ -262,20 +261,32 @@ impl Channel {
         result
     }
 
-    /// Sleeps until something may have happened, at most `most` and at most a tenth of a second, so that the house is
-    /// kept.
+    /// Sleeps until something may have happened, at most `most` and at most a second, so that the house is kept.
     pub fn wait(&mut self, most: Duration) {
-        self.fds.clear();
-        if self.conn.arm(&mut self.fds) {
-            self.waits.clear();
-            self.fds
-                .extend(self.sentinel.as_ref().map(Sentinel::wait_fd));
-            for fd in &self.fds {
-                self.waits.add(*fd);
-            }
-            // An interrupted or failed sleep is a short one.
-            let _ = self.waits.wait(Some(most.min(TICK)));
+        wait_any(&mut [self], most);
+    }
+
+    /// Prepares to sleep: adds what to wait for, or returns false where there is work.
+    fn arm(&mut self, fds: &mut Vec<WaitFd>) -> bool {
+        if !self.conn.arm(fds) {
+            return false;
         }
+        fds.extend(self.sentinel.as_ref().map(Sentinel::wait_fd));
+        true
+    }
+
+    /// Longest sleep: shorter while something has to be looked after by the clock.
+    fn patience(&self) -> Duration {
+        let mending = match &self.returns {
+            Returns::Never => false,
+            Returns::Accepts { .. } => self.rails_lost > 0,
+            Returns::Dials { redials, .. } => redials.iter().any(|r| !matches!(r.state, RedialState::Up)),
+        };
+        let watched = self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
+        if mending || watched { TICK } else { SLEEP }
+    }
+
+    fn after_sleep(&mut self) {
         self.last_tick = self.last_tick.checked_sub(TICK).unwrap_or(self.last_tick);
         self.tick(false);
     }
@@ -387,6 +398,29 @@ impl Channel {
                 Err(error) => self.fabric.log().warn(&chain(&error)),
             }
         }
+    }
+}
+
+/// Sleeps until something may have happened on any of the channels, at most `most` and at most a second. Returns at
+/// once where one of them has work. One system call, however many channels.
+pub fn wait_any(channels: &mut [&mut Channel], most: Duration) {
+    let mut fds = Vec::new();
+    let mut most = most;
+    let mut idle = true;
+    for channel in channels.iter_mut() {
+        most = most.min(channel.patience());
+        idle &= channel.arm(&mut fds);
+    }
+    if idle {
+        let mut set = WaitSet::new();
+        for fd in &fds {
+            set.add(*fd);
+        }
+        // An interrupted or failed sleep is a short one.
+        let _ = set.wait(Some(most));
+    }
+    for channel in channels {
+        channel.after_sleep();
     }
 }
 

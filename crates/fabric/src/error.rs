@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Filter(#[from] BadFilter),
     /// The key file cannot be read.
-    #[error("LS0302 LINKSPAN_PSK_FILE={path} cannot be read")]
+    #[error("LS0502 LINKSPAN_PSK_FILE={path} cannot be read")]
     PskRead {
         /// The file.
         path: String,
@@ -28,7 +28,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The key file is not fit for use.
-    #[error("LS0303 LINKSPAN_PSK_FILE={path} is not usable")]
+    #[error("LS0503 LINKSPAN_PSK_FILE={path} is not usable")]
     Psk {
         /// The file.
         path: String,
@@ -37,16 +37,16 @@ pub enum Error {
         source: PskError,
     },
     /// The interfaces of this machine cannot be listed.
-    #[error("LS0304 the network interfaces of this machine cannot be listed")]
+    #[error("LS0504 the network interfaces of this machine cannot be listed")]
     Interfaces(#[source] std::io::Error),
     /// Nothing to listen on.
-    #[error("LS0305 no usable network interface: {reasons}; `lspan status` shows each one")]
+    #[error("LS0505 no usable network interface: {reasons}; `lspan status` shows each one")]
     NoInterface {
         /// Each interface with its reason.
         reasons: String,
     },
     /// There is no such device.
-    #[error("LS0306 device {index} does not exist, there are {count}")]
+    #[error("LS0506 device {index} does not exist, there are {count}")]
     NoDevice {
         /// Asked for.
         index: usize,
@@ -63,13 +63,13 @@ pub enum Error {
     #[error(transparent)]
     Login(#[from] LoginError),
     /// No address of the peer could be reached.
-    #[error("LS0307 no connection to the peer, tried {tried}")]
+    #[error("LS0507 no connection to the peer, tried {tried}")]
     Unreachable {
         /// Each try with its reason.
         tried: String,
     },
     /// The time was up.
-    #[error("LS0308 no connection after {ms} ms (LINKSPAN_CONNECT_TIMEOUT_MS), tried {tried}")]
+    #[error("LS0508 no connection after {ms} ms (LINKSPAN_CONNECT_TIMEOUT_MS), tried {tried}")]
     Timeout {
         /// Milliseconds allowed.
         ms: u128,
@@ -77,13 +77,13 @@ pub enum Error {
         tried: String,
     },
     /// A slower path than the machine could give, while downgrades are forbidden.
-    #[error("LS0309 LINKSPAN_STRICT=1 forbids this downgrade: {what}")]
+    #[error("LS0509 LINKSPAN_STRICT=1 forbids this downgrade: {what}")]
     Strict {
         /// What was lost and why.
         what: String,
     },
     /// The peer proposed what cannot be.
-    #[error("LS0310 the peer at {peer} proposed an impossible connection: {why}")]
+    #[error("LS0510 the peer at {peer} proposed an impossible connection: {why}")]
     Plan {
         /// Its address.
         peer: SocketAddr,
@@ -91,7 +91,7 @@ pub enum Error {
         why: String,
     },
     /// Forced path that cannot be taken.
-    #[error("LS0311 LINKSPAN_PATH={path} cannot be taken: {why}")]
+    #[error("LS0511 LINKSPAN_PATH={path} cannot be taken: {why}")]
     Forced {
         /// The forced path.
         path: &'static str,
@@ -99,7 +99,7 @@ pub enum Error {
         why: String,
     },
     /// The peer is waiting for something that did not come.
-    #[error("LS0312 the peer at {peer} went away before the connection was up")]
+    #[error("LS0512 the peer at {peer} went away before the connection was up")]
     Vanished {
         /// Its address.
         peer: SocketAddr,

@@ -21,7 +21,7 @@ pub mod params;
 mod room;
 pub mod stats;
 
-pub use channel::Channel;
+pub use channel::{Channel, wait_any};
 pub use config::{Config, PathChoice};
 pub use connect::Connecting;
 pub use device::{Device, Port, devices, survey};

@@ -68,7 +68,7 @@ params! {
 
 /// What is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("LS0301 {name}={value}: {want}; unset it or see `lspan env`")]
+#[error("LS0501 {name}={value}: {want}; unset it or see `lspan env`")]
 pub struct BadParam {
     /// The environment name.
     pub name: String,

@@ -1,9 +1,5 @@
 //! What the border costs: nanoseconds per call through the v12 table into a plugin that does nothing.
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a measurement, not a library"
-)]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a measurement, not a library")]
 
 use std::ffi::{CStr, c_int, c_void};
 use std::hint::black_box;
@@ -11,8 +7,8 @@ use std::ptr::null_mut;
 use std::time::Instant;
 
 use linkspan_ncclnet::{
-    Connecting, Fail, HANDLE_LEN, Init, ListenComm, Logger, NetPlugin, Opened, OpenedRecv,
-    OpenedSend, Part, Props, RecvComm, RecvHints, Region, SendComm,
+    Connecting, Fail, HANDLE_LEN, Init, ListenComm, Logger, NetPlugin, Opened, OpenedRecv, OpenedSend, Part, Props,
+    RecvComm, RecvHints, Region, SendComm,
 };
 
 struct Nothing;
@@ -53,19 +49,13 @@ impl NetPlugin for Nothing {
 
 impl ListenComm<Nothing> for Rx {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Nothing>>, Fail> {
-        Ok(Some(Opened {
-            path: Rx,
-            domain: (),
-        }))
+        Ok(Some(Opened { path: Rx, domain: () }))
     }
 }
 
 impl Connecting<Nothing> for Tx {
     fn poll(&mut self) -> Result<Option<OpenedSend<Nothing>>, Fail> {
-        Ok(Some(Opened {
-            path: Tx(false),
-            domain: (),
-        }))
+        Ok(Some(Opened { path: Tx(false), domain: () }))
     }
 }
 
@@ -103,14 +93,7 @@ fn main() {
         *mut c_void,
         *mut c_void,
         *mut c_void,
-    ) = (
-        null_mut(),
-        null_mut(),
-        null_mut(),
-        null_mut(),
-        null_mut(),
-        null_mut(),
-    );
+    ) = (null_mut(), null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
     let mut handle = [0u8; 128];
     let mut data = [0u8; 8];
     let at: *mut c_void = data.as_mut_ptr().cast();
@@ -119,50 +102,22 @@ fn main() {
     unsafe {
         t.init.unwrap()(&raw mut ctx, 1, std::ptr::null(), None, None);
         t.listen.unwrap()(ctx, 0, handle.as_mut_ptr().cast(), &raw mut listen);
-        t.connect.unwrap()(
-            ctx,
-            0,
-            handle.as_mut_ptr().cast(),
-            &raw mut send,
-            null_mut(),
-        );
+        t.connect.unwrap()(ctx, 0, handle.as_mut_ptr().cast(), &raw mut send, null_mut());
         t.accept.unwrap()(listen, &raw mut recv, null_mut());
         t.reg_mr.unwrap()(recv, at, 8, 1, &raw mut mr);
-        let (mut d, mut size, mut tag, mut done, mut got): (_, usize, c_int, c_int, c_int) =
-            (at, 8, 0, 0, 0);
-        t.irecv.unwrap()(
-            recv,
-            1,
-            &raw mut d,
-            &raw mut size,
-            &raw mut tag,
-            &raw mut mr,
-            null_mut(),
-            &raw mut request,
-        );
+        let (mut d, mut size, mut tag, mut done, mut got): (_, usize, c_int, c_int, c_int) = (at, 8, 0, 0, 0);
+        t.irecv.unwrap()(recv, 1, &raw mut d, &raw mut size, &raw mut tag, &raw mut mr, null_mut(), &raw mut request);
         for _ in 0..3 {
             let start = Instant::now();
             for _ in 0..rounds {
-                black_box(black_box(t).test.unwrap()(
-                    request,
-                    &raw mut done,
-                    &raw mut got,
-                ));
+                black_box(black_box(t).test.unwrap()(request, &raw mut done, &raw mut got));
             }
             let idle = start.elapsed();
             let start = Instant::now();
             for _ in 0..rounds {
                 let t = black_box(t);
                 let mut request = null_mut();
-                black_box(t.isend.unwrap()(
-                    send,
-                    at,
-                    8,
-                    0,
-                    null_mut(),
-                    null_mut(),
-                    &raw mut request,
-                ));
+                black_box(t.isend.unwrap()(send, at, 8, 0, null_mut(), null_mut(), &raw mut request));
                 black_box(t.test.unwrap()(request, &raw mut done, &raw mut got));
                 black_box(t.test.unwrap()(request, &raw mut done, &raw mut got));
             }

@@ -69,10 +69,7 @@ impl<T, X> Cell<T, X> {
     /// # Safety
     /// `address` came from this plugin at some time in the life of this library, or is null.
     #[inline]
-    pub(crate) unsafe fn from_address<'a>(
-        address: *mut c_void,
-        kind: Kind,
-    ) -> Result<&'a Cell<T, X>, Misuse> {
+    pub(crate) unsafe fn from_address<'a>(address: *mut c_void, kind: Kind) -> Result<&'a Cell<T, X>, Misuse> {
         let Some(ptr) = NonNull::new(address.cast::<Cell<T, X>>()) else {
             return Err(Misuse::Null(kind.word()));
         };
@@ -107,19 +104,14 @@ impl<T, X> Arena<T, X> {
     pub(crate) const fn new(kind: Kind, make: fn() -> X) -> Arena<T, X> {
         Arena {
             kind,
-            cells: Mutex::new(Cells {
-                live: BTreeSet::new(),
-                free: Vec::new(),
-            }),
+            cells: Mutex::new(Cells { live: BTreeSet::new(), free: Vec::new() }),
             make,
             owns: std::marker::PhantomData,
         }
     }
 
     fn cells(&self) -> MutexGuard<'_, Cells> {
-        self.cells
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.cells.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Gives an object an address.
@@ -171,11 +163,7 @@ impl<T, X> Arena<T, X> {
         cell.live.store(DEAD, Ordering::Release);
         // SAFETY: it is in neither list now; NCCL closes nothing that another of its threads is using.
         let body = unsafe { (*cell.body.get()).take() };
-        Ok(Removed {
-            arena: self,
-            address: address as usize,
-            body,
-        })
+        Ok(Removed { arena: self, address: address as usize, body })
     }
 
     /// Addresses of all live objects for which `pick` says yes.

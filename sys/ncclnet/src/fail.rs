@@ -8,22 +8,22 @@ use crate::abi;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fail {
     /// A CUDA or HIP call failed.
-    #[error("LS0700 a GPU runtime call failed")]
+    #[error("LS0800 a GPU runtime call failed")]
     Gpu,
     /// The local system refused something.
-    #[error("LS0701 a local system call failed")]
+    #[error("LS0801 a local system call failed")]
     System,
     /// A defect of ours.
-    #[error("LS0702 internal error")]
+    #[error("LS0802 internal error")]
     Internal,
     /// The caller passed something invalid.
-    #[error("LS0703 invalid argument")]
+    #[error("LS0803 invalid argument")]
     InvalidArgument,
     /// The caller called at the wrong time.
-    #[error("LS0704 invalid usage")]
+    #[error("LS0804 invalid usage")]
     InvalidUsage,
     /// The peer is lost.
-    #[error("LS0705 the peer is lost")]
+    #[error("LS0805 the peer is lost")]
     Remote,
 }
 
@@ -45,40 +45,34 @@ impl Fail {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misuse {
     /// A pointer that must point somewhere is null.
-    #[error("LS0710 {0} is a null pointer; pass the address that the net interface asks for")]
+    #[error("LS0810 {0} is a null pointer; pass the address that the net interface asks for")]
     Null(&'static str),
     /// An object that this plugin did not make, or that was closed already.
-    #[error(
-        "LS0711 {0} {1:#x} is not a live object of this plugin; it was closed before or belongs to another one"
-    )]
+    #[error("LS0811 {0} {1:#x} is not a live object of this plugin; it was closed before or belongs to another one")]
     Stranger(&'static str, usize),
     /// The number of parts in a receive or flush.
-    #[error("LS0712 {0} parts in one call; between 1 and {max} are possible (maxRecvs)", max = crate::MAX_RECVS)]
+    #[error("LS0812 {0} parts in one call; between 1 and {max} are possible (maxRecvs)", max = crate::MAX_RECVS)]
     Count(c_int),
     /// A negative size.
-    #[error("LS0713 size {0} is negative")]
+    #[error("LS0813 size {0} is negative")]
     Size(c_int),
     /// A device that does not exist.
-    #[error("LS0714 device {0} does not exist; devices() reported {1}")]
+    #[error("LS0814 device {0} does not exist; devices() reported {1}")]
     Device(c_int, usize),
     /// A memory type that the interface does not know.
-    #[error("LS0715 memory type {0} is unknown; host memory is 1 and device memory 2")]
+    #[error("LS0815 memory type {0} is unknown; host memory is 1 and device memory 2")]
     Kind(c_int),
     /// A call before init.
-    #[error("LS0716 {0} was called before init, or after the last finalize")]
+    #[error("LS0816 {0} was called before init, or after the last finalize")]
     NotReady(&'static str),
     /// A request that was done before, of another comm, or no request.
-    #[error(
-        "LS0717 request {0:#x} is not in flight; it was reported done before or is none of ours"
-    )]
+    #[error("LS0817 request {0:#x} is not in flight; it was reported done before or is none of ours")]
     Request(usize),
     /// The plugin panicked here, or earlier on this comm.
-    #[error("LS0718 the plugin panicked: {0}; please report this")]
+    #[error("LS0818 the plugin panicked: {0}; please report this")]
     Panic(String),
     /// The comm is unusable since an earlier panic.
-    #[error(
-        "LS0719 this comm is unusable since the plugin panicked on it; see the earlier message"
-    )]
+    #[error("LS0819 this comm is unusable since the plugin panicked on it; see the earlier message")]
     Poisoned,
 }
 

@@ -50,11 +50,7 @@ impl<P: NetPlugin> Global<P> {
     pub const fn new() -> Global<P> {
         Global {
             log: AtomicPtr::new(std::ptr::null_mut()),
-            state: Mutex::new(State {
-                plugin: None,
-                users: 0,
-                shared: 0,
-            }),
+            state: Mutex::new(State { plugin: None, users: 0, shared: 0 }),
             serial: AtomicU64::new(0),
             strings: Mutex::new(BTreeSet::new()),
             ctxs: Arena::new(Kind::Ctx, || ()),
@@ -66,9 +62,7 @@ impl<P: NetPlugin> Global<P> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<P>> {
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// NCCL's logger, as the last init passed it.
@@ -125,14 +119,7 @@ impl<P: NetPlugin> Global<P> {
         if self.state().shared != 0 {
             return Ok(());
         }
-        let address = self.init(
-            log,
-            Init {
-                comm_id: None,
-                traffic_class: None,
-                version,
-            },
-        )? as usize;
+        let address = self.init(log, Init { comm_id: None, traffic_class: None, version })? as usize;
         let mut state = self.state();
         if state.shared == 0 {
             state.shared = address;
@@ -160,11 +147,7 @@ impl<P: NetPlugin> Global<P> {
         drop(body);
         let mut state = self.state();
         state.users -= 1;
-        let last = if state.users == 0 {
-            state.plugin.take()
-        } else {
-            None
-        };
+        let last = if state.users == 0 { state.plugin.take() } else { None };
         drop(state);
         drop(last);
         Ok(())
@@ -174,10 +157,7 @@ impl<P: NetPlugin> Global<P> {
     pub(crate) fn close_send(&self, comm: *mut c_void) -> Result<(), Refused> {
         let mut removed = self.sends.remove(comm)?;
         drop(removed.body.as_ref().and_then(|b| b.lane.close()));
-        let result = removed
-            .body
-            .as_ref()
-            .map_or(Ok(()), |b| self.deregister_left(comm, &b.domain));
+        let result = removed.body.as_ref().map_or(Ok(()), |b| self.deregister_left(comm, &b.domain));
         drop(removed.body.take());
         result
     }
@@ -186,10 +166,7 @@ impl<P: NetPlugin> Global<P> {
     pub(crate) fn close_recv(&self, comm: *mut c_void) -> Result<(), Refused> {
         let mut removed = self.recvs.remove(comm)?;
         drop(removed.body.as_ref().and_then(|b| b.lane.close()));
-        let result = removed
-            .body
-            .as_ref()
-            .map_or(Ok(()), |b| self.deregister_left(comm, &b.domain));
+        let result = removed.body.as_ref().map_or(Ok(()), |b| self.deregister_left(comm, &b.domain));
         drop(removed.body.take());
         result
     }
@@ -210,10 +187,7 @@ impl<P: NetPlugin> Global<P> {
     /// A C string that stays until the library is unloaded. NCCL keeps names without copying them.
     pub(crate) fn intern(&self, text: &str) -> *const c_char {
         let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
-        let mut strings = self
-            .strings
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut strings = self.strings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = strings.get::<CStr>(&text) {
             return known.as_ptr();
         }
@@ -226,9 +200,7 @@ impl<P: NetPlugin> Global<P> {
     pub(crate) fn ticket() -> u64 {
         use std::hash::{BuildHasher, RandomState};
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        RandomState::new()
-            .hash_one(COUNT.fetch_add(1, Ordering::Relaxed))
-            .max(1)
+        RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)).max(1)
     }
 
     /// The library is being unloaded, or the process exits: below v11 there is no other word. With comms still open
@@ -253,10 +225,7 @@ impl<P: NetPlugin> Global<P> {
                 self.mrs.release();
                 self.ctxs.release();
             }
-            self.strings
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .clear();
+            self.strings.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         }
     }
 }

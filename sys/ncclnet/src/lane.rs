@@ -36,20 +36,19 @@ impl Drop for Release<'_> {
 
 impl<T> Lane<T> {
     pub(crate) const fn new(value: T) -> Lane<T> {
-        Lane {
-            state: AtomicU8::new(FREE),
-            value: UnsafeCell::new(Some(value)),
-        }
+        Lane { state: AtomicU8::new(FREE), value: UnsafeCell::new(Some(value)) }
     }
 
     fn acquire(&self) -> u8 {
+        let mut spins = 0u32;
         loop {
-            match self
-                .state
-                .compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            {
+            match self.state.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return FREE,
-                Err(HELD) => spin_loop(),
+                Err(HELD) => {
+                    spins += 1;
+                    // The holder may have lost its core; it cannot go on while we keep ours.
+                    if spins.is_multiple_of(64) { std::thread::yield_now() } else { spin_loop() }
+                }
                 Err(FREE) => {}
                 Err(state) => return state,
             }
@@ -62,10 +61,7 @@ impl<T> Lane<T> {
         if self.acquire() != FREE {
             return Err(Misuse::Poisoned);
         }
-        let mut release = Release {
-            state: &self.state,
-            to: POISONED,
-        };
+        let mut release = Release { state: &self.state, to: POISONED };
         // SAFETY: this thread holds the lane until `release` drops, and `f` cannot keep the reference.
         let value = unsafe { &mut *self.value.get() };
         let Some(value) = value else {
@@ -83,20 +79,13 @@ impl<T> Lane<T> {
                 FREE => break,
                 EMPTY => return None,
                 poisoned => {
-                    if self
-                        .state
-                        .compare_exchange(poisoned, HELD, Ordering::Acquire, Ordering::Relaxed)
-                        .is_ok()
-                    {
+                    if self.state.compare_exchange(poisoned, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                         break;
                     }
                 }
             }
         }
-        let _release = Release {
-            state: &self.state,
-            to: EMPTY,
-        };
+        let _release = Release { state: &self.state, to: EMPTY };
         // SAFETY: as in `with`.
         unsafe { (*self.value.get()).take() }
     }

@@ -56,16 +56,7 @@ impl Logger {
         let Some(log) = self.0 else { return };
         let (text, file) = (c_string(text), c_string(file));
         // SAFETY: `new` promises a callable function; the format takes exactly one C string, which outlives the call.
-        unsafe {
-            log(
-                level,
-                flags,
-                file.as_ptr(),
-                line as c_int,
-                c"%s".as_ptr(),
-                text.as_ptr(),
-            )
-        };
+        unsafe { log(level, flags, file.as_ptr(), line as c_int, c"%s".as_ptr(), text.as_ptr()) };
     }
 }
 

@@ -75,12 +75,7 @@ pub trait NetPlugin: Sized + Send + Sync + 'static {
     fn open(&self, init: Init) -> Result<Self::Ctx, Fail>;
 
     /// Listens on `dev` and fills `handle` (zeroed before), which travels to the peer. Returns at once.
-    fn listen(
-        &self,
-        ctx: &Self::Ctx,
-        dev: usize,
-        handle: &mut [u8; HANDLE_LEN],
-    ) -> Result<Self::Listen, Fail>;
+    fn listen(&self, ctx: &Self::Ctx, dev: usize, handle: &mut [u8; HANDLE_LEN]) -> Result<Self::Listen, Fail>;
 
     /// Begins to connect from `dev` to the listener of `handle`; [`Connecting::poll`] goes on. Must not wait for
     /// accept: NCCL connects to itself from one thread. `handle` comes from the peer and is not to be trusted.
@@ -151,11 +146,7 @@ pub trait RecvComm: Send {
 
     /// Posts 1 to [`MAX_RECVS`] buffers as one request. Returns a ticket, or `None` when nothing can start now. The
     /// memory may be written until the ticket was reported done.
-    fn irecv(
-        &mut self,
-        parts: &[Part<'_, Self::Mr>],
-        hints: RecvHints,
-    ) -> Result<Option<u64>, Fail>;
+    fn irecv(&mut self, parts: &[Part<'_, Self::Mr>], hints: RecvHints) -> Result<Option<u64>, Fail>;
 
     /// Makes what was received visible to the GPU. `None`: it is already.
     fn flush(&mut self, parts: &[Part<'_, Self::Mr>]) -> Result<Option<u64>, Fail> {

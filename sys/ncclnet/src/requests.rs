@@ -54,10 +54,7 @@ impl Doors {
         for door in &self.0 {
             door.cell.store(cell, Ordering::Relaxed);
             door.kind.store(kind as u64, Ordering::Relaxed);
-            door.mark.store(
-                DOOR_MARK ^ std::ptr::from_ref(door) as u64,
-                Ordering::Release,
-            );
+            door.mark.store(DOOR_MARK ^ std::ptr::from_ref(door) as u64, Ordering::Release);
         }
     }
 }
@@ -70,11 +67,7 @@ impl Doors {
 pub(crate) unsafe fn through(request: *mut c_void) -> Result<Through, Misuse> {
     let number = request as usize;
     if number <= GENERATION {
-        return Err(if number == 0 {
-            Misuse::Null("request")
-        } else {
-            Misuse::Request(number)
-        });
+        return Err(if number == 0 { Misuse::Null("request") } else { Misuse::Request(number) });
     }
     let door = request.map_addr(|a| a & !GENERATION).cast::<Door>();
     // SAFETY: requests of this plugin are doors, which stay allocated until the library is unloaded; all fields are
@@ -116,13 +109,7 @@ impl Requests {
     /// For the comm that owns `doors`; `uses` is different for every comm they lead to one after the other.
     pub(crate) fn new(doors: &Doors, uses: u64) -> Requests {
         let generation = (uses % GENERATION as u64) as u8;
-        let entry = Entry {
-            ticket: 0,
-            parts: 0,
-            generation,
-            in_flight: false,
-            mrs: [0; MAX_RECVS],
-        };
+        let entry = Entry { ticket: 0, parts: 0, generation, in_flight: false, mrs: [0; MAX_RECVS] };
         Requests {
             entries: vec![entry; REQUESTS].into(),
             free: (0..REQUESTS as u16).rev().collect(),
@@ -138,11 +125,7 @@ impl Requests {
 
     /// Starts a request and returns its address, or null without room.
     #[inline]
-    pub(crate) fn start(
-        &mut self,
-        ticket: u64,
-        mrs: impl ExactSizeIterator<Item = usize>,
-    ) -> *mut c_void {
+    pub(crate) fn start(&mut self, ticket: u64, mrs: impl ExactSizeIterator<Item = usize>) -> *mut c_void {
         let Some(index) = self.free.pop() else {
             return std::ptr::null_mut();
         };
@@ -161,10 +144,7 @@ impl Requests {
     /// The request that `through` names.
     #[inline]
     pub(crate) fn get(&self, through: &Through) -> Result<Entry, Misuse> {
-        let entry = self
-            .entries
-            .get(usize::from(through.index))
-            .filter(|e| e.in_flight);
+        let entry = self.entries.get(usize::from(through.index)).filter(|e| e.in_flight);
         let entry = entry.filter(|e| e.generation == through.generation);
         entry.copied().ok_or(Misuse::Request(through.request))
     }
@@ -183,10 +163,7 @@ impl Requests {
     /// Whether a request in flight uses the memory handle at this address.
     pub(crate) fn uses(&self, mr: usize) -> bool {
         self.free.len() < REQUESTS
-            && self
-                .entries
-                .iter()
-                .any(|e| e.in_flight && e.mrs[..usize::from(e.parts)].contains(&mr))
+            && self.entries.iter().any(|e| e.in_flight && e.mrs[..usize::from(e.parts)].contains(&mr))
     }
 }
 

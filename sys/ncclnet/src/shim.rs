@@ -3,10 +3,7 @@
 //! Each is `unsafe extern "C"` with the promise of NCCL's net interface: pointers are valid for what the interface
 //! says about them, objects are those this plugin returned, nothing is closed while another thread uses it, and a
 //! data path has one thread at a time. What can be checked cheaply is checked all the same.
-#![allow(
-    clippy::missing_safety_doc,
-    reason = "the promise is the same for all of them and stands above"
-)]
+#![allow(clippy::missing_safety_doc, reason = "the promise is the same for all of them and stands above")]
 
 mod border;
 mod data;

@@ -7,8 +7,7 @@ use std::ffi::{CStr, c_float, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::{
-    COST_IGNORE, INTERNAL_ERROR, INVALID_ARGUMENT, LogFn, PROTO_LL128, SUCCESS, TunerV3, TunerV4,
-    TunerV5, TunerV6,
+    COST_IGNORE, INTERNAL_ERROR, INVALID_ARGUMENT, LogFn, PROTO_LL128, SUCCESS, TunerV3, TunerV4, TunerV5, TunerV6,
 };
 
 /// What decides. Exported by [`crate::export_tuner!`].
@@ -30,18 +29,11 @@ pub fn forbid_ll128(costs: &mut [c_float], protos: usize) -> bool {
     if protos <= PROTO_LL128 {
         return false;
     }
-    let other = costs
-        .iter()
-        .enumerate()
-        .any(|(i, &cost)| i % protos != PROTO_LL128 && cost >= 0.0);
+    let other = costs.iter().enumerate().any(|(i, &cost)| i % protos != PROTO_LL128 && cost >= 0.0);
     if !other {
         return false;
     }
-    let ll128 = costs
-        .iter_mut()
-        .skip(PROTO_LL128)
-        .step_by(protos)
-        .filter(|cost| **cost >= 0.0);
+    let ll128 = costs.iter_mut().skip(PROTO_LL128).step_by(protos).filter(|cost| **cost >= 0.0);
     ll128.map(|cost| *cost = COST_IGNORE).count() > 0
 }
 
@@ -116,11 +108,7 @@ unsafe extern "C" fn cost_v3(
     channels: *mut c_int,
 ) -> c_int {
     // SAFETY: NCCL's promise is the same.
-    unsafe {
-        cost_v4(
-            ctx, coll, bytes, pipe_ops, costs, algos, protos, 0, channels,
-        )
-    }
+    unsafe { cost_v4(ctx, coll, bytes, pipe_ops, costs, algos, protos, 0, channels) }
 }
 
 unsafe extern "C" fn end(_ctx: *mut c_void) -> c_int {
@@ -129,32 +117,17 @@ unsafe extern "C" fn end(_ctx: *mut c_void) -> c_int {
 
 /// `ncclTunerPlugin_v3`.
 pub const fn v3<T: Tuner>() -> TunerV3 {
-    TunerV3 {
-        name: T::NAME.as_ptr(),
-        init: Some(init_v3::<T>),
-        get_coll_info: Some(cost_v3),
-        destroy: Some(end),
-    }
+    TunerV3 { name: T::NAME.as_ptr(), init: Some(init_v3::<T>), get_coll_info: Some(cost_v3), destroy: Some(end) }
 }
 
 /// `ncclTunerPlugin_v4`.
 pub const fn v4<T: Tuner>() -> TunerV4 {
-    TunerV4 {
-        name: T::NAME.as_ptr(),
-        init: Some(init_v3::<T>),
-        get_coll_info: Some(cost_v4),
-        destroy: Some(end),
-    }
+    TunerV4 { name: T::NAME.as_ptr(), init: Some(init_v3::<T>), get_coll_info: Some(cost_v4), destroy: Some(end) }
 }
 
 /// `ncclTunerPlugin_v5`.
 pub const fn v5<T: Tuner>() -> TunerV5 {
-    TunerV5 {
-        name: T::NAME.as_ptr(),
-        init: Some(init_v5::<T>),
-        get_coll_info: Some(cost_v4),
-        finalize: Some(end),
-    }
+    TunerV5 { name: T::NAME.as_ptr(), init: Some(init_v5::<T>), get_coll_info: Some(cost_v4), finalize: Some(end) }
 }
 
 /// `ncclTunerPlugin_v6`.

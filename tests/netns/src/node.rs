@@ -50,12 +50,52 @@ fn run(args: &[&str]) -> Result<(), String> {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        ["idle", count, seconds] => idle(&fabric, number(count)?, number(seconds)?),
         other => Err(format!("a node does not know {other:?}")),
     }
 }
 
 fn number(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("{text} is not a number"))
+}
+
+/// Connections to itself on which nothing happens: what does sleeping cost?
+fn idle(fabric: &Fabric, count: usize, seconds: usize) -> Result<(), String> {
+    let mut ends = Vec::new();
+    for _ in 0..count {
+        let listener = fabric.listen(0).map_err(|e| linkspan_fabric::chain(&e))?;
+        let mut connecting = fabric.connect(0, &listener.handle()).map_err(|e| linkspan_fabric::chain(&e))?;
+        let (mut here, mut there) = (None, None);
+        while here.is_none() || there.is_none() {
+            if here.is_none() {
+                here = connecting.poll().map_err(|e| linkspan_fabric::chain(&e))?;
+            }
+            if there.is_none() {
+                there = listener.accept().map_err(|e| linkspan_fabric::chain(&e))?;
+            }
+        }
+        ends.extend(here);
+        ends.extend(there);
+    }
+    let (begun, busy) = (Instant::now(), cpu_ns()?);
+    let until = begun + Duration::from_secs(seconds as u64);
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {
+        let mut all: Vec<&mut Channel> = ends.iter_mut().collect();
+        linkspan_fabric::wait_any(&mut all, left);
+        for end in &mut ends {
+            end.progress().map_err(|e| e.to_string())?;
+        }
+    }
+    let threads = std::fs::read_dir("/proc/self/task").map_err(|e| e.to_string())?.count();
+    let percent = (cpu_ns()? - busy) as f64 * 1e-7 / begun.elapsed().as_secs_f64();
+    println!("idle {} ends, {threads} threads, {percent:.2} % of a core", ends.len());
+    Ok(())
+}
+
+/// Time this thread, the only one, has run, ns (the first field of schedstat).
+fn cpu_ns() -> Result<u64, String> {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").map_err(|e| e.to_string())?;
+    stat.split_whitespace().next().and_then(|w| w.parse().ok()).ok_or_else(|| "schedstat cannot be read".into())
 }
 
 /// The byte at `offset` of message `n`.

@@ -20,6 +20,13 @@ pub(crate) const ALL: &[Test] = &[
     Test { name: "same-docker0", what: "equal bridge subnets on both hosts do no harm", waits: false, run: same_docker0 },
     Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
     Test { name: "strict", what: "LINKSPAN_STRICT=1 turns a lost rail at connect into an error", waits: false, run: strict },
+    Test { name: "shm", what: "two processes on one host share memory and copy directly", waits: false, run: shm },
+    Test { name: "shm-pid-namespace", what: "another pid namespace: the ring carries all, and says why", waits: false, run: shm_pid_namespace },
+    Test { name: "shm-no-ptrace", what: "a process that may not be traced: the ring carries all", waits: false, run: shm_no_ptrace },
+    Test { name: "shm-small-dev-shm", what: "a /dev/shm of 4 KiB does no harm", waits: false, run: shm_small_dev_shm },
+    Test { name: "shm-low-memlock", what: "no locked memory does no harm", waits: false, run: shm_low_memlock },
+    Test { name: "other-user", what: "another user of the host gets TCP, and a reason", waits: false, run: other_user },
+    Test { name: "idle", what: "64 idle connections cost less than 0.1 % of a core", waits: false, run: idle },
     Test { name: "dead-host", what: "a host that vanishes in mid-transfer is reported within 30 s", waits: true, run: dead_host },
     Test { name: "dead-idle-host", what: "a host that vanishes while nothing is sent is reported within 30 s", waits: true, run: dead_idle_host },
     Test { name: "stopped-peer", what: "a peer stopped for 40 s is waited for", waits: true, run: stopped_peer },
@@ -153,7 +160,7 @@ fn strict() -> Outcome<String> {
     world.ip("b", "addr del 10.77.1.2/24 dev cab1")?;
     let mut a = world.node("a", &env, &["connect", &handle, "1", "8"])?;
     let error = a.expect("error", SOON)?;
-    if !error.contains("10.77.1.2") || !error.contains("LS0309") {
+    if !error.contains("10.77.1.2") || !error.contains("LS0509") {
         return Err(format!("the error does not name the rail: {error}"));
     }
     Ok(error)
@@ -205,4 +212,98 @@ fn stopped_peer() -> Outcome<String> {
     let done = to.expect("done", SOON * 4)?;
     from.expect("done", SOON)?;
     Ok(done)
+}
+
+/// Two processes on one host, each under a command; says how they were joined.
+fn neighbours(under: [&[&str]; 2], env: &[(&str, &str)]) -> Outcome<(World, Node, Node, String)> {
+    let world = World::new(&["a"])?;
+    let mut b = world.node_under("a", under[0], env, &["listen", "20", "3000000"])?;
+    let handle = b.expect("handle", SOON)?;
+    let mut a = world.node_under("a", under[1], env, &["connect", &handle, "20", "3000000"])?;
+    let up = a.expect("up", SOON)?;
+    b.expect("done", SOON)?;
+    a.expect("done", SOON)?;
+    Ok((world, a, b, up))
+}
+
+fn shm() -> Outcome<String> {
+    let (_world, mut a, _b, up) = neighbours([&[], &[]], &[])?;
+    if !up.starts_with("shm") || a.heard("WARN downgrade") > 0 {
+        return Err(up);
+    }
+    Ok(up)
+}
+
+/// Every byte through the ring, one WARN line that says why.
+fn ring_only(under: [&[&str]; 2], why: &str) -> Outcome<String> {
+    let (_world, mut a, mut b, up) = neighbours(under, &[])?;
+    let told = a.heard("WARN downgrade") + b.heard("WARN downgrade");
+    if !up.starts_with("shm") || !up.contains(why) || told == 0 {
+        return Err(format!("{told} warnings; {up}"));
+    }
+    Ok(up)
+}
+
+fn shm_pid_namespace() -> Outcome<String> {
+    ring_only([&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"], &[]], "pid namespace")
+}
+
+fn shm_no_ptrace() -> Outcome<String> {
+    // A program that its user may run and not read is not dumpable, so no process of that user may look into it
+    // (prctl(2), PR_SET_DUMPABLE); what ptrace_scope 2 does to all. Such programs cannot be had by setting an option.
+    let copy = std::env::temp_dir().join(format!("linkspan-unreadable-{}", std::process::id()));
+    let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+    std::fs::copy(exe, &copy).map_err(|e| e.to_string())?;
+    std::fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o711)).map_err(|e| e.to_string())?;
+    let script = format!("exec {} \"$@\"", copy.display());
+    let under: &[&str] =
+        &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", &script];
+    let result = ring_only([under, under], "process_vm_readv");
+    let _ = std::fs::remove_file(&copy);
+    result
+}
+
+fn shm_small_dev_shm() -> Outcome<String> {
+    let small: &[&str] =
+        &["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=4k none /dev/shm && exec \"$0\" \"$@\""];
+    let (_world, _a, _b, up) = neighbours([small, small], &[])?;
+    if up.starts_with("shm") { Ok(up) } else { Err(up) }
+}
+
+fn shm_low_memlock() -> Outcome<String> {
+    let low: &[&str] = &["prlimit", "--memlock=0:0"];
+    let (_world, _a, _b, up) = neighbours([low, low], &[])?;
+    if up.starts_with("shm") { Ok(up) } else { Err(up) }
+}
+
+fn other_user() -> Outcome<String> {
+    // nobody (65534) exists everywhere.
+    let nobody: &[&str] = &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let world = World::new(&["a"])?;
+    let mut b = world.node_under("a", nobody, &[], &["listen", "4", "3000000"])?;
+    let handle = b.expect("handle", SOON)?;
+    let mut a = world.node("a", &[], &["connect", &handle, "4", "3000000"])?;
+    let up = a.expect("up", SOON)?;
+    b.expect("done", SOON)?;
+    if !up.starts_with("tcp") || a.heard("WARN downgrade") == 0 {
+        return Err(up);
+    }
+    Ok(up)
+}
+
+fn idle() -> Outcome<String> {
+    let mut said = String::new();
+    for path in ["tcp", "shm"] {
+        let world = World::new(&["a"])?;
+        let mut a = world.node("a", &[("LINKSPAN_PATH", path)], &["idle", "64", "10"])?;
+        let line = a.expect("idle", SOON * 3)?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let percent: f64 = words.get(4).and_then(|w| w.parse().ok()).unwrap_or(100.0);
+        // Both ends are in this process, so 0.1 % for 64 ends are 0.2 % here.
+        if percent >= 0.2 || words.get(2) != Some(&"1") {
+            return Err(format!("{path}: {line}"));
+        }
+        said.push_str(&format!("{path}: {line}. "));
+    }
+    Ok(said)
 }

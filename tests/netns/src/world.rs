@@ -69,9 +69,15 @@ impl World {
 
     /// Starts a node on a host.
     pub(crate) fn node(&self, host: &str, env: &[(&str, &str)], args: &[&str]) -> Outcome<Node> {
+        self.node_under(host, &[], env, args)
+    }
+
+    /// Starts a node on a host, under another command that changes what the process may do.
+    pub(crate) fn node_under(&self, host: &str, under: &[&str], env: &[(&str, &str)], args: &[&str]) -> Outcome<Node> {
         let exe = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut child = Command::new("ip")
             .args(["netns", "exec", &self.ns(host)])
+            .args(under)
             .arg(exe)
             .arg("node")
             .args(args)

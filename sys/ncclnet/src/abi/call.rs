@@ -5,14 +5,8 @@ use std::ffi::{c_char, c_int, c_ulong, c_void};
 use super::{Config, DeviceHandle, NetAttr};
 
 /// NCCL's logger; thread-safe. `fmt` is a printf format.
-pub type LogFn = unsafe extern "C" fn(
-    level: c_int,
-    flags: c_ulong,
-    file: *const c_char,
-    line: c_int,
-    fmt: *const c_char,
-    ...
-);
+pub type LogFn =
+    unsafe extern "C" fn(level: c_int, flags: c_ulong, file: *const c_char, line: c_int, fmt: *const c_char, ...);
 /// NCCL's profiler callback (since v10); linkspan reports no events.
 pub type ProfilerFn = unsafe extern "C" fn(
     event: *mut *mut c_void,
@@ -39,18 +33,12 @@ pub type Devices = unsafe extern "C" fn(ndev: *mut c_int) -> c_int;
 /// getProperties.
 pub type GetProperties<T> = unsafe extern "C" fn(dev: c_int, props: *mut T) -> c_int;
 /// listen, v6 to v10.
-pub type ListenV6 =
-    unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
+pub type ListenV6 = unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// listen, since v11.
-pub type ListenV11 = unsafe extern "C" fn(
-    ctx: *mut c_void,
-    dev: c_int,
-    handle: *mut c_void,
-    comm: *mut *mut c_void,
-) -> c_int;
+pub type ListenV11 =
+    unsafe extern "C" fn(ctx: *mut c_void, dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// connect, v6.
-pub type ConnectV6 =
-    unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
+pub type ConnectV6 = unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// connect, v7 to v9.
 pub type ConnectV7 = unsafe extern "C" fn(
     dev: c_int,
@@ -77,27 +65,14 @@ pub type ConnectV11 = unsafe extern "C" fn(
 /// accept, v6.
 pub type AcceptV6 = unsafe extern "C" fn(listen: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// accept, since v7.
-pub type AcceptV7 = unsafe extern "C" fn(
-    listen: *mut c_void,
-    comm: *mut *mut c_void,
-    device: *mut *mut DeviceHandle,
-) -> c_int;
+pub type AcceptV7 =
+    unsafe extern "C" fn(listen: *mut c_void, comm: *mut *mut c_void, device: *mut *mut DeviceHandle) -> c_int;
 /// regMr, v6 and v7.
-pub type RegMrV6 = unsafe extern "C" fn(
-    comm: *mut c_void,
-    data: *mut c_void,
-    size: c_int,
-    kind: c_int,
-    mr: *mut *mut c_void,
-) -> c_int;
+pub type RegMrV6 =
+    unsafe extern "C" fn(comm: *mut c_void, data: *mut c_void, size: c_int, kind: c_int, mr: *mut *mut c_void) -> c_int;
 /// regMr, since v8.
-pub type RegMrV8 = unsafe extern "C" fn(
-    comm: *mut c_void,
-    data: *mut c_void,
-    size: usize,
-    kind: c_int,
-    mr: *mut *mut c_void,
-) -> c_int;
+pub type RegMrV8 =
+    unsafe extern "C" fn(comm: *mut c_void, data: *mut c_void, size: usize, kind: c_int, mr: *mut *mut c_void) -> c_int;
 /// regMrDmaBuf.
 pub type RegMrDmaBuf = unsafe extern "C" fn(
     comm: *mut c_void,
@@ -179,16 +154,13 @@ pub type Iflush = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// test.
-pub type Test =
-    unsafe extern "C" fn(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> c_int;
+pub type Test = unsafe extern "C" fn(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> c_int;
 /// closeSend, closeRecv, closeListen; finalize since v11.
 pub type Close = unsafe extern "C" fn(object: *mut c_void) -> c_int;
 /// getDeviceMr, since v7; only called on devices with offload.
-pub type GetDeviceMr =
-    unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void, device_mr: *mut *mut c_void) -> c_int;
+pub type GetDeviceMr = unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void, device_mr: *mut *mut c_void) -> c_int;
 /// irecvConsumed, since v7; only called on devices with offload.
-pub type IrecvConsumed =
-    unsafe extern "C" fn(comm: *mut c_void, n: c_int, request: *mut c_void) -> c_int;
+pub type IrecvConsumed = unsafe extern "C" fn(comm: *mut c_void, n: c_int, request: *mut c_void) -> c_int;
 /// makeVDevice, since v9.
 pub type MakeVDevice<T> = unsafe extern "C" fn(dev: *mut c_int, props: *mut T) -> c_int;
 /// setNetAttr, since v11.

@@ -3,9 +3,8 @@
 use std::mem::{offset_of, size_of};
 
 use super::{
-    CommAttr, Config, DeviceHandle, NetAttr, NetV6, NetV7, NetV8, NetV9, NetV10, NetV11, NetV12,
-    PropsV6, PropsV7, PropsV8, PropsV9, PropsV11, PropsV12, TunerV3, TunerV4, TunerV5, TunerV6,
-    VDevice4, VDevice8,
+    CommAttr, Config, DeviceHandle, NetAttr, NetV6, NetV7, NetV8, NetV9, NetV10, NetV11, NetV12, PropsV6, PropsV7,
+    PropsV8, PropsV9, PropsV11, PropsV12, TunerV3, TunerV4, TunerV5, TunerV6, VDevice4, VDevice8,
 };
 
 macro_rules! layout {

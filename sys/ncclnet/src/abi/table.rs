@@ -3,11 +3,10 @@
 use std::ffi::c_char;
 
 use super::{
-    AcceptV6, AcceptV7, Close, ConnectV6, ConnectV7, ConnectV10, ConnectV11, DeregMr, Devices,
-    GetDeviceMr, GetProperties, Iflush, InitV6, InitV10, InitV11, IrecvConsumed, IrecvV6, IrecvV9,
-    IrecvV10, IsendV6, IsendV9, IsendV10, ListenV6, ListenV11, MakeVDevice, PropsV6, PropsV7,
-    PropsV8, PropsV9, PropsV11, PropsV12, RegMrDmaBuf, RegMrV6, RegMrV8, SetNetAttr, Test,
-    VDevice4, VDevice8,
+    AcceptV6, AcceptV7, Close, ConnectV6, ConnectV7, ConnectV10, ConnectV11, DeregMr, Devices, GetDeviceMr,
+    GetProperties, Iflush, InitV6, InitV10, InitV11, IrecvConsumed, IrecvV6, IrecvV9, IrecvV10, IsendV6, IsendV9,
+    IsendV10, ListenV6, ListenV11, MakeVDevice, PropsV6, PropsV7, PropsV8, PropsV9, PropsV11, PropsV12, RegMrDmaBuf,
+    RegMrV6, RegMrV8, SetNetAttr, Test, VDevice4, VDevice8,
 };
 
 macro_rules! table {

@@ -14,12 +14,8 @@ pub const PROTO_SIMPLE: usize = 2;
 pub const COST_IGNORE: c_float = -1.0;
 
 /// init, v3 and v4.
-pub type TunerInitV3 = unsafe extern "C" fn(
-    ranks: usize,
-    nodes: usize,
-    log: Option<LogFn>,
-    ctx: *mut *mut c_void,
-) -> c_int;
+pub type TunerInitV3 =
+    unsafe extern "C" fn(ranks: usize, nodes: usize, log: Option<LogFn>, ctx: *mut *mut c_void) -> c_int;
 /// init, v5 and v6. `nvl` and `constants` are NCCL's, in and out; linkspan leaves them.
 pub type TunerInitV5 = unsafe extern "C" fn(
     ctx: *mut *mut c_void,

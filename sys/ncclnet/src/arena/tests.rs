@@ -11,10 +11,7 @@ fn addresses_live_die_and_are_used_again() {
     assert_eq!(removed.body.as_deref(), Some("one"));
     drop(removed);
     assert!(arena.is_empty());
-    assert_eq!(
-        arena.find(a).err(),
-        Some(Misuse::Stranger("listen comm", a as usize))
-    );
+    assert_eq!(arena.find(a).err(), Some(Misuse::Stranger("listen comm", a as usize)));
     // SAFETY: an address of this arena.
     let stale = unsafe { Cell::<String>::from_address(a, Kind::Listen) };
     assert!(stale.is_err());
@@ -32,10 +29,7 @@ fn wrong_kind_and_wild_addresses_are_refused() {
     let a = arena.insert(|_| 1);
     // SAFETY: an address of this library.
     let as_recv = unsafe { Cell::<u32>::from_address(a, Kind::Recv) };
-    assert_eq!(
-        as_recv.err(),
-        Some(Misuse::Stranger("receive comm", a as usize))
-    );
+    assert_eq!(as_recv.err(), Some(Misuse::Stranger("receive comm", a as usize)));
     // SAFETY: refused before it is read, for its alignment.
     assert!(unsafe { Cell::<u32>::from_address(a.wrapping_byte_add(1), Kind::Send) }.is_err());
     assert!(arena.find(8 as *mut c_void).is_err());

@@ -37,10 +37,7 @@ fn done_requests_are_dead_and_their_places_used_again() {
         let through = unsafe { through(r) }.unwrap();
         assert_eq!(requests.get(&through).unwrap().ticket, ticket);
         requests.finish(&through);
-        assert_eq!(
-            requests.get(&through).err(),
-            Some(Misuse::Request(r as usize))
-        );
+        assert_eq!(requests.get(&through).err(), Some(Misuse::Request(r as usize)));
         requests.finish(&through);
     }
     assert_eq!(requests.free.len(), REQUESTS);

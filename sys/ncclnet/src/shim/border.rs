@@ -9,10 +9,7 @@ use crate::{Exported, Fail, Misuse, abi};
 
 /// Runs a call: success, a refusal, or a panic as an internal error. Costs nothing while nothing goes wrong.
 #[inline]
-pub(super) fn call<P: Exported>(
-    name: &'static str,
-    f: impl FnOnce() -> Result<(), Refused>,
-) -> c_int {
+pub(super) fn call<P: Exported>(name: &'static str, f: impl FnOnce() -> Result<(), Refused>) -> c_int {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => abi::SUCCESS,
         Ok(Err(Refused::Plugin(fail))) => fail.code(),
@@ -26,9 +23,7 @@ fn tell<P: Exported>(name: &'static str, misuse: &Misuse) -> c_int {
     let code = misuse.fail().code();
     // The logger is NCCL's, but building the text could panic: not across the border.
     let told = catch_unwind(AssertUnwindSafe(|| {
-        P::global()
-            .logger()
-            .warn(&format!("{}: {name}: {misuse}", P::NAME.to_string_lossy()));
+        P::global().logger().warn(&format!("{}: {name}: {misuse}", P::NAME.to_string_lossy()));
     }));
     if let Err(payload) = told {
         std::mem::forget(payload);
@@ -63,11 +58,7 @@ pub(super) unsafe fn out<T>(p: *mut T, name: &'static str, value: T) -> Result<(
 /// Refuses a null pointer.
 #[inline]
 pub(super) fn given<T>(p: *const T, name: &'static str) -> Result<(), Misuse> {
-    if p.is_null() {
-        Err(Misuse::Null(name))
-    } else {
-        Ok(())
-    }
+    if p.is_null() { Err(Misuse::Null(name)) } else { Ok(()) }
 }
 
 /// A size of v6 to v8.
@@ -78,19 +69,13 @@ pub(super) fn size(n: c_int) -> Result<usize, Misuse> {
 
 /// A device number.
 pub(super) fn device(dev: c_int, count: usize) -> Result<usize, Misuse> {
-    usize::try_from(dev)
-        .ok()
-        .filter(|&d| d < count)
-        .ok_or(Misuse::Device(dev, count))
+    usize::try_from(dev).ok().filter(|&d| d < count).ok_or(Misuse::Device(dev, count))
 }
 
 /// Number of parts of a receive.
 #[inline]
 pub(super) fn parts(n: c_int) -> Result<usize, Misuse> {
-    usize::try_from(n)
-        .ok()
-        .filter(|n| (1..=crate::MAX_RECVS).contains(n))
-        .ok_or(Misuse::Count(n))
+    usize::try_from(n).ok().filter(|n| (1..=crate::MAX_RECVS).contains(n)).ok_or(Misuse::Count(n))
 }
 
 /// One element of an array that may be absent.

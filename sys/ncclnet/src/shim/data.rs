@@ -21,9 +21,7 @@ unsafe fn handle<'a, P: Exported>(mr: *mut c_void) -> Result<Option<&'a MrBody<P
     // SAFETY: by the caller's promise.
     let cell: &'a MrCell<P> = unsafe { Cell::from_address(mr, Kind::Mr) }?;
     // SAFETY: live, and stays so by the caller's promise.
-    unsafe { cell.body() }
-        .map(Some)
-        .ok_or(Misuse::Stranger("memory handle", mr as usize))
+    unsafe { cell.body() }.map(Some).ok_or(Misuse::Stranger("memory handle", mr as usize))
 }
 
 /// # Safety
@@ -40,11 +38,7 @@ unsafe fn part<'a, P: Exported>(
     let kind = body.map_or(MemKind::Host, |b| b.kind);
     // SAFETY: by the caller's promise.
     let mem = unsafe { mem(kind, data, len) }?;
-    Ok(Part {
-        mem,
-        tag,
-        mr: body.map(|b| &b.mr),
-    })
+    Ok(Part { mem, tag, mr: body.map(|b| &b.mr) })
 }
 
 /// # Safety
@@ -72,9 +66,7 @@ unsafe fn isend<P: Exported>(
             return Ok(null_mut());
         }
         let ticket = p.path.isend(part)?;
-        Ok::<_, Refused>(ticket.map_or(null_mut(), |t| {
-            p.requests.start(t, [mr as usize].into_iter())
-        }))
+        Ok::<_, Refused>(ticket.map_or(null_mut(), |t| p.requests.start(t, [mr as usize].into_iter())))
     })??;
     // SAFETY: by the caller's promise.
     unsafe { request.write(started) };
@@ -90,9 +82,7 @@ pub(super) unsafe extern "C" fn isend_v6<P: Exported>(
     request: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("isend", || unsafe {
-        isend::<P>(comm, data, size(len)?, tag, mr, request)
-    })
+    call::<P>("isend", || unsafe { isend::<P>(comm, data, size(len)?, tag, mr, request) })
 }
 
 pub(super) unsafe extern "C" fn isend_v9<P: Exported>(
@@ -104,9 +94,7 @@ pub(super) unsafe extern "C" fn isend_v9<P: Exported>(
     request: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("isend", || unsafe {
-        isend::<P>(comm, data, len, tag, mr, request)
-    })
+    call::<P>("isend", || unsafe { isend::<P>(comm, data, len, tag, mr, request) })
 }
 
 pub(super) unsafe extern "C" fn isend_v10<P: Exported>(
@@ -119,9 +107,7 @@ pub(super) unsafe extern "C" fn isend_v10<P: Exported>(
     request: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("isend", || unsafe {
-        isend::<P>(comm, data, len, tag, mr, request)
-    })
+    call::<P>("isend", || unsafe { isend::<P>(comm, data, len, tag, mr, request) })
 }
 
 /// A size as a version passes it.
@@ -161,11 +147,7 @@ impl<L: Length> Arrays<L> {
         // SAFETY: by the caller's promise; the elements are those of NCCL's promise.
         unsafe {
             let mr = at(self.mrs, i);
-            let tag = if self.tags.is_null() {
-                0
-            } else {
-                self.tags.add(i).read()
-            };
+            let tag = if self.tags.is_null() { 0 } else { self.tags.add(i).read() };
             let len = self.sizes.add(i).read().bytes()?;
             Ok((part::<P>(at(self.data, i), len, tag, mr)?, mr as usize))
         }
@@ -232,10 +214,7 @@ unsafe fn clear(request: *mut *mut c_void) -> Result<usize, Misuse> {
 }
 
 fn hints(before: usize) -> RecvHints {
-    RecvHints {
-        completion_optional: before == abi::OPTIONAL_RECV_COMPLETION,
-        multi: before == abi::MULTI_REQUEST,
-    }
+    RecvHints { completion_optional: before == abi::OPTIONAL_RECV_COMPLETION, multi: before == abi::MULTI_REQUEST }
 }
 
 pub(super) unsafe extern "C" fn irecv_v6<P: Exported>(
@@ -251,15 +230,8 @@ pub(super) unsafe extern "C" fn irecv_v6<P: Exported>(
     call::<P>("irecv", || unsafe {
         clear(request)?;
         given(tags, "tags")?;
-        let arrays = Arrays {
-            data,
-            sizes,
-            tags,
-            mrs,
-        };
-        grouped::<P, _>(comm, n, &arrays, request, |path, parts| {
-            path.irecv(parts, RecvHints::default())
-        })
+        let arrays = Arrays { data, sizes, tags, mrs };
+        grouped::<P, _>(comm, n, &arrays, request, |path, parts| path.irecv(parts, RecvHints::default()))
     })
 }
 
@@ -276,15 +248,8 @@ pub(super) unsafe extern "C" fn irecv_v9<P: Exported>(
     call::<P>("irecv", || unsafe {
         let before = clear(request)?;
         given(tags, "tags")?;
-        let arrays = Arrays {
-            data,
-            sizes,
-            tags,
-            mrs,
-        };
-        grouped::<P, _>(comm, n, &arrays, request, |path, parts| {
-            path.irecv(parts, hints(before))
-        })
+        let arrays = Arrays { data, sizes, tags, mrs };
+        grouped::<P, _>(comm, n, &arrays, request, |path, parts| path.irecv(parts, hints(before)))
     })
 }
 
@@ -313,21 +278,12 @@ pub(super) unsafe extern "C" fn iflush<P: Exported>(
     // SAFETY: NCCL's promise.
     call::<P>("iflush", || unsafe {
         clear(request)?;
-        let arrays = Arrays {
-            data,
-            sizes,
-            tags: null_mut(),
-            mrs,
-        };
+        let arrays = Arrays { data, sizes, tags: null_mut(), mrs };
         grouped::<P, _>(comm, n, &arrays, request, RecvComm::flush)
     })
 }
 
-pub(super) unsafe extern "C" fn test<P: Exported>(
-    request: *mut c_void,
-    done: *mut c_int,
-    sizes: *mut c_int,
-) -> c_int {
+pub(super) unsafe extern "C" fn test<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> c_int {
     // SAFETY: NCCL's promise.
     call::<P>("test", || unsafe { test_one::<P>(request, done, sizes) })
 }
@@ -335,11 +291,7 @@ pub(super) unsafe extern "C" fn test<P: Exported>(
 /// # Safety
 /// `request` is a request of this plugin; `done` is NCCL's variable; `sizes` is null or has an element per part.
 #[inline]
-unsafe fn test_one<P: Exported>(
-    request: *mut c_void,
-    done: *mut c_int,
-    sizes: *mut c_int,
-) -> Result<(), Refused> {
+unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> Result<(), Refused> {
     given(done, "done")?;
     // SAFETY: by the caller's promise.
     let way = unsafe {
@@ -351,8 +303,7 @@ unsafe fn test_one<P: Exported>(
     let finished = if way.is_send {
         // SAFETY: a door leads to its comm's cell; live, and NCCL does not close it during the call.
         let body = unsafe {
-            let cell: &CommCell<P, P::Send> =
-                Cell::from_address(way.cell, Kind::Send).map_err(|_| gone())?;
+            let cell: &CommCell<P, P::Send> = Cell::from_address(way.cell, Kind::Send).map_err(|_| gone())?;
             cell.body()
         };
         body.ok_or_else(gone)?.lane.with(|p| {
@@ -367,8 +318,7 @@ unsafe fn test_one<P: Exported>(
     } else {
         // SAFETY: as above.
         let body = unsafe {
-            let cell: &CommCell<P, P::Recv> =
-                Cell::from_address(way.cell, Kind::Recv).map_err(|_| gone())?;
+            let cell: &CommCell<P, P::Recv> = Cell::from_address(way.cell, Kind::Recv).map_err(|_| gone())?;
             cell.body()
         };
         body.ok_or_else(gone)?.lane.with(|p| {
@@ -386,9 +336,7 @@ unsafe fn test_one<P: Exported>(
     unsafe {
         if !sizes.is_null() {
             for (i, &bytes) in got[..n].iter().enumerate() {
-                sizes
-                    .add(i)
-                    .write(c_int::try_from(bytes).unwrap_or(c_int::MAX));
+                sizes.add(i).write(c_int::try_from(bytes).unwrap_or(c_int::MAX));
             }
         }
         done.write(1);

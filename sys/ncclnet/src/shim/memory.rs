@@ -31,10 +31,7 @@ pub(super) unsafe fn mem(kind: MemKind, data: *mut c_void, len: usize) -> Result
     Ok(match kind {
         // SAFETY: by the caller's promise; a null pointer has no bytes.
         MemKind::Host => Mem::Host(unsafe { MemSlice::new(data.cast(), len) }),
-        MemKind::Device => Mem::Device {
-            addr: data as u64,
-            len,
-        },
+        MemKind::Device => Mem::Device { addr: data as u64, len },
     })
 }
 
@@ -58,11 +55,7 @@ fn on_comm<P: Exported, R>(
     }
 }
 
-fn register<P: Exported>(
-    comm: *mut c_void,
-    region: Region<'_>,
-    out: *mut *mut c_void,
-) -> Result<(), Refused> {
+fn register<P: Exported>(comm: *mut c_void, region: Region<'_>, out: *mut *mut c_void) -> Result<(), Refused> {
     let kind = match region.mem {
         Mem::Host(_) => MemKind::Host,
         Mem::Device { .. } => MemKind::Device,
@@ -73,11 +66,7 @@ fn register<P: Exported>(
         None => Err(Refused::Misuse(Misuse::Null("data"))),
     };
     let mr = on_comm::<P, _>(comm, |b| domain(&b.domain), |b| domain(&b.domain))?;
-    let address = P::global().mrs.insert(|_| MrBody {
-        mr,
-        kind,
-        comm: comm as usize,
-    });
+    let address = P::global().mrs.insert(|_| MrBody { mr, kind, comm: comm as usize });
     // SAFETY: the callers checked that it is not null; NCCL's variable.
     unsafe { out.write(address) };
     Ok(())
@@ -137,14 +126,7 @@ pub(super) unsafe extern "C" fn reg_mr_dma_buf<P: Exported>(
         let mem = unsafe { mem(kind(type_)?, data, len) }?;
         // SAFETY: not -1; NCCL keeps it open during the call.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        register::<P>(
-            comm,
-            Region {
-                mem,
-                dma_buf: Some((fd, offset)),
-            },
-            mr,
-        )
+        register::<P>(comm, Region { mem, dma_buf: Some((fd, offset)) }, mr)
     })
 }
 
@@ -178,10 +160,7 @@ pub(super) unsafe extern "C" fn dereg_mr<P: Exported>(comm: *mut c_void, mr: *mu
             return Ok(());
         };
         let mr = std::cell::Cell::new(Some(body.mr));
-        let end = |domain: &P::Domain| {
-            mr.take()
-                .map_or(Ok(()), |mr| Ok(P::deregister(domain, mr)?))
-        };
+        let end = |domain: &P::Domain| mr.take().map_or(Ok(()), |mr| Ok(P::deregister(domain, mr)?));
         on_comm::<P, _>(comm, |b| end(&b.domain), |b| end(&b.domain))
     })
 }

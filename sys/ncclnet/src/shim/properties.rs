@@ -3,9 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use super::border::{call, device, given};
-use crate::abi::{
-    self, PropsV6, PropsV7, PropsV8, PropsV9, PropsV11, PropsV12, VDevice4, VDevice8,
-};
+use crate::abi::{self, PropsV6, PropsV7, PropsV8, PropsV9, PropsV11, PropsV12, VDevice4, VDevice8};
 use crate::{Exported, Global, NetPlugin, Props};
 
 /// A properties structure of one version.
@@ -42,8 +40,7 @@ fn int(n: impl TryInto<c_int>) -> c_int {
 }
 
 fn id(n: Option<u16>) -> i16 {
-    n.and_then(|n| i16::try_from(n).ok())
-        .unwrap_or(abi::ID_UNDEF)
+    n.and_then(|n| i16::try_from(n).ok()).unwrap_or(abi::ID_UNDEF)
 }
 
 fn common<P: NetPlugin>(global: &Global<P>, dev: usize, p: &Props) -> Common {
@@ -54,17 +51,10 @@ fn common<P: NetPlugin>(global: &Global<P>, dev: usize, p: &Props) -> Common {
     if p.dma_buf {
         ptr_support |= abi::PTR_DMABUF;
     }
-    let members = if p.members.is_empty() {
-        vec![dev]
-    } else {
-        p.members.clone()
-    };
+    let members = if p.members.is_empty() { vec![dev] } else { p.members.clone() };
     Common {
         name: global.intern(&p.name),
-        pci_path: p
-            .pci_path
-            .as_deref()
-            .map_or(std::ptr::null(), |path| global.intern(path)),
+        pci_path: p.pci_path.as_deref().map_or(std::ptr::null(), |path| global.intern(path)),
         ptr_support,
         speed: int(p.speed_mbps.max(1)),
         max_comms: int(p.max_comms.max(1)),

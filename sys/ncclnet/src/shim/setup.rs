@@ -4,27 +4,20 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use super::border::{call, device, given, out};
-use crate::abi::{
-    Config, DeviceHandle, HANDLE_MAXSIZE, LogFn, NetAttr, ProfilerFn, VDevice4, VDevice8,
-};
+use crate::abi::{Config, DeviceHandle, HANDLE_MAXSIZE, LogFn, NetAttr, ProfilerFn, VDevice4, VDevice8};
 use crate::comm::{CommBody, CtxBody, ListenBody, Path};
 use crate::fail::Refused;
 use crate::lane::Lane;
 use crate::requests::Requests;
 use crate::{Connecting, Exported, HANDLE_LEN, Init, ListenComm, Logger, Misuse, OpenedSend};
 
-pub(super) unsafe extern "C" fn init_v6<P: Exported, const VERSION: u32>(
-    log: Option<LogFn>,
-) -> c_int {
+pub(super) unsafe extern "C" fn init_v6<P: Exported, const VERSION: u32>(log: Option<LogFn>) -> c_int {
     // SAFETY: NCCL passes its logger, or null.
     let log = unsafe { Logger::new(log) };
     call::<P>("init", || P::global().init_shared(log, VERSION))
 }
 
-pub(super) unsafe extern "C" fn init_v10<P: Exported>(
-    log: Option<LogFn>,
-    _profiler: Option<ProfilerFn>,
-) -> c_int {
+pub(super) unsafe extern "C" fn init_v10<P: Exported>(log: Option<LogFn>, _profiler: Option<ProfilerFn>) -> c_int {
     // SAFETY: NCCL passes its logger, or null.
     let log = unsafe { Logger::new(log) };
     call::<P>("init", || P::global().init_shared(log, 10))
@@ -41,11 +34,7 @@ pub(super) unsafe extern "C" fn init_v11<P: Exported, const VERSION: u32>(
         given(ctx, "ctx")?;
         // SAFETY: NCCL passes a config, or null.
         let traffic_class = unsafe { traffic_class(config) };
-        let init = Init {
-            comm_id: Some(comm_id),
-            traffic_class,
-            version: VERSION,
-        };
+        let init = Init { comm_id: Some(comm_id), traffic_class, version: VERSION };
         // SAFETY: NCCL passes its logger, or null.
         let address = P::global().init(unsafe { Logger::new(log) }, init)?;
         // SAFETY: not null, and NCCL's variable.
@@ -100,10 +89,7 @@ unsafe fn listen<P: Exported>(
         with_ctx::<P, _>(ctx, |ctx| {
             let dev = device(dev, ctx.plugin.devices())?;
             let listen = ctx.plugin.listen(&ctx.ctx, dev, &mut bytes)?;
-            Ok(ListenBody::<P> {
-                listen: Lane::new(listen),
-                ctx: ctx.serial,
-            })
+            Ok(ListenBody::<P> { listen: Lane::new(listen), ctx: ctx.serial })
         })
     }?;
     let mut whole = [0u8; HANDLE_MAXSIZE];
@@ -122,9 +108,7 @@ pub(super) unsafe extern "C" fn listen_v6<P: Exported>(
     comm: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("listen", || unsafe {
-        listen::<P>(P::global().shared_ctx("listen")?, dev, handle, comm)
-    })
+    call::<P>("listen", || unsafe { listen::<P>(P::global().shared_ctx("listen")?, dev, handle, comm) })
 }
 
 pub(super) unsafe extern "C" fn listen_v11<P: Exported>(
@@ -158,35 +142,18 @@ unsafe fn connect<P: Exported>(
     let mut tail = [0; HANDLE_MAXSIZE - HANDLE_LEN];
     tail.copy_from_slice(&whole[HANDLE_LEN..]);
     // SAFETY: by the caller's promise.
-    let (ticket, opened) = unsafe {
-        with_ctx::<P, _>(ctx, |ctx| {
-            step(ctx, dev, class, &bytes, u64::from_ne_bytes(tail))
-        })
-    }?;
+    let (ticket, opened) =
+        unsafe { with_ctx::<P, _>(ctx, |ctx| step(ctx, dev, class, &bytes, u64::from_ne_bytes(tail))) }?;
     // SAFETY: 128 bytes by the caller's promise.
-    unsafe {
-        handle
-            .cast::<u8>()
-            .add(HANDLE_LEN)
-            .cast::<u64>()
-            .write_unaligned(ticket)
-    };
+    unsafe { handle.cast::<u8>().add(HANDLE_LEN).cast::<u64>().write_unaligned(ticket) };
     let Some((opened, serial)) = opened else {
         return Ok(());
     };
     let address = P::global().sends.insert(|cell| {
-        cell.extra
-            .hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Send);
+        cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Send);
         let requests = Requests::new(&cell.extra, cell.uses());
-        let lane = Lane::new(Path {
-            path: opened.path,
-            requests,
-        });
-        CommBody {
-            lane,
-            domain: opened.domain,
-            ctx: serial,
-        }
+        let lane = Lane::new(Path { path: opened.path, requests });
+        CommBody { lane, domain: opened.domain, ctx: serial }
     });
     // SAFETY: not null; one pointer by the caller's promise.
     unsafe { comm.write(address) };
@@ -203,23 +170,13 @@ fn step<P: Exported>(
     handle: &[u8; HANDLE_LEN],
     ticket: u64,
 ) -> Result<Step<P>, Refused> {
-    let pending = || {
-        ctx.pending
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    };
-    let known = if ticket == 0 {
-        None
-    } else {
-        pending().remove(&ticket)
-    };
+    let pending = || ctx.pending.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let known = if ticket == 0 { None } else { pending().remove(&ticket) };
     let (ticket, mut connecting) = if let Some(connecting) = known {
         (ticket, connecting)
     } else {
         let dev = device(dev, ctx.plugin.devices())?;
-        let connecting = ctx
-            .plugin
-            .connect(&ctx.ctx, dev, class.or(ctx.traffic_class), handle)?;
+        let connecting = ctx.plugin.connect(&ctx.ctx, dev, class.or(ctx.traffic_class), handle)?;
         (crate::Global::<P>::ticket(), connecting)
     };
     if let Some(opened) = connecting.poll()? {
@@ -235,9 +192,7 @@ pub(super) unsafe extern "C" fn connect_v6<P: Exported>(
     comm: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("connect", || unsafe {
-        connect::<P>(P::global().shared_ctx("connect")?, dev, None, handle, comm)
-    })
+    call::<P>("connect", || unsafe { connect::<P>(P::global().shared_ctx("connect")?, dev, None, handle, comm) })
 }
 
 pub(super) unsafe extern "C" fn connect_v7<P: Exported>(
@@ -263,13 +218,7 @@ pub(super) unsafe extern "C" fn connect_v10<P: Exported>(
     // SAFETY: NCCL's promise.
     call::<P>("connect", || unsafe {
         no_device(device);
-        connect::<P>(
-            P::global().shared_ctx("connect")?,
-            dev,
-            traffic_class(config),
-            handle,
-            comm,
-        )
+        connect::<P>(P::global().shared_ctx("connect")?, dev, traffic_class(config), handle, comm)
     })
 }
 
@@ -298,34 +247,22 @@ unsafe fn no_device(device: *mut *mut DeviceHandle) {
     }
 }
 
-pub(super) unsafe extern "C" fn accept_v6<P: Exported>(
-    listen: *mut c_void,
-    comm: *mut *mut c_void,
-) -> c_int {
+pub(super) unsafe extern "C" fn accept_v6<P: Exported>(listen: *mut c_void, comm: *mut *mut c_void) -> c_int {
     call::<P>("accept", || {
         given(comm, "recvComm")?;
         // SAFETY: not null, and NCCL's variable.
         unsafe { comm.write(null_mut()) };
         let cell = P::global().listens.find(listen)?;
         // SAFETY: live; NCCL closes it from this thread only.
-        let body =
-            unsafe { cell.body() }.ok_or(Misuse::Stranger("listen comm", listen as usize))?;
+        let body = unsafe { cell.body() }.ok_or(Misuse::Stranger("listen comm", listen as usize))?;
         let Some(opened) = body.listen.with(ListenComm::accept)?? else {
             return Ok(());
         };
         let address = P::global().recvs.insert(|cell| {
-            cell.extra
-                .hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Recv);
+            cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Recv);
             let requests = Requests::new(&cell.extra, cell.uses());
-            let lane = Lane::new(Path {
-                path: opened.path,
-                requests,
-            });
-            CommBody {
-                lane,
-                domain: opened.domain,
-                ctx: body.ctx,
-            }
+            let lane = Lane::new(Path { path: opened.path, requests });
+            CommBody { lane, domain: opened.domain, ctx: body.ctx }
         });
         // SAFETY: as above.
         unsafe { comm.write(address) };
@@ -364,10 +301,7 @@ pub(super) unsafe extern "C" fn finalize<P: Exported>(ctx: *mut c_void) -> c_int
     call::<P>("finalize", || P::global().finalize(ctx))
 }
 
-pub(super) unsafe extern "C" fn set_net_attr<P: Exported>(
-    ctx: *mut c_void,
-    attr: *const NetAttr,
-) -> c_int {
+pub(super) unsafe extern "C" fn set_net_attr<P: Exported>(ctx: *mut c_void, attr: *const NetAttr) -> c_int {
     call::<P>("setNetAttr", || {
         given(attr, "attr")?;
         // SAFETY: not null, and NCCL's structure.
@@ -379,24 +313,16 @@ pub(super) unsafe extern "C" fn set_net_attr<P: Exported>(
 
 fn merge<P: Exported>(ndevs: c_int, devs: &[c_int]) -> Result<c_int, Refused> {
     let plugin = P::global().plugin("makeVDevice")?;
-    let n = usize::try_from(ndevs)
-        .ok()
-        .filter(|n| (1..=devs.len()).contains(n));
+    let n = usize::try_from(ndevs).ok().filter(|n| (1..=devs.len()).contains(n));
     let n = n.ok_or(Misuse::Count(ndevs))?;
     let count = plugin.devices();
-    let members = devs[..n]
-        .iter()
-        .map(|&d| device(d, count))
-        .collect::<Result<Vec<_>, _>>()?;
+    let members = devs[..n].iter().map(|&d| device(d, count)).collect::<Result<Vec<_>, _>>()?;
     Ok(c_int::try_from(plugin.merge(&members)?).unwrap_or(c_int::MAX))
 }
 
 macro_rules! make_vdevice {
     ($name:ident, $ty:ty) => {
-        pub(super) unsafe extern "C" fn $name<P: Exported>(
-            dev: *mut c_int,
-            props: *mut $ty,
-        ) -> c_int {
+        pub(super) unsafe extern "C" fn $name<P: Exported>(dev: *mut c_int, props: *mut $ty) -> c_int {
             call::<P>("makeVDevice", || {
                 given(props, "props")?;
                 given(dev, "d")?;

@@ -4,14 +4,11 @@ use super::data::{iflush, irecv_v6, irecv_v9, irecv_v10, isend_v6, isend_v9, ise
 use super::memory::{dereg_mr, reg_mr_dma_buf, reg_mr_v6, reg_mr_v8};
 use super::properties::get;
 use super::setup::{
-    accept_v6, accept_v7, close_listen, close_recv, close_send, connect_v6, connect_v7,
-    connect_v10, connect_v11, devices, finalize, init_v6, init_v10, init_v11, listen_v6,
-    listen_v11, make_vdevice4, make_vdevice8, set_net_attr,
+    accept_v6, accept_v7, close_listen, close_recv, close_send, connect_v6, connect_v7, connect_v10, connect_v11,
+    devices, finalize, init_v6, init_v10, init_v11, listen_v6, listen_v11, make_vdevice4, make_vdevice8, set_net_attr,
 };
 use crate::Exported;
-use crate::abi::{
-    MakeVDevice, NetV6, NetV7, NetV8, NetV9, NetV10, NetV11, NetV12, VDevice4, VDevice8,
-};
+use crate::abi::{MakeVDevice, NetV6, NetV7, NetV8, NetV9, NetV10, NetV11, NetV12, VDevice4, VDevice8};
 
 macro_rules! table {
     ($(#[$doc:meta])* $fn:ident -> $table:ident { $($field:ident: $value:expr,)* }) => {
@@ -35,19 +32,11 @@ macro_rules! table {
 }
 
 const fn merge4<P: Exported>() -> Option<MakeVDevice<VDevice4>> {
-    if P::MERGES {
-        Some(make_vdevice4::<P>)
-    } else {
-        None
-    }
+    if P::MERGES { Some(make_vdevice4::<P>) } else { None }
 }
 
 const fn merge8<P: Exported>() -> Option<MakeVDevice<VDevice8>> {
-    if P::MERGES {
-        Some(make_vdevice8::<P>)
-    } else {
-        None
-    }
+    if P::MERGES { Some(make_vdevice8::<P>) } else { None }
 }
 
 table! {

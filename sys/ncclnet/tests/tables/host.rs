@@ -27,13 +27,8 @@ unsafe extern "C" fn log(
     text: *const c_char,
 ) {
     // SAFETY: the logger passes C strings.
-    let (file, fmt, text) = unsafe {
-        (
-            std::ffi::CStr::from_ptr(file),
-            std::ffi::CStr::from_ptr(fmt),
-            std::ffi::CStr::from_ptr(text),
-        )
-    };
+    let (file, fmt, text) =
+        unsafe { (std::ffi::CStr::from_ptr(file), std::ffi::CStr::from_ptr(fmt), std::ffi::CStr::from_ptr(text)) };
     assert_eq!(fmt, c"%s");
     assert!(file.to_str().unwrap().ends_with(".rs") && line > 0 && flags != 0);
     assert!(!text.is_empty());
@@ -45,18 +40,9 @@ unsafe extern "C" fn log(
 }
 
 pub fn logger() -> Option<linkspan_ncclnet::abi::LogFn> {
-    let plain: unsafe extern "C" fn(
-        c_int,
-        c_ulong,
-        *const c_char,
-        c_int,
-        *const c_char,
-        *const c_char,
-    ) = log;
+    let plain: unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char, *const c_char) = log;
     // SAFETY: see `log`; the crate always passes exactly one argument after the format.
-    Some(unsafe {
-        std::mem::transmute::<*const (), linkspan_ncclnet::abi::LogFn>(plain as *const ())
-    })
+    Some(unsafe { std::mem::transmute::<*const (), linkspan_ncclnet::abi::LogFn>(plain as *const ()) })
 }
 
 /// One version's calls in the newest shape. Every function returns NCCL's result code.
@@ -84,10 +70,7 @@ macro_rules! any {
 
 impl Host {
     pub fn new(version: u32) -> Host {
-        let mut host = Host {
-            version,
-            ctx: null_mut(),
-        };
+        let mut host = Host { version, ctx: null_mut() };
         assert_eq!(host.init(), 0);
         host
     }
@@ -102,20 +85,8 @@ impl Host {
                 8 => ncclNetPlugin_v8.init.unwrap()(logger()),
                 9 => ncclNetPlugin_v9.init.unwrap()(logger()),
                 10 => ncclNetPlugin_v10.init.unwrap()(logger(), None),
-                11 => ncclNetPlugin_v11.init.unwrap()(
-                    &raw mut self.ctx,
-                    42,
-                    &raw const config,
-                    logger(),
-                    None,
-                ),
-                _ => ncclNetPlugin_v12.init.unwrap()(
-                    &raw mut self.ctx,
-                    42,
-                    &raw const config,
-                    logger(),
-                    None,
-                ),
+                11 => ncclNetPlugin_v11.init.unwrap()(&raw mut self.ctx, 42, &raw const config, logger(), None),
+                _ => ncclNetPlugin_v12.init.unwrap()(&raw mut self.ctx, 42, &raw const config, logger(), None),
             }
         }
     }
@@ -135,18 +106,13 @@ impl Host {
     pub fn devices(&self) -> c_int {
         let mut n = -7;
         // SAFETY: as above.
-        assert_eq!(
-            any!(self, t => unsafe { t.devices.unwrap()(&raw mut n) }),
-            0
-        );
+        let rc = any!(self, t => unsafe { t.devices.unwrap()(&raw mut n) });
+        assert_eq!(rc, 0);
         n
     }
 
     /// Name, guid, pointer support, speed, maxComms, maxRecvs.
-    pub fn properties(
-        &self,
-        dev: c_int,
-    ) -> Result<(String, u64, c_int, c_int, c_int, c_int), c_int> {
+    pub fn properties(&self, dev: c_int) -> Result<(String, u64, c_int, c_int, c_int, c_int), c_int> {
         any!(self, t => {
             let mut props = std::mem::MaybeUninit::zeroed();
             // SAFETY: as above.
@@ -163,10 +129,8 @@ impl Host {
     pub fn properties_v12(&self, dev: c_int) -> PropsV12 {
         let mut props = std::mem::MaybeUninit::<PropsV12>::zeroed();
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { ncclNetPlugin_v12.get_properties.unwrap()(dev, props.as_mut_ptr()) },
-            0
-        );
+        let rc = unsafe { ncclNetPlugin_v12.get_properties.unwrap()(dev, props.as_mut_ptr()) };
+        assert_eq!(rc, 0);
         // SAFETY: as above.
         unsafe { props.assume_init() }
     }
@@ -265,14 +229,7 @@ impl Host {
         self.isend_raw(comm, data.as_mut_ptr().cast(), len, tag, mr)
     }
 
-    pub fn isend_raw(
-        &self,
-        comm: Ptr,
-        data: Ptr,
-        len: i64,
-        tag: c_int,
-        mr: Ptr,
-    ) -> Result<Ptr, c_int> {
+    pub fn isend_raw(&self, comm: Ptr, data: Ptr, len: i64, tag: c_int, mr: Ptr) -> Result<Ptr, c_int> {
         let mut request = GARBAGE;
         let out = &raw mut request;
         // SAFETY: as above.
@@ -282,58 +239,23 @@ impl Host {
                 7 => ncclNetPlugin_v7.isend.unwrap()(comm, data, len as c_int, tag, mr, out),
                 8 => ncclNetPlugin_v8.isend.unwrap()(comm, data, len as c_int, tag, mr, out),
                 9 => ncclNetPlugin_v9.isend.unwrap()(comm, data, len as usize, tag, mr, out),
-                10 => ncclNetPlugin_v10.isend.unwrap()(
-                    comm,
-                    data,
-                    len as usize,
-                    tag,
-                    mr,
-                    GARBAGE,
-                    out,
-                ),
-                11 => ncclNetPlugin_v11.isend.unwrap()(
-                    comm,
-                    data,
-                    len as usize,
-                    tag,
-                    mr,
-                    GARBAGE,
-                    out,
-                ),
-                _ => ncclNetPlugin_v12.isend.unwrap()(
-                    comm,
-                    data,
-                    len as usize,
-                    tag,
-                    mr,
-                    GARBAGE,
-                    out,
-                ),
+                10 => ncclNetPlugin_v10.isend.unwrap()(comm, data, len as usize, tag, mr, GARBAGE, out),
+                11 => ncclNetPlugin_v11.isend.unwrap()(comm, data, len as usize, tag, mr, GARBAGE, out),
+                _ => ncclNetPlugin_v12.isend.unwrap()(comm, data, len as usize, tag, mr, GARBAGE, out),
             }
         };
         if rc == 0 { Ok(request) } else { Err(rc) }
     }
 
     /// `before` is what stands in `*request`; `n` may lie.
-    pub fn irecv(
-        &self,
-        comm: Ptr,
-        n: c_int,
-        parts: &mut [(&mut [u8], c_int, Ptr)],
-        before: Ptr,
-    ) -> Result<Ptr, c_int> {
+    pub fn irecv(&self, comm: Ptr, n: c_int, parts: &mut [(&mut [u8], c_int, Ptr)], before: Ptr) -> Result<Ptr, c_int> {
         let mut data: Vec<Ptr> = parts.iter_mut().map(|p| p.0.as_mut_ptr().cast()).collect();
         let mut sizes: Vec<usize> = parts.iter().map(|p| p.0.len()).collect();
         let mut ints: Vec<c_int> = sizes.iter().map(|&s| s as c_int).collect();
         let mut tags: Vec<c_int> = parts.iter().map(|p| p.1).collect();
         let mut mrs: Vec<Ptr> = parts.iter().map(|p| p.2).collect();
-        let (d, s, i, t, m) = (
-            data.as_mut_ptr(),
-            sizes.as_mut_ptr(),
-            ints.as_mut_ptr(),
-            tags.as_mut_ptr(),
-            mrs.as_mut_ptr(),
-        );
+        let (d, s, i, t, m) =
+            (data.as_mut_ptr(), sizes.as_mut_ptr(), ints.as_mut_ptr(), tags.as_mut_ptr(), mrs.as_mut_ptr());
         let mut request = before;
         let out = &raw mut request;
         // SAFETY: as above.
@@ -371,10 +293,7 @@ impl Host {
             return Err(rc);
         }
         assert!(done == 0 || done == 1);
-        assert!(
-            sizes[n..].iter().all(|&s| s == -1),
-            "wrote more sizes than parts"
-        );
+        assert!(sizes[n..].iter().all(|&s| s == -1), "wrote more sizes than parts");
         Ok((done == 1).then(|| sizes[..n].to_vec()))
     }
 
@@ -413,13 +332,6 @@ impl Host {
     }
 
     pub fn close(&self, (send, recv, listen): (Ptr, Ptr, Ptr)) {
-        assert_eq!(
-            (
-                self.close_send(send),
-                self.close_recv(recv),
-                self.close_listen(listen)
-            ),
-            (0, 0, 0)
-        );
+        assert_eq!((self.close_send(send), self.close_recv(recv), self.close_listen(listen)), (0, 0, 0));
     }
 }

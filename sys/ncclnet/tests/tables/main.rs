@@ -17,10 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use host::{GARBAGE, Host, LOGS, Ptr, WARNINGS};
 use linkspan_ncclnet::abi;
-use mock::{
-    ALIVE, DEREGISTERED, HINTS, LAST_INIT, PANIC, PLUGINS, REVOKED, TAG_BUSY, TAG_LOST,
-    TRAFFIC_CLASS,
-};
+use mock::{ALIVE, DEREGISTERED, HINTS, LAST_INIT, PANIC, PLUGINS, REVOKED, TAG_BUSY, TAG_LOST, TRAFFIC_CLASS};
 
 /// The plugin's state is one per process, as under NCCL.
 static ONE: Mutex<()> = Mutex::new(());
@@ -50,23 +47,15 @@ fn names_and_devices() {
     every_version(|host| {
         assert_eq!(host.devices(), 2);
         // Pointer support 1 host, 2 device, 4 dma-buf; maxRecvs cut to 8.
-        assert_eq!(
-            host.properties(0),
-            Ok(("mock0".into(), 100, 3, 40_000, 17, 8))
-        );
-        assert_eq!(
-            host.properties(1),
-            Ok(("mock1".into(), 101, 7, 40_000, 17, 8))
-        );
+        assert_eq!(host.properties(0), Ok(("mock0".into(), 100, 3, 40_000, 17, 8)));
+        assert_eq!(host.properties(1), Ok(("mock1".into(), 101, 7, 40_000, 17, 8)));
         for dev in [-1, 2, c_int::MAX] {
             assert_eq!(warnings(|| assert_eq!(host.properties(dev), Err(4))), 1);
         }
     });
     // SAFETY: a C string of the plugin.
-    assert_eq!(
-        unsafe { std::ffi::CStr::from_ptr(mock::ncclNetPlugin_v12.name) },
-        c"Mock"
-    );
+    let name = unsafe { std::ffi::CStr::from_ptr(mock::ncclNetPlugin_v12.name) };
+    assert_eq!(name, c"Mock");
 }
 
 #[test]
@@ -75,32 +64,17 @@ fn newest_properties_in_full() {
     let mut host = Host::new(12);
     let p = host.properties_v12(1);
     // SAFETY: a C string of the plugin.
-    assert_eq!(
-        unsafe { std::ffi::CStr::from_ptr(p.pci_path) },
-        c"/sys/devices/x"
-    );
-    assert_eq!(
-        (p.reg_is_global, p.force_flush, p.port, p.latency),
-        (1, 1, 3, 2.5)
-    );
+    let path = unsafe { std::ffi::CStr::from_ptr(p.pci_path) };
+    assert_eq!(path, c"/sys/devices/x");
+    assert_eq!((p.reg_is_global, p.force_flush, p.port, p.latency), (1, 1, 3, 2.5));
     assert_eq!((p.device_type, p.device_version), (abi::DEVICE_HOST, 0));
-    assert_eq!(
-        (p.vprops.ndevs, p.vprops.devs[..2].to_vec()),
-        (2, vec![0, 1])
-    );
+    assert_eq!((p.vprops.ndevs, p.vprops.devs[..2].to_vec()), (2, vec![0, 1]));
     assert_eq!((p.max_p2p_bytes, p.max_coll_bytes), (1 << 30, 1 << 40));
-    assert_eq!(
-        (p.max_multi_request_size, p.rail_id, p.plane_id),
-        (1, 4, -1)
-    );
+    assert_eq!((p.max_multi_request_size, p.rail_id, p.plane_id), (1, 4, -1));
     let q = host.properties_v12(0);
     assert!(q.pci_path.is_null());
     assert_eq!((q.vprops.ndevs, q.vprops.devs[0]), (1, 0));
-    assert_eq!(
-        q.name,
-        host.properties_v12(0).name,
-        "names stay where they are"
-    );
+    assert_eq!(q.name, host.properties_v12(0).name, "names stay where they are");
     assert_eq!(host.finalize(), 0);
 }
 
@@ -113,10 +87,7 @@ fn init_arguments() {
         let init = LAST_INIT.lock().unwrap().take();
         if version >= 11 {
             let init = init.unwrap();
-            assert_eq!(
-                (init.comm_id, init.traffic_class, init.version),
-                (Some(42), Some(5), version)
-            );
+            assert_eq!((init.comm_id, init.traffic_class, init.version), (Some(42), Some(5), version));
         }
         let pair = host.pair();
         let class = match version {
@@ -139,27 +110,16 @@ fn bytes_and_sizes_arrive() {
         let mut into = vec![0u8; 4096];
         let smr = host.reg(send, out.as_mut_ptr().cast(), 1000, 1).unwrap();
         let rmr = host.reg(recv, into.as_mut_ptr().cast(), 4096, 1).unwrap();
-        let r = host
-            .irecv(recv, 1, &mut [(&mut into, 3, rmr)], GARBAGE)
-            .unwrap();
+        let r = host.irecv(recv, 1, &mut [(&mut into, 3, rmr)], GARBAGE).unwrap();
         assert_eq!(host.test(r, 0), Ok(None), "nothing was sent");
         let s = host.isend(send, &mut out, 3, smr).unwrap();
         assert_eq!(host.test(s, 1), Ok(Some(vec![1000])));
-        assert_eq!(
-            host.test(r, 1),
-            Ok(Some(vec![1000])),
-            "posted larger than sent"
-        );
+        assert_eq!(host.test(r, 1), Ok(Some(vec![1000])), "posted larger than sent");
         assert!(into[..1000].iter().all(|&b| b == 1) && into[1000..].iter().all(|&b| b == 0));
         // Nothing at all, without a handle and without an address.
-        let r = host
-            .irecv(recv, 1, &mut [(&mut into, 0, null_mut())], GARBAGE)
-            .unwrap();
+        let r = host.irecv(recv, 1, &mut [(&mut into, 0, null_mut())], GARBAGE).unwrap();
         let s = host.isend_raw(send, null_mut(), 0, 0, null_mut()).unwrap();
-        assert_eq!(
-            (host.test(s, 1), host.test(r, 1)),
-            (Ok(Some(vec![0])), Ok(Some(vec![0])))
-        );
+        assert_eq!((host.test(s, 1), host.test(r, 1)), (Ok(Some(vec![0])), Ok(Some(vec![0]))));
         assert_eq!(host.iflush(recv, &mut []), Ok(null_mut()));
         let f = host.iflush(recv, &mut into).unwrap();
         assert_eq!(host.test(f, 1), Ok(Some(vec![4096])));
@@ -173,22 +133,14 @@ fn grouped_receives_report_each_size() {
     every_version(|host| {
         let pair @ (send, recv, _) = host.pair();
         let mut bufs = vec![vec![0u8; 100]; 8];
-        let mut parts: Vec<(&mut [u8], c_int, Ptr)> = bufs
-            .iter_mut()
-            .enumerate()
-            .map(|(i, b)| (&mut b[..], i as c_int, null_mut()))
-            .collect();
+        let mut parts: Vec<(&mut [u8], c_int, Ptr)> =
+            bufs.iter_mut().enumerate().map(|(i, b)| (&mut b[..], i as c_int, null_mut())).collect();
         let r = host.irecv(recv, 8, &mut parts, GARBAGE).unwrap();
         for tag in (0..8).rev() {
             let mut data = vec![tag as u8; 10 + tag as usize];
             let s = host.isend(send, &mut data, tag, null_mut()).unwrap();
             assert!(host.test(s, 1).unwrap().is_some());
-            assert_eq!(
-                host.test(r, if tag == 0 { 8 } else { 0 })
-                    .unwrap()
-                    .is_some(),
-                tag == 0
-            );
+            assert_eq!(host.test(r, if tag == 0 { 8 } else { 0 }).unwrap().is_some(), tag == 0);
         }
         for (i, b) in bufs.iter().enumerate() {
             assert!(b[..10 + i].iter().all(|&x| x == i as u8) && b[10 + i] == 0);
@@ -196,10 +148,7 @@ fn grouped_receives_report_each_size() {
         // Counts that are none. The arrays are never read.
         let mut one = [0u8; 8];
         for n in [0, -1, 9, c_int::MIN, c_int::MAX] {
-            assert_eq!(
-                host.irecv(recv, n, &mut [(&mut one, 0, null_mut())], GARBAGE),
-                Err(4)
-            );
+            assert_eq!(host.irecv(recv, n, &mut [(&mut one, 0, null_mut())], GARBAGE), Err(4));
         }
         host.close(pair);
     });
@@ -213,31 +162,13 @@ fn requests_in_any_order_all_256() {
         let posts: Vec<Ptr> = bufs
             .iter_mut()
             .enumerate()
-            .map(|(i, b)| {
-                host.irecv(
-                    recv,
-                    1,
-                    &mut [(&mut b[..], i as c_int, null_mut())],
-                    GARBAGE,
-                )
-                .unwrap()
-            })
+            .map(|(i, b)| host.irecv(recv, 1, &mut [(&mut b[..], i as c_int, null_mut())], GARBAGE).unwrap())
             .collect();
         assert!(posts.iter().all(|p| !p.is_null()));
         let mut extra = [0u8; 8];
-        assert_eq!(
-            host.irecv(recv, 1, &mut [(&mut extra, 0, null_mut())], GARBAGE),
-            Ok(null_mut()),
-            "no room"
-        );
-        let sends: Vec<Ptr> = (0..256)
-            .map(|i| host.isend(send, &mut [i as u8; 8], i, null_mut()).unwrap())
-            .collect();
-        assert_eq!(
-            host.isend(send, &mut [0; 8], 0, null_mut()),
-            Ok(null_mut()),
-            "no room"
-        );
+        assert_eq!(host.irecv(recv, 1, &mut [(&mut extra, 0, null_mut())], GARBAGE), Ok(null_mut()), "no room");
+        let sends: Vec<Ptr> = (0..256).map(|i| host.isend(send, &mut [i as u8; 8], i, null_mut()).unwrap()).collect();
+        assert_eq!(host.isend(send, &mut [0; 8], 0, null_mut()), Ok(null_mut()), "no room");
         for i in (0..256).rev().step_by(2).chain((0..256).step_by(2)) {
             assert_eq!(host.test(posts[i], 1), Ok(Some(vec![8])));
             assert_eq!(host.test(sends[i], 1), Ok(Some(vec![8])));
@@ -255,10 +186,7 @@ fn requests_in_any_order_all_256() {
 fn busy_is_null_and_failures_keep_their_code() {
     every_version(|host| {
         let pair @ (send, ..) = host.pair();
-        assert_eq!(
-            host.isend(send, &mut [1], TAG_BUSY, null_mut()),
-            Ok(null_mut())
-        );
+        assert_eq!(host.isend(send, &mut [1], TAG_BUSY, null_mut()), Ok(null_mut()));
         assert_eq!(host.isend(send, &mut [1], TAG_LOST, null_mut()), Err(6));
         assert_eq!(host.reg(send, 0xBADusize as Ptr, 8, 2), Err(1));
         host.close(pair);
@@ -294,33 +222,13 @@ fn misuse_is_refused_with_a_word() {
         let raw: Ptr = data.as_mut_ptr().cast();
         let mr = host.reg(recv, raw, 8, 1).unwrap();
         let refused = warnings(|| {
-            assert_eq!(
-                host.isend(recv, &mut data, 0, null_mut()),
-                Err(4),
-                "send on a receive comm"
-            );
-            assert_eq!(
-                host.isend(listen, &mut data, 0, null_mut()),
-                Err(4),
-                "send on a listen comm"
-            );
+            assert_eq!(host.isend(recv, &mut data, 0, null_mut()), Err(4), "send on a receive comm");
+            assert_eq!(host.isend(listen, &mut data, 0, null_mut()), Err(4), "send on a listen comm");
             assert_eq!(host.isend(null_mut(), &mut data, 0, null_mut()), Err(4));
-            assert_eq!(
-                host.isend(send, &mut data, 0, send),
-                Err(4),
-                "a comm is no memory handle"
-            );
-            assert_eq!(
-                host.isend_raw(send, null_mut(), 8, 0, null_mut()),
-                Err(4),
-                "null with bytes"
-            );
+            assert_eq!(host.isend(send, &mut data, 0, send), Err(4), "a comm is no memory handle");
+            assert_eq!(host.isend_raw(send, null_mut(), 8, 0, null_mut()), Err(4), "null with bytes");
             assert_eq!(host.reg(send, raw, 8, 4), Err(4), "memory type");
-            assert_eq!(
-                host.reg(listen, raw, 8, 1),
-                Err(4),
-                "no memory on a listen comm"
-            );
+            assert_eq!(host.reg(listen, raw, 8, 1), Err(4), "no memory on a listen comm");
             assert_eq!(host.reg(raw, raw, 8, 1), Err(4), "not ours");
             assert_eq!(host.reg_dma_buf(send, raw, -1), Err(4));
             assert_eq!(host.dereg(send, null_mut()), 4);
@@ -338,15 +246,7 @@ fn misuse_is_refused_with_a_word() {
         assert_eq!(host.dereg(recv, mr), 0);
         assert_eq!(host.dereg(recv, mr), 4, "twice");
         host.close(pair);
-        assert_eq!(
-            (
-                host.close_send(send),
-                host.close_recv(recv),
-                host.close_listen(listen)
-            ),
-            (4, 4, 4),
-            "twice"
-        );
+        assert_eq!((host.close_send(send), host.close_recv(recv), host.close_listen(listen)), (4, 4, 4), "twice");
         assert_eq!(host.isend(send, &mut data, 0, null_mut()), Err(4), "closed");
     });
 }
@@ -356,21 +256,10 @@ fn garbage_and_flags_in_the_request_variable() {
     every_version(|host| {
         let pair @ (_, recv, _) = host.pair();
         let mut b = [0u8; 8];
-        for (before, hint) in [
-            (GARBAGE, 0),
-            (null_mut(), 0),
-            (1 as Ptr, 1),
-            (2 as Ptr, 2),
-            (3 as Ptr, 0),
-        ] {
-            let r = host
-                .irecv(recv, 1, &mut [(&mut b, 0, null_mut())], before)
-                .unwrap();
+        for (before, hint) in [(GARBAGE, 0), (null_mut(), 0), (1 as Ptr, 1), (2 as Ptr, 2), (3 as Ptr, 0)] {
+            let r = host.irecv(recv, 1, &mut [(&mut b, 0, null_mut())], before).unwrap();
             assert!(!r.is_null() && r as usize > 2);
-            assert_eq!(
-                HINTS.load(Relaxed),
-                if host.version >= 9 { hint } else { 0 }
-            );
+            assert_eq!(HINTS.load(Relaxed), if host.version >= 9 { hint } else { 0 });
         }
         host.close(pair);
     });
@@ -383,9 +272,7 @@ fn close_and_deregister_with_requests_in_flight() {
         let mut b = [0u8; 8];
         let mr = host.reg(recv, b.as_mut_ptr().cast(), 8, 1).unwrap();
         let idle = host.reg(recv, b.as_mut_ptr().cast(), 8, 1).unwrap();
-        let r = host
-            .irecv(recv, 1, &mut [(&mut b, 0, mr)], GARBAGE)
-            .unwrap();
+        let r = host.irecv(recv, 1, &mut [(&mut b, 0, mr)], GARBAGE).unwrap();
         let s = host.isend(send, &mut [1; 4], 9, null_mut()).unwrap();
         let before = REVOKED.load(Relaxed);
         assert_eq!(host.dereg(recv, idle), 0);
@@ -395,22 +282,12 @@ fn close_and_deregister_with_requests_in_flight() {
         let left = host.reg(send, b.as_mut_ptr().cast(), 8, 1).unwrap();
         let deregistered = DEREGISTERED.load(Relaxed);
         host.close((send, recv, listen));
-        assert_eq!(
-            DEREGISTERED.load(Relaxed),
-            deregistered + 1,
-            "what was left is deregistered at close"
-        );
+        assert_eq!(DEREGISTERED.load(Relaxed), deregistered + 1, "what was left is deregistered at close");
         assert_eq!(host.dereg(send, left), 4);
-        assert_eq!(
-            (host.test(r, 0), host.test(s, 0)),
-            (Err(4), Err(4)),
-            "requests of closed comms"
-        );
+        assert_eq!((host.test(r, 0), host.test(s, 0)), (Err(4), Err(4)), "requests of closed comms");
         // The next pair may live at the same addresses: old requests are still none of its own.
         let pair @ (send, recv, _) = host.pair();
-        let r2 = host
-            .irecv(recv, 1, &mut [(&mut b, 0, null_mut())], GARBAGE)
-            .unwrap();
+        let r2 = host.irecv(recv, 1, &mut [(&mut b, 0, null_mut())], GARBAGE).unwrap();
         let s2 = host.isend(send, &mut [1; 4], 9, null_mut()).unwrap();
         assert!(r2 != r && s2 != s);
         assert_eq!((host.test(r, 0), host.test(s, 0)), (Err(4), Err(4)));
@@ -432,9 +309,7 @@ fn panics_stay_inside() {
         assert_eq!(host.test(s, 0), Err(3), "unusable from then on");
         assert_eq!(host.isend(send, &mut b, 0, null_mut()), Err(3));
         // Others are not concerned.
-        let r = host
-            .irecv(recv, 1, &mut [(&mut b, 0, null_mut())], GARBAGE)
-            .unwrap();
+        let r = host.irecv(recv, 1, &mut [(&mut b, 0, null_mut())], GARBAGE).unwrap();
         assert_eq!(host.test(r, 1), Ok(Some(vec![8])));
         let mut handle = [0; 128];
         let other = host.listen(0, &mut handle).unwrap();
@@ -496,9 +371,7 @@ fn finalize_frees_what_was_left_open() {
         assert_eq!(b.connect(0, &mut handle), Ok(null_mut()), "half open");
         let mut data = [0u8; 8];
         let _ = a.reg(send, data.as_mut_ptr().cast(), 8, 1).unwrap();
-        let r = a
-            .irecv(recv, 1, &mut [(&mut data, 0, null_mut())], GARBAGE)
-            .unwrap();
+        let r = a.irecv(recv, 1, &mut [(&mut data, 0, null_mut())], GARBAGE).unwrap();
         assert!(ALIVE.load(Relaxed) > alive);
         let ctx = a.ctx;
         assert_eq!(a.finalize(), 0);
@@ -509,10 +382,7 @@ fn finalize_frees_what_was_left_open() {
         assert_eq!(a.finalize(), 4, "twice");
         assert_eq!(b.devices(), 2, "the other one goes on");
         assert_eq!(b.finalize(), 0);
-        assert_eq!(
-            (ALIVE.load(Relaxed), PLUGINS.load(Relaxed)),
-            (alive, plugins)
-        );
+        assert_eq!((ALIVE.load(Relaxed), PLUGINS.load(Relaxed)), (alive, plugins));
         // And again from the start.
         let mut c = Host::new(version);
         let pair = c.pair();
@@ -542,9 +412,7 @@ fn registering_runs_beside_the_data_path() {
         });
         for round in 0..2000 {
             let (mut out, mut into) = ([round as u8; 16], [0u8; 16]);
-            let r = host
-                .irecv(recv as Ptr, 1, &mut [(&mut into, 0, null_mut())], GARBAGE)
-                .unwrap();
+            let r = host.irecv(recv as Ptr, 1, &mut [(&mut into, 0, null_mut())], GARBAGE).unwrap();
             let q = host.isend(send as Ptr, &mut out, 0, null_mut()).unwrap();
             assert_eq!(host.test(q, 1), Ok(Some(vec![16])));
             assert_eq!(host.test(r, 1), Ok(Some(vec![16])));
@@ -562,15 +430,9 @@ fn merging() {
     let _guard = one_at_a_time();
     let mut host = Host::new(12);
     let mut dev = -1;
-    let mut v8 = abi::VDevice8 {
-        ndevs: 2,
-        devs: [0; 8],
-    };
+    let mut v8 = abi::VDevice8 { ndevs: 2, devs: [0; 8] };
     v8.devs[1] = 1;
-    let mut v4 = abi::VDevice4 {
-        ndevs: 2,
-        devs: [0, 1, 0, 0],
-    };
+    let mut v4 = abi::VDevice4 { ndevs: 2, devs: [0, 1, 0, 0] };
     let merge8 = mock::ncclNetPlugin_v12.make_vdevice.unwrap();
     let merge4 = mock::ncclNetPlugin_v9.make_vdevice.unwrap();
     // SAFETY: what the interface asks for.

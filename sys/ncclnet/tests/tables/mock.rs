@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use linkspan_ncclnet::{
-    Connecting, Fail, HANDLE_LEN, Init, ListenComm, Logger, Mem, MemKind, NetPlugin, Opened,
-    OpenedRecv, OpenedSend, Part, Props, RecvComm, RecvHints, Region, SendComm,
+    Connecting, Fail, HANDLE_LEN, Init, ListenComm, Logger, Mem, MemKind, NetPlugin, Opened, OpenedRecv, OpenedSend,
+    Part, Props, RecvComm, RecvHints, Region, SendComm,
 };
 
 /// Living objects, to see that all are freed.
@@ -118,10 +118,7 @@ impl NetPlugin for Mock {
     fn load(log: Logger) -> Result<Mock, Fail> {
         PLUGINS.fetch_add(1, Relaxed);
         log.info("loaded 100% %s %n");
-        Ok(Mock {
-            next: AtomicUsize::new(1),
-            log,
-        })
+        Ok(Mock { next: AtomicUsize::new(1), log })
     }
 
     fn devices(&self) -> usize {
@@ -164,28 +161,15 @@ impl NetPlugin for Mock {
         handle[HANDLE_LEN - 1] = 0xEE;
         NET.lock().unwrap().insert(port, VecDeque::new());
         self.next.fetch_add(1, Relaxed);
-        Ok(Listen {
-            port,
-            _token: Token::new(),
-        })
+        Ok(Listen { port, _token: Token::new() })
     }
 
-    fn connect(
-        &self,
-        _: &Ctx,
-        _: usize,
-        class: Option<u8>,
-        handle: &[u8; HANDLE_LEN],
-    ) -> Result<Connect, Fail> {
+    fn connect(&self, _: &Ctx, _: usize, class: Option<u8>, handle: &[u8; HANDLE_LEN]) -> Result<Connect, Fail> {
         assert_eq!(handle[HANDLE_LEN - 1], 0xEE);
         *TRAFFIC_CLASS.lock().unwrap() = Some(class);
         self.log.trace("connect");
         let port = u64::from_le_bytes(handle[..8].try_into().unwrap());
-        Ok(Connect {
-            port,
-            polls: 0,
-            _token: Token::new(),
-        })
+        Ok(Connect { port, polls: 0, _token: Token::new() })
     }
 
     fn register((): &(), region: Region<'_>) -> Result<Mr, Fail> {
@@ -194,10 +178,7 @@ impl NetPlugin for Mock {
             Mem::Device { addr: 0xBAD, .. } => return Err(Fail::Gpu),
             Mem::Device { .. } => MemKind::Device,
         };
-        Ok(Mr {
-            kind,
-            _token: Token::new(),
-        })
+        Ok(Mr { kind, _token: Token::new() })
     }
 
     fn deregister((): &(), mr: Mr) -> Result<(), Fail> {
@@ -207,30 +188,15 @@ impl NetPlugin for Mock {
     }
 
     fn merge(&self, members: &[usize]) -> Result<usize, Fail> {
-        if members.len() == 2 {
-            Ok(9)
-        } else {
-            Err(Fail::InvalidUsage)
-        }
+        if members.len() == 2 { Ok(9) } else { Err(Fail::InvalidUsage) }
     }
 }
 
 impl ListenComm<Mock> for Listen {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Mock>>, Fail> {
-        let wire = NET
-            .lock()
-            .unwrap()
-            .get_mut(&self.port)
-            .and_then(VecDeque::pop_front);
-        let opened = |wire| Opened {
-            path: Rx {
-                wire,
-                next: 0,
-                posted: BTreeMap::new(),
-                _token: Token::new(),
-            },
-            domain: (),
-        };
+        let wire = NET.lock().unwrap().get_mut(&self.port).and_then(VecDeque::pop_front);
+        let opened =
+            |wire| Opened { path: Rx { wire, next: 0, posted: BTreeMap::new(), _token: Token::new() }, domain: () };
         Ok(wire.map(opened))
     }
 }
@@ -247,12 +213,7 @@ impl Connecting<Mock> for Connect {
             return Err(Fail::Remote);
         };
         queue.push_back(wire.clone());
-        let path = Tx {
-            wire,
-            next: 0,
-            done: BTreeMap::new(),
-            _token: Token::new(),
-        };
+        let path = Tx { wire, next: 0, done: BTreeMap::new(), _token: Token::new() };
         Ok(Some(Opened { path, domain: () }))
     }
 }
@@ -293,31 +254,16 @@ impl RecvComm for Rx {
     type Mr = Mr;
 
     fn irecv(&mut self, parts: &[Part<'_, Mr>], hints: RecvHints) -> Result<Option<u64>, Fail> {
-        HINTS.store(
-            usize::from(hints.completion_optional) | usize::from(hints.multi) << 1,
-            Relaxed,
-        );
+        HINTS.store(usize::from(hints.completion_optional) | usize::from(hints.multi) << 1, Relaxed);
         self.next += 1;
-        let posts = parts
-            .iter()
-            .map(|p| Post {
-                mem: p.mem,
-                tag: p.tag,
-                got: None,
-            })
-            .collect();
+        let posts = parts.iter().map(|p| Post { mem: p.mem, tag: p.tag, got: None }).collect();
         self.posted.insert(self.next, posts);
         Ok(Some(self.next))
     }
 
     fn test(&mut self, ticket: u64, sizes: &mut [usize]) -> Result<bool, Fail> {
         let mut wire = self.wire.lock().unwrap();
-        for post in self
-            .posted
-            .values_mut()
-            .flatten()
-            .filter(|p| p.got.is_none())
-        {
+        for post in self.posted.values_mut().flatten().filter(|p| p.got.is_none()) {
             if let Some(at) = wire.iter().position(|(tag, _)| *tag == post.tag) {
                 let (_, bytes) = wire.remove(at).unwrap();
                 let fits = linkspan_transport::Buf::fill(&post.mem.host().unwrap(), 0, &bytes);
@@ -343,14 +289,7 @@ impl RecvComm for Rx {
             return Ok(None);
         }
         self.next += 1;
-        let posts = parts
-            .iter()
-            .map(|p| Post {
-                mem: p.mem,
-                tag: p.tag,
-                got: Some(p.mem.len()),
-            })
-            .collect();
+        let posts = parts.iter().map(|p| Post { mem: p.mem, tag: p.tag, got: Some(p.mem.len()) }).collect();
         self.posted.insert(self.next, posts);
         Ok(Some(self.next))
     }

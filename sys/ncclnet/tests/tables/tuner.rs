@@ -27,55 +27,29 @@ fn ll128_is_forbidden_across_nodes_only() {
         // SAFETY: what the interface asks for.
         unsafe {
             let mut table = costs();
-            assert_eq!(
-                ncclTunerPlugin_v3.init.unwrap()(64, nodes, None, &raw mut ctx),
-                0
-            );
+            assert_eq!(ncclTunerPlugin_v3.init.unwrap()(64, nodes, None, &raw mut ctx), 0);
             let t = &raw mut table;
             assert_eq!(
-                ncclTunerPlugin_v3.get_coll_info.unwrap()(
-                    ctx,
-                    4,
-                    1 << 20,
-                    1,
-                    t.cast(),
-                    7,
-                    3,
-                    &raw mut channels
-                ),
+                ncclTunerPlugin_v3.get_coll_info.unwrap()(ctx, 4, 1 << 20, 1, t.cast(), 7, 3, &raw mut channels),
                 0
             );
             check(table, forbidden);
             assert_eq!(ncclTunerPlugin_v3.destroy.unwrap()(ctx), 0);
 
-            assert_eq!(
-                ncclTunerPlugin_v4.init.unwrap()(64, nodes, None, &raw mut ctx),
-                0
-            );
-            for table_v4 in [
-                ncclTunerPlugin_v4.get_coll_info,
-                ncclTunerPlugin_v5.get_coll_info,
-                ncclTunerPlugin_v6.get_coll_info,
-            ] {
+            assert_eq!(ncclTunerPlugin_v4.init.unwrap()(64, nodes, None, &raw mut ctx), 0);
+            for table_v4 in
+                [ncclTunerPlugin_v4.get_coll_info, ncclTunerPlugin_v5.get_coll_info, ncclTunerPlugin_v6.get_coll_info]
+            {
                 let mut table = costs();
                 let t = &raw mut table;
-                assert_eq!(
-                    table_v4.unwrap()(ctx, 4, 1 << 20, 1, t.cast(), 7, 3, 0, &raw mut channels),
-                    0
-                );
+                assert_eq!(table_v4.unwrap()(ctx, 4, 1 << 20, 1, t.cast(), 7, 3, 0, &raw mut channels), 0);
                 check(table, forbidden);
             }
             assert_eq!(ncclTunerPlugin_v4.destroy.unwrap()(ctx), 0);
             let init = ncclTunerPlugin_v6.init.unwrap();
-            assert_eq!(
-                init(&raw mut ctx, 1, 64, nodes, None, null_mut(), null_mut()),
-                0
-            );
+            assert_eq!(init(&raw mut ctx, 1, 64, nodes, None, null_mut(), null_mut()), 0);
             assert_eq!(ncclTunerPlugin_v5.finalize.unwrap()(ctx), 0);
-            assert_eq!(
-                init(null_mut(), 1, 64, nodes, None, null_mut(), null_mut()),
-                4
-            );
+            assert_eq!(init(null_mut(), 1, 64, nodes, None, null_mut(), null_mut()), 4);
         }
         assert_eq!(channels, 5, "channels are NCCL's business");
     }
@@ -100,10 +74,7 @@ fn absurd_tables_are_refused() {
     let t = (&raw mut costs).cast();
     // SAFETY: refused before the table is read.
     unsafe {
-        assert_eq!(
-            ncclTunerPlugin_v4.init.unwrap()(8, 2, None, &raw mut ctx),
-            0
-        );
+        assert_eq!(ncclTunerPlugin_v4.init.unwrap()(8, 2, None, &raw mut ctx), 0);
         assert_eq!(cost(ctx, 4, 1, 1, t, -1, 3, 0, null_mut()), 4);
         assert_eq!(cost(ctx, 4, 1, 1, t, 7, 1000, 0, null_mut()), 4);
         assert_eq!(cost(ctx, 4, 1, 1, null_mut(), 7, 3, 0, null_mut()), 4);

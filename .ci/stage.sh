@@ -1,0 +1,61 @@
+# Stages with limits, and the table at the end. Sourced by .ci/run.
+
+# Seconds for the whole run: an hour less the time to stop.
+total=${CI_SECONDS:-3400}
+began=$SECONDS
+table=()
+failed=()
+
+# stage NAME LIMIT COMMAND...: runs it; exit 77 means that it could not run here and has printed why.
+stage() {
+    local name=$1 limit=$2 from=$SECONDS left code word
+    shift 2
+    left=$((total - (SECONDS - began)))
+    if ((left <= 0)); then
+        record "$name" 0 failed "no time left of $total s"
+        return
+    fi
+    ((limit < left)) || limit=$left
+    printf '\n== %s (at most %d s): %s\n' "$name" "$limit" "$*"
+    timeout --kill-after=10 "$limit" "$@"
+    code=$?
+    case $code in
+        0) word=passed ;;
+        77) word=skipped ;;
+        124 | 137) word="failed" && echo "$name: over its limit of $limit s" ;;
+        *) word="failed" && echo "$name: exit code $code" ;;
+    esac
+    record "$name" $((SECONDS - from)) "$word" ""
+}
+
+# skip NAME REASON: a stage that this tree does not have.
+skip() {
+    echo
+    echo "skipped: $1: $2"
+    record "$1" 0 skipped "$2"
+}
+
+# record NAME SECONDS RESULT REMARK
+record() {
+    table+=("$(printf '%-12s %5d s  %-8s %s' "$1" "$2" "$3" "$4")")
+    [[ $3 != failed ]] || failed+=("$1")
+}
+
+# share_of TOTAL COUNT LEAST MOST: seconds for each of COUNT equal parts.
+share_of() {
+    local each=$(($1 / ($2 > 0 ? $2 : 1)))
+    ((each >= $3)) || each=$3
+    ((each <= $4)) || each=$4
+    echo "$each"
+}
+
+# finish: the table, and the exit code of the run.
+finish() {
+    printf '\n== %d s in all, of %d\n' $((SECONDS - began)) "$total"
+    printf '%s\n' "${table[@]}"
+    if ((${#failed[@]})); then
+        echo "failed: ${failed[*]}"
+        exit 1
+    fi
+    exit 0
+}

@@ -1,0 +1,359 @@
+
+using namespace System.Management.Automation
+using namespace System.Management.Automation.Language
+
+Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+
+    $commandElements = $commandAst.CommandElements
+    $command = @(
+        'lspan'
+        for ($i = 1; $i -lt $commandElements.Count; $i++) {
+            $element = $commandElements[$i]
+            if ($element -isnot [StringConstantExpressionAst] -or
+                $element.StringConstantType -ne [StringConstantType]::BareWord -or
+                $element.Value.StartsWith('-') -or
+                $element.Value -eq $wordToComplete) {
+                break
+        }
+        $element.Value
+    }) -join ';'
+
+    $completions = @(switch ($command) {
+        'lspan' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show interfaces and paths, and why each is or is not used')
+            [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
+            [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
+            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
+            [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;status' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.status/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;perf' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Wait for peers and be the other side of their tests')
+            [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
+            [CompletionResult]::new('lat', 'lat', [CompletionResultType]::ParameterValue, 'Latency: half round trips of a ping-pong')
+            [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
+            [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;perf;serve' {
+            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to wait on, again for more; default: those of every usable interface and of loopback')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to wait on')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'As in the other tests, for the parent')
+            [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End after one session')
+            [CompletionResult]::new('--stdio', '--stdio', [CompletionResultType]::ParameterName, 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;perf;bw' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Which way data moves, as this side sees it')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--bidir', '--bidir', [CompletionResultType]::ParameterName, 'Both ways at once, the same as --direction both')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;lat' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;jitter' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--interval', '--interval', [CompletionResultType]::ParameterName, 'One round trip per this time')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;load' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Which way data moves, as this side sees it')
+            [CompletionResult]::new('--load-size', '--load-size', [CompletionResultType]::ParameterName, 'Size of the bulk messages')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--bidir', '--bidir', [CompletionResultType]::ParameterName, 'Both ways at once, the same as --direction both')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;multi' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Which way data moves, as this side sees it')
+            [CompletionResult]::new('-P', '-P ', [CompletionResultType]::ParameterName, 'Connections at once')
+            [CompletionResult]::new('--streams', '--streams', [CompletionResultType]::ParameterName, 'Connections at once')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--bidir', '--bidir', [CompletionResultType]::ParameterName, 'Both ways at once, the same as --direction both')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;connect' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;help' {
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Wait for peers and be the other side of their tests')
+            [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
+            [CompletionResult]::new('lat', 'lat', [CompletionResultType]::ParameterValue, 'Latency: half round trips of a ping-pong')
+            [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
+            [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;perf;help;serve' {
+            break
+        }
+        'lspan;perf;help;bw' {
+            break
+        }
+        'lspan;perf;help;lat' {
+            break
+        }
+        'lspan;perf;help;jitter' {
+            break
+        }
+        'lspan;perf;help;load' {
+            break
+        }
+        'lspan;perf;help;multi' {
+            break
+        }
+        'lspan;perf;help;connect' {
+            break
+        }
+        'lspan;perf;help;help' {
+            break
+        }
+        'lspan;selftest' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;env' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;man' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;completions' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;help' {
+            [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show interfaces and paths, and why each is or is not used')
+            [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
+            [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
+            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
+            [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;help;status' {
+            break
+        }
+        'lspan;help;perf' {
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Wait for peers and be the other side of their tests')
+            [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
+            [CompletionResult]::new('lat', 'lat', [CompletionResultType]::ParameterValue, 'Latency: half round trips of a ping-pong')
+            [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
+            [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
+            break
+        }
+        'lspan;help;perf;serve' {
+            break
+        }
+        'lspan;help;perf;bw' {
+            break
+        }
+        'lspan;help;perf;lat' {
+            break
+        }
+        'lspan;help;perf;jitter' {
+            break
+        }
+        'lspan;help;perf;load' {
+            break
+        }
+        'lspan;help;perf;multi' {
+            break
+        }
+        'lspan;help;perf;connect' {
+            break
+        }
+        'lspan;help;selftest' {
+            break
+        }
+        'lspan;help;env' {
+            break
+        }
+        'lspan;help;man' {
+            break
+        }
+        'lspan;help;completions' {
+            break
+        }
+        'lspan;help;help' {
+            break
+        }
+    })
+
+    $completions.Where{ $_.CompletionText -like "$wordToComplete*" } |
+        Sort-Object -Property ListItemText
+}

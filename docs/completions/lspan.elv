@@ -1,0 +1,316 @@
+
+use builtin;
+use str;
+
+set edit:completion:arg-completer[lspan] = {|@words|
+    fn spaces {|n|
+        builtin:repeat $n ' ' | str:join ''
+    }
+    fn cand {|text desc|
+        edit:complex-candidate $text &display=$text' '(spaces (- 14 (wcswidth $text)))$desc
+    }
+    var command = 'lspan'
+    for word $words[1..-1] {
+        if (str:has-prefix $word '-') {
+            break
+        }
+        set command = $command';'$word
+    }
+    var completions = [
+        &'lspan'= {
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand -V 'Print version'
+            cand --version 'Print version'
+            cand status 'Show interfaces and paths, and why each is or is not used'
+            cand perf 'Measure a path'
+            cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
+            cand man 'Write manual pages'
+            cand completions 'Write shell completions'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;status'= {
+            cand --json 'Print JSON (schema linkspan.status/1)'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;perf'= {
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand serve 'Wait for peers and be the other side of their tests'
+            cand bw 'Bandwidth and message rate'
+            cand lat 'Latency: half round trips of a ping-pong'
+            cand jitter 'Variation of latency: a ping-pong at a fixed pace'
+            cand load 'Latency while bulk data moves, beside latency while it does not'
+            cand multi 'Several streams at once'
+            cand connect 'Connections only: set up and closed one after another'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;perf;serve'= {
+            cand --bind 'Address to wait on, again for more; default: those of every usable interface and of loopback'
+            cand --port 'TCP port to wait on'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --path 'As in the other tests, for the parent'
+            cand --once 'End after one session'
+            cand --stdio 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;perf;bw'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --direction 'Which way data moves, as this side sees it'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand --bidir 'Both ways at once, the same as --direction both'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;lat'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;jitter'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --interval 'One round trip per this time'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;load'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --direction 'Which way data moves, as this side sees it'
+            cand --load-size 'Size of the bulk messages'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand --bidir 'Both ways at once, the same as --direction both'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;multi'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --direction 'Which way data moves, as this side sees it'
+            cand -P 'Connections at once'
+            cand --streams 'Connections at once'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand --bidir 'Both ways at once, the same as --direction both'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;connect'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;help'= {
+            cand serve 'Wait for peers and be the other side of their tests'
+            cand bw 'Bandwidth and message rate'
+            cand lat 'Latency: half round trips of a ping-pong'
+            cand jitter 'Variation of latency: a ping-pong at a fixed pace'
+            cand load 'Latency while bulk data moves, beside latency while it does not'
+            cand multi 'Several streams at once'
+            cand connect 'Connections only: set up and closed one after another'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;perf;help;serve'= {
+        }
+        &'lspan;perf;help;bw'= {
+        }
+        &'lspan;perf;help;lat'= {
+        }
+        &'lspan;perf;help;jitter'= {
+        }
+        &'lspan;perf;help;load'= {
+        }
+        &'lspan;perf;help;multi'= {
+        }
+        &'lspan;perf;help;connect'= {
+        }
+        &'lspan;perf;help;help'= {
+        }
+        &'lspan;selftest'= {
+            cand --json 'Print JSON'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;env'= {
+            cand --json 'Print JSON'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;man'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;completions'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;help'= {
+            cand status 'Show interfaces and paths, and why each is or is not used'
+            cand perf 'Measure a path'
+            cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
+            cand man 'Write manual pages'
+            cand completions 'Write shell completions'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;help;status'= {
+        }
+        &'lspan;help;perf'= {
+            cand serve 'Wait for peers and be the other side of their tests'
+            cand bw 'Bandwidth and message rate'
+            cand lat 'Latency: half round trips of a ping-pong'
+            cand jitter 'Variation of latency: a ping-pong at a fixed pace'
+            cand load 'Latency while bulk data moves, beside latency while it does not'
+            cand multi 'Several streams at once'
+            cand connect 'Connections only: set up and closed one after another'
+        }
+        &'lspan;help;perf;serve'= {
+        }
+        &'lspan;help;perf;bw'= {
+        }
+        &'lspan;help;perf;lat'= {
+        }
+        &'lspan;help;perf;jitter'= {
+        }
+        &'lspan;help;perf;load'= {
+        }
+        &'lspan;help;perf;multi'= {
+        }
+        &'lspan;help;perf;connect'= {
+        }
+        &'lspan;help;selftest'= {
+        }
+        &'lspan;help;env'= {
+        }
+        &'lspan;help;man'= {
+        }
+        &'lspan;help;completions'= {
+        }
+        &'lspan;help;help'= {
+        }
+    ]
+    $completions[$command]
+}

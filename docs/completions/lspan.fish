@@ -1,0 +1,248 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_lspan_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_lspan_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_lspan_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_lspan_using_subcommand
+    set -l cmd (__fish_lspan_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c lspan -n "__fish_lspan_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_needs_command" -s V -l version -d 'Print version'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "status" -d 'Show interfaces and paths, and why each is or is not used'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "perf" -d 'Measure a path'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "man" -d 'Write manual pages'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "completions" -d 'Write shell completions'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand status" -l json -d 'Print JSON (schema linkspan.status/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand status" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "bw" -d 'Bandwidth and message rate'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "multi" -d 'Several streams at once'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "connect" -d 'Connections only: set up and closed one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to wait on, again for more; default: those of every usable interface and of loopback' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to wait on' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l once -d 'End after one session'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l stdio -d 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s n -l iters -d 'Messages (round trips, connections) of the timed part, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+adaptive\t'Spin 50 us, then sleep'
+sleep\t'Sleep at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l timeout -d 'Give up after this time per size [default: a minute and four durations]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l seed -d 'Seed of the data' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l rounds -d 'Interleaved pairs of a baseline' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l format -d 'Columns' -r -f -a "human\t'Our own'
+nccl\t'Of nccl-tests'
+perftest\t'Of perftest'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l report -d 'Write a page with plots, everything in one file' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l direction -d 'Which way data moves, as this side sees it' -r -f -a "send\t'To the peer'
+recv\t'From the peer'
+both\t'Both ways at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l histogram -d 'Print a histogram below each latency row'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l bidir -d 'Both ways at once, the same as --direction both'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s n -l iters -d 'Messages (round trips, connections) of the timed part, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+adaptive\t'Spin 50 us, then sleep'
+sleep\t'Sleep at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l timeout -d 'Give up after this time per size [default: a minute and four durations]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l seed -d 'Seed of the data' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l rounds -d 'Interleaved pairs of a baseline' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l format -d 'Columns' -r -f -a "human\t'Our own'
+nccl\t'Of nccl-tests'
+perftest\t'Of perftest'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l report -d 'Write a page with plots, everything in one file' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l histogram -d 'Print a histogram below each latency row'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s n -l iters -d 'Messages (round trips, connections) of the timed part, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+adaptive\t'Spin 50 us, then sleep'
+sleep\t'Sleep at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l timeout -d 'Give up after this time per size [default: a minute and four durations]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l seed -d 'Seed of the data' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l rounds -d 'Interleaved pairs of a baseline' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l format -d 'Columns' -r -f -a "human\t'Our own'
+nccl\t'Of nccl-tests'
+perftest\t'Of perftest'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l report -d 'Write a page with plots, everything in one file' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l interval -d 'One round trip per this time' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l histogram -d 'Print a histogram below each latency row'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s n -l iters -d 'Messages (round trips, connections) of the timed part, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+adaptive\t'Spin 50 us, then sleep'
+sleep\t'Sleep at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l timeout -d 'Give up after this time per size [default: a minute and four durations]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l seed -d 'Seed of the data' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l rounds -d 'Interleaved pairs of a baseline' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l format -d 'Columns' -r -f -a "human\t'Our own'
+nccl\t'Of nccl-tests'
+perftest\t'Of perftest'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l report -d 'Write a page with plots, everything in one file' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l direction -d 'Which way data moves, as this side sees it' -r -f -a "send\t'To the peer'
+recv\t'From the peer'
+both\t'Both ways at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l load-size -d 'Size of the bulk messages' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l histogram -d 'Print a histogram below each latency row'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l bidir -d 'Both ways at once, the same as --direction both'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s n -l iters -d 'Messages (round trips, connections) of the timed part, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+adaptive\t'Spin 50 us, then sleep'
+sleep\t'Sleep at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l timeout -d 'Give up after this time per size [default: a minute and four durations]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l seed -d 'Seed of the data' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l rounds -d 'Interleaved pairs of a baseline' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l format -d 'Columns' -r -f -a "human\t'Our own'
+nccl\t'Of nccl-tests'
+perftest\t'Of perftest'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l report -d 'Write a page with plots, everything in one file' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l direction -d 'Which way data moves, as this side sees it' -r -f -a "send\t'To the peer'
+recv\t'From the peer'
+both\t'Both ways at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s P -l streams -d 'Connections at once' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l histogram -d 'Print a histogram below each latency row'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l bidir -d 'Both ways at once, the same as --direction both'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s n -l iters -d 'Messages (round trips, connections) of the timed part, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+adaptive\t'Spin 50 us, then sleep'
+sleep\t'Sleep at once'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l timeout -d 'Give up after this time per size [default: a minute and four durations]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l seed -d 'Seed of the data' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l rounds -d 'Interleaved pairs of a baseline' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l format -d 'Columns' -r -f -a "human\t'Our own'
+nccl\t'Of nccl-tests'
+perftest\t'Of perftest'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l report -d 'Write a page with plots, everything in one file' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l histogram -d 'Print a histogram below each latency row'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "bw" -d 'Bandwidth and message rate'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "multi" -d 'Several streams at once'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "connect" -d 'Connections only: set up and closed one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand selftest" -l json -d 'Print JSON'
+complete -c lspan -n "__fish_lspan_using_subcommand selftest" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand env" -l json -d 'Print JSON'
+complete -c lspan -n "__fish_lspan_using_subcommand env" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand man" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest env man completions help" -f -a "status" -d 'Show interfaces and paths, and why each is or is not used'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest env man completions help" -f -a "perf" -d 'Measure a path'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest env man completions help" -f -a "man" -d 'Write manual pages'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest env man completions help" -f -a "completions" -d 'Write shell completions'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest env man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "bw" -d 'Bandwidth and message rate'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "multi" -d 'Several streams at once'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "connect" -d 'Connections only: set up and closed one after another'

@@ -1,0 +1,124 @@
+use super::{codes, floors, hosts, links, params, unsafety};
+use crate::lex::tokens;
+use crate::tree::Source;
+use std::path::Path;
+
+fn source(path: &str, text: &str) -> Source {
+    Source { path: path.to_owned(), text: text.to_owned() }
+}
+
+fn has(problems: &[String], part: &str) -> bool {
+    problems.iter().any(|p| p.contains(part))
+}
+
+#[test]
+fn unsafe_is_counted_by_use() {
+    let text = "// SAFETY: x\nunsafe { f() }\nunsafe fn g() {}\nunsafe impl Send for X {}\n#[unsafe(no_mangle)]\nstatic A: unsafe extern \"C\" fn() = h; // unsafe\n";
+    let count = unsafety::count(&tokens(text));
+    assert_eq!((count.blocks, count.fns, count.impls, count.attributes, count.arguments), (1, 2, 1, 1, 1));
+}
+
+#[test]
+fn unsafe_outside_the_list_and_missing_forbid_are_found() {
+    let tree = [
+        source("crates/proto/src/lib.rs", "//! x\nfn f() { unsafe { g() } }"),
+        source("crates/transport/src/lib.rs", "#![deny(unsafe_code)]"),
+        source("sys/net/src/lib.rs", "unsafe { g() }"),
+    ];
+    let problems = unsafety::problems(&tree);
+    assert!(has(&problems, "crates/proto/src/lib.rs: unsafe outside"));
+    assert!(has(&problems, "crates/proto/src/lib.rs: the crate root lacks #![forbid(unsafe_code)]"));
+    assert!(!has(&problems, "crates/transport/src/lib.rs"));
+    assert!(!has(&problems, "sys/net/src/lib.rs"));
+    assert!(has(&problems, "sys/shmring/: on the unsafe allow-list, but not in the tree"));
+}
+
+#[test]
+fn links_are_followed_to_files_headings_and_symbols() {
+    let code = source("crates/x/src/lib.rs", "pub struct Head; impl Head { fn decode() {} }");
+    let other = source("docs/other.md", "# Big `Title`, twice\n## Big title twice\n");
+    let good = "[a](docs/other.md#big-title-twice) [b](docs/other.md#big-title-twice-1) [`Head::decode`](crates/x/src/lib.rs)\n\
+                `crates/x/src/lib.rs:decode` [c](docs) [d](https://example.com/x) [e](#top)\n\n# top\n```\n[f](nowhere.md)\n```\n";
+    let bad = "[a](nowhere.md)\n[b](docs/other.md#none)\n[`encode`](crates/x/src/lib.rs)\n[c](crates/x/src/lib.rs#L3)\n\
+               `crates/x/src/lib.rs:encode`\n`crates/x/src/gone.rs`\n[d](../out.md)\n";
+    assert_eq!(links::problems(&[code, other, source("a.md", good)]), Vec::<String>::new());
+    let code = source("crates/x/src/lib.rs", "pub struct Head; impl Head { fn decode() {} }");
+    let other = source("docs/other.md", "# Title\n");
+    let problems = links::problems(&[code, other, source("a.md", bad)]);
+    for line in 1..=7 {
+        assert!(has(&problems, &format!("a.md:{line}: ")), "line {line} of {problems:?}");
+    }
+    assert_eq!(problems.len(), 7);
+}
+
+#[test]
+fn hosts_and_own_paths_are_found() {
+    let root = Path::new("/some/where/tree");
+    let web = format!("{}://", "https");
+    let tree = [source(
+        "a.md",
+        &format!(
+            "{web}github.com/x\n{web}mirror.invalid/x\nsee /some/where/tree/x\n/some/where/trees\n{web}127.0.0.1:80/\n"
+        ),
+    )];
+    let problems = hosts::problems(root, &tree);
+    assert!(has(&problems, "a.md:2: names the host mirror.invalid"));
+    assert!(has(&problems, "a.md:3: names /some/where/tree"));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+}
+
+#[test]
+fn error_codes_are_unique_and_known() {
+    let one = "enum E {\n/// First.\n#[error(\"LS0001 a {0}\")] A(u8),\n/// Second.\n#[error(\"LS0002 b\")] B }";
+    let two = "fn f() { warn(\"LS0002: c\") }";
+    let tree = [
+        source("crates/a/src/lib.rs", one),
+        source("crates/b/src/lib.rs", two),
+        source("crates/a/src/tests.rs", "\"LS0001 a\""),
+        source("docs/a.md", "LS0001 and LS0009\n"),
+    ];
+    let all = codes::definitions(&tree);
+    assert_eq!(all["LS0001"].len(), 1);
+    assert_eq!((all["LS0001"][0].doc.as_str(), all["LS0001"][0].message.as_str()), ("First.", "a {0}"));
+    assert_eq!(all["LS0002"][0].doc, "Second.");
+    let problems = codes::problems(&tree);
+    assert!(has(&problems, "LS0002 is defined 2 times"));
+    assert!(has(&problems, "docs/a.md:1: mentions LS0009"));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+}
+
+#[test]
+fn dependencies_go_down_only() {
+    let manifest = |name: &str, needs: &str| {
+        format!(
+            "[package]\nname = \"{name}\"\n[dependencies]\n{needs}\n[dev-dependencies]\nlinkspan-shm.workspace = true\n"
+        )
+    };
+    let tree = [
+        source("transports/tcp/Cargo.toml", &manifest("linkspan-tcp", "linkspan-shm.workspace = true")),
+        source("transports/shm/Cargo.toml", &manifest("linkspan-shm", "linkspan-proto = { path = \"x\" }")),
+        source("crates/proto/Cargo.toml", &manifest("linkspan-proto", "zerocopy = \"1\"")),
+        source("crates/new/Cargo.toml", &manifest("linkspan-new", "")),
+    ];
+    let problems = floors::problems(Path::new("/nonexistent"), &tree);
+    assert!(has(&problems, "transports/tcp/Cargo.toml: depends on transports/shm"));
+    assert!(has(&problems, "crates/new: has no floor"));
+    assert!(!has(&problems, "transports/shm/Cargo.toml: depends"));
+    assert!(!has(&problems, "crates/proto/Cargo.toml: depends"));
+}
+
+#[test]
+fn parameters_come_from_the_table_and_strays_are_found() {
+    let table = "params! {\n A = \"LINKSPAN_A\", Takes::Switch, \"0\",\n \"Does a.\";\n B = \"LINKSPAN_B\", Takes::Number(1, 3_600_000), \"\", \"Does b.\";\n C = \"LINKSPAN_C\", Takes::Word(&[\"x\", \"y\"]), \"x\", \"Does c.\";\n}";
+    let tree = [
+        source("crates/fabric/src/params.rs", table),
+        source("README.md", "LINKSPAN_A and LINKSPAN_* and LINKSPAN_Z\n"),
+    ];
+    let all = params::table(&tree);
+    let takes: Vec<&str> = all.iter().map(|p| p.takes.as_str()).collect();
+    assert_eq!(takes, ["`0` or `1`", "1 to 3600000", "`x`, `y`"]);
+    assert_eq!((all[2].default.as_str(), all[2].text.as_str()), ("x", "Does c."));
+    let problems = params::problems(&tree);
+    assert!(has(&problems, "README.md:1: mentions LINKSPAN_Z"));
+    assert_eq!(problems.len(), 1, "{problems:?}");
+}

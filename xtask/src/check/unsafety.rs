@@ -1,0 +1,104 @@
+//! Where `unsafe` may live, and the count of it. `docs/SAFETY.md` is generated from this.
+
+use std::collections::BTreeMap;
+
+use crate::lex::{Kind, Token, tokens};
+use crate::tree::Source;
+
+/// A part of the tree that may hold `unsafe`.
+pub(crate) struct Place {
+    /// A file, or a folder when it ends in `/`.
+    pub(crate) path: &'static str,
+    /// Why it must.
+    pub(crate) why: &'static str,
+}
+
+/// The allow-list. A new line here is a decision to be argued for in review.
+pub(crate) const PLACES: [Place; 5] = [
+    Place { path: "sys/net/", why: "socket calls, control messages and options that no safe crate covers" },
+    Place {
+        path: "sys/shmring/",
+        why: "memory shared with another process: mapping, atomics in it, cross-memory attach",
+    },
+    Place { path: "sys/ncclnet/", why: "the C tables of NCCL and RCCL, and calls through their pointers" },
+    Place {
+        path: "crates/transport/src/memory.rs",
+        why: "registered ranges of the caller's memory, kept as address and length",
+    },
+    Place { path: "doors/nccl/", why: "the exported symbols, and the border over which NCCL hands in pointers" },
+];
+
+/// What `unsafe` is used for in one file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// `unsafe { ... }`.
+    pub(crate) blocks: usize,
+    /// `unsafe fn`, and `unsafe extern` function types.
+    pub(crate) fns: usize,
+    /// `unsafe impl` and `unsafe trait`.
+    pub(crate) impls: usize,
+    /// `#[unsafe(...)]`: exported names.
+    pub(crate) attributes: usize,
+    /// Comments that begin with SAFETY.
+    pub(crate) arguments: usize,
+}
+
+impl Count {
+    /// Whether the file is free of it.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.blocks + self.fns + self.impls + self.attributes == 0
+    }
+}
+
+/// The place that allows `unsafe` in this file.
+pub(crate) fn place(path: &str) -> Option<&'static Place> {
+    PLACES.iter().find(|p| if p.path.ends_with('/') { path.starts_with(p.path) } else { path == p.path })
+}
+
+/// Every file with `unsafe` in it.
+pub(crate) fn counts(sources: &[Source]) -> BTreeMap<&str, Count> {
+    let counted = sources.iter().filter(|s| s.is_rust()).map(|s| (s.path.as_str(), count(&tokens(&s.text))));
+    counted.filter(|(_, c)| !c.is_zero()).collect()
+}
+
+pub(crate) fn count(tokens: &[Token]) -> Count {
+    let mut count = Count::default();
+    for (at, token) in tokens.iter().enumerate() {
+        match &token.kind {
+            Kind::Word(w) if w == "unsafe" => match tokens.get(at + 1).map(|t| &t.kind) {
+                Some(Kind::Mark('{')) => count.blocks += 1,
+                Some(Kind::Mark('(')) => count.attributes += 1,
+                Some(Kind::Word(next)) if next == "impl" || next == "trait" => count.impls += 1,
+                _ => count.fns += 1,
+            },
+            Kind::Note(note) if note.starts_with("SAFETY:") => count.arguments += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Unsafe outside the list; crate roots that do not forbid it; places that no longer need to be listed.
+pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let counts = counts(sources);
+    for (path, count) in &counts {
+        if place(path).is_none() {
+            problems.push(format!("{path}: unsafe outside the allow-list of xtask/src/check/unsafety.rs ({count:?})"));
+        }
+    }
+    for source in sources.iter().filter(|s| s.is_rust() && s.is_crate_root() && !s.is_test()) {
+        let folder = source.path.split("src/").next().unwrap_or_default();
+        if place(&source.path).is_some() {
+            continue;
+        }
+        let part = PLACES.iter().any(|p| p.path.starts_with(folder));
+        let wanted = if part { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
+        if !source.text.lines().any(|line| line.trim() == wanted) {
+            problems.push(format!("{}: the crate root lacks {wanted}", source.path));
+        }
+    }
+    let unused = PLACES.iter().filter(|p| !sources.iter().any(|s| place(&s.path).is_some_and(|q| q.path == p.path)));
+    problems.extend(unused.map(|p| format!("{}: on the unsafe allow-list, but not in the tree", p.path)));
+    problems
+}

@@ -1,0 +1,43 @@
+use super::elf::{Elf, version};
+use super::{GLIBC_MAX, exports};
+
+#[test]
+fn this_very_test_program_is_read() {
+    let bytes = std::fs::read("/proc/self/exe").unwrap();
+    let elf = Elf::read(&bytes).unwrap();
+    assert!(elf.needed.iter().any(|n| n == "libc.so.6"), "{:?}", elf.needed);
+    assert!(elf.newest("GLIBC_").unwrap() >= (2, 2));
+    assert!(elf.loaded > 0 && elf.loaded < bytes.len() as u64 * 2);
+}
+
+#[test]
+fn cut_and_damaged_files_are_refused_or_survived() {
+    let bytes = std::fs::read("/proc/self/exe").unwrap();
+    assert!(Elf::read(&bytes[..bytes.len().min(200)]).is_none());
+    assert!(Elf::read(b"#!/bin/sh\n").is_none());
+    let mut head = bytes[..bytes.len().min(1 << 16)].to_vec();
+    for at in 0..64 {
+        let was = std::mem::replace(&mut head[at], 0xff);
+        let _ = Elf::read(&head);
+        head[at] = was;
+    }
+}
+
+#[test]
+fn versions_compare_as_numbers() {
+    assert_eq!(version("GLIBC_2.2.5", "GLIBC_"), Some((2, 2)));
+    assert!(version("GLIBC_2.9", "GLIBC_") < version("GLIBC_2.34", "GLIBC_"));
+    assert!(version("GLIBC_2.35", "GLIBC_") > Some(GLIBC_MAX));
+    assert_eq!(version("GLIBC_PRIVATE", "GLIBC_"), None);
+    assert_eq!(version("GCC_3.0", "GLIBC_"), None);
+}
+
+#[test]
+fn plugin_exports_are_exact() {
+    let all: Vec<String> = (6..=12).map(|v| format!("ncclNetPlugin_v{v}")).collect();
+    assert_eq!(exports(&all), Vec::<String>::new());
+    assert_eq!(exports(&all[1..]), ["does not export ncclNetPlugin_v6"]);
+    let more = |name: &str| all.iter().cloned().chain([name.to_owned()]).collect::<Vec<_>>();
+    assert_eq!(exports(&more("ncclTunerPlugin_v4")), Vec::<String>::new());
+    assert_eq!(exports(&more("helper")), ["exports helper, which NCCL does not ask for"]);
+}

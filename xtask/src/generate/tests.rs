@@ -1,0 +1,32 @@
+use super::{documents, stale};
+use crate::tree::Source;
+use std::path::Path;
+
+#[test]
+fn ledger_and_error_list_name_file_count_and_meaning() {
+    let tree = [
+        Source {
+            path: "sys/net/src/lib.rs".into(),
+            text: "//! Calls. More.\n// SAFETY: y\nunsafe { a() } unsafe { b() }".into(),
+        },
+        Source {
+            path: "crates/proto/src/head.rs".into(),
+            text: "enum E {\n/// Means <this|that>.\n#[error(\"LS0001 byte {0}\")]\nA(u8) }".into(),
+        },
+    ];
+    let [(_, safety), (_, errors), _] = documents(&tree);
+    assert!(safety.contains("| [sys/net/src/lib.rs](../sys/net/src/lib.rs) | 2 | 0 | 0 | 0 | Calls |"), "{safety}");
+    assert!(
+        errors.contains(
+            "| `LS0001` | byte {0} | [crates/proto: head.rs](../crates/proto/src/head.rs) | Means &lt;this\\|that>. |"
+        ),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_missing_document_is_stale() {
+    let problems = stale(Path::new("/nonexistent"), &[]);
+    assert!(problems.iter().any(|p| p.starts_with("docs/SAFETY.md is stale")));
+    assert!(problems.iter().any(|p| p.starts_with("docs/ERRORS.md is stale")));
+}

@@ -1,0 +1,85 @@
+//! `cargo xtask parts`: what can be built and tested here, and what a missing part needs.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::run::{self, Outcome};
+use crate::stages::toolchain;
+
+/// One optional part.
+pub(crate) struct Part {
+    /// Name, the same as the stage that uses it.
+    name: &'static str,
+    /// What it is for.
+    what: &'static str,
+    /// Programs that must be found on PATH.
+    programs: &'static [&'static str],
+    /// Debian packages that bring them.
+    packages: &'static str,
+    /// Whether it needs uid 0.
+    root: bool,
+}
+
+const PARTS: [Part; 4] = [
+    Part {
+        name: "core",
+        what: "lspan, the plugin, all unit tests",
+        programs: &["cargo", "cc"],
+        packages: "rustup or cargo, gcc",
+        root: false,
+    },
+    Part {
+        name: "plugin-host",
+        what: "a C program that plays NCCL's part against the plugin",
+        programs: &["cc", "bash"],
+        packages: "gcc libc6-dev",
+        root: false,
+    },
+    Part {
+        name: "netns",
+        what: "several hosts, cut links and killed peers on one machine",
+        programs: &["ip", "bash"],
+        packages: "iproute2",
+        root: true,
+    },
+    Part {
+        name: "fuzz",
+        what: "coverage-guided fuzzing of every decoder (libFuzzer)",
+        programs: &["c++"],
+        packages: "g++",
+        root: false,
+    },
+];
+
+/// Prints one line per part.
+pub(crate) fn run(root: &Path) -> Outcome {
+    for part in &PARTS {
+        let missing: Vec<&str> = part.programs.iter().copied().filter(|p| run::which(p).is_none()).collect();
+        let state = if !missing.is_empty() {
+            format!("off: no {} (Debian: {})", missing.join(", "), part.packages)
+        } else if part.root && !run::is_root() {
+            "off: needs root".to_owned()
+        } else {
+            "on".to_owned()
+        };
+        line(part.name, &state, part.what);
+    }
+    let sanitizer = match nightly() {
+        true => "on".to_owned(),
+        false => "off: no nightly toolchain; fuzz targets run without AddressSanitizer".to_owned(),
+    };
+    line("fuzz-asan", &sanitizer, "the same targets under AddressSanitizer");
+    line("aarch64", &toolchain::state(root), "cross-built tests under qemu-user");
+    println!("parts of later releases (GTK window, Python wheel, kernel module) are not in this tree yet");
+    Outcome::Done
+}
+
+/// Whether rustup has a nightly toolchain installed (it is never fetched from here).
+pub(crate) fn nightly() -> bool {
+    run::output(Command::new("rustup").args(["toolchain", "list"]))
+        .is_ok_and(|list| list.lines().any(|l| l.starts_with("nightly")))
+}
+
+fn line(name: &str, state: &str, what: &str) {
+    println!("{name:<12} {state}\n{:<12}   {what}", "");
+}

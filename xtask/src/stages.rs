@@ -1,0 +1,114 @@
+//! The test stages that plain `cargo test` cannot be: each says what it did, or why it cannot run here.
+
+pub(crate) mod fuzzing;
+pub(crate) mod toolchain;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::run::{self, Outcome};
+use crate::tree;
+
+pub(crate) use fuzzing::run as fuzz;
+
+/// Crates whose unit, layout and wire tests run for aarch64.
+const AARCH64_TESTED: [&str; 4] = ["linkspan-proto", "linkspan-transport", "linkspan-ncclnet", "linkspan-shmring"];
+
+/// Programs that are built for it.
+const AARCH64_BUILT: [&str; 2] = ["linkspan-nccl", "lspan"];
+
+/// Tests that qemu-user cannot run, and why: whatever else fails there is a failure.
+const NOT_UNDER_QEMU: [(&str, &str); 1] =
+    [("cma::tests::", "qemu-user has no process_vm_readv and process_vm_writev (ENOSYS)")];
+
+/// A stage in which every step must succeed.
+fn all(steps: impl IntoIterator<Item = Result<(), String>>) -> Outcome {
+    let failed: Vec<String> = steps.into_iter().filter_map(Result::err).collect();
+    if failed.is_empty() { Outcome::Done } else { Outcome::Failed(failed.join("; ")) }
+}
+
+/// Plays NCCL's part, in C, against the plugin in `dist/` (built first, so that a stale one is never tested).
+pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
+    if run::which("cc").is_none() {
+        return Outcome::Skipped("no C compiler (Debian: gcc libc6-dev)".to_owned());
+    }
+    let script = root.join("tests/plugin-host/run.sh");
+    if !script.is_file() {
+        return Outcome::Failed("tests/plugin-host/run.sh is not in the tree".to_owned());
+    }
+    let build = run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-nccl"]));
+    let plugin = run::target_dir(root).join("release/liblinkspan_nccl.so");
+    all([build.and_then(|()| run::must(Command::new("bash").arg(script).arg(plugin).args(args).current_dir(root)))])
+}
+
+/// Runs the unit tests of every crate that has loom among its needs, with the model checker switched in (`--cfg loom`).
+pub(crate) fn loom(root: &Path) -> Outcome {
+    let sources = tree::sources(root);
+    let manifests = sources.iter().filter(|s| s.path.ends_with("/Cargo.toml"));
+    let names: Vec<&str> = manifests
+        .filter(|s| s.text.lines().any(|l| l.starts_with("loom")))
+        .filter_map(|s| s.text.lines().find_map(|l| l.strip_prefix("name = \"")?.strip_suffix('"')))
+        .collect();
+    if names.is_empty() {
+        return Outcome::Failed("no crate has loom among its needs".to_owned());
+    }
+    all(names.into_iter().map(|name| {
+        let mut cargo = run::cargo(root);
+        cargo.args(["test", "--release", "-p", name, "--lib"]).env("RUSTFLAGS", "--cfg loom");
+        cargo.env("CARGO_TARGET_DIR", run::target_dir(root).join("loom"));
+        cargo.env("LOOM_MAX_PREEMPTIONS", std::env::var("LOOM_MAX_PREEMPTIONS").unwrap_or_else(|_| "3".into()));
+        let text = run::output(&mut cargo)?;
+        print!("{text}");
+        let ran = text.lines().any(|l| l.starts_with("test ") && l.ends_with(" ok"));
+        if ran { Ok(()) } else { Err(format!("{name}: no test ran under the model checker")) }
+    }))
+}
+
+/// Runs the namespace tests of `tests/netns`, or the one of that name, against release builds.
+pub(crate) fn netns(root: &Path, name: &str) -> Outcome {
+    if let Some(why) = no_namespaces() {
+        return Outcome::Skipped(why);
+    }
+    let mut build = run::cargo(root);
+    build.args(["build", "--release", "-p", "lspan", "-p", "linkspan-nccl", "-p", "linkspan-netns"]);
+    let bin = run::target_dir(root).join("release");
+    let mut tests = Command::new(bin.join("linkspan-netns"));
+    tests.arg(name).current_dir(root).env("LSPAN", bin.join("lspan"));
+    tests.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
+    all([run::must(&mut build).and_then(|()| run::must(&mut tests))])
+}
+
+/// Why network namespaces cannot be made here, if they cannot: tried, not guessed.
+fn no_namespaces() -> Option<String> {
+    let Some(ip) = run::which("ip") else {
+        return Some("no ip command (Debian: iproute2)".to_owned());
+    };
+    if !run::is_root() {
+        return Some("network namespaces need root".to_owned());
+    }
+    let probe = format!("lspan-probe-{}", std::process::id());
+    let made = run::output(Command::new(&ip).args(["netns", "add", &probe]));
+    let _ = run::output(Command::new(&ip).args(["netns", "delete", &probe]));
+    made.err()
+}
+
+/// Cross-builds with Debian's own toolchain and runs the tests under qemu-user.
+pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
+    if cfg!(target_arch = "aarch64") {
+        return Outcome::Skipped("this machine is aarch64 itself: cargo test --workspace covers it".to_owned());
+    }
+    let tools = match toolchain::ready(root, fresh) {
+        Ok(tools) => tools,
+        Err(why) => return Outcome::Skipped(why),
+    };
+    let packages = |names: &'static [&'static str]| names.iter().flat_map(|name| ["-p", name]);
+    let mut test = tools.cargo(root);
+    test.args(["test", "--lib", "--tests"]).args(packages(&AARCH64_TESTED)).arg("--");
+    for (tests, why) in NOT_UNDER_QEMU {
+        println!("skipped: aarch64 {tests}*: {why}");
+        test.args(["--skip", tests]);
+    }
+    let mut build = tools.cargo(root);
+    build.arg("build").args(packages(&AARCH64_BUILT));
+    all([run::must(&mut test), run::must(&mut build)])
+}
