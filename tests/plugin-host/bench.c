@@ -84,8 +84,12 @@ static double plugin_latency(struct bench *b, uint64_t span)
 		over = is_last(b, i, end);
 		if (r->id == 0)
 			s = send_start(r, b->send, b->out, b->size, 0, b->smr);
-		while (!got)
+		/* As NCCL's progress thread does, which has both in hand. */
+		while (!got) {
 			got = poll_done(r, q, NULL);
+			if (r->id == 0 && !sent)
+				sent = poll_done(r, s, NULL);
+		}
 		if (r->id == 1)
 			over = in[0];
 		if (!over)

@@ -1,1 +1,65 @@
-fn main() {}
+//! `lspan`: linkspan at the command line.
+#![forbid(unsafe_code)]
+
+mod child;
+mod cli;
+mod env;
+mod exit;
+mod fabric;
+mod link;
+mod older;
+mod out;
+mod overview;
+mod pages;
+mod perf;
+mod rendezvous;
+mod selftest;
+mod serve;
+mod stats;
+mod status;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command, Perf};
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let exit = match run(args) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("lspan: {}", failure.message);
+            }
+            failure.exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}
+
+fn run(args: Vec<OsString>) -> Result<Exit, exit::Failure> {
+    if let Some(command) = older::spelling(&args) {
+        return dispatch(command);
+    }
+    let cli = Cli::try_parse_from(args).unwrap_or_else(|error| error.exit());
+    match cli.command {
+        Some(command) => dispatch(command),
+        None => overview::run(),
+    }
+}
+
+fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
+    match command {
+        Command::Status(args) => status::run(&args),
+        Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
+        Command::Perf { perf } => perf::run(perf),
+        Command::Selftest(args) => selftest::run(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Env(args) => env::run(&args),
+        Command::Man { dir } => pages::man(&dir),
+        Command::Completions { target } => pages::completions(&target),
+    }
+}

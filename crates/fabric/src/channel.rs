@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
-use linkspan_tcp::{Dial, Sentinel, Stream};
+use linkspan_tcp::{Dial, Sentinel};
 use linkspan_transport::{Buf, 
     Access, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
@@ -18,6 +18,7 @@ use crate::listener::{Desk, FIRST_RETURN};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meter::Meter;
 use crate::room::AnyRail;
+use crate::secured::Secured;
 use crate::stats::Counter;
 use crate::{Fabric, chain, clock};
 
@@ -363,7 +364,7 @@ impl Channel {
     }
 
     fn take_back(&mut self, now: Instant) {
-        let mut back: Vec<(u16, Stream)> = Vec::new();
+        let mut back: Vec<(u16, Secured)> = Vec::new();
         match &mut self.returns {
             Returns::Never => {}
             Returns::Accepts { desk, conn } => {
@@ -377,18 +378,18 @@ impl Channel {
             } => {
                 let next = self.conn.next_rail_id().max(u32::from(FIRST_RETURN));
                 for redial in redials {
-                    if let Some((number, stream)) =
+                    if let Some((number, secured)) =
                         redial.poll(&self.fabric, handle, *conn, next as u16, now)
                     {
-                        redial.path = stream.path();
-                        back.push((number, stream));
+                        redial.path = secured.stream.path();
+                        back.push((number, secured));
                     }
                 }
             }
         }
-        for (number, stream) in back {
-            let path = stream.path();
-            match self.fabric.tcp_rail(stream, "came back", None) {
+        for (number, secured) in back {
+            let path = secured.stream.path();
+            match self.fabric.tcp_rail(secured, "came back", None) {
                 Ok(rail) => {
                     if self.conn.add_rail(rail, u32::from(number)).is_ok() {
                         self.meter.add(Counter::RailsBack, 1);
@@ -432,7 +433,7 @@ impl Redial {
         conn: u64,
         number: u16,
         now: Instant,
-    ) -> Option<(u16, Stream)> {
+    ) -> Option<(u16, Secured)> {
         let again = RedialState::Down { next: now + REDIAL };
         self.state = match std::mem::replace(&mut self.state, RedialState::Up) {
             RedialState::Up => return None,
@@ -462,8 +463,8 @@ impl Redial {
                 Err(_) => again,
             },
             RedialState::Login(mut run, number) => match run.poll() {
-                Ok(LoginStep::Done(_)) => {
-                    return Some((number, run.stream));
+                Ok(LoginStep::Done(session)) => {
+                    return Some((number, Secured::new(run.stream, session.ciphers)));
                 }
                 Ok(_) => RedialState::Login(run, number),
                 Err(_) => again,

@@ -90,7 +90,12 @@ impl Config {
             .filter(|&ms| ms > 0)
             .map(Duration::from_millis);
         let timeout = params::CONNECT_TIMEOUT_MS.number(get)?.unwrap_or(20_000);
-        params::PSK_MODE.read(get)?;
+        let guard = guard(get)?;
+        let mut warnings = Vec::new();
+        if let (Guard::Token, Some(mode)) = (&guard, params::PSK_MODE.read(get)?) {
+            let (name, file) = (params::PSK_MODE.name, params::PSK_FILE.name);
+            warnings.push(format!("{name}={mode} does nothing without a cluster key: set {file} or unset {name}"));
+        }
         Ok(Config {
             strict: params::STRICT.switch(get)?,
             path,
@@ -102,16 +107,28 @@ impl Config {
             traffic_class: class,
             connect_timeout: Duration::from_millis(timeout),
             stall,
-            guard: match params::PSK_FILE.read(get)? {
-                None => Guard::Token,
-                Some(file) => Guard::Psk {
-                    psk: read_psk(&file)?,
-                    encrypt: false,
-                },
-            },
+            guard,
             stats_dir: stats_dir(params::STATS_DIR.read(get)?, get),
-            warnings: Vec::new(),
+            warnings,
         })
+    }
+
+    /// Whether bytes may leave this host only encrypted.
+    pub fn encrypts(&self) -> bool {
+        matches!(self.guard, Guard::Psk { encrypt: true, .. })
+    }
+}
+
+fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {
+    let encrypt = params::PSK_MODE.read(get)?.as_deref() == Some("encrypt");
+    match params::PSK_FILE.read(get)? {
+        Some(file) => Ok(Guard::Psk { psk: read_psk(&file)?, encrypt }),
+        None if encrypt => Err(Error::Param(params::BadParam {
+            name: params::PSK_MODE.name.to_owned(),
+            value: "encrypt".to_owned(),
+            want: format!("it needs a cluster key, and {} is not set; set it", params::PSK_FILE.name),
+        })),
+        None => Ok(Guard::Token),
     }
 }
 

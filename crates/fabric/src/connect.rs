@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::handle::{HANDLE_LEN, Handle};
-use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
+use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
-use linkspan_tcp::{Dial, Sentinel, Stream};
+use linkspan_tcp::Dial;
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 
 use crate::channel::{Channel, Parts, Redial, Returns};
@@ -15,8 +15,9 @@ use crate::device::Device;
 use crate::greeting::Greeting;
 use crate::listener::socket_addr;
 use crate::local::{self, Join};
-use crate::logins::{LoginRun, LoginStep, read_exactly};
+use crate::logins::{LoginRun, LoginStep};
 use crate::room::AnyRail;
+use crate::secured::Secured;
 use crate::{Error, Fabric, chain, clock};
 
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
@@ -39,7 +40,8 @@ pub(crate) struct Try {
 enum TryState {
     Dial(Dial),
     Login(Box<LoginRun>),
-    Up(Stream, Box<Session>),
+    /// With the peer's greeting.
+    Up(Box<Secured>, Vec<u8>),
     Used,
     Failed(String),
 }
@@ -65,9 +67,11 @@ pub struct Connecting {
 struct Proposed {
     plan: Plan,
     speaker: usize,
+    /// The plan as it travels, and how much of it has been sent.
+    bytes: Vec<u8>,
     said: usize,
-    answer: [u8; AGREED_LEN],
-    heard: usize,
+    /// What came of the answer, as it travels.
+    inbox: Vec<u8>,
 }
 
 impl std::fmt::Debug for Connecting {
@@ -169,7 +173,7 @@ impl Connecting {
                 TryState::Login(run) => {
                     fds.push(run.stream.wait_fd(!run.login.output().is_empty()))
                 }
-                TryState::Up(stream, _) => fds.push(stream.wait_fd(false)),
+                TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
                 TryState::Used | TryState::Failed(_) => {}
             }
         }
@@ -214,7 +218,8 @@ impl Connecting {
                             return Ok(());
                         };
                         self.first_up.get_or_insert_with(Instant::now);
-                        TryState::Up(run.stream, session)
+                        let secured = Secured::new(run.stream, session.ciphers);
+                        TryState::Up(Box::new(secured), session.peer_blob)
                     }
                     Ok(_) => return Ok(()),
                     Err(error) => TryState::Failed(chain(&error)),
@@ -293,13 +298,12 @@ impl Connecting {
                 sentinel: self.tries.iter().find(guard).map(|t| t.number),
             }
         };
-        self.proposed = Some(Proposed {
-            plan,
-            speaker,
-            said: 0,
-            answer: [0; AGREED_LEN],
-            heard: 0,
-        });
+        let attempt = &mut self.tries[speaker];
+        let TryState::Up(secured, _) = &mut attempt.state else {
+            return Err(Error::Vanished { peer: attempt.to });
+        };
+        let bytes = secured.pack(&plan.encode()).map_err(|_| Error::Vanished { peer: attempt.to })?;
+        self.proposed = Some(Proposed { plan, speaker, bytes, said: 0, inbox: Vec::new() });
         Ok(true)
     }
 
@@ -309,11 +313,11 @@ impl Connecting {
             return true;
         }
         let join = self.join.get_or_insert_with(|| {
-            let TryState::Up(_, session) = &self.tries[speaker].state else {
+            let TryState::Up(_, greeting) = &self.tries[speaker].state else {
                 return Err("no stream".into());
             };
             let answer =
-                Greeting::decode(&session.peer_blob).ok_or("the peer's greeting cannot be read")?;
+                Greeting::decode(greeting).ok_or("the peer's greeting cannot be read")?;
             if !answer.wants_local {
                 return Err("the peer does not offer it; its log says why".into());
             }
@@ -350,19 +354,18 @@ impl Connecting {
             return Ok(None);
         };
         let peer = self.tries[proposed.speaker].to;
-        let TryState::Up(stream, _) = &mut self.tries[proposed.speaker].state else {
+        let TryState::Up(secured, _) = &mut self.tries[proposed.speaker].state else {
             return Err(Error::Vanished { peer });
         };
-        let plan = proposed.plan.encode();
-        while proposed.said < plan.len() {
-            match stream.try_write(&plan[proposed.said..]) {
+        while proposed.said < proposed.bytes.len() {
+            match secured.stream.try_write(&proposed.bytes[proposed.said..]) {
                 Ok(Some(n)) => proposed.said += n,
                 Ok(None) => break,
                 Err(_) => return Err(Error::Vanished { peer }),
             }
         }
-        match read_exactly(stream, &mut proposed.answer, &mut proposed.heard) {
-            Ok(Some(())) if proposed.answer == AGREED => self.finish(proposed.plan).map(Some),
+        match secured.read::<AGREED_LEN>(&mut proposed.inbox) {
+            Ok(Some(AGREED)) => self.finish(proposed.plan).map(Some),
             Ok(None) => {
                 self.proposed = Some(proposed);
                 Ok(None)
@@ -371,10 +374,10 @@ impl Connecting {
         }
     }
 
-    fn take(&mut self, number: u16) -> Option<(Stream, &Try)> {
+    fn take(&mut self, number: u16) -> Option<(Secured, &Try)> {
         let attempt = self.tries.iter_mut().find(|t| t.number == number)?;
         match std::mem::replace(&mut attempt.state, TryState::Used) {
-            TryState::Up(stream, _) => Some((stream, attempt)),
+            TryState::Up(secured, _) => Some((*secured, attempt)),
             other => {
                 attempt.state = other;
                 None
@@ -387,25 +390,25 @@ impl Connecting {
         let mut sentinel = plan
             .sentinel
             .and_then(|n| self.take(n))
-            .map(|(stream, _)| Sentinel::new(stream));
+            .map(|(secured, _)| secured.into_sentinel());
         let mut rails = Vec::new();
         let mut redials = Vec::new();
         match self.shm.take() {
             Some(rail) => {
                 sentinel = self
                     .take(plan.streams[0])
-                    .map(|(stream, _)| Sentinel::new(stream));
+                    .map(|(secured, _)| secured.into_sentinel());
                 rails.push(AnyRail::Shm(rail));
             }
             None => {
                 for &number in &plan.streams {
-                    let Some((stream, attempt)) = self.take(number) else {
+                    let Some((secured, attempt)) = self.take(number) else {
                         continue;
                     };
                     let (from, to, why, speed) =
                         (attempt.from, attempt.to, attempt.why, attempt.speed);
-                    redials.push(Redial::new(from, to, stream.path()));
-                    rails.push(fabric.tcp_rail(stream, why, Some(speed))?);
+                    redials.push(Redial::new(from, to, secured.stream.path()));
+                    rails.push(fabric.tcp_rail(secured, why, Some(speed))?);
                 }
             }
         }

@@ -98,6 +98,14 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// A stream without ciphers while encryption is demanded.
+    #[error(
+        "LS0513 LINKSPAN_PSK_MODE=encrypt forbids this connection: bytes to {peer} would travel in clear; both hosts need an unmodified linkspan"
+    )]
+    Clear {
+        /// The peer's address.
+        peer: SocketAddr,
+    },
     /// The peer is waiting for something that did not come.
     #[error("LS0512 the peer at {peer} went away before the connection was up")]
     Vanished {

@@ -19,6 +19,7 @@ mod logins;
 mod meter;
 pub mod params;
 mod room;
+mod secured;
 pub mod stats;
 
 pub use channel::{Channel, wait_any};
@@ -38,7 +39,8 @@ pub use room::AnyRail;
 use std::sync::{Arc, RwLock};
 
 use linkspan_proto::handle::host_hash;
-use linkspan_tcp::{Options, RailConfig, Stream};
+use linkspan_tcp::{Options, RailConfig};
+use secured::Secured;
 use stats::Stats;
 
 use linkspan_topology::{Host, Interface, Roots, Verdict};
@@ -216,17 +218,17 @@ impl Fabric {
 
     pub(crate) fn tcp_rail(
         &self,
-        stream: Stream,
+        stream: Secured,
         why: &str,
         speed: Option<u64>,
     ) -> Result<AnyRail, Error> {
-        let congestion = stream.congestion();
+        let congestion = stream.stream.congestion();
         let config = RailConfig {
             reason: format!("{why}; {} {}", congestion.name, congestion.reason),
             speed: speed.unwrap_or(0),
             ..RailConfig::default()
         };
-        Ok(AnyRail::Tcp(stream.into_rail(config, &[])?))
+        stream.into_rail(config, self.config().encrypts())
     }
 }
 

@@ -10,14 +10,15 @@ use linkspan_proto::login::{
     HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND,
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
-use linkspan_tcp::{Listen, Sentinel, Stream};
+use linkspan_tcp::{Listen, Stream};
 use linkspan_transport::{Conn, WaitFd};
 
 use crate::channel::{Channel, Parts, Returns};
 use crate::greeting::Greeting;
 use crate::local::{self, Offer, ShmRail};
-use crate::logins::{LoginRun, LoginStep, read_exactly};
+use crate::logins::{LoginRun, LoginStep};
 use crate::room::AnyRail;
+use crate::secured::Secured;
 use crate::{Error, Fabric, chain, clock};
 
 /// Streams logged in and not yet part of a connection, over all peers of one listener.
@@ -45,6 +46,7 @@ impl Listener {
         let listen_id = u64::from_le_bytes(id);
         let mut handle = Handle::new(listen_id, token.clone(), fabric.host_hash());
         handle.psk = !matches!(fabric.config().guard, linkspan_proto::login::Guard::Token);
+        handle.encrypt = fabric.config().encrypts();
         let mut sockets = Vec::new();
         for port in &device.ports {
             let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
@@ -104,7 +106,7 @@ impl Listener {
         fds.extend(
             desk.arrivals
                 .values()
-                .flat_map(|a| a.streams.iter().map(|s| s.stream.wait_fd(false))),
+                .flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))),
         );
     }
 }
@@ -117,10 +119,10 @@ struct Half {
 }
 
 struct Seated {
-    stream: Stream,
+    secured: Secured,
     number: u16,
-    plan: [u8; PLAN_LEN],
-    filled: usize,
+    /// What came of a plan, as it travels.
+    inbox: Vec<u8>,
 }
 
 /// The streams of one connection that is coming up.
@@ -143,7 +145,7 @@ pub(crate) struct Desk {
     halves: Vec<Half>,
     arrivals: HashMap<u64, Arrival>,
     /// Rails that came back for connections that are up.
-    returned: Vec<(u64, u16, Stream)>,
+    returned: Vec<(u64, u16, Secured)>,
 }
 
 impl Desk {
@@ -160,7 +162,7 @@ impl Desk {
                 Ok(None) => n += 1,
                 Ok(Some(session)) => {
                     let half = self.halves.swap_remove(n);
-                    self.seat(half, &session);
+                    self.seat(half, *session);
                 }
                 Err(why) => {
                     // A stranger is nobody's trouble, but somebody may be looking for the reason.
@@ -173,8 +175,14 @@ impl Desk {
         }
         self.arrivals.values_mut().for_each(Arrival::poll_offer);
         let patience = self.fabric.config().connect_timeout;
-        self.arrivals
-            .retain(|_, a| a.since.elapsed() < patience && a.read_plan().is_ok());
+        let log = self.fabric.log();
+        self.arrivals.retain(|_, a| match a.read_plan() {
+            Ok(()) => a.since.elapsed() < patience,
+            Err(why) => {
+                log.info(&format!("dropped a connection from {} before it was up: {why}", a.peer));
+                false
+            }
+        });
         Ok(())
     }
 
@@ -208,12 +216,13 @@ impl Desk {
         Ok(())
     }
 
-    fn seat(&mut self, half: Half, session: &Session) {
+    fn seat(&mut self, half: Half, session: Session) {
         let Half { run, peer, offer } = half;
+        let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
             if self.returned.len() < MAX_WAITING {
                 self.returned
-                    .push((session.conn_id, session.stream, run.stream));
+                    .push((session.conn_id, session.stream, secured));
             }
             return;
         }
@@ -234,10 +243,9 @@ impl Desk {
             });
         arrival.offer = offer.or(arrival.offer.take());
         let seated = Seated {
-            stream: run.stream,
+            secured,
             number: session.stream,
-            plan: [0; PLAN_LEN],
-            filled: 0,
+            inbox: Vec::new(),
         };
         arrival.streams.push(seated);
     }
@@ -259,7 +267,7 @@ impl Desk {
     }
 
     /// A rail that came back for connection `conn`.
-    pub(crate) fn returned(&mut self, conn: u64) -> Option<(u16, Stream)> {
+    pub(crate) fn returned(&mut self, conn: u64) -> Option<(u16, Secured)> {
         if let Err(error) = self.pump() {
             self.fabric.log().warn(&chain(&error));
         }
@@ -305,18 +313,14 @@ impl Half {
 }
 
 impl Arrival {
-    fn read_plan(&mut self) -> Result<(), ()> {
+    fn read_plan(&mut self) -> Result<(), String> {
         if self.plan.is_some() {
             return Ok(());
         }
         for seat in &mut self.streams {
-            match read_exactly(&mut seat.stream, &mut seat.plan, &mut seat.filled) {
-                Ok(None) => {}
-                Ok(Some(())) => {
-                    self.plan = Some((seat.number, Plan::decode(&seat.plan).map_err(|_| ())?));
-                    return Ok(());
-                }
-                Err(_) => return Err(()),
+            if let Some(plan) = seat.secured.read::<PLAN_LEN>(&mut seat.inbox).map_err(|e| chain(&e))? {
+                self.plan = Some((seat.number, Plan::decode(&plan).map_err(|e| chain(&e))?));
+                return Ok(());
             }
         }
         Ok(())
@@ -357,28 +361,30 @@ impl Arrival {
         };
         let take = |number: u16, streams: &mut Vec<Seated>| {
             let at = streams.iter().position(|s| s.number == number)?;
-            Some(streams.swap_remove(at).stream)
+            Some(streams.swap_remove(at).secured)
         };
         let mut streams = std::mem::take(&mut self.streams);
         let missing = || bad("it names a stream that never came".into());
         if let Some(seat) = streams.iter_mut().find(|s| s.number == speaker) {
-            seat.stream
-                .try_write(&AGREED)
-                .map_err(|_| Error::Vanished { peer: self.peer })?;
+            // A fresh socket takes these few bytes at once or not at all.
+            let gone = || Error::Vanished { peer: self.peer };
+            let answer = seat.secured.pack(&AGREED).map_err(|_| gone())?;
+            let sent = seat.secured.stream.try_write(&answer).map_err(|_| gone())?;
+            if sent != Some(answer.len()) {
+                return Err(gone());
+            }
         }
         let mut members = Vec::new();
         for number in &plan.streams {
             members.push(take(*number, &mut streams).ok_or_else(missing)?);
         }
         let mut sentinel = match plan.sentinel {
-            Some(number) => Some(Sentinel::new(
-                take(number, &mut streams).ok_or_else(missing)?,
-            )),
+            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.into_sentinel()),
             None => None,
         };
         let rails: Vec<AnyRail> = match (plan.carrier, self.rail.take()) {
             (Carrier::Shm, Some(rail)) => {
-                sentinel = members.pop().map(Sentinel::new);
+                sentinel = members.pop().map(Secured::into_sentinel);
                 vec![AnyRail::Shm(rail)]
             }
             (Carrier::Shm, None) => {

@@ -60,19 +60,3 @@ impl LoginRun {
         }
     }
 }
-
-/// Reads exactly as many bytes as `buf` still lacks; `filled` remembers. `None` while some are missing.
-pub(crate) fn read_exactly(
-    stream: &mut Stream,
-    buf: &mut [u8],
-    filled: &mut usize,
-) -> io::Result<Option<()>> {
-    while *filled < buf.len() {
-        match stream.try_read(&mut buf[*filled..])? {
-            None => return Ok(None),
-            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(n) => *filled += n,
-        }
-    }
-    Ok(Some(()))
-}

@@ -46,8 +46,8 @@ params! {
         "`group`: one device per NUMA node with all its interfaces as rails. `split`: one device per interface.";
     PSK_FILE = "LINKSPAN_PSK_FILE", Takes::Text, "",
         "File (mode 0600) with the cluster key. Peers without it are refused.";
-    PSK_MODE = "LINKSPAN_PSK_MODE", Takes::Word(&["auth"]), "auth",
-        "What the cluster key does: `auth` proves it at connect.";
+    PSK_MODE = "LINKSPAN_PSK_MODE", Takes::Word(&["auth", "encrypt"]), "auth",
+        "What the cluster key does: `auth` proves it at connect; `encrypt` also seals every byte on TCP (AES-256-GCM), and one side that says so is enough.";
     CMA = "LINKSPAN_CMA", Takes::Switch, "1",
         "Large messages between processes of one user on one host by cross-memory attach (process_vm_readv/writev).";
     STREAMS = "LINKSPAN_TCP_STREAMS", Takes::Number(0, 8), "0",

@@ -2,7 +2,7 @@
 
 use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
-use linkspan_tcp::TcpRail;
+use linkspan_tcp::{SealedRail, TcpRail};
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 /// A rail of any room.
@@ -13,6 +13,8 @@ use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitF
 pub enum AnyRail {
     /// TCP.
     Tcp(TcpRail),
+    /// TCP, encrypted.
+    Sealed(SealedRail),
     /// Shared memory.
     Shm(ShmRail),
 }
@@ -21,6 +23,7 @@ macro_rules! each {
     ($self:ident, $rail:ident => $call:expr) => {
         match $self {
             AnyRail::Tcp($rail) => $call,
+            AnyRail::Sealed($rail) => $call,
             AnyRail::Shm($rail) => $call,
         }
     };
@@ -65,6 +68,7 @@ impl AnyRail {
     pub(crate) fn retries(&self) -> Option<u64> {
         match self {
             AnyRail::Tcp(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
+            AnyRail::Sealed(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
             AnyRail::Shm(_) => None,
         }
     }

@@ -1,1 +1,36 @@
-//! Filled in by its own commit.
+//! Performance tests over a duplex message link: engines, statistics, baselines and reports.
+//!
+//! The two sides of a test speak a small control protocol ([`wire`]) over the very link they measure. The side that
+//! asks is a [`Client`], the other one runs [`serve`]. Both drive the link from the calling thread; nothing in the
+//! timed loops allocates, locks or formats.
+#![forbid(unsafe_code)]
+
+pub mod baseline;
+pub mod format;
+pub mod hist;
+pub mod link;
+pub mod pattern;
+pub mod record;
+pub mod spec;
+pub mod units;
+pub mod wire;
+
+mod clock;
+mod connect;
+mod ctrl;
+mod error;
+mod multi;
+mod phase;
+mod pump;
+mod session;
+mod turn;
+
+pub use connect::{Connects, connects};
+pub use error::PerfError;
+pub use link::{Link, LinkDesc, LinkError, Ticket};
+pub use multi::{Streams, multi};
+pub use session::{Client, Limits, Outcome, serve};
+pub use spec::{Direction, Spec, Stop, Test, WaitMode};
+
+#[cfg(test)]
+mod mock;

@@ -60,35 +60,17 @@ impl IfFilter {
             Some(rest) => (true, rest),
             None => (false, rest),
         };
-        let names: Vec<String> = rest
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect();
+        let names: Vec<String> =
+            rest.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         if names.is_empty() {
-            return Err(BadFilter::Empty {
-                source_name: source.into(),
-                text: text.into(),
-            });
+            return Err(BadFilter::Empty { source_name: source.into(), text: text.into() });
         }
         for name in &names {
             if let Some(why) = impossible(name) {
-                return Err(BadFilter::Name {
-                    source_name: source.into(),
-                    text: text.into(),
-                    name: name.clone(),
-                    why,
-                });
+                return Err(BadFilter::Name { source_name: source.into(), text: text.into(), name: name.clone(), why });
             }
         }
-        Ok(IfFilter {
-            source: source.into(),
-            text: text.into(),
-            names,
-            exclude,
-            exact,
-        })
+        Ok(IfFilter { source: source.into(), text: text.into(), names, exclude, exact })
     }
 
     /// The filter from the environment: `LINKSPAN_IFNAME`, else `NCCL_SOCKET_IFNAME`; `None` where neither is set.
@@ -123,11 +105,7 @@ impl IfFilter {
     /// Names of the list that match none of `present`: usually spelling mistakes.
     pub fn unmatched<'a>(&'a self, present: &[&str]) -> Vec<&'a str> {
         let one = |name: &String| present.iter().any(|have| self.one(name, have));
-        self.names
-            .iter()
-            .filter(|name| !one(name))
-            .map(String::as_str)
-            .collect()
+        self.names.iter().filter(|name| !one(name)).map(String::as_str).collect()
     }
 
     fn hit(&self, name: &str) -> bool {
@@ -135,11 +113,7 @@ impl IfFilter {
     }
 
     fn one(&self, wanted: &str, name: &str) -> bool {
-        if self.exact {
-            name == wanted
-        } else {
-            name.starts_with(wanted)
-        }
+        if self.exact { name == wanted } else { name.starts_with(wanted) }
     }
 }
 
@@ -149,9 +123,7 @@ fn impossible(name: &str) -> Option<&'static str> {
     }
     // dev_valid_name() of the kernel: no white space, no `/`, no `:`. `^` and `=` are possible there but are always
     // a misplaced sign here.
-    if name.bytes().any(|byte| {
-        byte.is_ascii_whitespace() || byte.is_ascii_control() || b"/:^=".contains(&byte)
-    }) {
+    if name.bytes().any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"/:^=".contains(&byte)) {
         return Some("it contains a character that names do not have");
     }
     None

@@ -15,11 +15,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl Fixture {
     pub(crate) fn new() -> Fixture {
-        let unique = format!(
-            "linkspan-topology-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let unique = format!("linkspan-topology-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let root = std::env::temp_dir().join(unique);
         fs::create_dir_all(root.join("sys/class/net")).unwrap();
         fs::create_dir_all(root.join("proc")).unwrap();
@@ -65,11 +61,7 @@ impl Fixture {
         let drivers = self.root.join("sys/bus/drivers").join(driver);
         fs::create_dir_all(&drivers).unwrap();
         symlink(&drivers, self.root.join(&device).join("driver")).unwrap();
-        symlink(
-            self.root.join(&device),
-            self.root.join("sys/class/net").join(name).join("device"),
-        )
-        .unwrap();
+        symlink(self.root.join(&device), self.root.join("sys/class/net").join(name).join("device")).unwrap();
         self
     }
 

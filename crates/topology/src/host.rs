@@ -67,10 +67,7 @@ fn nodes(roots: &Roots) -> Vec<NumaNode> {
             Some(NumaNode {
                 id,
                 cpus: cpu_list(&sysfs::text(&node.join("cpulist")).unwrap_or_default()),
-                memory_bytes: kib(
-                    &sysfs::text(&node.join("meminfo")).unwrap_or_default(),
-                    "MemTotal:",
-                ),
+                memory_bytes: kib(&sysfs::text(&node.join("meminfo")).unwrap_or_default(), "MemTotal:"),
             })
         })
         .collect();
@@ -81,17 +78,7 @@ fn nodes(roots: &Roots) -> Vec<NumaNode> {
 /// The value of a `Name:   123 kB` line as bytes. Per-node files put `Node 0 ` in front of the name.
 fn kib(text: &str, name: &str) -> u64 {
     text.lines()
-        .find_map(|line| {
-            Some(
-                line.split_once(name)?
-                    .1
-                    .split_whitespace()
-                    .next()?
-                    .parse::<u64>()
-                    .ok()?
-                    << 10,
-            )
-        })
+        .find_map(|line| Some(line.split_once(name)?.1.split_whitespace().next()?.parse::<u64>().ok()? << 10))
         .unwrap_or(0)
 }
 

@@ -136,11 +136,7 @@ pub fn interfaces(roots: &Roots, addrs: &[AddrEntry]) -> Vec<Interface> {
                 list.len() - 1
             }
         };
-        list[at].addrs.push(IfAddr {
-            ip: entry.ip,
-            prefix: entry.prefix,
-            scope: entry.scope,
-        });
+        list[at].addrs.push(IfAddr { ip: entry.ip, prefix: entry.prefix, scope: entry.scope });
     }
     list.sort_by(|a, b| (a.index, &a.name).cmp(&(b.index, &b.name)));
     list
@@ -174,11 +170,7 @@ fn read(roots: &Roots, dir: &Path, name: &str) -> Interface {
 /// The PCI function that the device is or sits on (a virtio device is a child of its PCI function).
 fn pci(roots: &Roots, device: &Path) -> Option<PathBuf> {
     let real = device.canonicalize().ok()?;
-    let below = real.ancestors().find(|dir| {
-        dir.file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(is_pci)
-    })?;
+    let below = real.ancestors().find(|dir| dir.file_name().and_then(|name| name.to_str()).is_some_and(is_pci))?;
     // Keep the path as seen from the injected root.
     let sys = roots.sys.canonicalize().ok()?;
     Some(roots.sys.join(below.strip_prefix(sys).ok()?))

@@ -83,37 +83,26 @@ fn tunnel_type(arphrd: u32) -> Option<&'static str> {
 pub(crate) fn read(dir: &Path, driver: Option<&str>) -> Kind {
     let arphrd: u32 = sysfs::number(&dir.join("type")).unwrap_or(0);
     let uevent = sysfs::text(&dir.join("uevent")).unwrap_or_default();
-    let devtype = uevent
-        .lines()
-        .find_map(|line| line.strip_prefix("DEVTYPE="))
-        .unwrap_or("");
+    let devtype = uevent.lines().find_map(|line| line.strip_prefix("DEVTYPE=")).unwrap_or("");
     let device = dir.join("device").exists();
 
     if arphrd == ARPHRD_LOOPBACK {
         return Kind::Loopback;
     }
     if dir.join("bridge").is_dir() || devtype == "bridge" {
-        let wired = sysfs::names(&dir.join("brif"))
-            .iter()
-            .any(|port| leads_out(dir, port));
+        let wired = sysfs::names(&dir.join("brif")).iter().any(|port| leads_out(dir, port));
         return Kind::Bridge { wired };
     }
     if dir.join("bonding").is_dir() || devtype == "bond" {
         return Kind::Bond;
     }
-    if dir.join("wireless").is_dir()
-        || dir.join("phy80211").exists()
-        || matches!(devtype, "wlan" | "wwan")
-    {
+    if dir.join("wireless").is_dir() || dir.join("phy80211").exists() || matches!(devtype, "wlan" | "wwan") {
         return Kind::Wireless;
     }
     if dir.join("tun_flags").exists() {
         return Kind::Tunnel("tun/tap".into());
     }
-    if matches!(
-        devtype,
-        "vxlan" | "wireguard" | "geneve" | "gre" | "gtp" | "bareudp"
-    ) {
+    if matches!(devtype, "vxlan" | "wireguard" | "geneve" | "gre" | "gtp" | "bareudp") {
         return Kind::Tunnel(devtype.into());
     }
     if let Some(what) = tunnel_type(arphrd) {
@@ -131,10 +120,7 @@ pub(crate) fn read(dir: &Path, driver: Option<&str>) -> Kind {
     if device {
         return Kind::Physical;
     }
-    if sysfs::names(dir)
-        .iter()
-        .any(|name| name.starts_with("lower_"))
-    {
+    if sysfs::names(dir).iter().any(|name| name.starts_with("lower_")) {
         return Kind::Macvlan;
     }
     // veth has no mark of its own in sysfs: it is the software device whose `iflink` is the index of its other end.
@@ -153,6 +139,5 @@ fn leads_out(bridge: &Path, port: &str) -> bool {
     let dir = net.join(port);
     dir.join("device").exists() && !dir.join("tun_flags").exists()
         || dir.join("bonding").is_dir()
-        || sysfs::text(&dir.join("uevent"))
-            .is_some_and(|text| text.lines().any(|line| line == "DEVTYPE=vlan"))
+        || sysfs::text(&dir.join("uevent")).is_some_and(|text| text.lines().any(|line| line == "DEVTYPE=vlan"))
 }

@@ -24,10 +24,7 @@ impl Default for Roots {
 impl Roots {
     /// `sys` and `proc` below `root`; a test's fixture has both.
     pub fn under(root: &Path) -> Roots {
-        Roots {
-            sys: root.join("sys"),
-            proc: root.join("proc"),
-        }
+        Roots { sys: root.join("sys"), proc: root.join("proc") }
     }
 
     /// Directory of the network interfaces.
@@ -40,11 +37,7 @@ impl Roots {
 /// error while a link is down) or is empty.
 pub(crate) fn text(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(FILE_MAX)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    fs::File::open(path).ok()?.take(FILE_MAX).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes).trim().to_owned();
     (!text.is_empty()).then_some(text)
 }
@@ -56,21 +49,13 @@ pub(crate) fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
 
 /// The last component of what a link points to.
 pub(crate) fn link_name(path: &Path) -> Option<String> {
-    Some(
-        fs::read_link(path)
-            .ok()?
-            .file_name()?
-            .to_string_lossy()
-            .into_owned(),
-    )
+    Some(fs::read_link(path).ok()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// Sorted names in a directory; none where it cannot be read.
 pub(crate) fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

@@ -94,15 +94,9 @@ impl fmt::Display for Reason {
 /// reason but a missing link or address.
 pub fn judge(list: &[Interface], filter: Option<&IfFilter>) -> Vec<Verdict> {
     let asked = |iface: &Interface| filter.is_some_and(|filter| filter.asks_for(&iface.name));
-    let mut verdicts: Vec<Verdict> = list
-        .iter()
-        .map(|iface| alone(iface, filter, asked(iface)))
-        .collect();
+    let mut verdicts: Vec<Verdict> = list.iter().map(|iface| alone(iface, filter, asked(iface))).collect();
 
-    let wired = list
-        .iter()
-        .zip(&verdicts)
-        .any(|(iface, verdict)| verdict.is_usable() && iface.kind != Kind::Wireless);
+    let wired = list.iter().zip(&verdicts).any(|(iface, verdict)| verdict.is_usable() && iface.kind != Kind::Wireless);
     let fastest = list
         .iter()
         .zip(&verdicts)
@@ -119,11 +113,7 @@ pub fn judge(list: &[Interface], filter: Option<&IfFilter>) -> Vec<Verdict> {
             && mbps.saturating_mul(FAR_SLOWER) < *fastest_mbps
         {
             let (than, fastest_mbps) = (than.clone(), *fastest_mbps);
-            *verdict = Verdict::LeftOut(Reason::Slow {
-                mbps,
-                than,
-                fastest_mbps,
-            });
+            *verdict = Verdict::LeftOut(Reason::Slow { mbps, than, fastest_mbps });
         }
     }
     verdicts
@@ -135,9 +125,7 @@ fn alone(iface: &Interface, filter: Option<&IfFilter>, asked: bool) -> Verdict {
         Some(Reason::Excluded(filter.shown()))
     } else if !iface.up {
         Some(Reason::Down)
-    } else if iface.carrier == Some(false)
-        || matches!(&*iface.operstate, "down" | "lowerlayerdown" | "notpresent")
-    {
+    } else if iface.carrier == Some(false) || matches!(&*iface.operstate, "down" | "lowerlayerdown" | "notpresent") {
         Some(Reason::NoCarrier)
     } else if let Some(master) = &iface.master {
         Some(Reason::PartOf(master.clone()))
@@ -152,9 +140,7 @@ fn alone(iface: &Interface, filter: Option<&IfFilter>, asked: bool) -> Verdict {
             Kind::Veth => Some(Reason::Veth),
             Kind::Tunnel(what) => Some(Reason::Tunnel(what.clone())),
             Kind::Virtual => Some(Reason::Virtual),
-            _ if iface.addrs.iter().all(crate::IfAddr::is_link_local) => {
-                Some(Reason::LinkLocalOnly)
-            }
+            _ if iface.addrs.iter().all(crate::IfAddr::is_link_local) => Some(Reason::LinkLocalOnly),
             _ => None,
         }
     };

@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 
 use linkspan_proto::Head;
-use linkspan_proto::conn::{
-    Access, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, RemoteSlice,
-};
+use linkspan_proto::conn::{Access, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, RemoteSlice};
 use linkspan_proto::conn::{MAX_GROUP, Ticket};
 
 use crate::{Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
@@ -56,9 +54,7 @@ impl<R: Rail> Outlet<MemSlice> for Rails<R> {
     }
 
     fn taken(&self, rail: usize) -> u64 {
-        self.up[rail]
-            .as_ref()
-            .map_or(self.taken[rail], Rail::taken)
+        self.up[rail].as_ref().map_or(self.taken[rail], Rail::taken)
     }
 
     fn chunk(&self, rail: usize) -> usize {
@@ -82,9 +78,7 @@ fn violation(broken: Broken) -> Violation {
 
 impl Sink for Port<'_> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
-        self.engine
-            .on_ctrl(self.rail, head, payload)
-            .map_err(violation)
+        self.engine.on_ctrl(self.rail, head, payload).map_err(violation)
     }
 
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
@@ -125,18 +119,13 @@ impl<R: Rail> Conn<R> {
             n += 1;
         }
         assert!(n > 0, "a connection needs a rail");
-        let mut engine = Engine::new(Config {
-            acked: acked || n > 1,
-        });
+        let mut engine = Engine::new(Config { acked: acked || n > 1 });
         for slot in 0..n {
             let fresh = engine.rail_up(slot, slot as u32);
             debug_assert!(fresh, "the first rails are numbered from 0");
         }
         Conn {
-            rails: Rails {
-                up: slots,
-                taken: [0; MAX_RAILS],
-            },
+            rails: Rails { up: slots, taken: [0; MAX_RAILS] },
             engine,
             lost: None,
             news: VecDeque::new(),
@@ -152,11 +141,7 @@ impl<R: Rail> Conn<R> {
     /// before it came up here.
     pub fn add_rail(&mut self, rail: R, id: u32) -> Result<(), R> {
         match self.engine.free_rail() {
-            Some(slot)
-                if self.lost.is_none()
-                    && self.engine.is_acked()
-                    && self.engine.rail_up(slot, id) =>
-            {
+            Some(slot) if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id) => {
                 self.rails.up[slot] = Some(rail);
                 self.next_id = self.next_id.max(id.saturating_add(1));
                 Ok(())
@@ -179,7 +164,8 @@ impl<R: Rail> Conn<R> {
         let answer = self.engine.post_send(&mut self.rails, tag, src);
         if let Err(Refused::Failed(_)) = answer {
             // The receiver is told now: whoever gets an error may never call again.
-            let _ = self.progress();
+            // Not `progress`: it would swallow the error of an earlier message.
+            let _ = self.drive();
         }
         posted(answer)
     }
@@ -197,12 +183,7 @@ impl<R: Rail> Conn<R> {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn post_write(
-        &mut self,
-        src: MemSlice,
-        to: RemoteSlice,
-        notify: Option<u64>,
-    ) -> Result<Option<Ticket>, Error> {
+    pub fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Result<Option<Ticket>, Error> {
         self.check()?;
         posted(self.engine.post_write(&mut self.rails, src, to, notify))
     }
@@ -237,15 +218,19 @@ impl<R: Rail> Conn<R> {
     /// [`Error::Lost`], [`Error::Closed`].
     pub fn progress(&mut self) -> Result<Poll, Error> {
         self.check()?;
+        self.drive()
+    }
+
+    fn drive(&mut self) -> Result<Poll, Error> {
+        if self.lost.is_some() {
+            return Err(self.gone());
+        }
         let mut active = false;
         for slot in 0..MAX_RAILS {
             let Some(rail) = &mut self.rails.up[slot] else {
                 continue;
             };
-            let port = &mut Port {
-                engine: &mut self.engine,
-                rail: slot,
-            };
+            let port = &mut Port { engine: &mut self.engine, rail: slot };
             match rail.flush().map(|out| (out, rail.poll(port))) {
                 Ok((Poll::Idle, Ok(Poll::Idle))) => {}
                 Ok((_, Ok(_))) => active = true,
@@ -258,17 +243,8 @@ impl<R: Rail> Conn<R> {
         }
         self.engine.pump(&mut self.rails, active);
         while let Some(slot) = self.engine.condemned() {
-            let path = self.rails.up[slot]
-                .as_ref()
-                .map(|r| r.info().path.clone())
-                .unwrap_or_default();
-            self.drop_rail(
-                slot,
-                Down::PeerGone {
-                    path,
-                    why: "the peer has given this rail up".into(),
-                },
-            )?;
+            let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();
+            self.drop_rail(slot, Down::PeerGone { path, why: "the peer has given this rail up".into() })?;
         }
         for slot in 0..MAX_RAILS {
             let Some(rail) = &mut self.rails.up[slot] else {
@@ -325,11 +301,7 @@ impl<R: Rail> Conn<R> {
     /// # Errors
     /// It was the last one.
     pub fn give_up_rail(&mut self, slot: usize, why: Down) -> Result<(), Error> {
-        if self.rails.up.get(slot).is_some_and(Option::is_some) {
-            self.drop_rail(slot, why)
-        } else {
-            Ok(())
-        }
+        if self.rails.up.get(slot).is_some_and(Option::is_some) { self.drop_rail(slot, why) } else { Ok(()) }
     }
 
     /// Ends the connection for a reason that the rails cannot see, as when the peer's host has died.
@@ -353,11 +325,7 @@ impl<R: Rail> Conn<R> {
 
     /// The rails that are up, with their slots.
     pub fn rails(&self) -> impl Iterator<Item = (usize, &R)> {
-        self.rails
-            .up
-            .iter()
-            .enumerate()
-            .filter_map(|(slot, rail)| rail.as_ref().map(|r| (slot, r)))
+        self.rails.up.iter().enumerate().filter_map(|(slot, rail)| rail.as_ref().map(|r| (slot, r)))
     }
 
     /// Why the connection was lost, if it was.
@@ -386,11 +354,7 @@ impl<R: Rail> Conn<R> {
     }
 
     fn gone(&self) -> Error {
-        if self.engine.peer_said_bye() {
-            Error::Closed
-        } else {
-            Error::Lost
-        }
+        if self.engine.peer_said_bye() { Error::Closed } else { Error::Lost }
     }
 
     /// Reads what had arrived on a rail that cannot be written to any more: a peer that closes has sent its last
@@ -401,10 +365,7 @@ impl<R: Rail> Conn<R> {
             let Some(rail) = &mut self.rails.up[slot] else {
                 return;
             };
-            let port = &mut Port {
-                engine: &mut self.engine,
-                rail: slot,
-            };
+            let port = &mut Port { engine: &mut self.engine, rail: slot };
             if !matches!(rail.poll(port), Ok(Poll::Active)) {
                 return;
             }
@@ -429,11 +390,7 @@ impl<R: Rail> Conn<R> {
         // Dropped first: from here on nothing lands through it, which is what the engine tells the peer.
         drop(rail);
         if self.engine.rail_down(slot) {
-            self.news.push_back(RailLost {
-                info,
-                why,
-                left: self.engine.live_rails(),
-            });
+            self.news.push_back(RailLost { info, why, left: self.engine.live_rails() });
             Ok(())
         } else {
             self.drop_all();

@@ -39,10 +39,7 @@ impl MemSlice {
 
     /// Lends `bytes` as a range to something that copies from it before it returns.
     pub(crate) fn with_bytes<T>(bytes: &[u8], f: impl FnOnce(MemSlice) -> T) -> T {
-        f(MemSlice {
-            ptr: bytes.as_ptr().cast_mut(),
-            len: bytes.len(),
-        })
+        f(MemSlice { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() })
     }
 
     /// Address of the first byte.
@@ -60,10 +57,7 @@ impl MemSlice {
 }
 
 impl Buf for MemSlice {
-    const EMPTY: MemSlice = MemSlice {
-        ptr: std::ptr::NonNull::dangling().as_ptr(),
-        len: 0,
-    };
+    const EMPTY: MemSlice = MemSlice { ptr: std::ptr::NonNull::dangling().as_ptr(), len: 0 };
 
     fn len(&self) -> usize {
         self.len
@@ -74,10 +68,7 @@ impl Buf for MemSlice {
         if end > self.len as u64 {
             return None;
         }
-        Some(MemSlice {
-            ptr: self.ptr.wrapping_add(offset as usize),
-            len: len as usize,
-        })
+        Some(MemSlice { ptr: self.ptr.wrapping_add(offset as usize), len: len as usize })
     }
 
     fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
@@ -117,11 +108,7 @@ impl HostBuf {
     /// `len` zero bytes. Aborts, as every Rust allocation does, when the machine has no memory left.
     pub fn new(len: usize) -> HostBuf {
         let size = len.max(1).next_multiple_of(ALIGN);
-        let reused = POOL
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .get_mut(&size)
-            .and_then(Vec::pop);
+        let reused = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
         let whole = match reused {
             Some(mem) => {
                 // SAFETY: pool memory is `mem.len` bytes long, never unmapped, and nobody else holds it now.
@@ -129,8 +116,7 @@ impl HostBuf {
                 mem
             }
             None => {
-                let layout =
-                    Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");
+                let layout = Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");
                 // SAFETY: the layout has a size above zero.
                 let ptr = unsafe { alloc_zeroed(layout) };
                 if ptr.is_null() {
@@ -155,19 +141,12 @@ impl HostBuf {
     /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
     /// memory.
     pub fn slice(&self) -> MemSlice {
-        MemSlice {
-            ptr: self.whole.ptr,
-            len: self.len,
-        }
+        MemSlice { ptr: self.whole.ptr, len: self.len }
     }
 }
 
 impl Drop for HostBuf {
     fn drop(&mut self) {
-        POOL.lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .entry(self.whole.len)
-            .or_default()
-            .push(self.whole);
+        POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(self.whole.len).or_default().push(self.whole);
     }
 }

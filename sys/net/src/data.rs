@@ -16,14 +16,7 @@ use crate::retry;
 /// The system's word, for instance ECONNRESET.
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: `buf` is ours to write for its whole length during the call.
-    retry(|| unsafe {
-        libc::recv(
-            fd.as_raw_fd(),
-            buf.as_mut_ptr().cast(),
-            buf.len(),
-            libc::MSG_DONTWAIT,
-        )
-    })
+    retry(|| unsafe { libc::recv(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) })
 }
 
 /// Sends what the socket takes of `buf`. `None`: nothing at the moment.
@@ -42,14 +35,7 @@ pub fn send(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<Option<usize>> {
 /// The system's word.
 pub fn recv_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> {
     // SAFETY: mapped and writable for its whole length by the promise behind a MemSlice.
-    retry(|| unsafe {
-        libc::recv(
-            fd.as_raw_fd(),
-            mem.as_ptr().cast(),
-            mem.len(),
-            libc::MSG_DONTWAIT,
-        )
-    })
+    retry(|| unsafe { libc::recv(fd.as_raw_fd(), mem.as_ptr().cast(), mem.len(), libc::MSG_DONTWAIT) })
 }
 
 /// As [`send`], from memory that somebody else keeps mapped.
@@ -69,14 +55,8 @@ pub fn send_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> 
 /// The system's word.
 pub fn recv_two(fd: BorrowedFd<'_>, first: MemSlice, then: &mut [u8]) -> io::Result<Option<usize>> {
     let mut iov = [
-        libc::iovec {
-            iov_base: first.as_ptr().cast(),
-            iov_len: first.len(),
-        },
-        libc::iovec {
-            iov_base: then.as_mut_ptr().cast(),
-            iov_len: then.len(),
-        },
+        libc::iovec { iov_base: first.as_ptr().cast(), iov_len: first.len() },
+        libc::iovec { iov_base: then.as_mut_ptr().cast(), iov_len: then.len() },
     ];
     // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths, on every libc (some have padding).
     let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };

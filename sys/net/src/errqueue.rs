@@ -49,22 +49,14 @@ pub fn sent_notice(fd: BorrowedFd<'_>) -> io::Result<Option<Sent>> {
             let v4 = header.cmsg_level == libc::SOL_IP && header.cmsg_type == libc::IP_RECVERR;
             let v6 = header.cmsg_level == libc::SOL_IPV6 && header.cmsg_type == libc::IPV6_RECVERR;
             // SAFETY: CMSG_LEN is arithmetic.
-            let need =
-                unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
+            let need = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
             if (v4 || v6) && header.cmsg_len as usize >= need {
                 // SAFETY: the header says that its data holds at least one sock_extended_err.
-                let err: libc::sock_extended_err = unsafe {
-                    libc::CMSG_DATA(cmsg)
-                        .cast::<libc::sock_extended_err>()
-                        .read_unaligned()
-                };
+                let err: libc::sock_extended_err =
+                    unsafe { libc::CMSG_DATA(cmsg).cast::<libc::sock_extended_err>().read_unaligned() };
                 if err.ee_errno == 0 && err.ee_origin == SO_EE_ORIGIN_ZEROCOPY {
                     let copied = err.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0;
-                    return Ok(Some(Sent {
-                        first: err.ee_info,
-                        last: err.ee_data,
-                        copied,
-                    }));
+                    return Ok(Some(Sent { first: err.ee_info, last: err.ee_data, copied }));
                 }
             }
             // SAFETY: as for CMSG_FIRSTHDR.

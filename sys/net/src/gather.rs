@@ -29,12 +29,7 @@ impl Default for Gather<'_> {
 impl<'a> Gather<'a> {
     /// The empty list.
     pub fn new() -> Gather<'a> {
-        Gather {
-            iov: [const { MaybeUninit::uninit() }; GATHER_MAX],
-            count: 0,
-            bytes: 0,
-            borrowed: PhantomData,
-        }
+        Gather { iov: [const { MaybeUninit::uninit() }; GATHER_MAX], count: 0, bytes: 0, borrowed: PhantomData }
     }
 
     /// Ranges that still fit.
@@ -69,10 +64,7 @@ impl<'a> Gather<'a> {
         let Some(slot) = self.iov.get_mut(self.count) else {
             return false;
         };
-        slot.write(libc::iovec {
-            iov_base: at.cast(),
-            iov_len: len,
-        });
+        slot.write(libc::iovec { iov_base: at.cast(), iov_len: len });
         self.count += 1;
         self.bytes += len;
         true

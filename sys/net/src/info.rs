@@ -85,23 +85,13 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut len = size_of::<Raw>() as libc::socklen_t;
     // SAFETY: `raw` is `len` bytes of plain integers, ours to write; the kernel writes at most `len`.
     let rc = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut raw).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut raw).cast(), &raw mut len)
     };
     if rc != 0 {
         return Err(io::Error::last_os_error());
     }
     // ~0 means "not measured yet" for min_rtt.
-    let min_rtt = if raw.min_rtt == u32::MAX {
-        0
-    } else {
-        raw.min_rtt
-    };
+    let min_rtt = if raw.min_rtt == u32::MAX { 0 } else { raw.min_rtt };
     Ok(TcpInfo {
         rtt: Duration::from_micros(raw.rtt.into()),
         min_rtt: Duration::from_micros(min_rtt.into()),

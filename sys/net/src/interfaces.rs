@@ -91,9 +91,7 @@ pub fn interface_of(addr: IpAddr, scope: u32) -> io::Result<Option<Interface>> {
     let exact = |i: &Interface| i.addr == addr && (scope == 0 || i.index == scope);
     let at = all.iter().position(exact).or_else(|| {
         let inside = |i: &Interface| i.loopback && i.shares_subnet(addr);
-        addr.is_loopback()
-            .then(|| all.iter().position(inside))
-            .flatten()
+        addr.is_loopback().then(|| all.iter().position(inside)).flatten()
     });
     Ok(at.map(|at| all.swap_remove(at)))
 }
@@ -113,10 +111,7 @@ fn ip_of(sa: *const libc::sockaddr) -> Option<(IpAddr, u32)> {
         libc::AF_INET6 => {
             // SAFETY: the family says that this is a sockaddr_in6.
             let sin = unsafe { sa.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some((
-                Ipv6Addr::from(sin.sin6_addr.s6_addr).into(),
-                sin.sin6_scope_id,
-            ))
+            Some((Ipv6Addr::from(sin.sin6_addr.s6_addr).into(), sin.sin6_scope_id))
         }
         _ => None,
     }

@@ -6,13 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     let len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the option's value is one int, alive during the call.
-    let rc =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
-    if rc == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let rc = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Leaves the choice of the local port to connect (IP_BIND_ADDRESS_NO_PORT, ip(7)), so that outgoing connections
@@ -34,17 +29,7 @@ pub fn incoming_cpu(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     let mut len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: `value` is one int and `len` its length, both ours to write.
     let rc = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_INCOMING_CPU,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_CPU, (&raw mut value).cast(), &raw mut len)
     };
-    if rc == 0 {
-        Ok(usize::try_from(value).ok())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if rc == 0 { Ok(usize::try_from(value).ok()) } else { Err(io::Error::last_os_error()) }
 }

@@ -26,11 +26,7 @@ impl WaitSet {
     pub fn add(&mut self, wait: WaitFd) -> usize {
         let read = if wait.read { libc::POLLIN } else { 0 };
         let write = if wait.write { libc::POLLOUT } else { 0 };
-        self.fds.push(libc::pollfd {
-            fd: wait.fd,
-            events: read | write,
-            revents: 0,
-        });
+        self.fds.push(libc::pollfd { fd: wait.fd, events: read | write, revents: 0 });
         self.fds.len() - 1
     }
 
@@ -53,11 +49,7 @@ impl WaitSet {
             return Ok(n);
         }
         let error = io::Error::last_os_error();
-        if error.kind() == io::ErrorKind::Interrupted {
-            Ok(0)
-        } else {
-            Err(error)
-        }
+        if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) }
     }
 
     /// Whether the descriptor at this position woke the last [`WaitSet::wait`].

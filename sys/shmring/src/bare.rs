@@ -24,11 +24,7 @@ pub struct Bare {
 impl Bare {
     /// One side, with the peer's memory.
     pub fn new(map: &Arc<Map>, remote: Remote) -> Bare {
-        Bare {
-            slots: Slots::new(map, Side::A),
-            remote,
-            turn: 0,
-        }
+        Bare { slots: Slots::new(map, Side::A), remote, turn: 0 }
     }
 
     fn word(&self, slot: usize) -> crate::map::SlotWords<'_> {

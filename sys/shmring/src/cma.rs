@@ -69,13 +69,7 @@ impl Gate {
     pub fn close(&mut self) -> io::Result<()> {
         self.keep = true;
         // SAFETY: our own mapping, of which no reference exists.
-        unsafe {
-            rustix::mm::mprotect(
-                self.page.as_ptr().cast(),
-                GATE_BYTES,
-                MprotectFlags::empty(),
-            )?
-        };
+        unsafe { rustix::mm::mprotect(self.page.as_ptr().cast(), GATE_BYTES, MprotectFlags::empty())? };
         Ok(())
     }
 
@@ -103,10 +97,7 @@ pub struct Remote {
 }
 
 fn iov(base: u64, len: usize) -> libc::iovec {
-    libc::iovec {
-        iov_base: base as *mut libc::c_void,
-        iov_len: len,
-    }
+    libc::iovec { iov_base: base as *mut libc::c_void, iov_len: len }
 }
 
 impl Remote {
@@ -122,14 +113,10 @@ impl Remote {
     /// `ESRCH`: the process ended.
     pub fn pull(self, address: u64, dst: MemSlice) -> io::Result<()> {
         let mut word = 0u64;
-        let local = [
-            iov(&raw mut word as u64, 8),
-            iov(dst.as_ptr() as u64, dst.len()),
-        ];
+        let local = [iov(&raw mut word as u64, 8), iov(dst.as_ptr() as u64, dst.len())];
         let remote = [iov(self.gate, 8), iov(address, dst.len())];
         // SAFETY: writes to `word` and to `dst`, which is writable by the promise of `MemSlice::new`.
-        let n =
-            unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
+        let n = unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
         whole(n, 8 + dst.len())
     }
 
@@ -140,15 +127,11 @@ impl Remote {
     /// As [`Remote::pull`].
     pub fn push(self, src: MemSlice, address: u64) -> io::Result<()> {
         let word = 0u64;
-        let local = [
-            iov(&raw const word as u64, 8),
-            iov(src.as_ptr() as u64, src.len()),
-        ];
+        let local = [iov(&raw const word as u64, 8), iov(src.as_ptr() as u64, src.len())];
         let remote = [iov(self.gate, 8), iov(address, src.len())];
         // SAFETY: reads `word` and `src`, which is readable by the promise of `MemSlice::new`; what it writes is
         // the peer's, at the address that it published for this.
-        let n =
-            unsafe { libc::process_vm_writev(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
+        let n = unsafe { libc::process_vm_writev(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
         whole(n, 8 + src.len())
     }
 
@@ -161,13 +144,8 @@ impl Remote {
         let local = [iov(found.as_mut_ptr() as u64, 16)];
         let remote = [iov(self.gate.wrapping_add(NONCE_AT as u64), 16)];
         // SAFETY: writes to `found` alone.
-        let n =
-            unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) };
+        let n = unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) };
         whole(n, 16)?;
-        if found == nonce {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::InvalidData.into())
-        }
+        if found == nonce { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 }

@@ -27,6 +27,10 @@ pub mod page;
 pub mod peer;
 
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub mod strange;
+
+#[cfg(not(loom))]
 pub use layout::{SLOTS, Side};
 #[cfg(not(loom))]
 pub use map::{Lane, Map, Slots};

@@ -18,9 +18,7 @@ use crate::slot::Words;
 mod tests;
 
 /// What the map is sealed with: nobody can shrink it under our feet (SIGBUS), grow it, or unseal it.
-const SEALS: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A sealed memfd, mapped. A memfd and not a file in `/dev/shm`, whose size limit does not concern it.
 #[derive(Debug)]
@@ -46,17 +44,13 @@ impl Map {
     /// The size is not allowed, or the system refuses the memory.
     pub fn create(ring: usize) -> io::Result<Map> {
         check_size(ring)?;
-        let fd =
-            rustix::fs::memfd_create("linkspan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let fd = rustix::fs::memfd_create("linkspan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, layout::total(ring) as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)?;
-        let map = Map::map(fd, ring)?;
-        map.word(layout::RING_AT)
-            .store(ring as u64, Ordering::Relaxed);
-        map.word(layout::VERSION_AT)
-            .store(layout::VERSION, Ordering::Relaxed);
-        map.word(layout::MAGIC_AT)
-            .store(layout::MAGIC, Ordering::Release);
+        let map = Map::over(fd, ring)?;
+        map.word(layout::RING_AT).store(ring as u64, Ordering::Relaxed);
+        map.word(layout::VERSION_AT).store(layout::VERSION, Ordering::Relaxed);
+        map.word(layout::MAGIC_AT).store(layout::MAGIC, Ordering::Release);
         Ok(map)
     }
 
@@ -66,37 +60,27 @@ impl Map {
     /// It is not sealed, not of the right size, or not ours.
     pub fn open(fd: OwnedFd, ring: usize) -> io::Result<Map> {
         check_size(ring)?;
-        let seals =
-            rustix::fs::fcntl_get_seals(&fd).map_err(|e| invalid(format!("not a memfd: {e}")))?;
+        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|e| invalid(format!("not a memfd: {e}")))?;
         if !seals.contains(SEALS) {
-            return Err(invalid(format!(
-                "memory is sealed with {seals:?}, needed are {SEALS:?}"
-            )));
+            return Err(invalid(format!("memory is sealed with {seals:?}, needed are {SEALS:?}")));
         }
         if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            return Err(invalid(format!(
-                "memory is sealed against writing ({seals:?})"
-            )));
+            return Err(invalid(format!("memory is sealed against writing ({seals:?})")));
         }
         let size = rustix::fs::fstat(&fd)?.st_size;
         if size != layout::total(ring) as i64 {
-            return Err(invalid(format!(
-                "memory has {size} bytes, rings of {ring} need {}",
-                layout::total(ring)
-            )));
+            return Err(invalid(format!("memory has {size} bytes, rings of {ring} need {}", layout::total(ring))));
         }
-        let map = Map::map(fd, ring)?;
-        let found = [layout::MAGIC_AT, layout::VERSION_AT, layout::RING_AT]
-            .map(|at| map.word(at).load(Ordering::Acquire));
+        let map = Map::over(fd, ring)?;
+        let found =
+            [layout::MAGIC_AT, layout::VERSION_AT, layout::RING_AT].map(|at| map.word(at).load(Ordering::Acquire));
         if found != [layout::MAGIC, layout::VERSION, ring as u64] {
-            return Err(invalid(format!(
-                "memory begins with {found:x?}, which is not linkspan layout 1"
-            )));
+            return Err(invalid(format!("memory begins with {found:x?}, which is not linkspan layout 1")));
         }
         Ok(map)
     }
 
-    fn map(fd: OwnedFd, ring: usize) -> io::Result<Map> {
+    fn over(fd: OwnedFd, ring: usize) -> io::Result<Map> {
         // SAFETY: a fresh mapping at an address of the kernel's choice; the seals keep it backed for its life.
         // Populated now, because a first touch costs over a microsecond a page.
         let base = unsafe {
@@ -109,8 +93,7 @@ impl Map {
                 0,
             )?
         };
-        let base =
-            NonNull::new(base.cast()).ok_or_else(|| invalid("mapped at address 0".into()))?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| invalid("mapped at address 0".into()))?;
         Ok(Map { base, ring, fd })
     }
 
@@ -139,8 +122,7 @@ impl Map {
     /// Sets the nonce of a side.
     pub fn set_nonce(&self, side: Side, nonce: [u64; 2]) {
         for (i, word) in nonce.into_iter().enumerate() {
-            self.word(layout::nonce(side) + 8 * i)
-                .store(word, Ordering::Release);
+            self.word(layout::nonce(side) + 8 * i).store(word, Ordering::Release);
         }
     }
 
@@ -159,19 +141,23 @@ impl Map {
         self.word(layout::inside(side))
     }
 
+    /// Any word of the map; see [`Map::scribble`].
+    #[doc(hidden)]
+    pub fn peek(&self, at: usize) -> u64 {
+        self.word(at / 8 * 8 % layout::total(self.ring)).load(Ordering::Relaxed)
+    }
+
     /// Every word of the map, for tests that play a peer gone mad.
     #[doc(hidden)]
     pub fn scribble(&self, at: usize, value: u64) {
-        self.word(at / 8 * 8 % layout::total(self.ring))
-            .store(value, Ordering::Relaxed);
+        self.word(at / 8 * 8 % layout::total(self.ring)).store(value, Ordering::Relaxed);
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: our own mapping; views keep an `Arc` of it, so none is left.
-        let unmapped =
-            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), layout::total(self.ring)) };
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), layout::total(self.ring)) };
         debug_assert!(unmapped.is_ok());
     }
 }
@@ -246,13 +232,8 @@ unsafe impl Area for Lane {
         // SAFETY: both pieces lie inside the ring; `src` is readable by the caller's promise; a source inside the
         // same map cannot be had by safe means.
         unsafe {
-            self.data
-                .add(at)
-                .as_ptr()
-                .copy_from_nonoverlapping(src, first);
-            self.data
-                .as_ptr()
-                .copy_from_nonoverlapping(src.add(first), len - first);
+            self.data.add(at).as_ptr().copy_from_nonoverlapping(src, first);
+            self.data.as_ptr().copy_from_nonoverlapping(src.add(first), len - first);
         }
     }
     #[inline]
@@ -260,13 +241,8 @@ unsafe impl Area for Lane {
         let (at, first) = self.split(pos, len);
         // SAFETY: as in `put`.
         unsafe {
-            self.data
-                .add(at)
-                .as_ptr()
-                .copy_to_nonoverlapping(dst, first);
-            self.data
-                .as_ptr()
-                .copy_to_nonoverlapping(dst.add(first), len - first);
+            self.data.add(at).as_ptr().copy_to_nonoverlapping(dst, first);
+            self.data.as_ptr().copy_to_nonoverlapping(dst.add(first), len - first);
         }
         // The copy is what is looked at from here on: the compiler must not go back to the shared bytes.
         compiler_fence(Ordering::SeqCst);
@@ -281,8 +257,7 @@ impl Producer<Lane> {
         // SAFETY: readable by the promise of `MemSlice::new`; `fits` bounds the length.
         self.fits(at, src.len())
             && unsafe {
-                self.area
-                    .put(self.tail.wrapping_add(at as u64), src.as_ptr(), src.len());
+                self.area.put(self.tail.wrapping_add(at as u64), src.as_ptr(), src.len());
                 true
             }
     }
@@ -295,9 +270,7 @@ impl Producer<Lane> {
         if !self.fits(at, src.len()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let (start, first) = self
-            .area
-            .split(self.tail.wrapping_add(at as u64), src.len());
+        let (start, first) = self.area.split(self.tail.wrapping_add(at as u64), src.len());
         for (from, offset, len) in [(0, start, first), (first, 0, src.len() - first)] {
             let Some(part) = src.sub(from as u64, len as u64) else {
                 continue;
@@ -325,8 +298,7 @@ impl Consumer<Lane> {
         // SAFETY: writable by the promise of `MemSlice::new`; `holds` bounds the length.
         self.holds(at, dst.len())
             && unsafe {
-                self.area
-                    .get(self.head.wrapping_add(at as u64), dst.as_ptr(), dst.len());
+                self.area.get(self.head.wrapping_add(at as u64), dst.as_ptr(), dst.len());
                 true
             }
     }
@@ -339,9 +311,7 @@ impl Consumer<Lane> {
         if !self.holds(at, dst.len()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let (start, first) = self
-            .area
-            .split(self.head.wrapping_add(at as u64), dst.len());
+        let (start, first) = self.area.split(self.head.wrapping_add(at as u64), dst.len());
         for (from, offset, len) in [(0, start, first), (first, 0, dst.len() - first)] {
             let Some(part) = dst.sub(from as u64, len as u64) else {
                 continue;
@@ -380,19 +350,13 @@ pub struct Slots {
 impl Slots {
     /// The slots of what `sender` sends.
     pub fn new(map: &Arc<Map>, sender: Side) -> Slots {
-        Slots {
-            map: map.clone(),
-            sender,
-        }
+        Slots { map: map.clone(), sender }
     }
 
     /// Slot `i`, below [`crate::SLOTS`].
     #[inline]
     pub fn get(&self, i: usize) -> Option<SlotWords<'_>> {
-        (i < layout::SLOTS).then(|| SlotWords {
-            map: &self.map,
-            at: layout::slot(self.sender, i),
-        })
+        (i < layout::SLOTS).then(|| SlotWords { map: &self.map, at: layout::slot(self.sender, i) })
     }
 }
 

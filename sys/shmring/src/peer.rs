@@ -29,13 +29,7 @@ fn option<T: Copy>(socket: impl AsFd, name: libc::c_int, value: &mut T) -> io::R
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: writes at most `len` bytes, the size of a `T`; the callers' `T`s are plain integers.
     let rc = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            (&raw mut *value).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, name, (&raw mut *value).cast(), &raw mut len)
     };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -68,16 +62,7 @@ pub fn of_pid(pid: i32) -> io::Result<OwnedFd> {
 pub fn ended(pidfd: impl AsFd) -> bool {
     let fd = pidfd.as_fd();
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-    matches!(
-        rustix::event::poll(
-            &mut fds,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0
-            })
-        ),
-        Ok(1)
-    )
+    matches!(rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
 }
 
 /// Number of the calling thread as `/proc` shows it. Remembered per thread; wrong in a child of fork, where no rail
@@ -106,10 +91,7 @@ pub struct Task {
 impl Task {
     /// The thread `tid` of process `pid`.
     pub fn new(pid: i32, tid: u64) -> Task {
-        let mut task = Task {
-            dir: format!("/proc/{pid}/task/{tid}"),
-            start: None,
-        };
+        let mut task = Task { dir: format!("/proc/{pid}/task/{tid}"), start: None };
         task.start = task.cpu_ns();
         task
     }
@@ -127,9 +109,7 @@ impl Task {
     fn state(&self) -> io::Result<char> {
         let stat = self.read("stat")?;
         let after = stat.rsplit_once(") ").map(|(_, rest)| rest);
-        after
-            .and_then(|r| r.chars().next())
-            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+        after.and_then(|r| r.chars().next()).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Whether [`Task::outside`] can find anything out here.
@@ -152,13 +132,8 @@ impl Task {
         }
         if let Ok(line) = self.read("syscall") {
             // "running", or the number of the call it sleeps in (-1: none) and more.
-            let number = line
-                .split_whitespace()
-                .next()
-                .and_then(|w| w.parse::<i64>().ok());
-            if number.is_some_and(|n| {
-                n != libc::SYS_process_vm_writev && n != libc::SYS_process_vm_readv
-            }) {
+            let number = line.split_whitespace().next().and_then(|w| w.parse::<i64>().ok());
+            if number.is_some_and(|n| n != libc::SYS_process_vm_writev && n != libc::SYS_process_vm_readv) {
                 return true;
             }
         }

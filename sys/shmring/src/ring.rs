@@ -58,11 +58,7 @@ pub struct Producer<A> {
 impl<A: Area> Producer<A> {
     /// The writing end of a fresh ring. There must be only one.
     pub fn new(area: A) -> Producer<A> {
-        Producer {
-            area,
-            tail: 0,
-            head: 0,
-        }
+        Producer { area, tail: 0, head: 0 }
     }
 
     /// Bytes that can be written now; looks at the consumer's position only where the last look does not give
@@ -79,10 +75,7 @@ impl<A: Area> Producer<A> {
         // Acquire: the consumer's copies out of the space it frees come before our copies into it.
         let head = self.area.head().load(Ordering::Acquire);
         if head < self.head || head > self.tail {
-            return Err(Lie {
-                ours: self.tail,
-                theirs: head,
-            });
+            return Err(Lie { ours: self.tail, theirs: head });
         }
         self.head = head;
         Ok((size - (self.tail - head)) as usize)
@@ -103,11 +96,7 @@ impl<A: Area> Producer<A> {
         // SAFETY: the slice is readable; `fits` bounds the length by the size.
         self.fits(at, bytes.len())
             && unsafe {
-                self.area.put(
-                    self.tail.wrapping_add(at as u64),
-                    bytes.as_ptr(),
-                    bytes.len(),
-                );
+                self.area.put(self.tail.wrapping_add(at as u64), bytes.as_ptr(), bytes.len());
                 true
             }
     }
@@ -141,12 +130,7 @@ pub struct Consumer<A> {
 impl<A: Area> Consumer<A> {
     /// The reading end of a fresh ring. There must be only one.
     pub fn new(area: A) -> Consumer<A> {
-        Consumer {
-            area,
-            tail: 0,
-            head: 0,
-            freed: 0,
-        }
+        Consumer { area, tail: 0, head: 0, freed: 0 }
     }
 
     /// Bytes that can be read now; looks at the producer's position only when everything seen before is consumed.
@@ -162,10 +146,7 @@ impl<A: Area> Consumer<A> {
                 return Ok(0);
             }
             if tail < self.head || tail - self.head > self.area.size() {
-                return Err(Lie {
-                    ours: self.head,
-                    theirs: tail,
-                });
+                return Err(Lie { ours: self.head, theirs: tail });
             }
             self.tail = tail;
         }
@@ -175,8 +156,7 @@ impl<A: Area> Consumer<A> {
     /// Whether `len` bytes at `at` have been published, as of the last [`Consumer::ready`].
     #[inline]
     pub(crate) fn holds(&self, at: usize, len: usize) -> bool {
-        at.checked_add(len)
-            .is_some_and(|end| end as u64 <= self.tail - self.head)
+        at.checked_add(len).is_some_and(|end| end as u64 <= self.tail - self.head)
     }
 
     /// Copies out from `at` bytes after the consumed position. False, and nothing written, beyond what is ready.
@@ -186,11 +166,7 @@ impl<A: Area> Consumer<A> {
         // SAFETY: the slice is ours and writable; `holds` bounds the length by the size.
         self.holds(at, out.len())
             && unsafe {
-                self.area.get(
-                    self.head.wrapping_add(at as u64),
-                    out.as_mut_ptr(),
-                    out.len(),
-                );
+                self.area.get(self.head.wrapping_add(at as u64), out.as_mut_ptr(), out.len());
                 true
             }
     }

@@ -57,12 +57,7 @@ pub struct State {
 
 impl State {
     fn of(word: u64) -> State {
-        State {
-            open: word & OPEN != 0,
-            stopped: word & STOP != 0,
-            done: word & DONE != 0,
-            next: (word & NEXT) as u32,
-        }
+        State { open: word & OPEN != 0, stopped: word & STOP != 0, done: word & DONE != 0, next: (word & NEXT) as u32 }
     }
 }
 
@@ -71,19 +66,14 @@ impl State {
 pub struct Scribbled;
 
 fn check(word: u64, generation: u32) -> Result<State, Scribbled> {
-    if (word >> GEN) as u32 == generation {
-        Ok(State::of(word))
-    } else {
-        Err(Scribbled)
-    }
+    if (word >> GEN) as u32 == generation { Ok(State::of(word)) } else { Err(Scribbled) }
 }
 
 /// Sender: makes the slot ready before its descriptor is published.
 pub fn offer(w: &impl Words, generation: u32) {
     w.sent().store(0, Ordering::Relaxed);
     w.unsent().store(0, Ordering::Relaxed);
-    w.cursor()
-        .store(u64::from(generation) << GEN, Ordering::Release);
+    w.cursor().store(u64::from(generation) << GEN, Ordering::Release);
 }
 
 /// The state now.
@@ -104,10 +94,7 @@ pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bo
     w.unread().store(0, Ordering::Relaxed);
     let offered = u64::from(generation) << GEN;
     let opened = offered | OPEN | u64::from(taken);
-    match w
-        .cursor()
-        .compare_exchange(offered, opened, Ordering::AcqRel, Ordering::Acquire)
-    {
+    match w.cursor().compare_exchange(offered, opened, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(true),
         Err(word) if check(word, generation)?.stopped => Ok(false),
         Err(_) => Err(Scribbled),
@@ -125,10 +112,7 @@ pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>
         if !s.open || s.stopped || s.done || s.next >= slices.min(MAX_SLICES) {
             return Ok(None);
         }
-        match w
-            .cursor()
-            .compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Acquire)
-        {
+        match w.cursor().compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Ok(Some(s.next)),
             Err(now) => word = now,
         }

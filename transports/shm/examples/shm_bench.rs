@@ -19,14 +19,23 @@ use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Sink, Violation};
 /// Both sides use this much source and destination memory, whatever the message.
 const AREA: usize = 16 << 20;
 const SIZES: [usize; 6] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-const PINGS: u64 = 100_000;
-const BYTES: usize = 512 << 20;
+const PINGS: u64 = 20_000;
+const BYTES: usize = 128 << 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     match args.next().as_deref() {
         Some("child") => child(&args.collect::<Vec<_>>()),
         rounds => parent(rounds.map_or(Ok(10), str::parse)?),
+    }
+}
+
+/// A core for each side: two spinning processes on one core measure the scheduler.
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if let Err(e) = rustix::thread::sched_setaffinity(None, &set) {
+        eprintln!("core {core}: {e}; not pinned");
     }
 }
 
@@ -43,6 +52,7 @@ fn unhex<const N: usize>(text: &str) -> Result<[u8; N], Box<dyn std::error::Erro
 }
 
 fn parent(rounds: usize) -> Result<(), Box<dyn std::error::Error>> {
+    pin(0);
     let own = linkspan_shm::identity()?;
     let map = Arc::new(Map::create(64 << 10)?);
     let (gate, area) = (Gate::new([7, 7])?, touched());
@@ -98,6 +108,7 @@ fn spread(mut v: Vec<f64>) -> String {
 
 fn child(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let [rounds, pid, fd, gate, there, peer] = args else { return Err("arguments".into()) };
+    pin(1);
     let own = linkspan_shm::identity()?;
     let peer = Identity::decode(&unhex::<IDENTITY_LEN>(peer)?)?;
     let memory = std::fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"))?;
@@ -187,7 +198,11 @@ impl Run {
 
     fn bare_ping(&mut self) -> f64 {
         let start = Instant::now();
-        if self.first { self.bare.ping(PINGS) } else { self.bare.pong(PINGS) }
+        if self.first {
+            self.bare.ping(PINGS)
+        } else {
+            self.bare.pong(PINGS)
+        }
         start.elapsed().as_secs_f64() / PINGS as f64 / 2.0 * 1e6
     }
 

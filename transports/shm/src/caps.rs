@@ -23,13 +23,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config {
-            ring: 512 << 10,
-            cma: true,
-            cma_from: 48 << 10,
-            slice: 128 << 10,
-            between: None,
-        }
+        Config { ring: 512 << 10, cma: true, cma_from: 48 << 10, slice: 128 << 10, between: None }
     }
 }
 
@@ -37,10 +31,7 @@ impl Config {
     /// The same with a ring size that is allowed.
     pub(crate) fn checked(mut self) -> Config {
         self.ring = self.ring.clamp(RING_MIN, RING_MAX).next_power_of_two();
-        self.slice = self
-            .slice
-            .clamp(PAGE, linkspan_proto::head::CHUNK_MAX)
-            .next_multiple_of(PAGE);
+        self.slice = self.slice.clamp(PAGE, SLICE_MAX).next_multiple_of(PAGE);
         self
     }
 }
@@ -62,11 +53,7 @@ pub(crate) fn caps(cma: bool) -> Caps {
         // A small message may overtake a chunk that is being copied directly.
         ordered: !cma,
         // Direct: few descriptors. Ring: pieces small enough that both copies of one stay in cache.
-        chunk: if cma {
-            linkspan_proto::head::CHUNK_MAX
-        } else {
-            128 << 10
-        },
+        chunk: if cma { DIRECT } else { 128 << 10 },
         speed: 0,
         local: true,
     }
@@ -101,13 +88,10 @@ impl Verdict {
             Verdict::PID_NAMESPACE => "the processes are in different pid namespaces".into(),
             Verdict::NONCE => format!("{whose} found another process at the announced pid"),
             Verdict(n) => {
-                let error =
-                    std::io::Error::from_raw_os_error(n.saturating_sub(Verdict::ERRNO) as i32);
+                let error = std::io::Error::from_raw_os_error(n.saturating_sub(Verdict::ERRNO) as i32);
                 let hint = match rustix::io::Errno::from_io_error(&error) {
                     Some(rustix::io::Errno::PERM) => hint(),
-                    Some(rustix::io::Errno::NOSYS) => {
-                        "; the kernel or a seccomp filter lacks it".into()
-                    }
+                    Some(rustix::io::Errno::NOSYS) => "; the kernel or a seccomp filter lacks it".into(),
                     _ => String::new(),
                 };
                 format!("process_vm_readv by {whose}: {error}{hint}")
@@ -120,10 +104,7 @@ impl Verdict {
 fn hint() -> String {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {
-        "" | "0" => {
-            "; a seccomp filter, a missing capability or a process that is not dumpable forbids it"
-                .into()
-        }
+        "" | "0" => "; a seccomp filter, a missing capability or a process that is not dumpable forbids it".into(),
         n => format!("; kernel.yama.ptrace_scope is {n}, 0 allows it"),
     }
 }

@@ -24,6 +24,8 @@ pub struct ShmRail {
     recv: Receiver,
     reach: Reach,
     watch: Watch,
+    /// Idle polls since the peer was found gone.
+    grace: u8,
 }
 
 /// What the set-up found out, for [`ShmRail::new`].
@@ -39,21 +41,13 @@ pub(crate) struct Parts {
 }
 
 impl ShmRail {
-    pub(crate) fn new(
-        p: Parts,
-        watch: impl FnOnce(&Arc<Map>) -> std::io::Result<Watch>,
-    ) -> std::io::Result<ShmRail> {
+    pub(crate) fn new(p: Parts, watch: impl FnOnce(&Arc<Map>) -> std::io::Result<Watch>) -> std::io::Result<ShmRail> {
         let map = Arc::new(p.map);
         let watch = watch(&map)?;
         let direct = p.remote.is_some();
         let info = RailInfo {
             room: "shm",
-            path: format!(
-                "pid {} -> pid {}, rings of {} KiB",
-                p.own_pid,
-                p.peer_pid,
-                map.ring() >> 10
-            ),
+            path: format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10),
             reason: p.reason,
             caps: caps(direct),
         };
@@ -61,15 +55,9 @@ impl ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
             recv: Receiver::new(&map, p.side),
-            reach: Reach::new(
-                &map,
-                p.side,
-                p.peer_pid as i32,
-                p.remote,
-                p.gate,
-                p.config.between,
-            ),
+            reach: Reach::new(&map, p.side, p.peer_pid as i32, p.remote, p.gate, p.config.between),
             watch,
+            grace: 0,
         })
     }
 
@@ -84,10 +72,7 @@ impl ShmRail {
         match fault {
             Fault::Lie(why) => Down::Protocol { path, why },
             Fault::System(call, source) => Down::System { call, path, source },
-            Fault::Gone(why) => Down::PeerGone {
-                path,
-                why: why.into(),
-            },
+            Fault::Gone(why) => Down::PeerGone { path, why: why.into() },
         }
     }
 
@@ -102,27 +87,20 @@ impl ShmRail {
     }
 
     fn advance(&mut self) -> Result<bool, Fault> {
-        if self.send.is_idle() {
-            Ok(false)
-        } else {
-            self.send.advance(&self.reach)
-        }
+        if self.send.is_idle() { Ok(false) } else { self.send.advance(&self.reach) }
     }
 
     /// What an idle poll finds out about the peer.
     #[inline]
     fn lost(&mut self) -> Option<&'static str> {
-        let why = if self.watch.closed() {
-            "it closed the connection"
-        } else {
-            self.watch.lost()?
-        };
-        // What it sent or finished before comes first.
-        if self.recv.could_work() || self.send.could_work() {
-            None
-        } else {
-            Some(why)
+        let why = if self.watch.closed() { "it closed the connection" } else { self.watch.lost()? };
+        // What it sent or finished before comes first. We are idle, so that can only be what came since; a few rounds
+        // of it, lest a peer that scribbled keeps us here.
+        if self.grace < 16 && (self.recv.could_work() || self.send.could_work()) {
+            self.grace += 1;
+            return None;
         }
+        Some(why)
     }
 }
 
@@ -198,3 +176,6 @@ impl Drop for ShmRail {
         self.reach.quiesce(|| watch.ended());
     }
 }
+
+#[cfg(test)]
+mod tests;

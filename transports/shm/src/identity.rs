@@ -11,9 +11,7 @@ const VERSION: u16 = 1;
 
 /// A process as it describes itself to a peer; travels as 64 bytes, little-endian. A claim, not a proof: the set-up
 /// proves it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Identity {
     magic: [u8; 4],
@@ -50,9 +48,7 @@ pub enum NotLocal {
     #[error("LS0403 the peer runs on another host")]
     OtherHost,
     /// Another user.
-    #[error(
-        "LS0404 the peer runs as user {theirs}, this process as {ours}: shared memory is for one user only"
-    )]
+    #[error("LS0404 the peer runs as user {theirs}, this process as {ours}: shared memory is for one user only")]
     OtherUser {
         /// Our effective user.
         ours: u32,
@@ -60,9 +56,7 @@ pub enum NotLocal {
         theirs: u32,
     },
     /// Another network namespace, across which abstract sockets do not reach.
-    #[error(
-        "LS0405 the peer is in another network namespace of this host: run both in one to use shared memory"
-    )]
+    #[error("LS0405 the peer is in another network namespace of this host: run both in one to use shared memory")]
     OtherNetwork,
 }
 
@@ -72,10 +66,7 @@ pub enum NotLocal {
 /// `/proc` does not tell.
 pub fn identity() -> Result<Identity, NotLocal> {
     let mut nonce = [0; 16];
-    getrandom::fill(&mut nonce).map_err(|e| NotLocal::Unknown {
-        what: "the random source",
-        why: e.to_string(),
-    })?;
+    getrandom::fill(&mut nonce).map_err(|e| NotLocal::Unknown { what: "the random source", why: e.to_string() })?;
     Ok(Identity {
         magic: MAGIC,
         version: U16::new(VERSION),
@@ -131,10 +122,7 @@ pub fn same_host(ours: &Identity, theirs: &Identity) -> Result<(), NotLocal> {
         return Err(NotLocal::OtherHost);
     }
     if ours.uid != theirs.uid {
-        return Err(NotLocal::OtherUser {
-            ours: ours.uid.get(),
-            theirs: theirs.uid.get(),
-        });
+        return Err(NotLocal::OtherUser { ours: ours.uid.get(), theirs: theirs.uid.get() });
     }
     if ours.net_ns != theirs.net_ns {
         return Err(NotLocal::OtherNetwork);
@@ -157,10 +145,7 @@ fn boot() -> Result<[u8; 16], NotLocal> {
 
 fn namespace(path: &'static str) -> Result<u64, NotLocal> {
     use std::os::unix::fs::MetadataExt;
-    let meta = std::fs::metadata(path).map_err(|e| NotLocal::Unknown {
-        what: path,
-        why: e.to_string(),
-    })?;
+    let meta = std::fs::metadata(path).map_err(|e| NotLocal::Unknown { what: path, why: e.to_string() })?;
     Ok(meta.ino())
 }
 

@@ -32,34 +32,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(
-        map: &Arc<Map>,
-        side: Side,
-        pidfd: Option<OwnedFd>,
-        socket: OwnedFd,
-    ) -> io::Result<Watch> {
+    pub(crate) fn new(map: &Arc<Map>, side: Side, pidfd: Option<OwnedFd>, socket: OwnedFd) -> io::Result<Watch> {
         let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for fd in [Some(&socket), pidfd.as_ref()].into_iter().flatten() {
-            epoll::add(
-                &all,
-                fd,
-                epoll::EventData::new_u64(0),
-                epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
-            )?;
+            epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
         }
         let looked = Instant::now();
         let map = map.clone();
-        Ok(Watch {
-            map,
-            side,
-            pidfd,
-            socket,
-            all,
-            idle: 0,
-            looked,
-            armed: false,
-            gone: false,
-        })
+        Ok(Watch { map, side, pidfd, socket, all, idle: 0, looked, armed: false, gone: false })
     }
 
     /// What to wait for.
@@ -89,13 +69,7 @@ impl Watch {
             return Some("process ended");
         }
         let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let found = rustix::event::poll(
-            &mut fds,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            }),
-        );
+        let found = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         if found == Ok(0) {
             return None;
         }
@@ -111,17 +85,12 @@ impl Watch {
 
     /// Whether the peer has closed the rail in order.
     pub(crate) fn closed(&self) -> bool {
-        self.map
-            .closed(self.side.other())
-            .load(std::sync::atomic::Ordering::Acquire)
-            != 0
+        self.map.closed(self.side.other()).load(std::sync::atomic::Ordering::Acquire) != 0
     }
 
     /// Says that we have.
     pub(crate) fn close(&self) {
-        self.map
-            .closed(self.side)
-            .store(1, std::sync::atomic::Ordering::Release);
+        self.map.closed(self.side).store(1, std::sync::atomic::Ordering::Release);
     }
 
     /// Wakes the peer if it sleeps.
@@ -130,11 +99,7 @@ impl Watch {
         if bell::must_ring(self.map.sleeping(self.side.other())) {
             // A full socket is as good as a written one: it wakes too. Flags by call, since the peer shares no
             // descriptor with us that it could make blocking.
-            let _ = rustix::net::send(
-                &self.socket,
-                &[1],
-                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-            );
+            let _ = rustix::net::send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
@@ -142,11 +107,7 @@ impl Watch {
     pub(crate) fn arm(&mut self) -> WaitFd {
         self.armed = true;
         bell::arm(self.map.sleeping(self.side));
-        WaitFd {
-            fd: self.all.as_raw_fd(),
-            read: true,
-            write: false,
-        }
+        WaitFd { fd: self.all.as_raw_fd(), read: true, write: false }
     }
 
     /// Awake again; costs nothing where [`Watch::arm`] was not called.

@@ -48,15 +48,12 @@ impl Reach {
         between: Option<fn()>,
     ) -> Reach {
         let pull_only = remote.is_some() && Task::new(pid, pid as u64).visible().is_err();
-        Reach {
-            map: map.clone(),
-            side,
-            pid,
-            remote,
-            gate,
-            pull_only,
-            between,
-        }
+        Reach { map: map.clone(), side, pid, remote, gate, pull_only, between }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn map(&self) -> Arc<Map> {
+        self.map.clone()
     }
 
     /// Whether chunks can be copied directly at all.
@@ -70,33 +67,16 @@ impl Reach {
     }
 
     /// Reads one claimed slice.
-    pub(crate) fn pull(
-        &self,
-        w: &SlotWords<'_>,
-        generation: u32,
-        from: u64,
-        dst: MemSlice,
-    ) -> Copied {
+    pub(crate) fn pull(&self, w: &SlotWords<'_>, generation: u32, from: u64, dst: MemSlice) -> Copied {
         self.copy(w, generation, |remote| remote.pull(from, dst))
     }
 
     /// Writes one claimed slice.
-    pub(crate) fn push(
-        &self,
-        w: &SlotWords<'_>,
-        generation: u32,
-        src: MemSlice,
-        to: u64,
-    ) -> Copied {
+    pub(crate) fn push(&self, w: &SlotWords<'_>, generation: u32, src: MemSlice, to: u64) -> Copied {
         self.copy(w, generation, |remote| remote.push(src, to))
     }
 
-    fn copy(
-        &self,
-        w: &SlotWords<'_>,
-        generation: u32,
-        copy: impl FnOnce(Remote) -> io::Result<()>,
-    ) -> Copied {
+    fn copy(&self, w: &SlotWords<'_>, generation: u32, copy: impl FnOnce(Remote) -> io::Result<()>) -> Copied {
         let Some(remote) = self.remote else {
             return Copied::Stopped;
         };

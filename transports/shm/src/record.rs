@@ -146,11 +146,7 @@ impl Record {
 
     /// Generation, slot and offset of a piece.
     pub(crate) fn piece(&self) -> (u32, u8, u64) {
-        (
-            u32::from_le_bytes(array(&self.line, 8)),
-            self.line[12],
-            u64::from_le_bytes(array(&self.line, 16)),
-        )
+        (u32::from_le_bytes(array(&self.line, 8)), self.line[12], u64::from_le_bytes(array(&self.line, 16)))
     }
 }
 

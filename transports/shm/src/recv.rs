@@ -117,10 +117,7 @@ impl Receiver {
                 Ok(0) => break,
                 Ok(n) => n,
                 Err(l) => {
-                    return Err(lie(format!(
-                        "its ring position is {}, ours {}",
-                        l.theirs, l.ours
-                    )));
+                    return Err(lie(format!("its ring position is {}, ours {}", l.theirs, l.ours)));
                 }
             };
             let mut line = [0; LINE];
@@ -150,10 +147,7 @@ impl Receiver {
     fn ctrl<S: Sink>(&mut self, r: &Record, sink: &mut S) -> Result<(), Fault> {
         let (head, kind) = Head::decode(&r.head()).map_err(|e| lie(e.to_string()))?;
         if kind.is_payload() || head.len.get() as usize != r.len {
-            return Err(lie(format!(
-                "a control record of {} bytes carries a {kind:?} of {}",
-                r.len, head.len
-            )));
+            return Err(lie(format!("a control record of {} bytes carries a {kind:?} of {}", r.len, head.len)));
         }
         // The peer can still change the ring while the sink reads: the sink gets a copy.
         let body = if r.len <= LINE - CTRL_AT {
@@ -187,18 +181,10 @@ impl Receiver {
     }
 
     /// A head: asks where its chunk goes and makes an entry for it.
-    fn begin<S: Sink>(
-        &mut self,
-        r: &Record,
-        sink: &mut S,
-        direct: Option<(Direct, &Reach)>,
-    ) -> Result<(), Fault> {
+    fn begin<S: Sink>(&mut self, r: &Record, sink: &mut S, direct: Option<(Direct, &Reach)>) -> Result<(), Fault> {
         let (head, kind) = Head::decode(&r.head()).map_err(|e| lie(e.to_string()))?;
         if !kind.is_payload() {
-            return Err(lie(format!(
-                "a chunk record carries a {:?}",
-                Kind::from_u8(head.kind)
-            )));
+            return Err(lie(format!("a chunk record carries a {:?}", Kind::from_u8(head.kind))));
         }
         let coming = self.queue.iter().any(|e| e.direct.is_none() && !e.done);
         if self.queue.len() == CHUNKS || (direct.is_none() && coming) {
@@ -206,19 +192,10 @@ impl Receiver {
         }
         let len = head.len.get();
         let dest = match sink.place(&head).map_err(violation)? {
-            Some(mem) => Some(
-                mem.sub(0, len.into())
-                    .ok_or_else(|| lie("a chunk longer than its place"))?,
-            ),
+            Some(mem) => Some(mem.sub(0, len.into()).ok_or_else(|| lie("a chunk longer than its place"))?),
             None => None,
         };
-        let mut entry = In {
-            head,
-            dest,
-            got: 0,
-            direct: None,
-            done: false,
-        };
+        let mut entry = In { head, dest, got: 0, direct: None, done: false };
         if let Some((direct, reach)) = direct {
             let t = self.open(&direct, len as usize, dest, reach)?;
             entry.done = t.is_none();
@@ -237,16 +214,10 @@ impl Receiver {
         reach: &Reach,
     ) -> Result<Option<Transfer>, Fault> {
         let slice = usize::from(d.pages) * PAGE;
-        let count = len
-            .checked_div(slice)
-            .map(|n| n + usize::from(!len.is_multiple_of(slice)));
+        let count = len.checked_div(slice).map(|n| n + usize::from(!len.is_multiple_of(slice)));
         let count = count.filter(|n| (1..=MAX_SLICES as usize).contains(n) && slice <= SLICE_MAX);
-        let (Some(w), Some(count), true) = (self.slots.get(d.slot.into()), count, reach.direct())
-        else {
-            return Err(lie(format!(
-                "an offer of {len} bytes in slices of {slice}, slot {}",
-                d.slot
-            )));
+        let (Some(w), Some(count), true) = (self.slots.get(d.slot.into()), count, reach.direct()) else {
+            return Err(lie(format!("an offer of {len} bytes in slices of {slice}, slot {}", d.slot)));
         };
         if self.used & (1 << d.slot) != 0 {
             return Err(lie(format!("slot {} offered twice", d.slot)));
@@ -277,20 +248,12 @@ impl Receiver {
 
     /// A piece of the chunk under way in the ring.
     fn fill<S: Sink>(&mut self, r: &Record, sink: &mut S) -> Result<(), Fault> {
-        let Some(entry) = self
-            .queue
-            .iter_mut()
-            .rev()
-            .find(|e| e.direct.is_none() && !e.done)
-        else {
+        let Some(entry) = self.queue.iter_mut().rev().find(|e| e.direct.is_none() && !e.done) else {
             return Err(lie("a piece of no chunk"));
         };
         let len = entry.head.len.get() as usize;
         if r.len > len - entry.got || (r.len == 0 && len != 0) {
-            return Err(lie(format!(
-                "a piece of {} bytes for a chunk of {len} with {} here",
-                r.len, entry.got
-            )));
+            return Err(lie(format!("a piece of {} bytes for a chunk of {len} with {} here", r.len, entry.got)));
         }
         if let Some(dest) = entry.dest {
             let part = dest.sub(entry.got as u64, r.len as u64);
@@ -300,11 +263,7 @@ impl Receiver {
         }
         entry.got += r.len;
         entry.done = entry.got == len;
-        if entry.done {
-            self.report(sink)
-        } else {
-            Ok(())
-        }
+        if entry.done { self.report(sink) } else { Ok(()) }
     }
 
     /// A piece of a slice that could not be copied directly. Written by the kernel: the place may be what made the
@@ -312,10 +271,7 @@ impl Receiver {
     fn piece(&mut self, r: &Record) -> Result<(), Fault> {
         let (generation, slot, offset) = r.piece();
         let of = |t: &Transfer| t.slot == slot && t.generation == generation;
-        let entry = self
-            .queue
-            .iter_mut()
-            .find(|e| !e.done && e.direct.as_ref().is_some_and(of));
+        let entry = self.queue.iter_mut().find(|e| !e.done && e.direct.as_ref().is_some_and(of));
         let Some((dest, t)) = entry.and_then(|e| Some((e.dest?, e.direct.as_mut()?))) else {
             return Err(lie("a piece of no transfer"));
         };
@@ -328,14 +284,9 @@ impl Receiver {
             && r.len > 0
             && r.len as u64 <= end - offset;
         let Some(part) = dest.sub(offset, r.len as u64).filter(|_| expected) else {
-            return Err(lie(format!(
-                "a piece of {} bytes at {offset} that nobody asked for",
-                r.len
-            )));
+            return Err(lie(format!("a piece of {} bytes at {offset} that nobody asked for", r.len)));
         };
-        self.rx
-            .get_checked(LINE_LEN, part)
-            .map_err(|e| Fault::System("pread(2) to a destination", e))?;
+        self.rx.get_checked(LINE_LEN, part).map_err(|e| Fault::System("pread(2) to a destination", e))?;
         t.ringed_at += r.len;
         if offset + r.len as u64 == end {
             t.ringed |= 1 << index;
@@ -363,9 +314,7 @@ impl Receiver {
                 active |= copied;
                 self.dirty |= copied && t.quit;
             }
-            if t.read | t.ringed | w.sent().load(Ordering::Acquire) & all(t.count) == all(t.count)
-                && t.claimed == 0
-            {
+            if t.read | t.ringed | w.sent().load(Ordering::Acquire) & all(t.count) == all(t.count) && t.claimed == 0 {
                 if !slot::finish(&w, t.generation).map_err(|_| scribbled())? {
                     return Err(Fault::Gone("it ended the transfer"));
                 }
@@ -398,32 +347,21 @@ impl Receiver {
     /// Whether a sleeper would miss something it could do now.
     pub(crate) fn could_work(&self) -> bool {
         self.pending()
-            || self
-                .queue
-                .iter()
-                .filter(|e| !e.done)
-                .filter_map(|e| e.direct.as_ref())
-                .any(|t| {
-                    let Some(w) = self.slots.get(t.slot.into()) else {
-                        return true;
-                    };
-                    let Ok(s) = slot::state(&w, t.generation) else {
-                        return true;
-                    };
-                    let here = t.read | t.ringed | w.sent().load(Ordering::Acquire) & all(t.count);
-                    !s.stopped
-                        && (t.claimed != 0 || (!t.quit && s.next < t.count) || here == all(t.count))
-                })
+            || self.queue.iter().filter(|e| !e.done).filter_map(|e| e.direct.as_ref()).any(|t| {
+                let Some(w) = self.slots.get(t.slot.into()) else {
+                    return true;
+                };
+                let Ok(s) = slot::state(&w, t.generation) else {
+                    return true;
+                };
+                let here = t.read | t.ringed | w.sent().load(Ordering::Acquire) & all(t.count);
+                !s.stopped && (t.claimed != 0 || (!t.quit && s.next < t.count) || here == all(t.count))
+            })
     }
 
     /// Ends all transfers.
     pub(crate) fn stop(&self) {
-        for t in self
-            .queue
-            .iter()
-            .filter(|e| !e.done)
-            .filter_map(|e| e.direct.as_ref())
-        {
+        for t in self.queue.iter().filter(|e| !e.done).filter_map(|e| e.direct.as_ref()) {
             if let Some(w) = self.slots.get(t.slot.into()) {
                 slot::stop(&w);
             }

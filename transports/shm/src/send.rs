@@ -103,11 +103,7 @@ impl Sender {
             piece: (16 << 10).min(map.ring() / 8),
             // What chunks leave to control messages: one of the largest, and an eighth of a large ring.
             reserve: (map.ring() / 8).max(record::size(Tag::Ctrl, linkspan_proto::head::EAGER_MAX)),
-            from: if direct {
-                config.cma_from.max(1)
-            } else {
-                usize::MAX
-            },
+            from: if direct { config.cma_from.max(1) } else { usize::MAX },
             slice: config.slice,
             fault: None,
         }
@@ -116,9 +112,7 @@ impl Sender {
     /// See [`linkspan_transport::Rail::taken`].
     #[inline]
     pub(crate) fn taken(&self) -> u64 {
-        self.out
-            .front()
-            .map_or(self.rung, |o| self.rung.min(o.item - 1))
+        self.out.front().map_or(self.rung, |o| self.rung.min(o.item - 1))
     }
 
     /// Whether something was published that a sleeping peer has not been told of.
@@ -150,10 +144,7 @@ impl Sender {
         match self.tx.free(want) {
             Ok(free) => free >= want,
             Err(lie) => {
-                self.fault = Some(Fault::Lie(format!(
-                    "its ring position is {}, ours {}",
-                    lie.theirs, lie.ours
-                )));
+                self.fault = Some(Fault::Lie(format!("its ring position is {}, ours {}", lie.theirs, lie.ours)));
                 false
             }
         }
@@ -183,22 +174,14 @@ impl Sender {
         if self.out.len() == CHUNKS {
             return Err(Busy);
         }
-        if src.len() >= self.from {
-            self.offer(head, src)
-        } else {
-            self.by_ring(head, src)
-        }
+        if (self.from..=DIRECT_MAX).contains(&src.len()) { self.offer(head, src) } else { self.by_ring(head, src) }
     }
 
     fn accept(&mut self, direct: Option<Transfer>, done: bool) -> u64 {
         self.items += 1;
         // A chunk that has left already needs no place, unless older ones keep it from being reported.
         if !(done && self.out.is_empty()) {
-            self.out.push_back(Out {
-                item: self.items,
-                direct,
-                done,
-            });
+            self.out.push_back(Out { item: self.items, direct, done });
         }
         self.items
     }
@@ -211,22 +194,15 @@ impl Sender {
         let Some(w) = self.slots.get(index) else {
             return Err(Busy);
         };
-        let least = src
-            .len()
-            .div_ceil(MAX_SLICES as usize)
-            .next_multiple_of(PAGE);
+        let least = src.len().div_ceil(MAX_SLICES as usize).next_multiple_of(PAGE);
         // A chunk of few slices is cut finer, so that both sides have two each.
         let fine = (src.len() / 4).next_multiple_of(PAGE).max(32 << 10);
         let slice = self.slice.min(fine).max(least);
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         slot::offer(&w, generation);
-        let direct = Direct {
-            address: src.as_ptr() as u64,
-            slot: index as u8,
-            pages: (slice / PAGE) as u16,
-            generation,
-        };
+        let direct =
+            Direct { address: src.as_ptr() as u64, slot: index as u8, pages: (slice / PAGE) as u16, generation };
         if !self.tx.put(0, &record::offer(head, direct)) {
             return Err(Busy);
         }
@@ -254,18 +230,12 @@ impl Sender {
             return Err(Busy);
         }
         let part = src.sub(0, first as u64).unwrap_or(MemSlice::EMPTY);
-        if !(self.tx.put(0, &record::with_head(Tag::Chunk, first, head))
-            && self.tx.put_mem(record::LINE_LEN, part))
-        {
+        if !(self.tx.put(0, &record::with_head(Tag::Chunk, first, head)) && self.tx.put_mem(record::LINE_LEN, part)) {
             return Err(Busy);
         }
         self.publish(size);
         let place = self.left + self.out.len() as u64;
-        self.partial = Some(Partial {
-            src,
-            sent: first,
-            place,
-        });
+        self.partial = Some(Partial { src, sent: first, place });
         self.more();
         let done = self.partial.is_none();
         Ok(self.accept(None, done))
@@ -289,9 +259,10 @@ impl Sender {
             let Some(part) = src.sub(at as u64, len as u64) else {
                 break;
             };
-            if !self.room(size + self.reserve)
-                || !(self.tx.put(0, &record::more(len)) && self.tx.put_mem(record::LINE_LEN, part))
-            {
+            let whole = self.room(size + self.reserve)
+                && self.tx.put(0, &record::more(len))
+                && self.tx.put_mem(record::LINE_LEN, part);
+            if !whole {
                 break;
             }
             self.publish(size);
@@ -314,11 +285,7 @@ impl Sender {
             let Some(mut t) = out.direct.take() else {
                 continue;
             };
-            let step = if out.done {
-                Ok(Step::Nothing)
-            } else {
-                self.step(&mut t, reach, worked)
-            };
+            let step = if out.done { Ok(Step::Nothing) } else { self.step(&mut t, reach, worked) };
             let Some(out) = self.out.get_mut(i) else {
                 break;
             };
@@ -388,11 +355,7 @@ impl Sender {
                 return Ok(Step::Copied);
             }
         }
-        if t.ringed == 0 {
-            Ok(Step::Nothing)
-        } else {
-            self.pieces(t)
-        }
+        if t.ringed == 0 { Ok(Step::Nothing) } else { self.pieces(t) }
     }
 
     /// Sends slices that could not be copied directly as pieces, read by the kernel: their memory is what made the
@@ -407,16 +370,11 @@ impl Sender {
             let Some(part) = t.src.sub(at as u64, len as u64) else {
                 break;
             };
-            if !self.room(size + self.reserve)
-                || !self
-                    .tx
-                    .put(0, &record::piece(len, t.slot, t.generation, at as u64))
+            if !self.room(size + self.reserve) || !self.tx.put(0, &record::piece(len, t.slot, t.generation, at as u64))
             {
                 break;
             }
-            self.tx
-                .put_checked(record::LINE_LEN, part)
-                .map_err(|e| Fault::System("pwrite(2) from a source", e))?;
+            self.tx.put_checked(record::LINE_LEN, part).map_err(|e| Fault::System("pwrite(2) from a source", e))?;
             self.publish(size);
             step = Step::Copied;
             t.ringed_at += len;
@@ -430,39 +388,27 @@ impl Sender {
 
     /// Whether a sleeper would miss something it could do now.
     pub(crate) fn could_work(&self) -> bool {
-        if self.fault.is_some()
-            || (self.partial.is_some() && self.tx.has_room(self.piece + self.reserve + 128))
-        {
+        if self.fault.is_some() || (self.partial.is_some() && self.tx.has_room(self.piece + self.reserve + 128)) {
             return true;
         }
-        self.out
-            .iter()
-            .filter(|o| !o.done)
-            .filter_map(|o| o.direct.as_ref())
-            .any(|t| {
-                let Some(w) = self.slots.get(t.slot.into()) else {
-                    return true;
-                };
-                let Ok(s) = slot::state(&w, t.generation) else {
-                    return true;
-                };
-                let unread = w.unread().load(Ordering::Acquire) & all(t.count) & !t.unread;
-                let claimable =
-                    s.open && !s.stopped && s.next < t.count && (!t.quit || t.unread != 0);
-                let ringable = (t.ringed != 0 || unread != 0)
-                    && self.tx.has_room(self.piece + self.reserve + 128);
-                s.done || claimable || ringable
-            })
+        self.out.iter().filter(|o| !o.done).filter_map(|o| o.direct.as_ref()).any(|t| {
+            let Some(w) = self.slots.get(t.slot.into()) else {
+                return true;
+            };
+            let Ok(s) = slot::state(&w, t.generation) else {
+                return true;
+            };
+            let unread = w.unread().load(Ordering::Acquire) & all(t.count) & !t.unread;
+            let claimable = s.open && !s.stopped && s.next < t.count && (!t.quit || t.unread != 0);
+            let left = t.ringed != 0 || unread != 0;
+            let ringable = s.open && !s.stopped && left && self.tx.has_room(self.piece + self.reserve + 128);
+            s.done || claimable || ringable
+        })
     }
 
     /// Ends all transfers.
     pub(crate) fn stop(&self) {
-        for t in self
-            .out
-            .iter()
-            .filter(|o| !o.done)
-            .filter_map(|o| o.direct.as_ref())
-        {
+        for t in self.out.iter().filter(|o| !o.done).filter_map(|o| o.direct.as_ref()) {
             if let Some(w) = self.slots.get(t.slot.into()) {
                 slot::stop(&w);
             }
@@ -482,9 +428,5 @@ pub(crate) fn scribbled() -> Fault {
 
 /// A bit for each of `count` slices.
 pub(crate) fn all(count: u32) -> u64 {
-    if count >= MAX_SLICES {
-        u64::MAX
-    } else {
-        (1 << count) - 1
-    }
+    if count >= MAX_SLICES { u64::MAX } else { (1 << count) - 1 }
 }

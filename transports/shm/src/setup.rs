@@ -14,8 +14,8 @@ use linkspan_shmring::cma::{Gate, Remote};
 use linkspan_shmring::{Map, Side, peer};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use subtle::ConstantTimeEq;
 use zerocopy::IntoBytes;
@@ -43,9 +43,7 @@ pub enum SetupError {
     #[error("LS0411 the peer cannot share memory")]
     NotLocal(#[from] NotLocal),
     /// Out of time.
-    #[error(
-        "LS0412 the same-host peer did not finish the set-up of shared memory in time: is it stopped?"
-    )]
+    #[error("LS0412 the same-host peer did not finish the set-up of shared memory in time: is it stopped?")]
     Timeout,
     /// The system refused a call.
     #[error("LS0413 {call} failed while setting up shared memory")]
@@ -66,41 +64,28 @@ fn system(call: &'static str) -> impl FnOnce(io::Error) -> SetupError {
 }
 
 fn refused(call: &'static str) -> impl FnOnce(rustix::io::Errno) -> SetupError {
-    move |e| SetupError::System {
-        call,
-        source: e.into(),
-    }
+    move |e| SetupError::System { call, source: e.into() }
 }
 
 fn random<const N: usize>() -> Result<[u8; N], SetupError> {
     let mut out = [0; N];
-    getrandom::fill(&mut out).map_err(|e| SetupError::System {
-        call: "getrandom(2)",
-        source: io::Error::other(e.to_string()),
-    })?;
+    getrandom::fill(&mut out)
+        .map_err(|e| SetupError::System { call: "getrandom(2)", source: io::Error::other(e.to_string()) })?;
     Ok(out)
 }
 
 fn nonce() -> Result<[u64; 2], SetupError> {
     let bytes: [u8; 16] = random()?;
-    Ok([0, 1].map(|i| {
-        bytes
-            .iter()
-            .skip(8 * i)
-            .take(8)
-            .fold(0, |n, b| n << 8 | u64::from(*b))
-    }))
+    Ok([0, 1].map(|i| bytes.iter().skip(8 * i).take(8).fold(0, |n, b| n << 8 | u64::from(*b))))
 }
 
 fn socket() -> Result<OwnedFd, SetupError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(refused("socket(2)"))
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(refused("socket(2)"))
 }
 
 fn address(offer: &Offer) -> Result<SocketAddrUnix, SetupError> {
-    SocketAddrUnix::new_abstract_name(&offer.socket_name())
-        .map_err(refused("naming an abstract socket"))
+    SocketAddrUnix::new_abstract_name(&offer.socket_name()).map_err(refused("naming an abstract socket"))
 }
 
 /// What a message of a fixed length turned out to be.
@@ -126,27 +111,14 @@ fn receive(socket: &OwnedFd, out: &mut [u8]) -> Result<Got, SetupError> {
     };
     let fds: Vec<OwnedFd> = control
         .drain()
-        .filter_map(|m| {
-            if let RecvAncillaryMessage::ScmRights(fds) = m {
-                Some(fds)
-            } else {
-                None
-            }
-        })
+        .filter_map(|m| if let RecvAncillaryMessage::ScmRights(fds) = m { Some(fds) } else { None })
         .flatten()
         .collect();
     if got.bytes == 0 {
         return Ok(Got::Closed);
     }
-    if got.bytes != len
-        || got
-            .flags
-            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
-        return Err(SetupError::Peer(format!(
-            "a message of {} bytes instead of {len}",
-            got.bytes
-        )));
+    if got.bytes != len || got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(SetupError::Peer(format!("a message of {} bytes instead of {len}", got.bytes)));
     }
     Ok(Got::Message(fds))
 }
@@ -159,8 +131,7 @@ fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Se
         return Err(SetupError::Peer("too many descriptors".into()));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
-        .map_err(refused("sendmsg(2)"))?;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map_err(refused("sendmsg(2)"))?;
     Ok(())
 }
 
@@ -168,27 +139,17 @@ fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Se
 fn check_peer(socket: &OwnedFd, own: &Identity, theirs: &Identity) -> Result<(), SetupError> {
     let (pid, uid) = peer::credentials(socket).map_err(system("getsockopt(SO_PEERCRED)"))?;
     if uid != own.uid() {
-        return Err(SetupError::Peer(format!(
-            "the other end runs as user {uid}, this process as {}",
-            own.uid()
-        )));
+        return Err(SetupError::Peer(format!("the other end runs as user {uid}, this process as {}", own.uid())));
     }
     if own.same_pids(theirs) && pid as u32 != theirs.pid() {
-        return Err(SetupError::Peer(format!(
-            "the other end is process {pid}, announced was {}",
-            theirs.pid()
-        )));
+        return Err(SetupError::Peer(format!("the other end is process {pid}, announced was {}", theirs.pid())));
     }
     Ok(())
 }
 
 /// A pidfd of the peer, from its socket or else from its number.
 fn pidfd(socket: &OwnedFd, own: &Identity, theirs: &Identity) -> Option<OwnedFd> {
-    let by_number = || {
-        own.same_pids(theirs)
-            .then(|| peer::of_pid(theirs.pid() as i32).ok())
-            .flatten()
-    };
+    let by_number = || own.same_pids(theirs).then(|| peer::of_pid(theirs.pid() as i32).ok()).flatten();
     peer::of_socket(socket).ok().or_else(by_number)
 }
 
@@ -203,31 +164,15 @@ struct Common {
 }
 
 impl Common {
-    fn new(
-        config: Config,
-        own: &Identity,
-        peer: &Identity,
-        deadline: Instant,
-    ) -> Result<Common, SetupError> {
+    fn new(config: Config, own: &Identity, peer: &Identity, deadline: Instant) -> Result<Common, SetupError> {
         crate::identity::same_host(own, peer)?;
         let nonce = nonce()?;
         let gate = Gate::new(nonce).map_err(system("mmap(2)"))?;
-        Ok(Common {
-            config: config.checked(),
-            own: *own,
-            peer: *peer,
-            deadline,
-            gate,
-            nonce,
-        })
+        Ok(Common { config: config.checked(), own: *own, peer: *peer, deadline, gate, nonce })
     }
 
     fn in_time(&self, now: Instant) -> Result<(), SetupError> {
-        if now > self.deadline {
-            Err(SetupError::Timeout)
-        } else {
-            Ok(())
-        }
+        if now > self.deadline { Err(SetupError::Timeout) } else { Ok(()) }
     }
 
     /// Tries to read the peer's memory.
@@ -255,18 +200,12 @@ struct Ends {
 
 fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
     let whose = ["the listening side", "the connecting side"];
-    let bad = e
-        .verdicts
-        .iter()
-        .zip(whose)
-        .find(|(v, _)| **v != Verdict::OK);
+    let bad = e.verdicts.iter().zip(whose).find(|(v, _)| **v != Verdict::OK);
     let reason = match bad {
         None => "same host; large chunks by split CMA".into(),
         Some((v, who)) => format!("same host; the ring carries all: {}", v.why(who)),
     };
-    let remote = bad
-        .is_none()
-        .then(|| Remote::new(c.peer.pid() as i32, e.gate));
+    let remote = bad.is_none().then(|| Remote::new(c.peer.pid() as i32, e.gate));
     let parts = Parts {
         map: e.map,
         side: e.side,
@@ -277,8 +216,7 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
         reason,
         config: c.config,
     };
-    ShmRail::new(parts, |map| Watch::new(map, e.side, e.pidfd, e.socket))
-        .map_err(system("epoll_ctl(2)"))
+    ShmRail::new(parts, |map| Watch::new(map, e.side, e.pidfd, e.socket)).map_err(system("epoll_ctl(2)"))
 }
 
 /// The listening side of a set-up.
@@ -292,9 +230,7 @@ pub struct Accepting {
 
 impl std::fmt::Debug for Accepting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Accepting")
-            .field("answered", &self.ends.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Accepting").field("answered", &self.ends.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -315,13 +251,7 @@ impl Accepting {
         let listener = socket()?;
         rustix::net::bind(&listener, &address(&offer)?).map_err(refused("bind(2)"))?;
         rustix::net::listen(&listener, CANDIDATES as i32).map_err(refused("listen(2)"))?;
-        let accepting = Accepting {
-            common: Some(common),
-            offer,
-            listener,
-            candidates: Vec::new(),
-            ends: None,
-        };
+        let accepting = Accepting { common: Some(common), offer, listener, candidates: Vec::new(), ends: None };
         Ok((accepting, offer))
     }
 
@@ -330,6 +260,14 @@ impl Accepting {
     /// # Errors
     /// The set-up failed; further calls fail too.
     pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
+        let step = self.step(now);
+        if step.is_err() {
+            self.common = None;
+        }
+        step
+    }
+
+    fn step(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
         let Some(common) = &self.common else {
             return Err(SetupError::Peer("it is over".into()));
         };
@@ -343,8 +281,7 @@ impl Accepting {
                 Got::NotYet => {}
                 Got::Closed => return Err(SetupError::Peer("the connecting side hung up".into())),
                 Got::Message(_) => {
-                    let ready = Ready::decode(&bytes)
-                        .ok_or_else(|| SetupError::Peer("a wrong last word".into()))?;
+                    let ready = Ready::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong last word".into()))?;
                     ends.verdicts[1] = Verdict(ready.verdict.get());
                     if let (Some(common), Some(ends)) = (self.common.take(), self.ends.take()) {
                         return rail(common, ends).map(Some);
@@ -390,8 +327,7 @@ fn listen(
             Ok(Got::Closed) | Err(_) => None,
         };
         let socket = candidates.swap_remove(i);
-        if let Some((hello, fds)) = hello.filter(|(h, _)| bool::from(h.token.ct_eq(offer.token())))
-        {
+        if let Some((hello, fds)) = hello.filter(|(h, _)| bool::from(h.token.ct_eq(offer.token()))) {
             return answer(common, socket, &hello, fds).map(Some);
         }
     }
@@ -399,49 +335,26 @@ fn listen(
 }
 
 /// The hello is from the peer: looks at what it sent and answers.
-fn answer(
-    common: &Common,
-    socket: OwnedFd,
-    hello: &Hello,
-    fds: Vec<OwnedFd>,
-) -> Result<Ends, SetupError> {
+fn answer(common: &Common, socket: OwnedFd, hello: &Hello, fds: Vec<OwnedFd>) -> Result<Ends, SetupError> {
     if hello.identity()? != common.peer {
-        return Err(SetupError::Peer(
-            "the identity differs from the one announced".into(),
-        ));
+        return Err(SetupError::Peer("the identity differs from the one announced".into()));
     }
     let Ok([memory]) = <[OwnedFd; FDS]>::try_from(fds) else {
-        return Err(SetupError::Peer(
-            "a hello with other descriptors than the memory's".into(),
-        ));
+        return Err(SetupError::Peer("a hello with other descriptors than the memory's".into()));
     };
     let ring = usize::try_from(hello.ring.get()).unwrap_or(0);
     let map = Map::open(memory, ring).map_err(system("taking the peer's memory"))?;
     let nonce = hello.nonce.map(zerocopy::little_endian::U64::get);
     if map.nonce(Side::A) != nonce {
-        return Err(SetupError::Peer(
-            "the memory does not hold the announced nonce".into(),
-        ));
+        return Err(SetupError::Peer("the memory does not hold the announced nonce".into()));
     }
     map.set_nonce(Side::B, common.nonce);
     let pidfd = pidfd(&socket, &common.own, &common.peer);
-    let verdict = common.probe(
-        hello.allow_cma.get() != 0,
-        pidfd.as_ref(),
-        hello.gate.get(),
-        nonce,
-    );
+    let verdict = common.probe(hello.allow_cma.get() != 0, pidfd.as_ref(), hello.gate.get(), nonce);
     let welcome = Welcome::new(verdict.0, &common.own, common.gate.address(), common.nonce);
     send(&socket, welcome.as_bytes(), &[])?;
     let (gate, verdicts) = (hello.gate.get(), [verdict, Verdict::OK]);
-    Ok(Ends {
-        map,
-        side: Side::B,
-        socket,
-        pidfd,
-        gate,
-        verdicts,
-    })
+    Ok(Ends { map, side: Side::B, socket, pidfd, gate, verdicts })
 }
 
 /// The connecting side of a set-up.
@@ -453,9 +366,7 @@ pub struct Connecting {
 
 impl std::fmt::Debug for Connecting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connecting")
-            .field("greeted", &self.greeted)
-            .finish_non_exhaustive()
+        f.debug_struct("Connecting").field("greeted", &self.greeted).finish_non_exhaustive()
     }
 }
 
@@ -474,11 +385,7 @@ impl Connecting {
         let common = Common::new(config, own, peer, deadline)?;
         let map = Map::create(common.config.ring).map_err(system("memfd_create(2)"))?;
         map.set_nonce(Side::A, common.nonce);
-        Ok(Connecting {
-            state: Some((common, *offer, socket()?)),
-            made: Some(map),
-            greeted: false,
-        })
+        Ok(Connecting { state: Some((common, *offer, socket()?)), made: Some(map), greeted: false })
     }
 
     /// Goes on. `None`: not yet.
@@ -486,6 +393,14 @@ impl Connecting {
     /// # Errors
     /// The set-up failed; further calls fail too.
     pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
+        let step = self.step(now);
+        if step.is_err() {
+            self.state = None;
+        }
+        step
+    }
+
+    fn step(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
         let (Some((common, offer, socket)), Some(map)) = (&self.state, &self.made) else {
             return Err(SetupError::Peer("it is over".into()));
         };
@@ -501,14 +416,7 @@ impl Connecting {
             }
             check_peer(socket, &common.own, &common.peer)?;
             let (cma, gate) = (common.config.cma, common.gate.address());
-            let hello = Hello::new(
-                *offer.token(),
-                &common.own,
-                cma,
-                map.ring(),
-                gate,
-                common.nonce,
-            );
+            let hello = Hello::new(*offer.token(), &common.own, cma, map.ring(), gate, common.nonce);
             send(socket, hello.as_bytes(), &[map.fd()])?;
             self.greeted = true;
         }
@@ -521,18 +429,13 @@ impl Connecting {
             Got::Closed => return Err(SetupError::Peer("the listening side hung up".into())),
             Got::Message(_) => {}
         }
-        let welcome =
-            Welcome::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong answer".into()))?;
+        let welcome = Welcome::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong answer".into()))?;
         if Identity::decode(&welcome.identity)? != common.peer {
-            return Err(SetupError::Peer(
-                "the identity differs from the one announced".into(),
-            ));
+            return Err(SetupError::Peer("the identity differs from the one announced".into()));
         }
         let nonce = welcome.nonce.map(zerocopy::little_endian::U64::get);
         if map.nonce(Side::B) != nonce {
-            return Err(SetupError::Peer(
-                "the peer does not see the memory it was sent".into(),
-            ));
+            return Err(SetupError::Peer("the peer does not see the memory it was sent".into()));
         }
         let pidfd = pidfd(socket, &common.own, &common.peer);
         let verdict = common.probe(true, pidfd.as_ref(), welcome.gate.get(), nonce);
@@ -542,18 +445,7 @@ impl Connecting {
             return Err(SetupError::Peer("it is over".into()));
         };
         let gate = welcome.gate.get();
-        rail(
-            common,
-            Ends {
-                map,
-                side: Side::A,
-                socket,
-                pidfd,
-                gate,
-                verdicts,
-            },
-        )
-        .map(Some)
+        rail(common, Ends { map, side: Side::A, socket, pidfd, gate, verdicts }).map(Some)
     }
 }
 

@@ -35,13 +35,7 @@ impl Offer {
     const MAGIC: [u8; 4] = *b"LSof";
 
     pub(crate) fn new(name: [u8; 16], token: [u8; 16]) -> Offer {
-        Offer {
-            magic: Offer::MAGIC,
-            version: U16::new(VERSION),
-            zero: U16::ZERO,
-            name,
-            token,
-        }
+        Offer { magic: Offer::MAGIC, version: U16::new(VERSION), zero: U16::ZERO, name, token }
     }
 
     /// The bytes as they travel.
@@ -52,8 +46,7 @@ impl Offer {
     /// Reads what [`Offer::encode`] wrote; `None` for anything else.
     pub fn decode(bytes: &[u8; OFFER_LEN]) -> Option<Offer> {
         let offer: Offer = zerocopy::transmute!(*bytes);
-        (offer.magic == Offer::MAGIC && offer.version.get() == VERSION && offer.zero.get() == 0)
-            .then_some(offer)
+        (offer.magic == Offer::MAGIC && offer.version.get() == VERSION && offer.zero.get() == 0).then_some(offer)
     }
 
     /// Name of the abstract socket: readable in /proc/net/unix.
@@ -115,14 +108,7 @@ pub(crate) fn nonce(words: [u64; 2]) -> [U64; 2] {
 impl Hello {
     pub(crate) const MAGIC: [u8; 4] = *b"LSh1";
 
-    pub(crate) fn new(
-        token: [u8; 16],
-        own: &Identity,
-        cma: bool,
-        ring: usize,
-        gate: u64,
-        n: [u64; 2],
-    ) -> Hello {
+    pub(crate) fn new(token: [u8; 16], own: &Identity, cma: bool, ring: usize, gate: u64, n: [u64; 2]) -> Hello {
         Hello {
             magic: Hello::MAGIC,
             allow_cma: U32::new(cma.into()),
@@ -135,9 +121,7 @@ impl Hello {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Hello> {
-        Hello::read_from_bytes(bytes)
-            .ok()
-            .filter(|m| m.magic == Hello::MAGIC)
+        Hello::read_from_bytes(bytes).ok().filter(|m| m.magic == Hello::MAGIC)
     }
 
     pub(crate) fn identity(&self) -> Result<Identity, NotLocal> {
@@ -159,9 +143,7 @@ impl Welcome {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Welcome> {
-        Welcome::read_from_bytes(bytes)
-            .ok()
-            .filter(|m| m.magic == Welcome::MAGIC)
+        Welcome::read_from_bytes(bytes).ok().filter(|m| m.magic == Welcome::MAGIC)
     }
 }
 
@@ -169,16 +151,11 @@ impl Ready {
     pub(crate) const MAGIC: [u8; 4] = *b"LSr1";
 
     pub(crate) fn new(verdict: u32) -> Ready {
-        Ready {
-            magic: Ready::MAGIC,
-            verdict: U32::new(verdict),
-        }
+        Ready { magic: Ready::MAGIC, verdict: U32::new(verdict) }
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Ready> {
-        Ready::read_from_bytes(bytes)
-            .ok()
-            .filter(|m| m.magic == Ready::MAGIC)
+        Ready::read_from_bytes(bytes).ok().filter(|m| m.magic == Ready::MAGIC)
     }
 }
 

@@ -14,78 +14,46 @@ const CHUNK_MAX: usize = 1 << 20;
 
 #[test]
 fn the_info_names_path_and_reason() {
-    let (a, b) = pair(Config::default()).unwrap();
+    let (a, b) = pair(Config::default()).expect("a step");
     assert_eq!((a.info().room, b.info().room), ("shm", "shm"));
     assert!(a.info().reason.contains("split CMA"), "{}", a.info().reason);
     assert!(a.info().caps.local && a.info().caps.chunk == CHUNK_MAX);
-    let (a, _b) = pair(Config {
-        cma: false,
-        ..Config::default()
-    })
-    .unwrap();
-    assert!(
-        a.info().reason.contains("switched off"),
-        "{}",
-        a.info().reason
-    );
+    let (a, _b) = pair(Config { cma: false, ..Config::default() }).expect("a step");
+    assert!(a.info().reason.contains("switched off"), "{}", a.info().reason);
 }
 
 #[test]
 fn control_messages_of_every_size_arrive_whole_and_in_order() {
     for (way, config) in ways() {
-        let (mut a, mut b) = pair(config).unwrap();
+        let (mut a, mut b) = pair(config).expect("a step");
         let mut sink = Catch::new(MemSlice::EMPTY);
         let mut sent = 0u64;
-        for len in (0..200)
-            .chain([1000, 4095, 4096, 8191, EAGER_MAX])
-            .chain(0..40)
-        {
+        for len in (0..200).chain([1000, 4095, 4096, 8191, EAGER_MAX]).chain(0..40) {
             let body = pattern(sent, len);
             while ctrl(&mut a, sent as u32, &body) == Err(Busy) {
-                a.flush().unwrap();
-                b.poll(&mut sink).unwrap();
+                a.flush().expect("a step");
+                b.poll(&mut sink).expect("a step");
             }
             sent += 1;
         }
-        a.flush().unwrap();
+        a.flush().expect("a step");
         assert_eq!(a.taken(), sent, "{way}: control has left with the flush");
-        while b.poll(&mut sink).unwrap() == Poll::Active {}
+        while b.poll(&mut sink).expect("a step") == Poll::Active {}
         assert_eq!(sink.ctrl.len() as u64, sent);
         for (i, (seq, body)) in sink.ctrl.iter().enumerate() {
-            assert_eq!(
-                (*seq as usize, body),
-                (i, &pattern(i as u64, body.len())),
-                "{way}"
-            );
+            assert_eq!((*seq as usize, body), (i, &pattern(i as u64, body.len())), "{way}");
         }
     }
 }
 
 #[test]
 fn chunks_of_every_size_arrive_whole_and_in_order() {
-    let sizes = [
-        0,
-        1,
-        63,
-        64,
-        65,
-        4096,
-        16 << 10,
-        (16 << 10) + 1,
-        48 << 10,
-        64 << 10,
-        100_001,
-        1 << 18,
-        CHUNK_MAX,
-    ];
+    let sizes = [0, 1, 63, 64, 65, 4096, 16 << 10, (16 << 10) + 1, 48 << 10, 64 << 10, 100_001, 1 << 18, CHUNK_MAX];
     for (way, config) in ways() {
-        let (mut a, mut b) = pair(config).unwrap();
+        let (mut a, mut b) = pair(config).expect("a step");
         let area = HostBuf::new(sizes.iter().sum());
         let (mut sink, mut none) = (Catch::new(area.slice()), Catch::new(MemSlice::EMPTY));
-        let sources: Vec<_> = sizes
-            .iter()
-            .map(|n| filled(&pattern(*n as u64, *n)))
-            .collect();
+        let sources: Vec<_> = sizes.iter().map(|n| filled(&pattern(*n as u64, *n))).collect();
         let mut offset = 0;
         for (seq, src) in sources.iter().enumerate() {
             let head = head(Kind::Chunk, seq as u32, src.len(), offset);
@@ -100,11 +68,7 @@ fn chunks_of_every_size_arrive_whole_and_in_order() {
         drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, taken| {
             b.landed.len() == sizes.len() && taken == sizes.len() as u64
         });
-        assert_eq!(
-            sink.landed,
-            (0..sizes.len() as u32).collect::<Vec<_>>(),
-            "{way}"
-        );
+        assert_eq!(sink.landed, (0..sizes.len() as u32).collect::<Vec<_>>(), "{way}");
         let want: Vec<u8> = sizes.iter().flat_map(|n| pattern(*n as u64, *n)).collect();
         assert!(area.slice().to_vec() == want, "{way}: other bytes");
     }
@@ -112,44 +76,32 @@ fn chunks_of_every_size_arrive_whole_and_in_order() {
 
 #[test]
 fn a_source_is_ours_until_the_receiver_has_it() {
-    let (mut a, mut b) = pair(Config::default()).unwrap();
+    let (mut a, mut b) = pair(Config::default()).expect("a step");
     let (src, dst) = (filled(&pattern(1, 256 << 10)), HostBuf::new(256 << 10));
-    let item = a
-        .data(&head(Kind::Chunk, 0, src.len(), 0), src.slice())
-        .unwrap();
+    let item = a.data(&head(Kind::Chunk, 0, src.len(), 0), src.slice()).expect("a step");
     for _ in 0..100 {
-        a.flush().unwrap();
+        a.flush().expect("a step");
     }
     assert!(a.taken() < item, "nobody has read it yet");
-    let after = ctrl(&mut a, 1, b"after").unwrap();
-    a.flush().unwrap();
-    assert!(
-        a.taken() < item && after > item,
-        "items are reported in their order"
-    );
+    let after = ctrl(&mut a, 1, b"after").expect("a step");
+    a.flush().expect("a step");
+    assert!(a.taken() < item && after > item, "items are reported in their order");
     let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
-    drive((&mut a, &mut none), (&mut b, &mut sink), |_, _, taken| {
-        taken == after
-    });
+    drive((&mut a, &mut none), (&mut b, &mut sink), |_, _, taken| taken == after);
     assert_eq!((sink.landed.len(), sink.ctrl.len()), (1, 1));
 }
 
 #[test]
 fn revoked_chunks_are_drained() {
     for (way, config) in ways() {
-        let (mut a, mut b) = pair(config).unwrap();
+        let (mut a, mut b) = pair(config).expect("a step");
         let src = filled(&pattern(1, 200_000));
         let (mut sink, mut none) = (Catch::new(MemSlice::EMPTY), Catch::new(MemSlice::EMPTY));
         sink.drain = true;
-        a.data(&head(Kind::Put, 0, src.len(), 0), src.slice())
-            .unwrap();
-        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, taken| {
-            b.landed == [0] && taken == 1
-        });
-        ctrl(&mut a, 1, b"still well").unwrap();
-        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, _| {
-            b.ctrl.len() == 1
-        });
+        a.data(&head(Kind::Put, 0, src.len(), 0), src.slice()).expect("a step");
+        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, taken| b.landed == [0] && taken == 1);
+        ctrl(&mut a, 1, b"still well").expect("a step");
+        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, _| b.ctrl.len() == 1);
         assert_eq!(sink.ctrl[0].1, b"still well", "{way}");
     }
 }
@@ -157,26 +109,18 @@ fn revoked_chunks_are_drained() {
 #[test]
 fn a_receiver_that_never_polls_makes_the_sender_busy_and_nothing_else() {
     for (way, config) in ways() {
-        let (mut a, mut b) = pair(config).unwrap();
+        let (mut a, mut b) = pair(config).expect("a step");
         let src = filled(&pattern(1, 64 << 10));
         let mut chunks = 0;
-        while a
-            .data(&head(Kind::Chunk, chunks, src.len(), 0), src.slice())
-            .is_ok()
-        {
+        while a.data(&head(Kind::Chunk, chunks, src.len(), 0), src.slice()).is_ok() {
             chunks += 1;
-            a.flush().unwrap();
+            a.flush().expect("a step");
             assert!(chunks < 1000, "{way}: never busy");
         }
-        assert!(
-            ctrl(&mut a, 0, &pattern(0, EAGER_MAX)).is_ok(),
-            "{way}: chunks leave room for control"
-        );
+        assert!(ctrl(&mut a, 0, &pattern(0, EAGER_MAX)).is_ok(), "{way}: chunks leave room for control");
         let dst = HostBuf::new(64 << 10);
         let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
-        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, _| {
-            b.landed.len() == chunks as usize
-        });
+        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, _| b.landed.len() == chunks as usize);
         assert_eq!(sink.ctrl.len(), 1);
     }
 }
@@ -184,11 +128,11 @@ fn a_receiver_that_never_polls_makes_the_sender_busy_and_nothing_else() {
 #[test]
 fn a_closed_rail_gives_what_it_carried_and_then_says_so() {
     for (way, config) in ways() {
-        let (mut a, mut b) = pair(config).unwrap();
+        let (mut a, mut b) = pair(config).expect("a step");
         for i in 0..50 {
-            ctrl(&mut a, i, b"before the end").unwrap();
+            ctrl(&mut a, i, b"before the end").expect("a step");
         }
-        a.flush().unwrap();
+        a.flush().expect("a step");
         drop(a);
         let mut sink = Catch::new(MemSlice::EMPTY);
         let down = until_down(&mut b, &mut sink);
@@ -199,44 +143,38 @@ fn a_closed_rail_gives_what_it_carried_and_then_says_so() {
 
 #[test]
 fn a_sender_that_goes_in_mid_transfer_leaves_no_report() {
-    let (mut a, mut b) = pair(Config::default()).unwrap();
+    let (mut a, mut b) = pair(Config::default()).expect("a step");
     let (src, dst) = (filled(&pattern(1, CHUNK_MAX)), HostBuf::new(CHUNK_MAX));
-    a.data(&head(Kind::Chunk, 0, src.len(), 0), src.slice())
-        .unwrap();
-    a.flush().unwrap();
+    a.data(&head(Kind::Chunk, 0, src.len(), 0), src.slice()).expect("a step");
+    a.flush().expect("a step");
     let mut sink = Catch::new(dst.slice());
-    b.poll(&mut sink).unwrap();
+    b.poll(&mut sink).expect("a step");
     assert_eq!((sink.placed.len(), sink.landed.len()), (1, 0));
     drop(a);
-    assert!(matches!(
-        until_down(&mut b, &mut sink),
-        Down::PeerGone { .. }
-    ));
+    assert!(matches!(until_down(&mut b, &mut sink), Down::PeerGone { .. }));
     assert!(sink.landed.is_empty(), "a torn chunk is not reported");
 }
 
 #[test]
 fn sleepers_are_woken_by_whatever_concerns_them() {
     for (way, config) in ways() {
-        let (mut a, mut b) = pair(config).unwrap();
+        let (mut a, mut b) = pair(config).expect("a step");
         let mut none = Catch::new(MemSlice::EMPTY);
         assert!(a.arm().is_some(), "{way}: nothing to do");
-        ctrl(&mut a, 0, b"x").unwrap();
+        ctrl(&mut a, 0, b"x").expect("a step");
         assert!(b.arm().is_none(), "{way}: something is there");
         let dst = HostBuf::new(CHUNK_MAX);
         // Each side sleeps whenever it has nothing to do; a lost wake-up would hang here.
         let receiver = std::thread::spawn(move || {
             let mut sink = Catch::new(dst.slice());
             while sink.landed.len() < 300 {
-                if b.poll(&mut sink).unwrap() == Poll::Idle {
+                if b.poll(&mut sink).expect("a step") == Poll::Idle {
                     sleep(&mut b);
                 }
             }
             (b, sink)
         });
-        let sources: Vec<_> = [100, 40_000, 300_000]
-            .map(|n| filled(&pattern(n, n as usize)))
-            .into();
+        let sources: Vec<_> = [100, 40_000, 300_000].map(|n| filled(&pattern(n, n as usize))).into();
         let mut item = 0;
         for i in 0..300 {
             let src = &sources[i % 3];
@@ -244,22 +182,21 @@ fn sleepers_are_woken_by_whatever_concerns_them() {
                 match a.data(&head(Kind::Chunk, i as u32, src.len(), 0), src.slice()) {
                     Ok(n) => break item = n,
                     Err(Busy) => {
-                        if a.flush().unwrap() == Poll::Idle
-                            && a.poll(&mut none).unwrap() == Poll::Idle
+                        if a.flush().expect("a step") == Poll::Idle && a.poll(&mut none).expect("a step") == Poll::Idle
                         {
                             sleep(&mut a);
                         }
                     }
                 }
             }
-            a.flush().unwrap();
+            a.flush().expect("a step");
         }
         while a.taken() < item {
-            if a.poll(&mut none).unwrap() == Poll::Idle && a.taken() < item {
+            if a.poll(&mut none).expect("a step") == Poll::Idle && a.taken() < item {
                 sleep(&mut a);
             }
         }
-        let (_b, sink) = receiver.join().unwrap();
+        let (_b, sink) = receiver.join().expect("a step");
         assert_eq!(sink.landed, (0..300).collect::<Vec<_>>(), "{way}");
     }
 }
@@ -274,14 +211,7 @@ fn sleep(rail: &mut linkspan_shm::ShmRail) {
     let fd = rail.wait_fd();
     assert_eq!(fd.as_raw_fd(), wait.fd);
     let mut set = [PollFd::new(&fd, PollFlags::IN)];
-    let woken = rustix::event::poll(
-        &mut set,
-        Some(&Timespec {
-            tv_sec: 10,
-            tv_nsec: 0,
-        }),
-    )
-    .unwrap();
+    let woken = rustix::event::poll(&mut set, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })).expect("a step");
     assert_eq!(woken, 1, "a wake-up was lost");
 }
 
@@ -291,7 +221,7 @@ proptest! {
     /// Any mix of messages in both directions, in any rhythm, over any way.
     #[test]
     fn any_mix_arrives(way in 0usize..3, steps in proptest::collection::vec((0u8..6, 0usize..150_000), 1..60)) {
-        let (mut a, mut b) = pair(ways()[way].1).unwrap();
+        let (mut a, mut b) = pair(ways()[way].1).expect("a step");
         let area = HostBuf::new(60 * 150_000);
         let (mut at_a, mut at_b) = (Catch::new(MemSlice::EMPTY), Catch::new(area.slice()));
         let (mut bodies, mut chunks, mut back) = (Vec::new(), Vec::new(), 0u32);
@@ -309,8 +239,8 @@ proptest! {
                         offset += len as u64;
                     }
                 }
-                3 => _ = a.flush().unwrap(),
-                4 => _ = b.poll(&mut at_b).unwrap(),
+                3 => _ = a.flush().expect("a step"),
+                4 => _ = b.poll(&mut at_b).expect("a step"),
                 _ => back += u32::from(ctrl(&mut b, back, b"back").is_ok()),
             }
         }
@@ -320,7 +250,7 @@ proptest! {
         prop_assert_eq!(at_b.ctrl.into_iter().map(|c| c.1).collect::<Vec<_>>(), bodies);
         prop_assert_eq!(&at_b.landed, &(0..chunks.len() as u32).collect::<Vec<_>>());
         for (src, at) in &chunks {
-            let got = area.slice().sub(*at, src.len() as u64).unwrap().to_vec();
+            let got = area.slice().sub(*at, src.len() as u64).expect("a step").to_vec();
             prop_assert!(got == src.slice().to_vec());
         }
     }

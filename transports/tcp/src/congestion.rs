@@ -24,46 +24,27 @@ const GOOD_NEARBY: [&str; 3] = ["cubic", "dctcp", "reno"];
 
 impl Congestion {
     /// Sets what `requested` and `peer` ask for.
-    pub(crate) fn apply(
-        socket: &Socket,
-        requested: Option<&str>,
-        peer: IpAddr,
-    ) -> Result<Congestion, Error> {
+    pub(crate) fn apply(socket: &Socket, requested: Option<&str>, peer: IpAddr) -> Result<Congestion, Error> {
         let now = current(socket);
         if let Some(name) = requested {
             if name != now {
-                let refused = |source| Error::Congestion {
-                    name: name.to_owned(),
-                    source,
-                };
-                socket
-                    .set_tcp_congestion(name.as_bytes())
-                    .map_err(refused)?;
+                let refused = |source| Error::Congestion { name: name.to_owned(), source };
+                socket.set_tcp_congestion(name.as_bytes()).map_err(refused)?;
             }
-            return Ok(Congestion {
-                name: name.to_owned(),
-                reason: "asked for".to_owned(),
-            });
+            return Ok(Congestion { name: name.to_owned(), reason: "asked for".to_owned() });
         }
         let place = nearness(peer);
         let (true, Some(place)) = (!GOOD_NEARBY.contains(&now.as_str()), place) else {
-            return Ok(Congestion {
-                name: now,
-                reason: "the system's default".to_owned(),
-            });
+            return Ok(Congestion { name: now, reason: "the system's default".to_owned() });
         };
         for name in ["cubic", "reno"] {
             if socket.set_tcp_congestion(name.as_bytes()).is_ok() {
                 let reason = format!("instead of the default {now}, because {peer} is {place}");
-                return Ok(Congestion {
-                    name: name.to_owned(),
-                    reason,
-                });
+                return Ok(Congestion { name: name.to_owned(), reason });
             }
         }
-        let reason = format!(
-            "the system's default; {peer} is {place} and cubic or reno would be faster, but both were refused"
-        );
+        let reason =
+            format!("the system's default; {peer} is {place} and cubic or reno would be faster, but both were refused");
         Ok(Congestion { name: now, reason })
     }
 }

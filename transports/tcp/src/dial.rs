@@ -39,38 +39,22 @@ impl Dial {
             s.set_nonblocking(true)?;
             Ok(s)
         });
-        let socket = open.map_err(|source| Error::Open {
-            addr: remote,
-            source,
-        })?;
+        let socket = open.map_err(|source| Error::Open { addr: remote, source })?;
         options.apply_unbound(&socket, true)?;
         if let Some(addr) = local {
-            socket
-                .bind(&SockAddr::from(addr))
-                .map_err(|source| Error::Bind { addr, source })?;
+            socket.bind(&SockAddr::from(addr)).map_err(|source| Error::Bind { addr, source })?;
         }
         options.apply(&socket, remote.ip())?;
         // Before the connection is up: a control that paces leaves its pacing behind when it is replaced later.
         let congestion = options.apply_congestion(&socket, remote.ip())?;
         let deadline = Instant::now() + limit;
-        let dial = Dial {
-            socket: None,
-            from: local,
-            remote,
-            limit,
-            deadline,
-        };
+        let dial = Dial { socket: None, from: local, remote, limit, deadline };
         match socket.connect(&SockAddr::from(remote)) {
             Ok(()) => {}
-            Err(e)
-                if e.raw_os_error() == Some(EINPROGRESS)
-                    || e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.raw_os_error() == Some(EINPROGRESS) || e.kind() == io::ErrorKind::Interrupted => {}
             Err(source) => return Err(dial.refused(source)),
         }
-        Ok(Dial {
-            socket: Some((socket, congestion)),
-            ..dial
-        })
+        Ok(Dial { socket: Some((socket, congestion)), ..dial })
     }
 
     /// Where the connection stands: `None` while it is still on its way. To be called until it answers otherwise.
@@ -81,10 +65,7 @@ impl Dial {
     /// # Panics
     /// When called again after it gave a stream or an error.
     pub fn poll(&mut self) -> Result<Option<Stream>, Error> {
-        let (socket, _) = self
-            .socket
-            .as_ref()
-            .expect("a dial that has ended is not polled again");
+        let (socket, _) = self.socket.as_ref().expect("a dial that has ended is not polled again");
         match socket.take_error() {
             Ok(None) => {}
             Ok(Some(source)) | Err(source) => {
@@ -96,9 +77,7 @@ impl Dial {
             Ok(peer) => {
                 let itself = ip(socket.local_addr()).is_ok_and(|local| local == peer);
                 let ended = self.socket.take().filter(|_| !itself);
-                let (socket, congestion) = ended.ok_or(Error::Itself {
-                    remote: self.remote,
-                })?;
+                let (socket, congestion) = ended.ok_or(Error::Itself { remote: self.remote })?;
                 Stream::new(socket, congestion).map(Some)
             }
             Err(e) if e.kind() == io::ErrorKind::NotConnected => {
@@ -111,11 +90,7 @@ impl Dial {
                     return Ok(None);
                 }
                 self.socket = None;
-                Err(Error::Timeout {
-                    from: self.local_text(),
-                    remote: self.remote,
-                    ms: self.limit.as_millis(),
-                })
+                Err(Error::Timeout { from: self.local_text(), remote: self.remote, ms: self.limit.as_millis() })
             }
             Err(source) => {
                 self.socket = None;
@@ -127,14 +102,7 @@ impl Dial {
     /// What to wait for before the next [`Dial::poll`], and until when at most; `None` when the dial has ended.
     pub fn wait_fd(&self) -> Option<(WaitFd, Instant)> {
         let (socket, _) = self.socket.as_ref()?;
-        Some((
-            WaitFd {
-                fd: socket.as_raw_fd(),
-                read: false,
-                write: true,
-            },
-            self.deadline,
-        ))
+        Some((WaitFd { fd: socket.as_raw_fd(), read: false, write: true }, self.deadline))
     }
 
     /// Where to.
@@ -143,16 +111,11 @@ impl Dial {
     }
 
     fn refused(&self, source: io::Error) -> Error {
-        Error::Connect {
-            from: self.local_text(),
-            remote: self.remote,
-            source,
-        }
+        Error::Connect { from: self.local_text(), remote: self.remote, source }
     }
 
     fn local_text(&self) -> String {
-        self.from
-            .map_or_else(|| "any address".to_owned(), |from| from.ip().to_string())
+        self.from.map_or_else(|| "any address".to_owned(), |from| from.ip().to_string())
     }
 }
 

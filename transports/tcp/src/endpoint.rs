@@ -36,24 +36,19 @@ pub struct RailConfig {
 
 impl Default for RailConfig {
     fn default() -> RailConfig {
-        RailConfig {
-            reason: "asked for".into(),
-            speed: 0,
-            chunk: CHUNK,
-            zerocopy: None,
-        }
+        RailConfig { reason: "asked for".into(), speed: 0, chunk: CHUNK, zerocopy: None }
     }
 }
 
 /// Polls in a row that found nothing before every second one is answered without asking the kernel. Asking costs
 /// a system call; 64 of them last 10 us or more, after which one turn of the caller's loop matters little.
-const IDLE_POLLS: u32 = 64;
+pub(crate) const IDLE_POLLS: u32 = 64;
 
 /// Retransmission timeouts in a row after which the path counts as dead while others live. They begin at 200 ms (or
 /// the round trip, where that is longer) and double: three are 1.4 s on a LAN, and chance losses do not get there.
-const STALLED_TIMEOUTS: u8 = 3;
+pub(crate) const STALLED_TIMEOUTS: u8 = 3;
 
-/// Reads with which a dropped rail empties its socket, see [`TcpRail::drop`].
+/// Reads with which a dropped rail empties its socket, see [`read_on`].
 const LAST_READS: usize = 64;
 
 /// A rail over one TCP stream.
@@ -71,10 +66,34 @@ pub struct TcpRail {
 
 /// Why the rail is down, in a form that can be told again and again.
 #[derive(Clone)]
-enum End {
+pub(crate) enum End {
     Gone(String),
     System(&'static str, i32),
     Protocol(String),
+}
+
+impl End {
+    pub(crate) fn down(&self, path: &str) -> Down {
+        let path = path.to_owned();
+        match self {
+            End::Gone(why) => Down::PeerGone { path, why: why.clone() },
+            End::System(call, code) => Down::System { call, path, source: io::Error::from_raw_os_error(*code) },
+            End::Protocol(why) => Down::Protocol { path, why: why.clone() },
+        }
+    }
+}
+
+impl From<Fault> for End {
+    fn from(fault: Fault) -> End {
+        match fault {
+            Fault::End { inside: false } => End::Gone("end of stream".into()),
+            Fault::End { inside: true } => End::Gone("end of stream in the middle of a message".into()),
+            Fault::System(e) => system("recv", &e),
+            Fault::Head(bad) => End::Protocol(bad.to_string()),
+            Fault::Violation(v) => End::Protocol(v.0),
+            Fault::Place { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
+        }
+    }
 }
 
 impl TcpRail {
@@ -84,10 +103,7 @@ impl TcpRail {
     /// # Errors
     /// [`Error::ReadAhead`]: more than that.
     pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
-        let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead {
-            len: read_ahead.len(),
-            max: SCRATCH,
-        })?;
+        let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead { len: read_ahead.len(), max: SCRATCH })?;
         let local = stream.is_local();
         let zerocopy = match config.zerocopy {
             Some(from) if !local => ZeroCopy::new(stream.as_fd(), from),
@@ -105,21 +121,8 @@ impl TcpRail {
             speed: config.speed,
             local: stream.is_local(),
         };
-        let info = RailInfo {
-            room: "tcp",
-            path: stream.path(),
-            reason: config.reason,
-            caps,
-        };
-        TcpRail {
-            stream,
-            info,
-            tx: Tx::new(zerocopy),
-            rx,
-            idle: 0,
-            deaf: None,
-            end: None,
-        }
+        let info = RailInfo { room: "tcp", path: stream.path(), reason: config.reason, caps };
+        TcpRail { stream, info, tx: Tx::new(zerocopy), rx, idle: 0, deaf: None, end: None }
     }
 
     /// What the kernel knows of the stream, for statistics. A system call.
@@ -136,22 +139,7 @@ impl TcpRail {
     }
 
     fn down(&self, end: &End) -> Down {
-        let path = self.info.path.clone();
-        match end {
-            End::Gone(why) => Down::PeerGone {
-                path,
-                why: why.clone(),
-            },
-            End::System(call, code) => Down::System {
-                call,
-                path,
-                source: io::Error::from_raw_os_error(*code),
-            },
-            End::Protocol(why) => Down::Protocol {
-                path,
-                why: why.clone(),
-            },
-        }
+        end.down(&self.info.path)
     }
 
     #[cold]
@@ -168,16 +156,7 @@ impl TcpRail {
             Fault::End { .. } | Fault::System(_) if self.deaf.is_some() => {
                 End::Gone(self.deaf.unwrap_or_default().into())
             }
-            Fault::End { inside: false } => End::Gone("end of stream".into()),
-            Fault::End { inside: true } => {
-                End::Gone("end of stream in the middle of a message".into())
-            }
-            Fault::System(e) => system("recvmsg", &e),
-            Fault::Head(bad) => End::Protocol(bad.to_string()),
-            Fault::Violation(v) => End::Protocol(v.0),
-            Fault::Place { want, got } => {
-                End::Protocol(format!("a chunk of {want} bytes met a place of {got}"))
-            }
+            fault => fault.into(),
         };
         self.ended(end)
     }
@@ -254,20 +233,14 @@ impl Rail for TcpRail {
     }
 
     fn stalled(&mut self) -> bool {
-        self.stream
-            .tcp_info()
-            .is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
+        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
         self.idle = 0;
         let work = self.rx.ready() || self.deaf.is_some() || self.end.is_some();
         // An error queue with notices (MSG_ZEROCOPY) wakes poll(2) without being asked for.
-        (!work).then(|| WaitFd {
-            fd: self.stream.as_fd().as_raw_fd(),
-            read: true,
-            write: self.tx.pending(),
-        })
+        (!work).then(|| WaitFd { fd: self.stream.as_fd().as_raw_fd(), read: true, write: self.tx.pending() })
     }
 }
 
@@ -276,24 +249,25 @@ impl Drop for TcpRail {
         if self.tx.lent() {
             // The kernel may still read payload that is ours no longer. Dying connections promise nothing to the
             // peer, so cut it: the queue is dropped, and after the reset the peer discards what is on the wire.
-            let _ = self
-                .stream
-                .socket()
-                .set_linger(Some(std::time::Duration::ZERO));
+            let _ = self.stream.socket().set_linger(Some(std::time::Duration::ZERO));
         } else if self.end.is_none() {
-            // A socket closed with bytes unread resets the connection, and with it goes what we sent last. Read on.
-            let mut last = [0; 4096];
-            for _ in 0..LAST_READS {
-                match self.stream.try_read(&mut last) {
-                    Ok(Some(n)) if n > 0 => {}
-                    _ => break,
-                }
-            }
+            read_on(&mut self.stream);
         }
     }
 }
 
-fn system(call: &'static str, e: &io::Error) -> End {
+/// A socket closed with bytes unread resets the connection, and with it goes what we sent last. So read them.
+pub(crate) fn read_on(stream: &mut Stream) {
+    let mut last = [0; 4096];
+    for _ in 0..LAST_READS {
+        match stream.try_read(&mut last) {
+            Ok(Some(n)) if n > 0 => {}
+            _ => break,
+        }
+    }
+}
+
+pub(crate) fn system(call: &'static str, e: &io::Error) -> End {
     match (gone(e), e.raw_os_error()) {
         (Some(why), _) => End::Gone(why.into()),
         (None, code) => End::System(call, code.unwrap_or(0)),

@@ -8,9 +8,7 @@ use std::net::SocketAddr;
 #[non_exhaustive]
 pub enum Error {
     /// No socket.
-    #[error(
-        "LS0301 cannot open a TCP socket for {addr}; check the limit of open files (ulimit -n)"
-    )]
+    #[error("LS0301 cannot open a TCP socket for {addr}; check the limit of open files (ulimit -n)")]
     Open {
         /// For this address.
         addr: SocketAddr,
@@ -38,9 +36,7 @@ pub enum Error {
         addr: SocketAddr,
     },
     /// A socket option is refused.
-    #[error(
-        "LS0304 the system refuses {option} = {value}; choose another value or leave the option out"
-    )]
+    #[error("LS0304 the system refuses {option} = {value}; choose another value or leave the option out")]
     Option {
         /// The option.
         option: &'static str,
@@ -87,9 +83,7 @@ pub enum Error {
         ms: u128,
     },
     /// TCP connected a socket to itself: nobody listens on an ephemeral port of this machine.
-    #[error(
-        "LS0308 {remote} has no listener: the connection reached itself; the peer has ended or never listened"
-    )]
+    #[error("LS0308 {remote} has no listener: the connection reached itself; the peer has ended or never listened")]
     Itself {
         /// The address.
         remote: SocketAddr,
@@ -115,9 +109,7 @@ pub enum Error {
         source: io::Error,
     },
     /// More bytes read ahead than a rail takes.
-    #[error(
-        "LS0311 {len} bytes were read ahead of the rail, the limit is {max}; read no more than the login needs"
-    )]
+    #[error("LS0311 {len} bytes were read ahead of the rail, the limit is {max}; read no more than the login needs")]
     ReadAhead {
         /// Bytes handed over.
         len: usize,

@@ -1,6 +1,7 @@
 //! The TCP room: rails over TCP streams, and how streams come about.
 //!
-//! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it; [`Stream::into_rail`] makes it a [`TcpRail`].
+//! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it; [`Stream::into_rail`] makes it a [`TcpRail`],
+//! [`Stream::into_sealed_rail`] an encrypted [`SealedRail`].
 //! Nothing here blocks or starts a thread. The crate's README has the reasons behind the numbers.
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod error;
 mod listen;
 mod options;
 mod rx;
+mod sealed;
 mod sentinel;
 mod stream;
 mod tx;
@@ -23,5 +25,6 @@ pub use error::Error;
 pub use linkspan_net::TcpInfo;
 pub use listen::Listen;
 pub use options::Options;
+pub use sealed::{SEALED_CHUNK, SealedRail};
 pub use sentinel::Sentinel;
 pub use stream::Stream;

@@ -34,11 +34,10 @@ impl Listen {
         if addr.ip().to_canonical().is_unspecified() {
             return Err(Error::Unspecified { addr });
         }
-        let open = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))
-            .and_then(|s| {
-                s.set_nonblocking(true)?;
-                Ok(s)
-            });
+        let open = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP)).and_then(|s| {
+            s.set_nonblocking(true)?;
+            Ok(s)
+        });
         let socket = open.map_err(|source| Error::Open { addr, source })?;
         options.apply_unbound(&socket, false)?;
         let bind = |source| Error::Bind { addr, source };
@@ -52,18 +51,10 @@ impl Listen {
         // the address we listen on tells how near they are.
         options.apply(&socket, addr.ip())?;
         options.apply_congestion(&socket, addr.ip())?;
-        let broken = |source| Error::Listen {
-            call: "listen",
-            addr,
-            source,
-        };
+        let broken = |source| Error::Listen { call: "listen", addr, source };
         socket.listen(BACKLOG).map_err(broken)?;
         let addr = ip(socket.local_addr()).map_err(broken)?;
-        Ok(Listen {
-            socket,
-            addr,
-            options: options.clone(),
-        })
+        Ok(Listen { socket, addr, options: options.clone() })
     }
 
     /// The address, with the port that the system chose.
@@ -83,11 +74,7 @@ impl Listen {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(e) if is_of_the_connection(&e) => continue,
                 Err(source) => {
-                    return Err(Error::Listen {
-                        call: "accept",
-                        addr: self.addr,
-                        source,
-                    });
+                    return Err(Error::Listen { call: "accept", addr: self.addr, source });
                 }
             };
             // A connection that is already gone again is not the listener's trouble.
@@ -101,21 +88,12 @@ impl Listen {
 
     /// What to wait for before the next [`Listen::accept`].
     pub fn wait_fd(&self) -> WaitFd {
-        WaitFd {
-            fd: self.socket.as_raw_fd(),
-            read: true,
-            write: false,
-        }
+        WaitFd { fd: self.socket.as_raw_fd(), read: true, write: false }
     }
 
     fn dress(&self, socket: Socket, from: SockAddr) -> Result<Stream, Error> {
         let from = from.as_socket().unwrap_or(self.addr);
-        socket
-            .set_nonblocking(true)
-            .map_err(|source| Error::Stillborn {
-                peer: from.to_string(),
-                source,
-            })?;
+        socket.set_nonblocking(true).map_err(|source| Error::Stillborn { peer: from.to_string(), source })?;
         self.options.apply(&socket, self.addr.ip())?;
         let congestion = self.options.apply_congestion(&socket, from.ip())?;
         Stream::new(socket, congestion)

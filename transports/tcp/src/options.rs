@@ -40,11 +40,7 @@ impl Options {
             .with_time(KEEPALIVE_IDLE)
             .with_interval(KEEPALIVE_INTERVAL)
             .with_retries(KEEPALIVE_COUNT);
-        set(
-            "SO_KEEPALIVE",
-            "10 s, 5 s, 3 times",
-            socket.set_tcp_keepalive(&keepalive),
-        )?;
+        set("SO_KEEPALIVE", "10 s, 5 s, 3 times", socket.set_tcp_keepalive(&keepalive))?;
         if let Some(class) = self.traffic_class {
             match ip {
                 IpAddr::V4(_) => set("IP_TOS", class, socket.set_tos_v4(class.into()))?,
@@ -63,11 +59,7 @@ impl Options {
     /// Ties a socket that is not yet bound to the interface, and spares ports on outgoing connections.
     pub(crate) fn apply_unbound(&self, socket: &Socket, dialling: bool) -> Result<(), Error> {
         if let Some(device) = &self.device {
-            set(
-                "SO_BINDTODEVICE",
-                device,
-                socket.bind_device(Some(device.as_bytes())),
-            )?;
+            set("SO_BINDTODEVICE", device, socket.bind_device(Some(device.as_bytes())))?;
         }
         if dialling {
             // Saves ports and nothing else: a kernel without it connects as well.
@@ -77,23 +69,11 @@ impl Options {
     }
 
     /// Picks and sets the congestion control.
-    pub(crate) fn apply_congestion(
-        &self,
-        socket: &Socket,
-        peer: IpAddr,
-    ) -> Result<Congestion, Error> {
+    pub(crate) fn apply_congestion(&self, socket: &Socket, peer: IpAddr) -> Result<Congestion, Error> {
         Congestion::apply(socket, self.congestion.as_deref(), peer)
     }
 }
 
-fn set(
-    option: &'static str,
-    value: impl ToString,
-    result: std::io::Result<()>,
-) -> Result<(), Error> {
-    result.map_err(|source| Error::Option {
-        option,
-        value: value.to_string(),
-        source,
-    })
+fn set(option: &'static str, value: impl ToString, result: std::io::Result<()>) -> Result<(), Error> {
+    result.map_err(|source| Error::Option { option, value: value.to_string(), source })
 }

@@ -8,7 +8,7 @@ use linkspan_proto::{Head, head::BadHead};
 use linkspan_transport::{Buf, MemSlice, Sink, Violation};
 
 /// Bytes of scratch, and so the most that one system call brings of control messages.
-pub(crate) const SCRATCH: usize = 64 << 10;
+pub(crate) const SCRATCH: usize = (64 << 10) + HEAD_LEN + 32 * LINE;
 
 /// Line of the LL128 protocol and of most caches, bytes. Reads that begin with a head end after whole lines of the
 /// payload behind it, so that what is copied and what the kernel writes meet at the end of a line.
@@ -16,7 +16,7 @@ const LINE: usize = 128;
 
 /// First guess of what to read where a head is expected. Small, because payload that comes with it is copied once
 /// more; it doubles with every read that it cut short and that brought only control messages.
-const READ_LEAST: usize = HEAD_LEN + 8 * LINE;
+const READ_LEAST: usize = HEAD_LEN + (16 << 10) + 2 * LINE;
 
 /// What to read behind the end of a payload: control messages and the next head, few payload bytes.
 const TAIL: usize = HEAD_LEN + 24 * LINE;
@@ -77,18 +77,9 @@ impl Rx {
     /// Begins with bytes that were read already; at most [`SCRATCH`].
     pub(crate) fn new(read_ahead: &[u8]) -> Option<Rx> {
         let mut scratch: Box<[u8]> = vec![0; SCRATCH].into();
-        scratch
-            .get_mut(..read_ahead.len())?
-            .copy_from_slice(read_ahead);
+        scratch.get_mut(..read_ahead.len())?.copy_from_slice(read_ahead);
         let fresh = !read_ahead.is_empty();
-        Some(Rx {
-            scratch,
-            lo: 0,
-            hi: read_ahead.len(),
-            read: READ_LEAST,
-            expect: Expect::Head,
-            fresh,
-        })
+        Some(Rx { scratch, lo: 0, hi: read_ahead.len(), read: READ_LEAST, expect: Expect::Head, fresh })
     }
 
     /// Whether there is work without any further byte.
@@ -97,11 +88,7 @@ impl Rx {
     }
 
     /// Reads and hands on what has come, within bounds. Returns whether anything did.
-    pub(crate) fn poll<S: Sink>(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        sink: &mut S,
-    ) -> Result<bool, Fault> {
+    pub(crate) fn poll<S: Sink>(&mut self, fd: BorrowedFd<'_>, sink: &mut S) -> Result<bool, Fault> {
         let mut active = false;
         if self.fresh {
             self.fresh = false;
@@ -156,18 +143,12 @@ impl Rx {
             }
             Expect::Payload { rest, .. } => {
                 let whole = rest.len() <= READ_MOST;
-                let now = if whole {
-                    *rest
-                } else {
-                    rest.sub(0, READ_MOST as u64).unwrap_or(*rest)
-                };
+                let now = if whole { *rest } else { rest.sub(0, READ_MOST as u64).unwrap_or(*rest) };
                 let tail = if whole { TAIL } else { 0 };
                 let got = linkspan_net::recv_two(fd, now, &mut self.scratch[..tail])?;
                 let n = got.unwrap_or(0);
                 let placed = n.min(now.len());
-                *rest = rest
-                    .sub(placed as u64, (rest.len() - placed) as u64)
-                    .unwrap_or(MemSlice::EMPTY);
+                *rest = rest.sub(placed as u64, (rest.len() - placed) as u64).unwrap_or(MemSlice::EMPTY);
                 (self.lo, self.hi) = (0, n - placed);
                 Ok((now.len() + tail, got))
             }
@@ -199,14 +180,9 @@ impl Rx {
                         payload = true;
                         self.lo += HEAD_LEN;
                         self.expect = match sink.place(&head)? {
-                            Some(place) if place.len() == len => {
-                                Expect::Payload { head, rest: place }
-                            }
+                            Some(place) if place.len() == len => Expect::Payload { head, rest: place },
                             Some(place) => {
-                                return Err(Fault::Place {
-                                    want: len,
-                                    got: place.len(),
-                                });
+                                return Err(Fault::Place { want: len, got: place.len() });
                             }
                             None => Expect::Drain { head, rest: len },
                         };
@@ -224,9 +200,7 @@ impl Rx {
                     let fits = linkspan_net::fill_ascending(*rest, 0, &there[..n]);
                     debug_assert!(fits);
                     self.lo += n;
-                    *rest = rest
-                        .sub(n as u64, (rest.len() - n) as u64)
-                        .unwrap_or(MemSlice::EMPTY);
+                    *rest = rest.sub(n as u64, (rest.len() - n) as u64).unwrap_or(MemSlice::EMPTY);
                     if !rest.is_empty() {
                         return Ok(payload);
                     }

@@ -37,27 +37,14 @@ impl Sentinel {
     pub fn check(&mut self) -> Result<(), Down> {
         match linkspan_net::recv(self.stream.as_fd(), &mut [0; 1]) {
             Ok(None) => Ok(()),
-            Ok(Some(0)) => Err(Down::PeerGone {
-                path: self.path.clone(),
-                why: "end of stream".into(),
-            }),
+            Ok(Some(0)) => Err(Down::PeerGone { path: self.path.clone(), why: "end of stream".into() }),
             Ok(Some(_)) => {
                 let why = "it sent bytes on the sentinel connection, which carries none".into();
-                Err(Down::Protocol {
-                    path: self.path.clone(),
-                    why,
-                })
+                Err(Down::Protocol { path: self.path.clone(), why })
             }
             Err(source) => Err(match gone(&source) {
-                Some(why) => Down::PeerGone {
-                    path: self.path.clone(),
-                    why: why.into(),
-                },
-                None => Down::System {
-                    call: "recv",
-                    path: self.path.clone(),
-                    source,
-                },
+                Some(why) => Down::PeerGone { path: self.path.clone(), why: why.into() },
+                None => Down::System { call: "recv", path: self.path.clone(), source },
             }),
         }
     }

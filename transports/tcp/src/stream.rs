@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use linkspan_net::TcpInfo;
+use linkspan_proto::login::{Opener, Sealer};
 use linkspan_transport::WaitFd;
 use socket2::Socket;
 
-use crate::{Congestion, Error, RailConfig, TcpRail};
+use crate::{Congestion, Error, RailConfig, SealedRail, TcpRail};
 
 /// A connected, non-blocking TCP stream. The login runs over it.
 #[derive(Debug)]
@@ -21,20 +22,10 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn new(socket: Socket, congestion: Congestion) -> Result<Stream, Error> {
-        let peer = ip(socket.peer_addr()).map_err(|source| Error::Stillborn {
-            peer: "an unknown peer".into(),
-            source,
-        })?;
-        let local = ip(socket.local_addr()).map_err(|source| Error::Stillborn {
-            peer: peer.to_string(),
-            source,
-        })?;
-        Ok(Stream {
-            socket,
-            local,
-            peer,
-            congestion,
-        })
+        let peer =
+            ip(socket.peer_addr()).map_err(|source| Error::Stillborn { peer: "an unknown peer".into(), source })?;
+        let local = ip(socket.local_addr()).map_err(|source| Error::Stillborn { peer: peer.to_string(), source })?;
+        Ok(Stream { socket, local, peer, congestion })
     }
 
     /// Reads what is there: `Some(0)` is the end of the stream, `None` that nothing has come.
@@ -55,11 +46,7 @@ impl Stream {
 
     /// What to wait for before the next [`Stream::try_read`] (and [`Stream::try_write`], with `write`).
     pub fn wait_fd(&self, write: bool) -> WaitFd {
-        WaitFd {
-            fd: self.socket.as_raw_fd(),
-            read: true,
-            write,
-        }
+        WaitFd { fd: self.socket.as_raw_fd(), read: true, write }
     }
 
     /// Our end.
@@ -84,10 +71,7 @@ impl Stream {
             SocketAddr::V4(_) => 0,
         };
         let found = linkspan_net::interface_of(self.local.ip().to_canonical(), scope);
-        found
-            .ok()
-            .flatten()
-            .map_or_else(|| "?".to_owned(), |i| i.name)
+        found.ok().flatten().map_or_else(|| "?".to_owned(), |i| i.name)
     }
 
     /// Whether both ends have an address of the same machine, as far as addresses tell.
@@ -116,6 +100,11 @@ impl Stream {
         TcpRail::new(self, config, read_ahead)
     }
 
+    /// Makes the stream an encrypted rail, with the ciphers of its login's session.
+    pub fn into_sealed_rail(self, config: RailConfig, ciphers: (Sealer, Opener)) -> SealedRail {
+        SealedRail::new(self, config, ciphers)
+    }
+
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -129,9 +118,7 @@ impl AsFd for Stream {
 
 /// The IP address of an end.
 pub(crate) fn ip(addr: io::Result<socket2::SockAddr>) -> io::Result<SocketAddr> {
-    addr?
-        .as_socket()
-        .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    addr?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
 fn same_machine(local: IpAddr, peer: IpAddr) -> bool {

@@ -4,6 +4,8 @@
 //! of control messages are copied into a ring; payloads stay where they are and are remembered with the position of
 //! their first byte. So any prefix of the sequence can be handed to the kernel, and wherever it stops we go on.
 
+mod drain;
+
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -28,8 +30,7 @@ const PAYLOADS: usize = 1024;
 /// to 1 MiB the copy into the kernel takes 20 to 100 us, which is as long as the other direction may wait.
 const BATCH: usize = 512 << 10;
 
-const _: () =
-    assert!(RING.is_power_of_two() && ITEMS.is_power_of_two() && PAYLOADS.is_power_of_two());
+const _: () = assert!(RING.is_power_of_two() && ITEMS.is_power_of_two() && PAYLOADS.is_power_of_two());
 
 /// A payload under way.
 #[derive(Clone, Copy)]
@@ -75,14 +76,7 @@ impl Tx {
             ends: vec![0; ITEMS].into(),
             accepted: 0,
             taken: 0,
-            payloads: vec![
-                Payload {
-                    at: 0,
-                    mem: MemSlice::EMPTY
-                };
-                PAYLOADS
-            ]
-            .into(),
+            payloads: vec![Payload { at: 0, mem: MemSlice::EMPTY }; PAYLOADS].into(),
             payloads_in: 0,
             payloads_out: 0,
             end: 0,
@@ -113,10 +107,7 @@ impl Tx {
         }
         self.put_head(head);
         if !src.is_empty() {
-            let payload = Payload {
-                at: self.end + HEAD_LEN as u64,
-                mem: src,
-            };
+            let payload = Payload { at: self.end + HEAD_LEN as u64, mem: src };
             self.payloads[self.payloads_in as usize & (PAYLOADS - 1)] = payload;
             self.payloads_in += 1;
         }
@@ -202,11 +193,7 @@ impl Tx {
         }
         let mut gather = Gather::new();
         let more = self.collect(&mut gather);
-        if more {
-            gather.send_more(fd)
-        } else {
-            gather.send(fd)
-        }
+        if more { gather.send_more(fd) } else { gather.send(fd) }
     }
 
     /// The payload whose bytes come next, where it is long enough to be lent to the kernel.
@@ -240,10 +227,7 @@ impl Tx {
                 }
                 let done = pos - p.at;
                 let len = (p.mem.len() as u64 - done).min(BATCH as u64);
-                let fits = p
-                    .mem
-                    .sub(done, len)
-                    .is_some_and(|part| gather.push_mem(part));
+                let fits = p.mem.sub(done, len).is_some_and(|part| gather.push_mem(part));
                 debug_assert!(fits);
                 if done + len < p.mem.len() as u64 {
                     break;
@@ -287,9 +271,7 @@ impl Tx {
 
     fn settle(&mut self) {
         let gone = self.zerocopy.first_lent().unwrap_or(self.sent);
-        while self.taken < self.accepted
-            && self.ends[(self.taken + 1) as usize & (ITEMS - 1)] <= gone
-        {
+        while self.taken < self.accepted && self.ends[(self.taken + 1) as usize & (ITEMS - 1)] <= gone {
             self.taken += 1;
         }
     }

@@ -26,12 +26,7 @@ pub(crate) struct ZeroCopy {
 impl ZeroCopy {
     /// Never lends.
     pub(crate) fn off() -> ZeroCopy {
-        ZeroCopy {
-            from: None,
-            calls: Box::default(),
-            made: 0,
-            settled: 0,
-        }
+        ZeroCopy { from: None, calls: Box::default(), made: 0, settled: 0 }
     }
 
     /// Lends payloads of at least `from` bytes on this socket, where the kernel can.
@@ -39,12 +34,7 @@ impl ZeroCopy {
         if linkspan_net::enable_zerocopy(fd).is_err() {
             return ZeroCopy::off();
         }
-        ZeroCopy {
-            from: Some(from.max(1)),
-            calls: vec![(0, false); CALLS].into(),
-            made: 0,
-            settled: 0,
-        }
+        ZeroCopy { from: Some(from.max(1)), calls: vec![(0, false); CALLS].into(), made: 0, settled: 0 }
     }
 
     /// Whether anything is still lent for new payloads.
@@ -64,17 +54,11 @@ impl ZeroCopy {
 
     /// Position of the first byte that the kernel still holds.
     pub(crate) fn first_lent(&self) -> Option<u64> {
-        self.lent()
-            .then(|| self.calls[self.settled as usize % CALLS].0)
+        self.lent().then(|| self.calls[self.settled as usize % CALLS].0)
     }
 
     /// Sends from `mem`, whose first byte has position `at`, without copying where the kernel agrees.
-    pub(crate) fn send(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        mem: MemSlice,
-        at: u64,
-    ) -> io::Result<Option<usize>> {
+    pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, mem: MemSlice, at: u64) -> io::Result<Option<usize>> {
         if self.made.wrapping_sub(self.settled) as usize == CALLS {
             return Ok(None);
         }

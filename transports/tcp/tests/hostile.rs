@@ -1,4 +1,5 @@
 //! Peers that send anything, or stop anywhere.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -15,13 +16,7 @@ use proptest::prelude::*;
 fn script() -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Vec::new();
     let mut ends = vec![0];
-    let list = [
-        (Kind::Eager, 10),
-        (Kind::Chunk, 100),
-        (Kind::Notify, 0),
-        (Kind::Put, 33),
-        (Kind::Poke, 5),
-    ];
+    let list = [(Kind::Eager, 10), (Kind::Chunk, 100), (Kind::Notify, 0), (Kind::Put, 33), (Kind::Poke, 5)];
     for (seq, (kind, len)) in list.into_iter().enumerate() {
         bytes.extend(wire(kind, seq as u32, len));
         ends.push(bytes.len());
@@ -57,11 +52,7 @@ fn the_stream_may_end_after_every_byte() {
             let whole = ends.iter().filter(|&&end| end <= cut).count() - 1;
             assert_eq!(model.next as usize, whole, "cut at {cut}");
             let clean = ends.contains(&cut);
-            let want = if clean {
-                "end of stream"
-            } else {
-                "end of stream in the middle of a message"
-            };
+            let want = if clean { "end of stream" } else { "end of stream in the middle of a message" };
             assert_eq!(gone(&down), want, "cut at {cut}");
             // And it stays so.
             assert_eq!(gone(&rail.poll(&mut model).unwrap_err()), want);
@@ -95,9 +86,7 @@ fn bytes_read_ahead_may_end_anywhere() {
     let (bytes, ends) = script();
     for cut in 0..=bytes.len() {
         let (stream, mut raw) = with_raw();
-        let mut rail = stream
-            .into_rail(RailConfig::default(), &bytes[..cut])
-            .unwrap();
+        let mut rail = stream.into_rail(RailConfig::default(), &bytes[..cut]).unwrap();
         assert_eq!(rail.arm().is_none(), cut > 0, "bytes read ahead are work");
         raw.write_all(&bytes[cut..]).unwrap();
         let mut model = Model::new();
@@ -111,16 +100,9 @@ fn bytes_read_ahead_may_end_anywhere() {
 #[test]
 fn too_many_bytes_read_ahead_are_refused() {
     let (stream, _raw) = with_raw();
-    assert!(
-        stream
-            .into_rail(RailConfig::default(), &[0; 64 << 10])
-            .is_ok()
-    );
+    assert!(stream.into_rail(RailConfig::default(), &[0; 64 << 10]).is_ok());
     let (stream, _raw) = with_raw();
-    let error = stream
-        .into_rail(RailConfig::default(), &[0; (64 << 10) + 1])
-        .err()
-        .unwrap();
+    let error = stream.into_rail(RailConfig::default(), &[0; (64 << 10) + 1]).err().unwrap();
     assert!(error.to_string().starts_with("LS0311"), "{error}");
 }
 
@@ -146,10 +128,7 @@ fn one_wrong_byte_is_enough() {
     let (mut rail, mut raw) = rail_with_raw();
     raw.write_all(b"G").unwrap();
     let down = poll_to_end(&mut rail, &mut Model::new());
-    assert!(
-        protocol(&down).contains("LS0001") && protocol(&down).contains("0x47"),
-        "{down}"
-    );
+    assert!(protocol(&down).contains("LS0001") && protocol(&down).contains("0x47"), "{down}");
 }
 
 #[test]
@@ -157,10 +136,7 @@ fn a_control_message_over_the_limit_is_refused_before_its_body() {
     let (mut rail, mut raw) = rail_with_raw();
     raw.write_all(head(Kind::Eager, 8193, 0).as_wire()).unwrap();
     let down = poll_to_end(&mut rail, &mut Model::new());
-    assert!(
-        protocol(&down).contains("LS0004") && protocol(&down).contains("8193"),
-        "{down}"
-    );
+    assert!(protocol(&down).contains("LS0004") && protocol(&down).contains("8193"), "{down}");
 }
 
 proptest! {
@@ -191,11 +167,7 @@ struct Picky {
 
 impl Sink for Picky {
     fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
-        if self.at == "ctrl" {
-            Err(Violation("no ctrl".into()))
-        } else {
-            Ok(())
-        }
+        if self.at == "ctrl" { Err(Violation("no ctrl".into())) } else { Ok(()) }
     }
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
         use linkspan_transport::Buf;
@@ -207,11 +179,7 @@ impl Sink for Picky {
         }
     }
     fn landed(&mut self, _: &Head) -> Result<(), Violation> {
-        if self.at == "landed" {
-            Err(Violation("no landing".into()))
-        } else {
-            Ok(())
-        }
+        if self.at == "landed" { Err(Violation("no landing".into())) } else { Ok(()) }
     }
 }
 
@@ -226,16 +194,10 @@ fn what_the_sink_refuses_ends_the_rail_with_its_words() {
     ] {
         let (mut rail, mut raw) = rail_with_raw();
         raw.write_all(&bytes).unwrap();
-        let mut sink = Picky {
-            at,
-            mem: HostBuf::new(1024),
-        };
+        let mut sink = Picky { at, mem: HostBuf::new(1024) };
         let down = poll_to_end(&mut rail, &mut sink);
         assert_eq!(protocol(&down), want);
-        assert!(
-            down.to_string().contains("127.0.0.1"),
-            "the path is named: {down}"
-        );
+        assert!(down.to_string().contains("127.0.0.1"), "the path is named: {down}");
         assert_eq!(protocol(&rail.poll(&mut sink).unwrap_err()), want);
     }
 }
@@ -246,12 +208,8 @@ fn a_reset_is_told_apart_and_what_came_before_it_is_delivered() {
     let (mut rail, mut raw) = rail_with_raw();
     raw.write_all(&bytes).unwrap();
     // Wait until the bytes are on our side, then cut.
-    until("arrival", || {
-        (rail.tcp_info().unwrap().bytes_received == bytes.len() as u64).then_some(())
-    });
-    socket2::SockRef::from(&raw)
-        .set_linger(Some(std::time::Duration::ZERO))
-        .unwrap();
+    until("arrival", || (rail.tcp_info().unwrap().bytes_received == bytes.len() as u64).then_some(()));
+    socket2::SockRef::from(&raw).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     drop(raw);
     let mut model = Model::new();
     let down = poll_to_end(&mut rail, &mut model);
@@ -265,8 +223,7 @@ fn a_reset_is_told_apart_and_what_came_before_it_is_delivered() {
 fn a_failed_send_does_not_hide_the_last_words() {
     let (mut rail, mut raw) = rail_with_raw();
     let body = HostBuf::new(1000);
-    rail.data(&head(Kind::Chunk, 1000, 0), body.slice())
-        .unwrap();
+    rail.data(&head(Kind::Chunk, 1000, 0), body.slice()).unwrap();
     until("sent", || {
         rail.flush().unwrap();
         (rail.taken() == 1).then_some(())
@@ -276,13 +233,7 @@ fn a_failed_send_does_not_hide_the_last_words() {
     drop(raw);
     // Send until it fails; the rail goes on until it was polled.
     for _ in 0..50 {
-        if rail
-            .ctrl(
-                &head(Kind::Ack, 0, 1),
-                <MemSlice as linkspan_transport::Buf>::EMPTY,
-            )
-            .is_err()
-        {
+        if rail.ctrl(&head(Kind::Ack, 0, 1), <MemSlice as linkspan_transport::Buf>::EMPTY).is_err() {
             break;
         }
         rail.flush().expect("a failed send alone is not the end");
@@ -292,24 +243,15 @@ fn a_failed_send_does_not_hide_the_last_words() {
     let mut model = Model::new();
     let down = poll_to_end(&mut rail, &mut model);
     assert_eq!(model.next, 1, "the goodbye arrived");
-    assert!(
-        ["connection reset", "the peer reads no more (broken pipe)"].contains(&gone(&down)),
-        "{down}"
-    );
-    assert!(
-        matches!(rail.flush(), Err(Down::PeerGone { .. })),
-        "now flushing tells too"
-    );
+    assert!(["connection reset", "the peer reads no more (broken pipe)"].contains(&gone(&down)), "{down}");
+    assert!(matches!(rail.flush(), Err(Down::PeerGone { .. })), "now flushing tells too");
 }
 
 #[test]
 fn a_peer_that_only_closes_its_sending_side_is_gone() {
     let (mut rail, raw) = rail_with_raw();
     raw.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(
-        gone(&poll_to_end(&mut rail, &mut Model::new())),
-        "end of stream"
-    );
+    assert_eq!(gone(&poll_to_end(&mut rail, &mut Model::new())), "end of stream");
 }
 
 /// A peer that never reads costs memory up to fixed limits and no time.
@@ -326,10 +268,7 @@ fn a_peer_that_never_reads_makes_us_busy() {
         if rail.flush().unwrap() == Poll::Active {
             idle = 0;
         }
-        assert!(
-            accepted < 4096,
-            "2 GiB accepted for a peer that reads nothing"
-        );
+        assert!(accepted < 4096, "2 GiB accepted for a peer that reads nothing");
     }
     assert!(rail.taken() < accepted);
     let wait = rail.arm().expect("nothing to do but wait");

@@ -1,4 +1,5 @@
 //! Dialling, listening and options.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -20,10 +21,7 @@ fn dial_to_end(mut dial: Dial) -> Error {
 fn bytes_travel_both_ways_over_both_families() {
     for at in [V4, V6] {
         let (mut a, mut b) = streams(at, &Options::default());
-        assert_eq!(
-            (a.local_addr(), a.peer_addr()),
-            (b.peer_addr(), b.local_addr())
-        );
+        assert_eq!((a.local_addr(), a.peer_addr()), (b.peer_addr(), b.local_addr()));
         let mut buf = [0; 8];
         assert_eq!(a.try_read(&mut buf).unwrap(), None);
         assert_eq!(a.try_write(b"ping").unwrap(), Some(4));
@@ -42,23 +40,11 @@ fn a_rail_tells_what_it_is() {
         let (a, b) = streams(at, &Options::default());
         assert_eq!((a.interface().as_str(), a.is_local()), ("lo", true));
         let path = format!("lo {} -> {}", a.local_addr(), b.local_addr());
-        let config = RailConfig {
-            reason: "a test".into(),
-            speed: 7,
-            ..RailConfig::default()
-        };
+        let config = RailConfig { reason: "a test".into(), speed: 7, ..RailConfig::default() };
         let rail = a.into_rail(config, &[]).unwrap();
         let info = rail.info();
-        assert_eq!(
-            (info.room, &info.path, info.reason.as_str()),
-            ("tcp", &path, "a test")
-        );
-        assert!(
-            info.caps.ordered
-                && info.caps.local
-                && !info.caps.one_sided
-                && !info.caps.device_memory
-        );
+        assert_eq!((info.room, &info.path, info.reason.as_str()), ("tcp", &path, "a test"));
+        assert!(info.caps.ordered && info.caps.local && !info.caps.one_sided && !info.caps.device_memory);
         assert_eq!((info.caps.speed, info.caps.chunk), (7, linkspan_tcp::CHUNK));
     }
 }
@@ -75,35 +61,19 @@ fn every_option_is_on_both_ends() {
     for at in [V4, V6] {
         let (a, b) = streams(at, &options);
         for end in [&a, &b] {
-            assert_eq!(
-                (
-                    end.congestion().name.as_str(),
-                    end.congestion().reason.as_str()
-                ),
-                ("reno", "asked for")
-            );
+            assert_eq!((end.congestion().name.as_str(), end.congestion().reason.as_str()), ("reno", "asked for"));
             let socket = SockRef::from(end);
             assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
-            let class = if at == V4 {
-                socket.tos_v4()
-            } else {
-                socket.tclass_v6()
-            };
+            let class = if at == V4 { socket.tos_v4() } else { socket.tclass_v6() };
             assert_eq!(class.unwrap(), 0x28);
             // The kernel doubles what is asked for (socket(7)).
             assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
             assert_eq!(socket.recv_buffer_size().unwrap(), 240_000);
             assert!(socket.tcp_nodelay().unwrap() && socket.nonblocking().unwrap());
             // A dead host is found within 30 s of silence, and a full window never kills.
-            let (time, every) = (
-                socket.tcp_keepalive_time().unwrap(),
-                socket.tcp_keepalive_interval().unwrap(),
-            );
+            let (time, every) = (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
             let found = time + every * socket.tcp_keepalive_retries().unwrap();
-            assert!(
-                socket.keepalive().unwrap() && found <= Duration::from_secs(30),
-                "{found:?}"
-            );
+            assert!(socket.keepalive().unwrap() && found <= Duration::from_secs(30), "{found:?}");
             assert_eq!(socket.tcp_user_timeout().unwrap(), None);
         }
     }
@@ -113,11 +83,7 @@ fn every_option_is_on_both_ends() {
 fn a_pacing_default_is_replaced_on_both_ends() {
     let (a, b) = streams(V4, &Options::default());
     for end in [&a, &b] {
-        assert!(
-            ["cubic", "dctcp", "reno"].contains(&end.congestion().name.as_str()),
-            "{:?}",
-            end.congestion()
-        );
+        assert!(["cubic", "dctcp", "reno"].contains(&end.congestion().name.as_str()), "{:?}", end.congestion());
         let name = SockRef::from(end).tcp_congestion().unwrap();
         assert!(name.starts_with(end.congestion().name.as_bytes()));
     }
@@ -127,17 +93,9 @@ fn a_pacing_default_is_replaced_on_both_ends() {
 fn children_of_this_process_inherit_nothing() {
     let listen = Listen::bind(V4.parse().unwrap(), &Options::default()).unwrap();
     let (a, b) = streams(V4, &Options::default());
-    for fd in [
-        listen.wait_fd().fd,
-        a.as_fd().as_raw_fd(),
-        b.as_fd().as_raw_fd(),
-    ] {
+    for fd in [listen.wait_fd().fd, a.as_fd().as_raw_fd(), b.as_fd().as_raw_fd()] {
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
-        let flags = info
-            .lines()
-            .find_map(|l| l.strip_prefix("flags:"))
-            .unwrap()
-            .trim();
+        let flags = info.lines().find_map(|l| l.strip_prefix("flags:")).unwrap().trim();
         // O_CLOEXEC and O_NONBLOCK of asm-generic/fcntl.h.
         let flags = u32::from_str_radix(flags, 8).unwrap();
         assert_eq!(flags & 0o2_004_000, 0o2_004_000, "{info}");
@@ -158,18 +116,9 @@ fn an_address_of_another_machine_is_refused() {
     // TEST-NET-1, RFC 5737.
     let foreign: SocketAddr = "192.0.2.1:0".parse().unwrap();
     let listen = Listen::bind(foreign, &Options::default()).unwrap_err();
-    assert!(
-        matches!(listen, Error::Bind { .. }) && listen.to_string().contains("192.0.2.1"),
-        "{listen}"
-    );
+    assert!(matches!(listen, Error::Bind { .. }) && listen.to_string().contains("192.0.2.1"), "{listen}");
     let limit = Duration::from_secs(1);
-    let dial = Dial::start(
-        Some(foreign),
-        "127.0.0.1:9".parse().unwrap(),
-        &Options::default(),
-        limit,
-    )
-    .unwrap_err();
+    let dial = Dial::start(Some(foreign), "127.0.0.1:9".parse().unwrap(), &Options::default(), limit).unwrap_err();
     assert!(matches!(dial, Error::Bind { .. }), "{dial}");
 }
 
@@ -178,10 +127,7 @@ fn a_port_in_use_is_refused_and_one_that_was_used_is_not() {
     let free = TcpListener::bind(V4).unwrap().local_addr().unwrap();
     let mut listen = Listen::bind(free, &Options::default()).unwrap();
     let addr = listen.local_addr();
-    assert!(matches!(
-        Listen::bind(addr, &Options::default()),
-        Err(Error::Bind { .. })
-    ));
+    assert!(matches!(Listen::bind(addr, &Options::default()), Err(Error::Bind { .. })));
     // A connection whose listening side closes first leaves the port in TIME_WAIT.
     let mut dial = Dial::start(None, addr, &Options::default(), PATIENCE).unwrap();
     let mut a = until("connect", || dial.poll().unwrap());
@@ -196,25 +142,13 @@ fn a_port_in_use_is_refused_and_one_that_was_used_is_not() {
 fn unknown_values_are_named() {
     let limit = Duration::from_secs(1);
     let remote: SocketAddr = "127.0.0.1:9".parse().unwrap();
-    let warp = Options {
-        congestion: Some("warp".into()),
-        ..Options::default()
-    };
+    let warp = Options { congestion: Some("warp".into()), ..Options::default() };
     let error = Dial::start(None, remote, &warp, limit).unwrap_err();
-    assert!(
-        matches!(&error, Error::Congestion { name, .. } if name == "warp"),
-        "{error}"
-    );
-    let none = Options {
-        device: Some("nosuchdev0".into()),
-        ..Options::default()
-    };
+    assert!(matches!(&error, Error::Congestion { name, .. } if name == "warp"), "{error}");
+    let none = Options { device: Some("nosuchdev0".into()), ..Options::default() };
     let error = Dial::start(None, remote, &none, limit).unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("SO_BINDTODEVICE") && text.contains("nosuchdev0"),
-        "{text}"
-    );
+    assert!(text.contains("SO_BINDTODEVICE") && text.contains("nosuchdev0"), "{text}");
     assert!(Listen::bind(V4.parse().unwrap(), &none).is_err());
 }
 
@@ -228,23 +162,14 @@ fn a_closed_port_is_a_refusal_from_the_chosen_address() {
     let error = start.map_or_else(|e| e, dial_to_end);
     let text = error.to_string();
     assert!(matches!(error, Error::Connect { .. }), "{text}");
-    assert!(
-        text.contains("127.0.0.5") && text.contains(&remote.to_string()),
-        "{text}"
-    );
+    assert!(text.contains("127.0.0.5") && text.contains(&remote.to_string()), "{text}");
 }
 
 #[test]
 fn the_chosen_address_is_the_one_the_peer_sees() {
     let mut listen = Listen::bind(V4.parse().unwrap(), &Options::default()).unwrap();
     let from: SocketAddr = "127.0.0.5:0".parse().unwrap();
-    let mut dial = Dial::start(
-        Some(from),
-        listen.local_addr(),
-        &Options::default(),
-        PATIENCE,
-    )
-    .unwrap();
+    let mut dial = Dial::start(Some(from), listen.local_addr(), &Options::default(), PATIENCE).unwrap();
     let a = until("connect", || dial.poll().unwrap());
     assert!(dial.wait_fd().is_none());
     let (_, seen) = until("accept", || listen.accept().unwrap());
@@ -258,10 +183,7 @@ fn a_dial_that_reaches_itself_is_a_refusal() {
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let dial = Dial::start(Some(addr), addr, &Options::default(), PATIENCE).unwrap();
     let error = dial_to_end(dial);
-    assert!(
-        matches!(error, Error::Itself { .. }) && error.to_string().starts_with("LS0308"),
-        "{error}"
-    );
+    assert!(matches!(error, Error::Itself { .. }) && error.to_string().starts_with("LS0308"), "{error}");
 }
 
 #[test]
@@ -313,24 +235,19 @@ fn a_connection_that_is_gone_before_it_is_accepted_harms_nobody() {
     let mut listen = Listen::bind(V4.parse().unwrap(), &Options::default()).unwrap();
     for _ in 0..20 {
         let raw = std::net::TcpStream::connect(listen.local_addr()).unwrap();
-        SockRef::from(&raw)
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
+        SockRef::from(&raw).set_linger(Some(Duration::ZERO)).unwrap();
         drop(raw);
     }
     let raw = std::net::TcpStream::connect(listen.local_addr()).unwrap();
     let ours = raw.local_addr().unwrap();
-    until("the good one", || {
-        listen.accept().unwrap().filter(|(_, from)| *from == ours)
-    });
+    until("the good one", || listen.accept().unwrap().filter(|(_, from)| *from == ours));
 }
 
 #[test]
 fn a_thousand_connections_come_and_go() {
     let mut listen = Listen::bind(V4.parse().unwrap(), &Options::default()).unwrap();
     for _ in 0..1000 {
-        let mut dial =
-            Dial::start(None, listen.local_addr(), &Options::default(), PATIENCE).unwrap();
+        let mut dial = Dial::start(None, listen.local_addr(), &Options::default(), PATIENCE).unwrap();
         let a = until("connect", || dial.poll().unwrap());
         let (b, _) = until("accept", || listen.accept().unwrap());
         drop((a, b));

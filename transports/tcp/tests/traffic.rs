@@ -1,4 +1,5 @@
 //! Random traffic in both directions against a model.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -41,14 +42,7 @@ impl Side {
     fn new(rail: TcpRail, drain: u32) -> Side {
         let mut model = Model::new();
         model.drain = drain;
-        Side {
-            rail,
-            model,
-            sent: 0,
-            last: 0,
-
-            lent: Vec::new(),
-        }
+        Side { rail, model, sent: 0, last: 0, lent: Vec::new() }
     }
 
     /// Returns whether there was room.
@@ -64,11 +58,7 @@ impl Side {
             item
         };
         let Ok(item) = item else { return false };
-        assert_eq!(
-            item,
-            self.last + 1,
-            "items are numbered from 1 without gaps"
-        );
+        assert_eq!(item, self.last + 1, "items are numbered from 1 without gaps");
         self.last = item;
         self.sent += 1;
         if kind.is_payload() {
@@ -81,11 +71,7 @@ impl Side {
         let before = self.rail.taken();
         let did = self.rail.flush().unwrap();
         let taken = self.rail.taken();
-        assert!(
-            before <= taken && taken <= self.last,
-            "{before} <= {taken} <= {}",
-            self.last
-        );
+        assert!(before <= taken && taken <= self.last, "{before} <= {taken} <= {}", self.last);
         if did == Poll::Idle {
             assert_eq!(before, taken);
         }
@@ -127,22 +113,14 @@ fn play(at: &str, options: &Options, steps: &[(bool, Step)], drain: u32) {
         (a.model.next == b.sent && b.model.next == a.sent).then_some(())
     });
     for side in &mut sides {
-        assert_eq!(
-            side.rail.taken(),
-            side.last,
-            "everything is taken when everything arrived"
-        );
+        assert_eq!(side.rail.taken(), side.last, "everything is taken when everything arrived");
         assert_eq!(side.rail.flush().unwrap(), Poll::Idle);
         assert!(side.lent.is_empty());
     }
 }
 
 fn tiny() -> Options {
-    Options {
-        send_buffer: Some(4096),
-        recv_buffer: Some(4096),
-        ..Options::default()
-    }
+    Options { send_buffer: Some(4096), recv_buffer: Some(4096), ..Options::default() }
 }
 
 proptest! {
@@ -180,11 +158,7 @@ fn bursts_beyond_every_limit() {
         assert!(a.send(Kind::Eager, 1000 + round));
     }
     assert_eq!(refused, 40);
-    assert!(
-        a.sent > 4096 * 10,
-        "the list of items was never full: {}",
-        a.sent
-    );
+    assert!(a.sent > 4096 * 10, "the list of items was never full: {}", a.sent);
 }
 
 /// Payload alone: chunks of every length around the sizes at which reading changes its way.
@@ -192,29 +166,11 @@ fn bursts_beyond_every_limit() {
 fn chunks_around_every_threshold() {
     let (a, b) = rails(V4, &Options::default());
     let (mut a, mut b) = (Side::new(a, 0), Side::new(b, 0));
-    let near = [
-        0,
-        1,
-        1023,
-        1024,
-        1025,
-        1064,
-        3071,
-        3072,
-        3073,
-        4096,
-        65_535,
-        65_536,
-        524_287,
-        524_288,
-        524_289,
-        1 << 20,
-    ];
+    let near =
+        [0, 1, 1023, 1024, 1025, 1064, 3071, 3072, 3073, 4096, 65_535, 65_536, 524_287, 524_288, 524_289, 1 << 20];
     for len in near {
         for pause in [false, true] {
-            assert!(
-                a.send(Kind::Chunk, len) && a.send(Kind::Put, len / 3) && a.send(Kind::Notify, 0)
-            );
+            assert!(a.send(Kind::Chunk, len) && a.send(Kind::Put, len / 3) && a.send(Kind::Notify, 0));
             if pause {
                 until("arrival", || {
                     a.flush();
@@ -231,7 +187,6 @@ fn chunks_around_every_threshold() {
     });
 }
 
-/// A chunk longer than any one call carries.
 #[test]
 fn many_small_messages_leave_in_one_call_and_arrive_in_few() {
     let (a, b) = rails(V4, &Options::default());

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::log::Log;
-use super::rails::Rails;
 use super::planted::{self, Bug};
+use super::rails::Rails;
 use super::{Broken, Engine, Outlet, onesided};
 use crate::{Buf, Head, Kind};
 
@@ -24,16 +24,16 @@ const NO_RAIL: u32 = u32::MAX;
 /// kept for long (a receive nobody sends to, a ticket nobody tests) is ever mistaken when they wrap.
 #[derive(Debug)]
 pub(super) struct Control {
-    next_seq: u64,
-    peer_has: u64,
-    rx_next: u64,
+    pub(super) next_seq: u64,
+    pub(super) peer_has: u64,
+    pub(super) rx_next: u64,
     /// What the peer was last told of `rx_next`.
-    told: u64,
+    pub(super) told: u64,
     /// Messages received that the peer has not been told of.
     owes_ack: bool,
     /// What the state machine itself has to say, each with what may be acknowledged before it has left: a refusal
     /// leaves before the acknowledgement of what it refuses.
-    queue: VecDeque<(Head, u64)>,
+    pub(super) queue: VecDeque<(Head, u64)>,
     log: Option<Log>,
     /// Next message to send again, while a replay is under way.
     replay: Option<u64>,
@@ -77,8 +77,7 @@ impl Control {
     }
 
     pub(super) fn queue(&mut self, head: Head) {
-        self.queue
-            .push_back((head, self.rx_next.saturating_sub(1)));
+        self.queue.push_back((head, self.rx_next.saturating_sub(1)));
     }
 
     pub(super) fn queue_is_full(&self) -> bool {
@@ -93,7 +92,7 @@ impl Control {
     pub(super) fn rewind(&mut self) {
         // An acknowledgement without a number may be among what was lost.
         self.told = 0;
-        self.owes_ack |= self.log.is_some();
+        self.owes_ack |= self.log.is_some() && self.rx_next > 0;
         if planted::is(Bug::NoReplay) {
             return;
         }
@@ -107,8 +106,7 @@ impl Control {
     }
 
     pub(super) fn replay<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) {
-        let (Some(mut at), Some(log), Some(rail)) = (self.replay, &self.log, rails.control())
-        else {
+        let (Some(mut at), Some(log), Some(rail)) = (self.replay, &self.log, rails.control()) else {
             return;
         };
         at = at.max(self.peer_has);
@@ -123,11 +121,7 @@ impl Control {
     }
 
     /// Sends what is queued. `None`: not all of it.
-    pub(super) fn drain<B: Buf>(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        rails: &Rails<B>,
-    ) -> Option<()> {
+    pub(super) fn drain<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) -> Option<()> {
         while let Some(&(head, _)) = self.queue.front() {
             let ack = self.queue.get(1).map_or(self.rx_next, |next| next.1);
             self.emit_now(out, rails, head, B::EMPTY, ack)?;
@@ -228,8 +222,7 @@ impl Control {
         let ahead = head.seq.get().wrapping_sub(self.rx_next as u32) as i32;
         if ahead == 0 {
             self.rx_next += 1;
-            self.owes_ack |= self.log.is_some()
-                && (kind != Kind::Ack || self.rx_next - self.told >= ACKS_UNTOLD);
+            self.owes_ack |= self.log.is_some() && (kind != Kind::Ack || self.rx_next - self.told >= ACKS_UNTOLD);
             return Ok(true);
         }
         if ahead < 0 && self.log.is_some() {
@@ -238,11 +231,7 @@ impl Control {
             self.owes_ack = true;
             return Ok(false);
         }
-        Err(Broken(format!(
-            "control message {} on rail slot {rail} where {} was due",
-            head.seq.get(),
-            self.rx_next
-        )))
+        Err(Broken(format!("control message {} on rail slot {rail} where {} was due", head.seq.get(), self.rx_next)))
     }
 }
 
@@ -262,11 +251,7 @@ impl<B: Buf> Engine<B> {
             let mut head = Head::new(Kind::Ack);
             head.id.set(id);
             head.total.set(u64::from(landed));
-            if self
-                .control
-                .emit(out, &self.rails, head, B::EMPTY)
-                .is_none()
-            {
+            if self.control.emit(out, &self.rails, head, B::EMPTY).is_none() {
                 self.rails.owe_ack(slot);
                 return;
             }
@@ -278,8 +263,7 @@ impl<B: Buf> Engine<B> {
     }
 
     fn account(&mut self, rail_id: u32, landed: u64) -> Result<Option<usize>, Broken> {
-        let landed = u32::try_from(landed)
-            .map_err(|_| Broken(format!("{landed} chunks landed on rail {rail_id}")))?;
+        let landed = u32::try_from(landed).map_err(|_| Broken(format!("{landed} chunks landed on rail {rail_id}")))?;
         let ops = &mut self.ops;
         self.rails.acked(rail_id, landed, |piece| {
             if let Some(ticket) = piece.ticket {
@@ -293,8 +277,7 @@ impl<B: Buf> Engine<B> {
         let Some(slot) = self.account(id, head.total.get())? else {
             return self.on_stranger_down(id);
         };
-        let (again, onesided, control) =
-            (&mut self.sends.again, &self.onesided, &mut self.control);
+        let (again, onesided, control) = (&mut self.sends.again, &self.onesided, &mut self.control);
         self.rails.settle(slot, |piece| {
             if planted::is(Bug::LostChunks) {
                 return;

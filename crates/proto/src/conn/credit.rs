@@ -30,10 +30,7 @@ pub(super) struct Credit {
 
 impl Credit {
     pub(super) fn new() -> Credit {
-        Credit {
-            left: EAGER_CREDIT,
-            unpaired: VecDeque::with_capacity(MAX_UNEXPECTED),
-        }
+        Credit { left: EAGER_CREDIT, unpaired: VecDeque::with_capacity(MAX_UNEXPECTED) }
     }
 
     pub(super) fn allows(&self, len: usize) -> bool {
@@ -42,10 +39,7 @@ impl Credit {
 
     pub(super) fn spend(&mut self, tag: u32, len: usize) {
         self.left -= cost(len);
-        self.unpaired.push_back(Unpaired {
-            tag,
-            len: len as u32,
-        });
+        self.unpaired.push_back(Unpaired { tag, len: len as u32 });
     }
 
     /// A grant has come for this tag: strikes off the oldest message it belongs to, if there is one.
@@ -95,11 +89,7 @@ impl Unexpected {
             self.compact();
         }
         self.bytes[self.end..self.end + payload.len()].copy_from_slice(payload);
-        self.entries.push_back(Stored {
-            tag,
-            start: self.end,
-            len: payload.len(),
-        });
+        self.entries.push_back(Stored { tag, start: self.end, len: payload.len() });
         self.end += payload.len();
         self.used += cost(payload.len());
         true
@@ -123,8 +113,7 @@ impl Unexpected {
     fn compact(&mut self) {
         let mut end = 0;
         for entry in &mut self.entries {
-            self.bytes
-                .copy_within(entry.start..entry.start + entry.len, end);
+            self.bytes.copy_within(entry.start..entry.start + entry.len, end);
             entry.start = end;
             end += entry.len;
         }

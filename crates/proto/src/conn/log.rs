@@ -56,12 +56,7 @@ impl Log {
     }
 
     /// Keeps a message whose body `write` fills in. Returns the kept body, or `None` when there is no room.
-    pub(super) fn push(
-        &mut self,
-        head: Head,
-        len: usize,
-        write: impl FnOnce(&mut [u8]),
-    ) -> Option<&[u8]> {
+    pub(super) fn push(&mut self, head: Head, len: usize, write: impl FnOnce(&mut [u8])) -> Option<&[u8]> {
         let start = self.room(len)?;
         write(&mut self.bytes[start..start + len]);
         self.entries.push_back(Entry { head, start, len });
@@ -100,10 +95,7 @@ impl Log {
     /// The n-th kept message.
     pub(super) fn get(&self, n: usize) -> Option<(&Head, &[u8])> {
         let entry = self.entries.get(n)?;
-        Some((
-            &entry.head,
-            &self.bytes[entry.start..entry.start + entry.len],
-        ))
+        Some((&entry.head, &self.bytes[entry.start..entry.start + entry.len]))
     }
 
     pub(super) fn len(&self) -> usize {

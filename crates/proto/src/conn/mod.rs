@@ -173,7 +173,7 @@ impl<B: Buf> Engine<B> {
 
     /// The rail in this slot is gone and nothing lands on it any more (it was dropped). Returns whether any is left.
     pub fn rail_down(&mut self, rail: usize) -> bool {
-        if planted::is(Bug::NoRevocation) {
+        if planted::is(Bug::NoRevocation) && self.rails.live() > 1 {
             let again = &mut self.sends.again;
             self.rails.resend(rail, |piece| again.push_back(piece));
         }
@@ -238,11 +238,7 @@ impl<B: Buf> Engine<B> {
 
     /// Moves everything that can move. Called after each round of arrivals; `busy` says that something arrived.
     pub fn pump(&mut self, out: &mut impl Outlet<B>, busy: bool) {
-        self.idle_pumps = if busy {
-            0
-        } else {
-            self.idle_pumps.saturating_add(1)
-        };
+        self.idle_pumps = if busy { 0 } else { self.idle_pumps.saturating_add(1) };
         let idle = self.idle_pumps >= IDLE_FLUSH;
         if self.control.replaying() {
             self.control.replay(out, &self.rails);
@@ -253,10 +249,7 @@ impl<B: Buf> Engine<B> {
 
     /// Whether the state machine holds nothing back that a sleeping caller would leave unsent.
     pub fn settled(&self) -> bool {
-        !self.recvs.holds_grants()
-            && self.control.is_quiet()
-            && !self.sends.has_work()
-            && !self.rails.owes_acks()
+        !self.recvs.holds_grants() && self.control.is_quiet() && !self.sends.has_work() && !self.rails.owes_acks()
     }
 
     /// Sends lazily held messages at the next pump; called before sleeping.
@@ -266,11 +259,7 @@ impl<B: Buf> Engine<B> {
 
     /// Asks after an operation. A ticket is dead once this answered anything but [`Outcome::Pending`].
     pub fn test(&mut self, out: &impl Outlet<B>, ticket: Ticket) -> Outcome {
-        self.ops.test(
-            ticket,
-            |rail, pos| out.taken(rail) >= pos,
-            self.control.acked(),
-        )
+        self.ops.test(ticket, |rail, pos| out.taken(rail) >= pos, self.control.acked())
     }
 
     /// Sizes of the parts of a finished group, in posting order. To be asked before [`Engine::test`] retires the ticket.
@@ -309,23 +298,14 @@ impl<B: Buf> Engine<B> {
             return Err(Broken(format!("control message of kind {}", head.kind)));
         };
         if payload.len() != head.len.get() as usize || payload.len() > kind.max_len() {
-            return Err(Broken(format!(
-                "{kind:?} with {} bytes, head says {}",
-                payload.len(),
-                head.len.get()
-            )));
+            return Err(Broken(format!("{kind:?} with {} bytes, head says {}", payload.len(), head.len.get())));
         }
         if !self.control.admit(rail, head, kind)? {
             return Ok(()); // seen before, on a rail that was lost since
         }
-        let one_sided = matches!(
-            kind,
-            Kind::Poke | Kind::Notify | Kind::Read | Kind::Refused
-        );
+        let one_sided = matches!(kind, Kind::Poke | Kind::Notify | Kind::Read | Kind::Refused);
         if one_sided && !self.cfg.acked {
-            return Err(Broken(format!(
-                "{kind:?} on a connection without acknowledgements"
-            )));
+            return Err(Broken(format!("{kind:?} on a connection without acknowledgements")));
         }
         match kind {
             Kind::Eager => self.on_eager(head, payload),
@@ -402,3 +382,6 @@ impl<B: Buf> Engine<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

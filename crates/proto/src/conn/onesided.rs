@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::ops::Mark;
-use super::send::Cutting;
 use super::planted::{self, Bug};
+use super::send::Cutting;
 use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
@@ -52,20 +52,20 @@ pub struct RemoteSlice {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Region<B> {
-    generation: u32,
+pub(super) struct Region<B> {
+    pub(super) generation: u32,
     live: Option<(B, Access)>,
 }
 
 #[derive(Debug)]
 pub(super) struct OneSided<B> {
-    regions: Vec<Region<B>>,
+    pub(super) regions: Vec<Region<B>>,
     free: Vec<u16>,
-    notifies: VecDeque<u64>,
+    pub(super) notifies: VecDeque<u64>,
     /// Writes whose notification waits for their chunks.
     waiting: VecDeque<Waiting>,
     /// Small writes of the peer that were refused, and whose notification is not to be believed when it comes.
-    disowned: VecDeque<u32>,
+    pub(super) disowned: VecDeque<u32>,
     answers: usize,
 }
 
@@ -136,10 +136,7 @@ impl<B: Buf> Engine<B> {
         let index = match self.onesided.free.pop() {
             Some(index) => usize::from(index),
             None if regions.len() < MAX_REGIONS => {
-                regions.push(Region {
-                    generation: 1,
-                    live: None,
-                });
+                regions.push(Region { generation: 1, live: None });
                 regions.len() - 1
             }
             None => return None,
@@ -207,11 +204,7 @@ impl<B: Buf> Engine<B> {
             return Err(Refused::Busy);
         }
         if src.len() > EAGER_MAX {
-            let mark = if notify.is_some() {
-                Mark::Notify
-            } else {
-                Mark::Told
-            };
+            let mark = if notify.is_some() { Mark::Notify } else { Mark::Told };
             let ticket = self.ops.start(len, 1, mark).ok_or(Refused::Busy)?;
             let tag = ticket.index() as u32;
             self.ops.is_write(ticket);
@@ -228,11 +221,7 @@ impl<B: Buf> Engine<B> {
             });
             if let Some(value) = notify {
                 let poke = 0;
-                self.onesided.waiting.push_back(Waiting {
-                    ticket,
-                    value,
-                    poke,
-                });
+                self.onesided.waiting.push_back(Waiting { ticket, value, poke });
             }
             self.pump_chunks(out);
             return Ok(ticket);
@@ -253,11 +242,7 @@ impl<B: Buf> Engine<B> {
             self.ops.set_mark(ticket, Mark::Notify);
             self.ops.all_out(ticket, true);
             let poke = 1 + u64::from(sent.seq as u32);
-            self.onesided.waiting.push_back(Waiting {
-                ticket,
-                value,
-                poke,
-            });
+            self.onesided.waiting.push_back(Waiting { ticket, value, poke });
             self.pump_notifies(out);
         }
         Ok(ticket)
@@ -267,12 +252,7 @@ impl<B: Buf> Engine<B> {
     ///
     /// # Errors
     /// As [`Engine::post_write`].
-    pub fn post_read(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        dst: B,
-        from: RemoteSlice,
-    ) -> Result<Ticket, Refused> {
+    pub fn post_read(&mut self, out: &mut impl Outlet<B>, dst: B, from: RemoteSlice) -> Result<Ticket, Refused> {
         let len = dst.len() as u64;
         self.check_onesided(from.offset, len)?;
         if !self.recvs.has_free(1) {
@@ -286,11 +266,7 @@ impl<B: Buf> Engine<B> {
         head.tag.set(id);
         head.offset.set(from.offset);
         head.total.set(len);
-        if self
-            .control
-            .emit(out, &self.rails, head, B::EMPTY)
-            .is_none()
-        {
+        if self.control.emit(out, &self.rails, head, B::EMPTY).is_none() {
             self.recvs.fail(id, &mut self.ops, OpError::Ended);
             self.ops.cancel(ticket);
             return Err(Refused::Busy);
@@ -315,12 +291,7 @@ impl<B: Buf> Engine<B> {
 
     /// Sends notifications whose writes have landed, in order.
     pub(super) fn pump_notifies(&mut self, out: &mut impl Outlet<B>) {
-        while let Some(&Waiting {
-            ticket,
-            value,
-            poke,
-        }) = self.onesided.waiting.front()
-        {
+        while let Some(&Waiting { ticket, value, poke }) = self.onesided.waiting.front() {
             if !self.ops.chunks_are_back(ticket) && !planted::is(Bug::EarlyNotify) {
                 return;
             }
@@ -340,10 +311,7 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_poke(&mut self, head: &Head, payload: &[u8]) -> Result<(), Broken> {
-        match self
-            .onesided
-            .find(head.id.get(), head.offset.get(), payload.len() as u64, true)
-        {
+        match self.onesided.find(head.id.get(), head.offset.get(), payload.len() as u64, true) {
             Some(buf) if buf.fill(0, payload) => Ok(()),
             _ => {
                 if head.total.get() != 0 {
@@ -361,12 +329,7 @@ impl<B: Buf> Engine<B> {
 
     pub(super) fn put_landed(&mut self, head: &Head, placed: bool) -> Result<(), Broken> {
         let len = u64::from(head.len.get());
-        if !placed
-            || self
-            .onesided
-            .find(head.id.get(), head.offset.get(), len, true)
-            .is_none()
-        {
+        if !placed || self.onesided.find(head.id.get(), head.offset.get(), len, true).is_none() {
             return self.refuse(head, 0);
         }
         Ok(())
@@ -380,9 +343,7 @@ impl<B: Buf> Engine<B> {
             return Ok(());
         }
         if self.onesided.notifies.len() >= MAX_NOTIFIES {
-            return Err(Broken(format!(
-                "more than {MAX_NOTIFIES} notifications nobody waited for"
-            )));
+            return Err(Broken(format!("more than {MAX_NOTIFIES} notifications nobody waited for")));
         }
         self.onesided.notifies.push_back(head.total.get());
         Ok(())
@@ -390,10 +351,7 @@ impl<B: Buf> Engine<B> {
 
     pub(super) fn on_read(&mut self, head: &Head) -> Result<(), Broken> {
         let (len, id) = (head.total.get(), head.tag.get());
-        let Some(src) = self
-            .onesided
-            .find(head.id.get(), head.offset.get(), len, false)
-        else {
+        let Some(src) = self.onesided.find(head.id.get(), head.offset.get(), len, false) else {
             return self.refuse(head, 1);
         };
         if self.onesided.answers >= MAX_ANSWERS || self.control.queue_is_full() {
@@ -437,10 +395,7 @@ impl<B: Buf> Engine<B> {
             self.recvs.fail(head.tag.get(), &mut self.ops, error);
         } else if !self.ops.fail_index(head.tag.get() as usize, error) {
             // Each refusal leaves before the acknowledgement that would end the write.
-            return Err(Broken(format!(
-                "refusal of write {}, which is not in flight",
-                head.tag.get()
-            )));
+            return Err(Broken(format!("refusal of write {}, which is not in flight", head.tag.get())));
         }
         Ok(())
     }

@@ -65,9 +65,7 @@ pub enum OpError {
     #[error("LS0014 the connection ended before the operation was done")]
     Ended,
     /// One-sided operation on a connection that was made without them.
-    #[error(
-        "LS0015 this connection carries no one-sided operations: it was set up without acknowledgements"
-    )]
+    #[error("LS0015 this connection carries no one-sided operations: it was set up without acknowledgements")]
     NotAcked,
     /// The local range does not fit the request.
     #[error(
@@ -126,11 +124,7 @@ struct Op {
 
 impl Op {
     fn settle(&mut self) {
-        if self.all_out
-            && self.chunks_out == 0
-            && self.outcome == Outcome::Pending
-            && matches!(self.mark, Mark::Told)
-        {
+        if self.all_out && self.chunks_out == 0 && self.outcome == Outcome::Pending && matches!(self.mark, Mark::Told) {
             self.outcome = Outcome::Done(self.bytes);
         }
     }
@@ -157,10 +151,7 @@ impl Ops {
             write: false,
             sizes: [0; MAX_GROUP],
         };
-        Ops {
-            table: vec![op; MAX_OPS].into_boxed_slice(),
-            free: (0..MAX_OPS as u16).rev().collect(),
-        }
+        Ops { table: vec![op; MAX_OPS].into_boxed_slice(), free: (0..MAX_OPS as u16).rev().collect() }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -189,9 +180,7 @@ impl Ops {
     }
 
     fn get(&mut self, ticket: Ticket) -> Option<&mut Op> {
-        self.table
-            .get_mut(ticket.index())
-            .filter(|op| op.live && op.generation == ticket.generation())
+        self.table.get_mut(ticket.index()).filter(|op| op.live && op.generation == ticket.generation())
     }
 
     pub(super) fn set_mark(&mut self, ticket: Ticket, mark: Mark) {
@@ -237,9 +226,9 @@ impl Ops {
 
     /// Whether every chunk has been acknowledged; such an operation waits for a notification to be sent.
     pub(super) fn chunks_are_back(&self, ticket: Ticket) -> bool {
-        self.table.get(ticket.index()).is_none_or(|op| {
-            !op.live || op.generation != ticket.generation() || (op.all_out && op.chunks_out == 0)
-        })
+        self.table
+            .get(ticket.index())
+            .is_none_or(|op| !op.live || op.generation != ticket.generation() || (op.all_out && op.chunks_out == 0))
     }
 
     /// Fails a write by its table index, as the peer names it. False: there is none. Nothing else can be failed so:
@@ -257,9 +246,7 @@ impl Ops {
 
     pub(super) fn is_failed(&self, ticket: Ticket) -> bool {
         self.table.get(ticket.index()).is_none_or(|op| {
-            !op.live
-                || op.generation != ticket.generation()
-                || matches!(op.outcome, Outcome::Failed(_))
+            !op.live || op.generation != ticket.generation() || matches!(op.outcome, Outcome::Failed(_))
         })
     }
 
@@ -298,21 +285,14 @@ impl Ops {
             .map_or([0; MAX_GROUP], |op| op.sizes)
     }
 
-    pub(super) fn test(
-        &mut self,
-        ticket: Ticket,
-        taken: impl Fn(usize, u64) -> bool,
-        acked: u64,
-    ) -> Outcome {
+    pub(super) fn test(&mut self, ticket: Ticket, taken: impl Fn(usize, u64) -> bool, acked: u64) -> Outcome {
         let Some(op) = self.get(ticket) else {
             return Outcome::Failed(OpError::NoSuchOp);
         };
         let outcome = match op.outcome {
             Outcome::Pending => match op.mark {
                 Mark::Told | Mark::Notify => return Outcome::Pending,
-                Mark::Taken { rail, pos }
-                    if taken(rail, pos) || planted::is(Bug::EarlySendDone) =>
-                {
+                Mark::Taken { rail, pos } if taken(rail, pos) || planted::is(Bug::EarlySendDone) => {
                     Outcome::Done(op.bytes)
                 }
                 Mark::Acked { seq } if acked > seq => Outcome::Done(op.bytes),

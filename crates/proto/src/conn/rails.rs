@@ -53,7 +53,7 @@ const MAX_ARRIVING: usize = 64;
 const MAX_BURIED: usize = 64;
 
 #[derive(Debug)]
-struct Rail<B> {
+pub(super) struct Rail<B> {
     id: u32,
     live: bool,
     /// Holds chunks that the peer has yet to account for, so the slot cannot be used again.
@@ -63,13 +63,13 @@ struct Rail<B> {
     acked: u32,
     flight: VecDeque<Piece<B>>,
     arriving: VecDeque<Arriving>,
-    landed: u32,
+    pub(super) landed: u32,
     owes_ack: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Rails<B> {
-    rails: [Rail<B>; MAX_RAILS],
+    pub(super) rails: [Rail<B>; MAX_RAILS],
     control: Option<usize>,
     live: usize,
     buried: VecDeque<u32>,
@@ -201,11 +201,7 @@ impl<B: Buf> Rails<B> {
         landed: u32,
         mut back: impl FnMut(Piece<B>),
     ) -> Result<Option<usize>, Broken> {
-        let Some(slot) = self
-            .rails
-            .iter()
-            .position(|r| r.id == id && (r.live || r.unsettled))
-        else {
+        let Some(slot) = self.rails.iter().position(|r| r.id == id && (r.live || r.unsettled)) else {
             return Ok(None); // a rail settled long ago
         };
         let rail = &mut self.rails[slot];
@@ -265,16 +261,12 @@ impl<B: Buf> Rails<B> {
 
     /// Whether a chunk that was sent and not acknowledged was read from region `key`.
     pub(super) fn is_leaving_from(&self, key: u32) -> bool {
-        self.rails
-            .iter()
-            .any(|r| r.flight.iter().any(|piece| piece.key == key))
+        self.rails.iter().any(|r| r.flight.iter().any(|piece| piece.key == key))
     }
 
     /// Whether a chunk is on its way into region `key` right now.
     pub(super) fn is_arriving_into(&self, key: u32) -> bool {
-        self.rails
-            .iter()
-            .any(|r| r.live && r.arriving.iter().any(|a| a.key == Some(key)))
+        self.rails.iter().any(|r| r.live && r.arriving.iter().any(|a| a.key == Some(key)))
     }
 
     /// The first of the chunks that are arriving is complete. `None`: there was none.

@@ -19,8 +19,8 @@ const INDEX_BITS: u32 = 10;
 const _: () = assert!(MAX_RECVS <= 1 << INDEX_BITS);
 
 #[derive(Clone, Copy, Debug)]
-struct Slot<B> {
-    generation: u32,
+pub(super) struct Slot<B> {
+    pub(super) generation: u32,
     live: bool,
     /// A message has been found for it.
     matched: bool,
@@ -47,7 +47,7 @@ struct PendingGrant {
 
 #[derive(Debug)]
 pub(super) struct Receives<B> {
-    slots: Box<[Slot<B>]>,
+    pub(super) slots: Box<[Slot<B>]>,
     free: Vec<u16>,
     /// Unmatched slots in posting order.
     order: VecDeque<u16>,
@@ -129,11 +129,7 @@ impl<B: Buf> Receives<B> {
     fn release(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.live = false;
-        slot.generation = if slot.generation >= (1 << (32 - INDEX_BITS)) - 1 {
-            1
-        } else {
-            slot.generation + 1
-        };
+        slot.generation = if slot.generation >= (1 << (32 - INDEX_BITS)) - 1 { 1 } else { slot.generation + 1 };
         self.free.push(index as u16);
     }
 
@@ -173,11 +169,7 @@ impl<B: Buf> Receives<B> {
         let Some(index) = self.find(id).filter(|&i| self.slots[i].doomed.is_none()) else {
             return Ok(None);
         };
-        let (total, offset, len) = (
-            head.total.get(),
-            head.offset.get(),
-            u64::from(head.len.get()),
-        );
+        let (total, offset, len) = (head.total.get(), head.offset.get(), u64::from(head.len.get()));
         if !self.slots[index].matched {
             self.unlist(index);
             self.slots[index].matched = true;
@@ -191,12 +183,9 @@ impl<B: Buf> Receives<B> {
                 slot.total
             )));
         }
-        let inside =
-            offset.checked_add(len).is_some_and(|end| end <= total) && len <= total - slot.placed;
+        let inside = offset.checked_add(len).is_some_and(|end| end <= total) && len <= total - slot.placed;
         let Some(to) = slot.buf.sub(offset, len).filter(|_| inside && len > 0) else {
-            return Err(Broken(format!(
-                "a chunk of {len} bytes at {offset} of a message of {total}"
-            )));
+            return Err(Broken(format!("a chunk of {len} bytes at {offset} of a message of {total}")));
         };
         slot.placed += len;
         Ok(Some(to))
@@ -232,10 +221,7 @@ impl<B: Buf> Receives<B> {
 
     /// The rail that carried `head` was lost with the chunk half landed in its place: it will come again.
     pub(super) fn unplace(&mut self, head: &Head, ops: &mut Ops) {
-        if let Some(index) = self
-            .find(head.id.get())
-            .filter(|_| head.kind == Kind::Chunk as u8)
-        {
+        if let Some(index) = self.find(head.id.get()).filter(|_| head.kind == Kind::Chunk as u8) {
             self.slots[index].placed -= u64::from(head.len.get());
             self.end_if_doomed(index, ops);
         }
@@ -247,11 +233,7 @@ impl<B: Buf> Engine<B> {
     ///
     /// # Errors
     /// [`Refused::Busy`]: too many posted. [`OpError::GroupSize`]: no parts, or more than [`MAX_GROUP`].
-    pub fn post_recv(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        parts: &[(u32, B)],
-    ) -> Result<Ticket, Refused> {
+    pub fn post_recv(&mut self, out: &mut impl Outlet<B>, parts: &[(u32, B)]) -> Result<Ticket, Refused> {
         let n = parts.len();
         if n == 0 || n > MAX_GROUP {
             return Err(Refused::Failed(OpError::GroupSize(n)));
@@ -261,20 +243,14 @@ impl<B: Buf> Engine<B> {
         }
         let ticket = self.ops.start(0, n, Mark::Told).ok_or(Refused::Busy)?;
         for (part, &(tag, buf)) in parts.iter().enumerate() {
-            let mut grant = PendingGrant {
-                tag,
-                id: 0,
-                capacity: buf.len() as u64,
-            };
+            let mut grant = PendingGrant { tag, id: 0, capacity: buf.len() as u64 };
             if let Some(payload) = self.unexpected.take(tag) {
                 self.recvs.bytes_to_return += cost(payload.len());
                 let result = deliver(buf, payload, tag);
                 self.ops.part(ticket, part, result);
             } else {
                 grant.id = self.recvs.take_slot(tag, buf, ticket, part);
-                self.recvs
-                    .order
-                    .push_back((grant.id & ((1 << INDEX_BITS) - 1)) as u16);
+                self.recvs.order.push_back((grant.id & ((1 << INDEX_BITS) - 1)) as u16);
                 self.recvs.large_grants += usize::from(buf.len() > EAGER_MAX);
             }
             self.recvs.grants.push_back(grant);
@@ -287,11 +263,7 @@ impl<B: Buf> Engine<B> {
     /// have gathered, or when `now`.
     pub(super) fn pump_grants(&mut self, out: &mut impl Outlet<B>, now: bool) {
         let recvs = &mut self.recvs;
-        if recvs.large_grants == 0
-            && recvs.grants.len() < GRANT_BATCH
-            && recvs.bytes_to_return < GRANT_BYTES
-            && !now
-        {
+        if recvs.large_grants == 0 && recvs.grants.len() < GRANT_BATCH && recvs.bytes_to_return < GRANT_BYTES && !now {
             return;
         }
         while let Some(grant) = recvs.grants.front() {
@@ -299,12 +271,7 @@ impl<B: Buf> Engine<B> {
             let mut head = Head::new(Kind::Grant);
             head.tag.set(grant.tag);
             // A receive that was met while its grant waited is told as met, so that nothing is sent into it.
-            head.id
-                .set(if slot.is_some_and(|s| !recvs.slots[s].matched) {
-                    grant.id
-                } else {
-                    0
-                });
+            head.id.set(if slot.is_some_and(|s| !recvs.slots[s].matched) { grant.id } else { 0 });
             head.total.set(grant.capacity);
             let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
                 return;
@@ -328,21 +295,15 @@ impl<B: Buf> Engine<B> {
         let recvs = &mut self.recvs;
         let index = if id != 0 {
             let Some(index) = recvs.find(id) else {
-                return Err(Broken(format!(
-                    "message for receive {id:#x}, which is not posted"
-                )));
+                return Err(Broken(format!("message for receive {id:#x}, which is not posted")));
             };
-            if recvs.slots[index].matched && (recvs.slots[index].total != 0 || !payload.is_empty())
-            {
+            if recvs.slots[index].matched && (recvs.slots[index].total != 0 || !payload.is_empty()) {
                 return Err(Broken(format!("second message for receive {id:#x}")));
             }
             recvs.unlist(index);
             index
         } else {
-            let unseen = |slot: &Slot<B>| {
-                slot.granted
-                    .is_none_or(|seq| seq >= ack)
-            };
+            let unseen = |slot: &Slot<B>| slot.granted.is_none_or(|seq| seq >= ack);
             let at = recvs.order.iter().position(|&i| {
                 let slot = &recvs.slots[usize::from(i)];
                 (slot.tag == tag || planted::is(Bug::SwappedTags)) && unseen(slot)
@@ -351,9 +312,7 @@ impl<B: Buf> Engine<B> {
                 return if self.unexpected.store(tag, payload) {
                     Ok(())
                 } else {
-                    Err(Broken(format!(
-                        "more than {EAGER_CREDIT} bytes sent ahead of their receives"
-                    )))
+                    Err(Broken(format!("more than {EAGER_CREDIT} bytes sent ahead of their receives")))
                 };
             };
             recvs.bytes_to_return += cost(payload.len());
@@ -368,8 +327,7 @@ impl<B: Buf> Engine<B> {
         let (id, tag, sent) = (head.id.get(), head.tag.get(), head.total.get());
         if let Some(index) = self.recvs.find(id) {
             let posted = self.recvs.slots[index].buf.len() as u64;
-            self.recvs
-                .fail(id, &mut self.ops, OpError::Oversize { sent, posted, tag });
+            self.recvs.fail(id, &mut self.ops, OpError::Oversize { sent, posted, tag });
         }
         Ok(())
     }
@@ -382,10 +340,6 @@ fn deliver<B: Buf>(buf: B, mut payload: &[u8], tag: u32) -> Result<u64, OpError>
     if buf.fill(0, payload) {
         Ok(payload.len() as u64)
     } else {
-        Err(OpError::Oversize {
-            sent: payload.len() as u64,
-            posted: buf.len() as u64,
-            tag,
-        })
+        Err(OpError::Oversize { sent: payload.len() as u64, posted: buf.len() as u64, tag })
     }
 }

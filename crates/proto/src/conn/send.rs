@@ -14,7 +14,7 @@ use crate::{Buf, Head, Kind};
 const MIN_STRIPE: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
-struct Grant {
+pub(super) struct Grant {
     tag: u32,
     id: u32,
     capacity: u64,
@@ -37,7 +37,7 @@ pub(super) struct Cutting<B> {
 
 #[derive(Debug)]
 pub(super) struct Sends<B> {
-    grants: VecDeque<Grant>,
+    pub(super) grants: VecDeque<Grant>,
     pub(super) cutting: VecDeque<Cutting<B>>,
     /// Chunks of lost rails, to be sent again before anything new.
     pub(super) again: VecDeque<Piece<B>>,
@@ -62,12 +62,7 @@ impl<B: Buf> Engine<B> {
     ///
     /// # Errors
     /// [`Refused::Busy`]: too much in flight, or a message over [`EAGER_MAX`] whose receive is not posted yet.
-    pub fn post_send(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        tag: u32,
-        src: B,
-    ) -> Result<Ticket, Refused> {
+    pub fn post_send(&mut self, out: &mut impl Outlet<B>, tag: u32, src: B) -> Result<Ticket, Refused> {
         if self.ops.is_full() {
             return Err(Refused::Busy);
         }
@@ -111,26 +106,14 @@ impl<B: Buf> Engine<B> {
             None if !self.credit.allows(src.len()) => return Err(Refused::Busy),
             None => {}
         }
-        let sent = self
-            .control
-            .emit(out, &self.rails, head, src)
-            .ok_or(Refused::Busy)?;
+        let sent = self.control.emit(out, &self.rails, head, src).ok_or(Refused::Busy)?;
         match grant {
             Some(at) => drop(self.sends.grants.remove(at)),
             None => self.credit.spend(tag, src.len()),
         }
-        let mark = if self.cfg.acked {
-            Mark::Acked { seq: sent.seq }
-        } else {
-            Mark::Taken {
-                rail: sent.rail,
-                pos: sent.pos,
-            }
-        };
-        let ticket = self
-            .ops
-            .start(src.len() as u64, 1, mark)
-            .ok_or(Refused::Busy)?;
+        let mark =
+            if self.cfg.acked { Mark::Acked { seq: sent.seq } } else { Mark::Taken { rail: sent.rail, pos: sent.pos } };
+        let ticket = self.ops.start(src.len() as u64, 1, mark).ok_or(Refused::Busy)?;
         // Whatever else is to be said leaves in the same system call.
         self.pump_grants(out, true);
         Ok(ticket)
@@ -144,10 +127,7 @@ impl<B: Buf> Engine<B> {
         grant: Option<usize>,
     ) -> Result<Ticket, Refused> {
         let at = grant.ok_or(Refused::Busy)?;
-        let ticket = self
-            .ops
-            .start(src.len() as u64, 1, Mark::Told)
-            .ok_or(Refused::Busy)?;
+        let ticket = self.ops.start(src.len() as u64, 1, Mark::Told).ok_or(Refused::Busy)?;
         let Some(Grant { id, .. }) = self.sends.grants.remove(at) else {
             return Err(Refused::Busy);
         };
@@ -186,11 +166,7 @@ impl<B: Buf> Engine<B> {
                 return;
             };
             let live = self.rails.live() as u64;
-            let stripe = if live > 1 {
-                len.div_ceil(live).max(MIN_STRIPE)
-            } else {
-                len
-            };
+            let stripe = if live > 1 { len.div_ceil(live).max(MIN_STRIPE) } else { len };
             let size = (len - cut.done).min(stripe).min(out.chunk(rail) as u64);
             let Some(src) = cut.src.sub(cut.done, size) else {
                 return;
@@ -201,15 +177,7 @@ impl<B: Buf> Engine<B> {
             head.tag.set(cut.tag);
             head.offset.set(cut.base + cut.done);
             head.total.set(len);
-            let Some((rail, pos)) = self.offer(
-                out,
-                Piece {
-                    head,
-                    src,
-                    ticket: cut.ticket,
-                    key: cut.key,
-                },
-            ) else {
+            let Some((rail, pos)) = self.offer(out, Piece { head, src, ticket: cut.ticket, key: cut.key }) else {
                 return;
             };
             if let (true, Some(ticket)) = (self.cfg.acked, cut.ticket) {
@@ -237,10 +205,7 @@ impl<B: Buf> Engine<B> {
     /// The rail with the fewest chunks in flight that may take one more, leaving out those in `not`.
     fn pick_rail(&self, not: u32) -> Option<usize> {
         if self.rails.live() == 1 && not == 0 {
-            return self
-                .rails
-                .first_live()
-                .filter(|&r| self.rails.has_window(r));
+            return self.rails.first_live().filter(|&r| self.rails.has_window(r));
         }
         (0..MAX_RAILS)
             .filter(|&r| not & (1 << r) == 0 && self.rails.has_window(r))
@@ -268,23 +233,15 @@ impl<B: Buf> Engine<B> {
         let (tag, id, capacity) = (head.tag.get(), head.id.get(), head.total.get());
         if let Some(Unpaired { len, .. }) = self.credit.pair(tag) {
             if u64::from(len) > capacity {
-                self.note_late(OpError::Oversize {
-                    sent: u64::from(len),
-                    posted: capacity,
-                    tag,
-                });
+                self.note_late(OpError::Oversize { sent: u64::from(len), posted: capacity, tag });
             }
             return Ok(());
         }
         if id == 0 {
-            return Err(Broken(format!(
-                "a receive with tag {tag} was matched by a message that was never sent"
-            )));
+            return Err(Broken(format!("a receive with tag {tag} was matched by a message that was never sent")));
         }
         if self.sends.grants.len() >= MAX_RECVS {
-            return Err(Broken(format!(
-                "more than {MAX_RECVS} receives granted at a time"
-            )));
+            return Err(Broken(format!("more than {MAX_RECVS} receives granted at a time")));
         }
         self.sends.grants.push_back(Grant { tag, id, capacity });
         Ok(())

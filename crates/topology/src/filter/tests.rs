@@ -45,14 +45,9 @@ fn malformed_values_name_variable_value_and_way_out() {
         ("eth0:1", "\"eth0:1\""),
         ("averyveryverylongname", "longer than 15"),
     ] {
-        let message = IfFilter::parse("NCCL_SOCKET_IFNAME", text)
-            .unwrap_err()
-            .to_string();
+        let message = IfFilter::parse("NCCL_SOCKET_IFNAME", text).unwrap_err().to_string();
         assert!(message.starts_with("LS060"), "{message}");
-        assert!(
-            message.contains("NCCL_SOCKET_IFNAME=") && message.contains(part),
-            "{message}"
-        );
+        assert!(message.contains("NCCL_SOCKET_IFNAME=") && message.contains(part), "{message}");
     }
 }
 
@@ -65,12 +60,7 @@ fn our_variable_wins() {
             _ => None,
         }
     };
-    assert!(
-        IfFilter::from_env(env(Some("eth0")))
-            .unwrap()
-            .unwrap()
-            .allows("eth0")
-    );
+    assert!(IfFilter::from_env(env(Some("eth0"))).unwrap().unwrap().allows("eth0"));
     let nccl = IfFilter::from_env(env(None)).unwrap().unwrap();
     assert_eq!(nccl.shown(), "NCCL_SOCKET_IFNAME==eth9");
     assert!(IfFilter::from_env(|_| None).unwrap().is_none());

@@ -11,27 +11,14 @@ fn host_from_a_fixture() {
         .file("proc/cpuinfo", "processor\t: 0\nmodel name\t: A fast one")
         .file("sys/devices/system/cpu/online", "0-2,5")
         .file("sys/devices/system/node/node1/cpulist", "2,5")
-        .file(
-            "sys/devices/system/node/node1/meminfo",
-            "Node 1 MemTotal:  2 kB",
-        )
+        .file("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:  2 kB")
         .file("sys/devices/system/node/node0/cpulist", "0-1")
         .file("sys/devices/system/node/possible", "0-1");
     let host = Host::read(&fix.roots());
-    assert_eq!(
-        (&*host.name, &*host.kernel, host.boot_id.as_deref()),
-        ("spark-1", "6.12.0", Some("0d1f"))
-    );
+    assert_eq!((&*host.name, &*host.kernel, host.boot_id.as_deref()), ("spark-1", "6.12.0", Some("0d1f")));
     assert_eq!((host.cpus, host.memory_bytes), (4, 128 << 20));
     assert_eq!(host.cpu_model.as_deref(), Some("A fast one"));
-    assert_eq!(
-        host.numa[1],
-        NumaNode {
-            id: 1,
-            cpus: vec![2, 5],
-            memory_bytes: 2048
-        }
-    );
+    assert_eq!(host.numa[1], NumaNode { id: 1, cpus: vec![2, 5], memory_bytes: 2048 });
     assert_eq!(host.numa[0].cpus, [0, 1]);
 }
 
@@ -51,8 +38,5 @@ fn lists_of_processors() {
 #[test]
 fn this_machine() {
     let host = Host::read(&Roots::default());
-    assert!(
-        host.cpus > 0 && host.memory_bytes > 1 << 20 && !host.kernel.is_empty(),
-        "{host:?}"
-    );
+    assert!(host.cpus > 0 && host.memory_bytes > 1 << 20 && !host.kernel.is_empty(), "{host:?}");
 }

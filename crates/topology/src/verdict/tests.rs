@@ -3,42 +3,26 @@ use crate::fixture::Fixture;
 use crate::{AddrEntry, interfaces};
 
 fn entry(name: &str, ip: &str) -> AddrEntry {
-    AddrEntry {
-        name: name.into(),
-        ip: ip.parse().unwrap(),
-        prefix: 24,
-        scope: 0,
-    }
+    AddrEntry { name: name.into(), ip: ip.parse().unwrap(), prefix: 24, scope: 0 }
 }
 
 fn machine() -> (Fixture, Vec<AddrEntry>) {
     let fix = Fixture::new();
     fix.iface(1, "lo", &[("type", "772"), ("operstate", "unknown")]);
-    fix.iface(2, "eth0", &[("speed", "10000")])
-        .device("eth0", "pci0000:00/0000:00:01.0", "0", "x");
-    fix.iface(3, "eth1", &[("speed", "1000")])
-        .device("eth1", "pci0000:00/0000:00:02.0", "0", "x");
-    fix.iface(4, "eth2", &[("speed", "2500")])
-        .device("eth2", "pci0000:00/0000:00:03.0", "0", "x");
+    fix.iface(2, "eth0", &[("speed", "10000")]).device("eth0", "pci0000:00/0000:00:01.0", "0", "x");
+    fix.iface(3, "eth1", &[("speed", "1000")]).device("eth1", "pci0000:00/0000:00:02.0", "0", "x");
+    fix.iface(4, "eth2", &[("speed", "2500")]).device("eth2", "pci0000:00/0000:00:03.0", "0", "x");
     fix.iface(5, "docker0", &[("bridge/x", "")]);
-    fix.iface(6, "wlan0", &[("wireless/x", "")]).device(
-        "wlan0",
-        "pci0000:00/0000:00:04.0",
+    fix.iface(6, "wlan0", &[("wireless/x", "")]).device("wlan0", "pci0000:00/0000:00:04.0", "0", "x");
+    fix.iface(7, "eth3", &[("flags", "0x1002"), ("operstate", "down")]).device(
+        "eth3",
+        "pci0000:00/0000:00:05.0",
         "0",
         "x",
     );
-    fix.iface(7, "eth3", &[("flags", "0x1002"), ("operstate", "down")])
-        .device("eth3", "pci0000:00/0000:00:05.0", "0", "x");
-    fix.iface(8, "eth4", &[("carrier", "0")])
-        .device("eth4", "pci0000:00/0000:00:06.0", "0", "x");
-    fix.iface(9, "thunderbolt0", &[]).device(
-        "thunderbolt0",
-        "pci0000:00/0000:00:0d.2/0-1.0",
-        "0",
-        "thunderbolt-net",
-    );
-    fix.iface(10, "eth5", &[])
-        .device("eth5", "pci0000:00/0000:00:07.0", "0", "x");
+    fix.iface(8, "eth4", &[("carrier", "0")]).device("eth4", "pci0000:00/0000:00:06.0", "0", "x");
+    fix.iface(9, "thunderbolt0", &[]).device("thunderbolt0", "pci0000:00/0000:00:0d.2/0-1.0", "0", "thunderbolt-net");
+    fix.iface(10, "eth5", &[]).device("eth5", "pci0000:00/0000:00:07.0", "0", "x");
     fix.iface(11, "veth0", &[("iflink", "99")]);
     let addrs = [
         ("lo", "127.0.0.1"),
@@ -74,11 +58,7 @@ fn reasons(filter: Option<&str>) -> Vec<(String, Option<Reason>)> {
 
 #[test]
 fn defaults() {
-    let slow = Reason::Slow {
-        mbps: 1000,
-        than: "eth0".into(),
-        fastest_mbps: 10000,
-    };
+    let slow = Reason::Slow { mbps: 1000, than: "eth0".into(), fastest_mbps: 10000 };
     let want = [
         ("lo", Some(Reason::Loopback)),
         ("eth0", None),
@@ -92,10 +72,7 @@ fn defaults() {
         ("eth5", Some(Reason::NoAddress)),
         ("veth0", Some(Reason::Veth)),
     ];
-    assert_eq!(
-        reasons(None),
-        want.map(|(name, reason)| (name.to_owned(), reason))
-    );
+    assert_eq!(reasons(None), want.map(|(name, reason)| (name.to_owned(), reason)));
 }
 
 #[test]
@@ -110,10 +87,7 @@ fn naming_an_interface_overrules_taste_but_not_facts() {
     }
     for (name, reason) in reasons(Some("^eth0")) {
         match &*name {
-            "eth0" => assert_eq!(
-                reason,
-                Some(Reason::Excluded("LINKSPAN_IFNAME=^eth0".into()))
-            ),
+            "eth0" => assert_eq!(reason, Some(Reason::Excluded("LINKSPAN_IFNAME=^eth0".into()))),
             "eth1" => assert_eq!(reason, None, "1 Gb/s beside 2.5 is not far slower"),
             "docker0" => assert_eq!(reason, Some(Reason::Bridge), "not forbidding is not asking"),
             _ => {}
@@ -124,12 +98,7 @@ fn naming_an_interface_overrules_taste_but_not_facts() {
 #[test]
 fn a_radio_alone_is_used() {
     let fix = Fixture::new();
-    fix.iface(6, "wlan0", &[("wireless/x", "")]).device(
-        "wlan0",
-        "pci0000:00/0000:00:04.0",
-        "0",
-        "x",
-    );
+    fix.iface(6, "wlan0", &[("wireless/x", "")]).device("wlan0", "pci0000:00/0000:00:04.0", "0", "x");
     let list = interfaces(&fix.roots(), &[entry("wlan0", "192.168.1.2")]);
     assert_eq!(judge(&list, None), [Verdict::Usable]);
 }
@@ -137,18 +106,11 @@ fn a_radio_alone_is_used() {
 #[test]
 fn a_bridge_over_a_card_replaces_the_card() {
     let fix = Fixture::new();
-    fix.iface(2, "eth0", &[])
-        .device("eth0", "pci0000:00/0000:00:01.0", "0", "x");
+    fix.iface(2, "eth0", &[]).device("eth0", "pci0000:00/0000:00:01.0", "0", "x");
     fix.link("sys/class/net/eth0/master", "../br0");
     fix.iface(3, "br0", &[("bridge/x", ""), ("brif/eth0/x", "")]);
     let list = interfaces(&fix.roots(), &[entry("br0", "10.0.0.1")]);
-    assert_eq!(
-        judge(&list, None),
-        [
-            Verdict::LeftOut(Reason::PartOf("br0".into())),
-            Verdict::Usable
-        ]
-    );
+    assert_eq!(judge(&list, None), [Verdict::LeftOut(Reason::PartOf("br0".into())), Verdict::Usable]);
 }
 
 #[test]
@@ -156,10 +118,7 @@ fn every_reason_reads_well() {
     for (_, reason) in reasons(None) {
         if let Some(reason) = reason {
             let text = reason.to_string();
-            assert!(
-                text.len() > 8 && !text.ends_with('.') && !text.contains('\n'),
-                "{text}"
-            );
+            assert!(text.len() > 8 && !text.ends_with('.') && !text.contains('\n'), "{text}");
         }
     }
 }

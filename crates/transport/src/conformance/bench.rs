@@ -43,10 +43,7 @@ pub(super) struct Wait {
 
 impl Wait {
     pub(super) fn new() -> Wait {
-        Wait {
-            since: Instant::now(),
-            rounds: 0,
-        }
+        Wait { since: Instant::now(), rounds: 0 }
     }
 
     pub(super) fn round(&mut self, patience: Patience, what: &str) {
@@ -55,12 +52,7 @@ impl Wait {
             Patience::Wall(limit) => self.since.elapsed() > limit,
             Patience::Rounds(limit) => self.rounds > limit,
         };
-        assert!(
-            !over,
-            "waited {:?} and {} rounds for {what}",
-            self.since.elapsed(),
-            self.rounds
-        );
+        assert!(!over, "waited {:?} and {} rounds for {what}", self.since.elapsed(), self.rounds);
     }
 }
 
@@ -140,8 +132,7 @@ impl<'r, M: Room> Duo<'r, M> {
 
     /// Waits for an operation that must succeed.
     pub fn done(&mut self, side: Side, ticket: Ticket) -> u64 {
-        self.outcome(side, ticket)
-            .unwrap_or_else(|e| panic!("operation of side {side:?} failed: {e}"))
+        self.outcome(side, ticket).unwrap_or_else(|e| panic!("operation of side {side:?} failed: {e}"))
     }
 
     /// Sends one message from `side` to the other and checks every byte.
@@ -173,10 +164,7 @@ pub(super) fn shapes<M: Room>(room: &M) -> Vec<Want> {
 }
 
 pub(super) fn several<M: Room>(room: &M) -> Want {
-    Want {
-        rails: room.rails().min(3),
-        acked: true,
-    }
+    Want { rails: room.rails().min(3), acked: true }
 }
 
 /// A buffer filled by [`fill_bytes`].
@@ -230,11 +218,7 @@ pub(super) fn check_poison(mem: MemSlice, byte: u8, when: &str) {
         let n = BLOCK.min(mem.len() - at);
         assert!(mem.read(at as u64, &mut got[..n]), "inside by construction");
         if let Some(i) = got[..n].iter().position(|&b| b != byte) {
-            panic!(
-                "byte {} of memory that was free changed to {:#04x} {when}",
-                at + i,
-                got[i]
-            );
+            panic!("byte {} of memory that was free changed to {:#04x} {when}", at + i, got[i]);
         }
     }
 }

@@ -5,12 +5,7 @@ use super::{Duo, Level, Room, Side, Verdict, check_bytes, pattern};
 use crate::{Conn, Error, HostBuf, Poll, Ticket};
 
 /// Drives one side alone until its operation reports or the connection ends.
-fn alone<M: Room>(
-    room: &mut M,
-    conn: &mut Conn<M::R>,
-    ticket: Ticket,
-    what: &str,
-) -> Result<u64, Error> {
+fn alone<M: Room>(room: &mut M, conn: &mut Conn<M::R>, ticket: Ticket, what: &str) -> Result<u64, Error> {
     let mut wait = Wait::new();
     loop {
         match conn.test(ticket) {
@@ -59,10 +54,7 @@ pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdic
             let sent = alone(r, &mut a, send, "a send whose receiver closed after it");
             assert_eq!(sent.ok(), Some(len as u64), "a delivered send, {want:?}");
             let end = until_lost(r, &mut a);
-            assert!(
-                matches!(end, Error::Closed),
-                "an orderly close is told as: {end}"
-            );
+            assert!(matches!(end, Error::Closed), "an orderly close is told as: {end}");
 
             // The sender closes.
             let mut duo = Duo::new(r, want);
@@ -91,10 +83,7 @@ pub(super) fn close_with_operations_in_flight<M: Room>(room: &mut M, _: Level) -
             duo.recv(Side::B, &[(1, dst.slice())]);
             let never = duo.recv(Side::A, &[(2, back.slice())]);
             duo.rounds(70);
-            let sends = [
-                duo.send(Side::A, 1, src.slice()),
-                duo.send(Side::A, 9, small.slice()),
-            ];
+            let sends = [duo.send(Side::A, 1, src.slice()), duo.send(Side::A, 9, small.slice())];
             duo.rounds(rounds);
             let Duo { room: r, mut a, b } = duo;
             drop(b);
@@ -111,14 +100,8 @@ pub(super) fn close_with_operations_in_flight<M: Room>(room: &mut M, _: Level) -
             }
             until_lost(r, &mut a);
             for _ in 0..2 {
-                assert!(
-                    a.post_send(1, small.slice()).is_err(),
-                    "a post after the end"
-                );
-                assert!(
-                    a.post_recv(&[(1, back.slice())]).is_err(),
-                    "a post after the end"
-                );
+                assert!(a.post_send(1, small.slice()).is_err(), "a post after the end");
+                assert!(a.post_recv(&[(1, back.slice())]).is_err(), "a post after the end");
                 assert!(a.progress().is_err(), "progress after the end");
             }
             check_poison(dst.slice(), 0xEE, "after its connection was dropped");
@@ -167,9 +150,7 @@ pub(super) fn death_at_every_step<M: Room>(room: &mut M, level: Level) -> Verdic
             let from_b = pattern(200_000, 3);
             let at_a = HostBuf::new(200_000);
             let mut b_sends = 0;
-            duo.b
-                .post_recv(&[(1, dst.slice()), (2, there.slice())])
-                .expect("post_recv");
+            duo.b.post_recv(&[(1, dst.slice()), (2, there.slice())]).expect("post_recv");
             let recv = duo.recv(Side::A, &[(3, at_a.slice())]);
             let mut sends = Vec::new();
             let mut large = false;

@@ -27,11 +27,7 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
     let (src, dst) = (pattern(sent, 1), HostBuf::new(posted + 64));
     poison(dst.slice(), 0xEE);
     let room_for = crate::Buf::sub(&dst.slice(), 0, posted as u64).expect("inside");
-    let want = OpError::Oversize {
-        sent: sent as u64,
-        posted: posted as u64,
-        tag: 77,
-    };
+    let want = OpError::Oversize { sent: sent as u64, posted: posted as u64, tag: 77 };
     let is_it = |e: &Error| matches!(e, Error::Op(op) if *op == want);
     let mut recv = None;
     if !early {
@@ -80,10 +76,7 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
         }
         duo.b.progress().expect("progress of the receiver");
         duo.room.pass();
-        wait.round(
-            duo.room.patience(),
-            "both sides to hear of the oversize message",
-        );
+        wait.round(duo.room.patience(), "both sides to hear of the oversize message");
     }
     assert_eq!(told, 1, "the sender hears of it once");
     let error = received.expect("loop ends with it");
@@ -102,12 +95,7 @@ pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
         duo.done(Side::B, recv);
         duo.done(Side::A, send);
         let next = duo.recv(Side::B, &[(1, dst.slice())]);
-        let stale = [
-            recv,
-            Ticket::from_u64(0),
-            Ticket::from_u64(u64::MAX),
-            Ticket::from_u64(500),
-        ];
+        let stale = [recv, Ticket::from_u64(0), Ticket::from_u64(u64::MAX), Ticket::from_u64(500)];
         for ticket in stale {
             match duo.b.test(ticket) {
                 Err(Error::Op(OpError::NoSuchOp)) => {}
@@ -151,11 +139,7 @@ pub(super) fn peer_that_never_posts<M: Room>(room: &mut M, _: Level) -> Verdict 
             assert!(refused.is_none(), "a large message without a receive");
             duo.round();
         }
-        assert!(
-            accepted.len() <= 64,
-            "{} KB sent ahead of any receive",
-            accepted.len()
-        );
+        assert!(accepted.len() <= 64, "{} KB sent ahead of any receive", accepted.len());
         // A receive with another tag gets its message through the crowd, large and small.
         for len in [100usize, 50_000] {
             duo.message(Side::A, 3, len, 5);

@@ -14,9 +14,8 @@ pub(super) fn requests_32_by_8<M: Room>(room: &mut M, level: Level) -> Verdict {
             let bufs: Vec<HostBuf> = (0..32 * MAX_GROUP).map(|_| HostBuf::new(12_000)).collect();
             let recvs: Vec<Ticket> = (0..32)
                 .map(|r| {
-                    let parts: Vec<(u32, MemSlice)> = (0..MAX_GROUP)
-                        .map(|p| (p as u32, bufs[r * MAX_GROUP + p].slice()))
-                        .collect();
+                    let parts: Vec<(u32, MemSlice)> =
+                        (0..MAX_GROUP).map(|p| (p as u32, bufs[r * MAX_GROUP + p].slice())).collect();
                     duo.recv(Side::B, &parts)
                 })
                 .collect();
@@ -51,17 +50,12 @@ pub(super) fn requests_32_by_8<M: Room>(room: &mut M, level: Level) -> Verdict {
 /// Connections of one process do not see each other.
 pub(super) fn many_connections<M: Room>(room: &mut M, level: Level) -> Verdict {
     let n = level.pick(16, 200);
-    let mut open: Vec<(Conn<M::R>, Conn<M::R>)> = (0..n)
-        .map(|i| room.pair(if i % 2 == 0 { Want::PLAIN } else { Want::ACKED }))
-        .collect();
+    let mut open: Vec<_> = (0..n).map(|i| room.pair(if i % 2 == 0 { Want::PLAIN } else { Want::ACKED })).collect();
     let mut work = Vec::new();
     for (i, (a, b)) in open.iter_mut().enumerate() {
         let len = if i % 3 == 0 { 30_000 } else { 300 };
         let (src, dst) = (pattern(len, i as u64), HostBuf::new(len));
-        let recv = b
-            .post_recv(&[(1, dst.slice())])
-            .expect("post_recv")
-            .expect("not busy");
+        let recv = b.post_recv(&[(1, dst.slice())]).expect("post_recv").expect("not busy");
         let _ = a.progress().expect("progress");
         work.push((recv, None::<Ticket>, src, dst));
     }
@@ -115,9 +109,7 @@ pub fn threads<M: Room>(room: &mut M, level: Level)
 where
     M::R: Send,
 {
-    let pairs: Vec<_> = (0..level.pick(3, 16))
-        .map(|_| room.pair(Want::PLAIN))
-        .collect();
+    let pairs: Vec<_> = (0..level.pick(3, 16)).map(|_| room.pair(Want::PLAIN)).collect();
     std::thread::scope(|scope| {
         for (i, (a, b)) in pairs.into_iter().enumerate() {
             let seed = i as u64 * 1000;
@@ -131,10 +123,7 @@ where
 fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
     let since = std::time::Instant::now();
     let drive = |conn: &mut Conn<R>| {
-        assert!(
-            since.elapsed().as_secs() < 120,
-            "a thread waits for its peer"
-        );
+        assert!(since.elapsed().as_secs() < 120, "a thread waits for its peer");
         match conn.progress() {
             Ok(Poll::Active) => {}
             Ok(Poll::Idle) => std::thread::yield_now(),
@@ -143,11 +132,7 @@ fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
     };
     for i in 0..60u64 {
         let len = [10, 3000, 8192, 9000, 400_000][i as usize % 5];
-        let buf = if sends {
-            pattern(len, seed + i)
-        } else {
-            HostBuf::new(len)
-        };
+        let buf = if sends { pattern(len, seed + i) } else { HostBuf::new(len) };
         let mut ticket = None;
         while ticket.is_none() {
             ticket = if sends {
@@ -157,11 +142,7 @@ fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
             };
             drive(&mut conn);
         }
-        while conn
-            .test(ticket.expect("posted"))
-            .expect("an operation")
-            .is_none()
-        {
+        while conn.test(ticket.expect("posted")).expect("an operation").is_none() {
             drive(&mut conn);
         }
         if !sends {
@@ -179,11 +160,7 @@ fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
         };
         drive(&mut conn);
     }
-    while conn
-        .test(ticket.expect("posted"))
-        .expect("the last message")
-        .is_none()
-    {
+    while conn.test(ticket.expect("posted")).expect("the last message").is_none() {
         drive(&mut conn);
     }
 }

@@ -44,15 +44,9 @@ pub struct Want {
 
 impl Want {
     /// One rail, done when taken.
-    pub const PLAIN: Want = Want {
-        rails: 1,
-        acked: false,
-    };
+    pub const PLAIN: Want = Want { rails: 1, acked: false };
     /// One rail, done when acknowledged; carries one-sided operations.
-    pub const ACKED: Want = Want {
-        rails: 1,
-        acked: true,
-    };
+    pub const ACKED: Want = Want { rails: 1, acked: true };
 }
 
 /// How long the suite waits for something that must happen.
@@ -89,10 +83,7 @@ pub trait Room {
 
     /// Ends one side as a process that is killed ends: without a goodbye.
     fn kill(&mut self, mut conn: Conn<Self::R>) {
-        conn.fail(Down::PeerGone {
-            path: "this side".into(),
-            why: "killed by the suite".into(),
-        });
+        conn.fail(Down::PeerGone { path: "this side".into(), why: "killed by the suite".into() });
     }
 
     /// Stops delivery to `conn` on the rail in `slot`, in the middle of a chunk if one is on its way. False: this
@@ -257,8 +248,5 @@ pub fn full<M: Room>(room: &mut M) -> Vec<(&'static str, Verdict)> {
 }
 
 fn all<M: Room>(room: &mut M, level: Level) -> Vec<(&'static str, Verdict)> {
-    behaviours::<M>()
-        .into_iter()
-        .map(|(name, behaviour)| (name, behaviour(room, level)))
-        .collect()
+    behaviours::<M>().into_iter().map(|(name, behaviour)| (name, behaviour(room, level))).collect()
 }

@@ -45,18 +45,8 @@ pub(super) fn write_and_read<M: Room>(room: &mut M, level: Level) -> Verdict {
         let mut duo = Duo::new(room, want);
         let len = level.pick(8 << 20, 256 << 20);
         let (region, back) = (HostBuf::new(len), HostBuf::new(len));
-        let key = duo
-            .b
-            .expose(region.slice(), Access::ReadWrite)
-            .expect("a free key");
-        for (offset, n) in [
-            (0usize, 1usize),
-            (13, 100),
-            (5, 8192),
-            (1000, 8193),
-            (4096, 700_000),
-            (0, len),
-        ] {
+        let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
+        for (offset, n) in [(0usize, 1usize), (13, 100), (5, 8192), (1000, 8193), (4096, 700_000), (0, len)] {
             poison(region.slice(), 0xEE);
             let src = pattern(n, offset as u64);
             let write = duo.write(src.slice(), key, offset as u64, None);
@@ -71,10 +61,7 @@ pub(super) fn write_and_read<M: Room>(room: &mut M, level: Level) -> Verdict {
             let read = duo.read(dst, key, offset as u64);
             assert_eq!(duo.done(Side::A, read), n as u64, "bytes read");
             check_bytes(dst, offset as u64);
-            let rest = back
-                .slice()
-                .sub(n as u64, (len - n) as u64)
-                .expect("inside");
+            let rest = back.slice().sub(n as u64, (len - n) as u64).expect("inside");
             check_poison(rest, 0xAA, "behind a read");
         }
         duo.still_works();
@@ -88,10 +75,7 @@ pub(super) fn notify_comes_after_its_bytes<M: Room>(room: &mut M, level: Level) 
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
         let region = HostBuf::new(REGION);
-        let key = duo
-            .b
-            .expose(region.slice(), Access::Write)
-            .expect("a free key");
+        let key = duo.b.expose(region.slice(), Access::Write).expect("a free key");
         for round in 0..level.pick(3, 30u64) {
             let lens = [300_000usize, 10, 100_000, 0, 8192, 9000];
             let mut at = 0;
@@ -132,22 +116,16 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
         let mut duo = Duo::new(room, want);
         let memory = HostBuf::new(3 * REGION);
         poison(memory.slice(), 0xEE);
-        let middle = memory
-            .slice()
-            .sub(REGION as u64, REGION as u64)
-            .expect("inside");
+        let middle = memory.slice().sub(REGION as u64, REGION as u64).expect("inside");
         let both = duo.b.expose(middle, Access::ReadWrite).expect("a free key");
         let read_only = duo.b.expose(middle, Access::Read).expect("a free key");
         let write_only = duo.b.expose(middle, Access::Write).expect("a free key");
         let end = REGION as u64;
         for len in [1usize, 100, 8192, 8193, 300_000] {
             let src = pattern(len, 1);
-            for (key, offset) in [
-                (both, end),
-                (both, end - len as u64 + 1),
-                (both, u64::MAX - len as u64),
-                (read_only, 0),
-            ] {
+            for (key, offset) in
+                [(both, end), (both, end - len as u64 + 1), (both, u64::MAX - len as u64), (read_only, 0)]
+            {
                 let write = duo.write(src.slice(), key, offset, Some(7));
                 duo.refused(write, key, "a write outside its bounds or rights");
             }
@@ -160,14 +138,7 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
             check_poison(dst.slice(), 0xAA, "by a refused read");
         }
         let src = pattern(10, 1);
-        match duo.a.post_write(
-            src.slice(),
-            RemoteSlice {
-                key: both,
-                offset: u64::MAX - 5,
-            },
-            None,
-        ) {
+        match duo.a.post_write(src.slice(), RemoteSlice { key: both, offset: u64::MAX - 5 }, None) {
             Err(Error::Op(OpError::Range { .. })) => {}
             other => panic!("a write past the end of all addresses is answered with {other:?}"),
         }
@@ -195,20 +166,14 @@ pub(super) fn stale_keys<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
         let (old, new) = (HostBuf::new(REGION), HostBuf::new(REGION));
-        let stale = duo
-            .b
-            .expose(old.slice(), Access::ReadWrite)
-            .expect("a free key");
+        let stale = duo.b.expose(old.slice(), Access::ReadWrite).expect("a free key");
         let src = pattern(20_000, 1);
         let write = duo.write(src.slice(), stale, 0, None);
         duo.done(Side::A, write);
         assert!(duo.b.unexpose(stale), "nothing is arriving");
         poison(old.slice(), 0xEE);
         poison(new.slice(), 0xDD);
-        let fresh = duo
-            .b
-            .expose(new.slice(), Access::ReadWrite)
-            .expect("a free key");
+        let fresh = duo.b.expose(new.slice(), Access::ReadWrite).expect("a free key");
         assert_ne!(stale, fresh, "a key is given out twice");
         for len in [1usize, 8192, 20_000] {
             for key in [stale, 0, u32::MAX, fresh ^ 1 << 31] {
@@ -236,10 +201,7 @@ pub(super) fn unexpose_during_traffic<M: Room>(room: &mut M, level: Level) -> Ve
         let mut duo = Duo::new(room, want);
         for round in 0..level.pick(8, 100u64) {
             let region = pattern(4 << 20, round);
-            let key = duo
-                .b
-                .expose(region.slice(), Access::ReadWrite)
-                .expect("a free key");
+            let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
             let src = pattern(2 << 20, round);
             let dst = HostBuf::new(2 << 20);
             poison(dst.slice(), 0xAA);
@@ -263,10 +225,7 @@ pub(super) fn unexpose_during_traffic<M: Room>(room: &mut M, level: Level) -> Ve
                 assert!(bytes == whole, "a read that was done brought other bytes");
             }
             bytes.iter_mut().zip(&mut whole).for_each(|(got, want)| {
-                assert!(
-                    got == want || *got == 0xAA,
-                    "a byte of a later time was read"
-                );
+                assert!(got == want || *got == 0xAA, "a byte of a later time was read");
             });
             poison(dst.slice(), 0xBB);
             duo.rounds(30);
@@ -290,10 +249,7 @@ pub(super) fn zero_length_one_sided<M: Room>(room: &mut M, _: Level) -> Verdict 
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
         let (region, none) = (HostBuf::new(64), HostBuf::new(0));
-        let key = duo
-            .b
-            .expose(region.slice(), Access::ReadWrite)
-            .expect("a free key");
+        let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
         for offset in [0, 64] {
             let write = duo.write(none.slice(), key, offset, Some(5));
             assert_eq!(duo.done(Side::A, write), 0);
@@ -313,14 +269,8 @@ pub(super) fn zero_length_one_sided<M: Room>(room: &mut M, _: Level) -> Verdict 
 pub(super) fn one_sided_needs_acknowledgements<M: Room>(room: &mut M, _: Level) -> Verdict {
     let mut duo = Duo::new(room, Want::PLAIN);
     let buf = HostBuf::new(8);
-    let to = RemoteSlice {
-        key: 1 << 12,
-        offset: 0,
-    };
-    for outcome in [
-        duo.a.post_write(buf.slice(), to, None),
-        duo.a.post_read(buf.slice(), to),
-    ] {
+    let to = RemoteSlice { key: 1 << 12, offset: 0 };
+    for outcome in [duo.a.post_write(buf.slice(), to, None), duo.a.post_read(buf.slice(), to)] {
         match outcome {
             Err(Error::Op(OpError::NotAcked)) => {}
             other => panic!("a one-sided operation without acknowledgements: {other:?}"),
@@ -332,17 +282,10 @@ pub(super) fn one_sided_needs_acknowledgements<M: Room>(room: &mut M, _: Level) 
 
 /// As many reads as can be posted, all answered.
 pub(super) fn many_reads<M: Room>(room: &mut M, _: Level) -> Verdict {
-    let want = if room.rails() > 1 {
-        several(room)
-    } else {
-        Want::ACKED
-    };
+    let want = if room.rails() > 1 { several(room) } else { Want::ACKED };
     let mut duo = Duo::new(room, want);
     let region = pattern(REGION, 4);
-    let key = duo
-        .b
-        .expose(region.slice(), Access::Read)
-        .expect("a free key");
+    let key = duo.b.expose(region.slice(), Access::Read).expect("a free key");
     let mut reads = Vec::new();
     // The peer does not look until no more can be posted, as far as the room's own buffers reach.
     let mut busy = 0;

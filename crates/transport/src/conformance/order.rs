@@ -7,13 +7,7 @@ use linkspan_proto::head::EAGER_MAX;
 
 /// Sizes around every threshold of the protocol and the room.
 fn edges<M: Room>(duo: &Duo<'_, M>) -> Vec<usize> {
-    let chunk = duo
-        .a
-        .rails()
-        .map(|(_, r)| crate::Rail::info(r).caps.chunk)
-        .max()
-        .unwrap_or(1)
-        .min(4 << 20);
+    let chunk = duo.a.rails().map(|(_, r)| crate::Rail::info(r).caps.chunk).max().unwrap_or(1).min(4 << 20);
     let mut sizes = vec![1, 2, 7, 63, 64, 65, 4096];
     for edge in [EAGER_MAX, 64 << 10, chunk, 3 * chunk] {
         sizes.extend([edge - 1, edge, edge + 1]);
@@ -27,26 +21,13 @@ pub(super) fn ordering_per_tag<M: Room>(room: &mut M, _: Level) -> Verdict {
         let mut duo = Duo::new(room, want);
         let sizes = [40, 9000, 0, 8192, 200_000, 1, 8193, 300, 70_000, 2];
         let bufs: Vec<HostBuf> = sizes.iter().map(|_| HostBuf::new(200_000)).collect();
-        let recvs: Vec<Ticket> = bufs
-            .iter()
-            .map(|b| duo.recv(Side::B, &[(5, b.slice())]))
-            .collect();
+        let recvs: Vec<Ticket> = bufs.iter().map(|b| duo.recv(Side::B, &[(5, b.slice())])).collect();
         let srcs: Vec<HostBuf> = (0..).zip(sizes).map(|(i, n)| pattern(n, i)).collect();
-        let sends: Vec<Ticket> = srcs
-            .iter()
-            .map(|s| duo.send(Side::A, 5, s.slice()))
-            .collect();
+        let sends: Vec<Ticket> = srcs.iter().map(|s| duo.send(Side::A, 5, s.slice())).collect();
         for (i, recv) in recvs.into_iter().enumerate() {
-            assert_eq!(
-                duo.done(Side::B, recv),
-                sizes[i] as u64,
-                "message {i} of {want:?}"
-            );
+            assert_eq!(duo.done(Side::B, recv), sizes[i] as u64, "message {i} of {want:?}");
             let got = bufs[i].slice();
-            check_bytes(
-                crate::Buf::sub(&got, 0, sizes[i] as u64).expect("inside"),
-                i as u64,
-            );
+            check_bytes(crate::Buf::sub(&got, 0, sizes[i] as u64).expect("inside"), i as u64);
         }
         for send in sends {
             duo.done(Side::A, send);
@@ -60,11 +41,9 @@ pub(super) fn tags_with_others_in_between<M: Room>(room: &mut M, _: Level) -> Ve
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);
         let tags = [7u32, 3, 9, 3, 7, 1, 9, 7];
-        let len = |i: usize| if i % 3 == 0 { 50_000 } else { 500 } + i;
+        let len = |i: usize| if i.is_multiple_of(3) { 50_000 } else { 500 } + i;
         let bufs: Vec<HostBuf> = (0..tags.len()).map(|i| HostBuf::new(len(i))).collect();
-        let recvs: Vec<Ticket> = (0..tags.len())
-            .map(|i| duo.recv(Side::B, &[(tags[i], bufs[i].slice())]))
-            .collect();
+        let recvs: Vec<Ticket> = (0..tags.len()).map(|i| duo.recv(Side::B, &[(tags[i], bufs[i].slice())])).collect();
         // By tag, last posted tag first; within a tag in order.
         let mut order: Vec<usize> = (0..tags.len()).collect();
         order.sort_by_key(|&i| std::cmp::Reverse(tags[i]));
@@ -98,10 +77,7 @@ pub(super) fn grouped_receives<M: Room>(room: &mut M, _: Level) -> Verdict {
         let recv = duo.recv(Side::B, &parts);
         let lens = [10usize, 20_000, 0, 300];
         let srcs: Vec<HostBuf> = (0..).zip(lens).map(|(i, len)| pattern(len, i)).collect();
-        let sends: Vec<Ticket> = srcs
-            .iter()
-            .map(|s| duo.send(Side::A, 4, s.slice()))
-            .collect();
+        let sends: Vec<Ticket> = srcs.iter().map(|s| duo.send(Side::A, 4, s.slice())).collect();
         for send in sends {
             duo.done(Side::A, send);
         }
@@ -166,10 +142,7 @@ fn group<M: Room>(duo: &mut Duo<'_, M>, n: usize, seed: u64, sends_first: bool) 
     for i in 0..n {
         assert_eq!(sizes[i], lens[i] as u64, "size of part {i} of {n}");
         let got = bufs[i].slice();
-        check_bytes(
-            crate::Buf::sub(&got, 0, sizes[i]).expect("inside"),
-            i as u64,
-        );
+        check_bytes(crate::Buf::sub(&got, 0, sizes[i]).expect("inside"), i as u64);
     }
     for send in sends {
         duo.done(Side::A, send);
@@ -189,9 +162,7 @@ pub(super) fn groups_with_unmatched_tags_in_between<M: Room>(room: &mut M, _: Le
         let plan = [50u32, 2, 1, 51, 2, 1, 3, 9, 50, 3];
         let lens = [10usize, 30_000, 5, 0, 7, 20_000, 11, 300, 12, 13];
         let srcs: Vec<HostBuf> = (0..).zip(lens).map(|(i, n)| pattern(n, i)).collect();
-        let sends: Vec<Ticket> = (0..plan.len())
-            .map(|i| duo.send(Side::A, plan[i], srcs[i].slice()))
-            .collect();
+        let sends: Vec<Ticket> = (0..plan.len()).map(|i| duo.send(Side::A, plan[i], srcs[i].slice())).collect();
         let sizes = group_done(&mut duo, first, 5 + 30_000 + 11);
         assert_eq!(sizes[..3], [5, 30_000, 11]);
         assert_eq!(duo.done(Side::B, single), 13);
@@ -238,13 +209,7 @@ pub(super) fn zero_length<M: Room>(room: &mut M, _: Level) -> Verdict {
 pub(super) fn posted_larger_than_sent<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);
-        for (sent, posted) in [
-            (1, 2),
-            (100, 9000),
-            (9000, 9001),
-            (20_000, 1 << 20),
-            (0, 64),
-        ] {
+        for (sent, posted) in [(1, 2), (100, 9000), (9000, 9001), (20_000, 1 << 20), (0, 64)] {
             let (src, dst) = (pattern(sent, 3), HostBuf::new(posted));
             super::bench::poison(dst.slice(), 0xEE);
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
@@ -266,9 +231,8 @@ pub(super) fn early_sends<M: Room>(room: &mut M, _: Level) -> Verdict {
         let mut duo = Duo::new(room, want);
         let lens = [0usize, 1, 100, 8000, 3, 64, 65, 1000];
         let srcs: Vec<HostBuf> = (0..).zip(lens).map(|(i, n)| pattern(n, i)).collect();
-        let sends: Vec<Ticket> = (0..lens.len())
-            .map(|i| duo.send(Side::A, 10 + (i % 3) as u32, srcs[i].slice()))
-            .collect();
+        let sends: Vec<Ticket> =
+            (0..lens.len()).map(|i| duo.send(Side::A, 10 + (i % 3) as u32, srcs[i].slice())).collect();
         duo.rounds(20);
         // Tags in another order; within a tag the order of the sends.
         for i in [2, 5, 0, 1, 3, 4, 7, 6] {
@@ -329,7 +293,7 @@ pub(super) fn tests_in_any_order<M: Room>(room: &mut M, _: Level) -> Verdict {
         let mut duo = Duo::new(room, want);
         let mut rng = Rng::new(1);
         let n = 40usize;
-        let len = |i: usize| if i % 5 == 0 { 40_000 } else { 100 } + i;
+        let len = |i: usize| if i.is_multiple_of(5) { 40_000 } else { 100 } + i;
         let bufs: Vec<HostBuf> = (0..n).map(|i| HostBuf::new(len(i))).collect();
         let srcs: Vec<HostBuf> = (0..n).map(|i| pattern(len(i), i as u64)).collect();
         let mut all: Vec<(Side, usize, Ticket)> = Vec::new();
@@ -370,10 +334,7 @@ pub(super) fn sizes<M: Room>(room: &mut M, level: Level) -> Verdict {
 pub(super) fn both_directions<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);
-        for (round, len) in [0usize, 10, 8192, 8193, 300_000, 2 << 20]
-            .into_iter()
-            .enumerate()
-        {
+        for (round, len) in [0usize, 10, 8192, 8193, 300_000, 2 << 20].into_iter().enumerate() {
             let seed = round as u64 * 100;
             let mut open = Vec::new();
             for i in 0..4u64 {

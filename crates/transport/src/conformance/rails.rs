@@ -7,10 +7,7 @@ use crate::{Down, HostBuf, Poll};
 const ALONE: Verdict = Verdict::Skipped("connections of this room have one rail");
 
 fn gone() -> Down {
-    Down::PeerGone {
-        path: "this rail".into(),
-        why: "given up by the suite".into(),
-    }
+    Down::PeerGone { path: "this rail".into(), why: "given up by the suite".into() }
 }
 
 /// Large messages are cut over all rails and arrive whole, in both directions.
@@ -21,10 +18,7 @@ pub(super) fn striping<M: Room>(room: &mut M, level: Level) -> Verdict {
     let want = several(room);
     let mut duo = Duo::new(room, want);
     assert_eq!(slots(&duo.a).len(), want.rails);
-    for (i, len) in [70_000, 1 << 20, level.pick(16 << 20, 1 << 30)]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, len) in [70_000, 1 << 20, level.pick(16 << 20, 1 << 30)].into_iter().enumerate() {
         duo.message(Side::A, 1, len, i as u64);
         duo.message(Side::B, 1, len, 10 + i as u64);
     }
@@ -56,9 +50,7 @@ pub(super) fn rail_lost_at_any_point<M: Room>(room: &mut M, level: Level) -> Ver
         duo.rounds(rng.below(12) as usize);
         let side = if rng.below(2) == 0 { Side::A } else { Side::B };
         let slot = rng.below(want.rails as u64) as usize;
-        duo.conn(side)
-            .give_up_rail(slot, gone())
-            .expect("another rail is up");
+        duo.conn(side).give_up_rail(slot, gone()).expect("another rail is up");
         for (side, recv, send, src, dst, i) in open {
             assert_eq!(duo.done(side, recv), src.len() as u64, "seed {seed}");
             check_bytes(dst.slice(), i);
@@ -69,9 +61,7 @@ pub(super) fn rail_lost_at_any_point<M: Room>(room: &mut M, level: Level) -> Ver
         }
         duo.still_works();
         for side in [Side::A, Side::B] {
-            duo.until("both sides to drop the rail", |duo| {
-                slots(duo.conn(side)).len() == want.rails - 1
-            });
+            duo.until("both sides to drop the rail", |duo| slots(duo.conn(side)).len() == want.rails - 1);
             let news = duo.conn(side).news().expect("a lost rail is news");
             assert_eq!(news.left, want.rails - 1);
             assert!(duo.conn(side).news().is_none(), "news come once");
@@ -97,16 +87,10 @@ pub(super) fn rails_lost_one_after_another<M: Room>(room: &mut M, level: Level) 
             let side = if rng.below(2) == 0 { Side::A } else { Side::B };
             let up = slots(duo.conn(side));
             // Where the other side has not yet heard of the last loss, it may be a rail both still have.
-            let both: Vec<usize> = up
-                .iter()
-                .copied()
-                .filter(|s| slots(duo.conn(side.other())).contains(s))
-                .collect();
+            let both: Vec<usize> = up.iter().copied().filter(|s| slots(duo.conn(side.other())).contains(s)).collect();
             if both.len() > 1 {
                 let slot = both[rng.below(both.len() as u64) as usize];
-                duo.conn(side)
-                    .give_up_rail(slot, gone())
-                    .expect("another rail is up");
+                duo.conn(side).give_up_rail(slot, gone()).expect("another rail is up");
             }
             assert_eq!(duo.done(Side::B, recv), 2 << 20, "seed {seed}");
             check_bytes(dst.slice(), n);
@@ -175,9 +159,7 @@ pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
         duo.rounds(40);
         // The receiver revokes, or the sender asks it to.
         let side = if round % 2 == 0 { Side::B } else { Side::A };
-        duo.conn(side)
-            .give_up_rail(slot, gone())
-            .expect("another rail is up");
+        duo.conn(side).give_up_rail(slot, gone()).expect("another rail is up");
         assert_eq!(duo.done(Side::B, recv), len as u64);
         check_bytes(dst.slice(), 1);
         poison(dst.slice(), 0xEE);
@@ -193,22 +175,14 @@ pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
         while idle < 200 {
             let a = duo.a.progress().expect("progress of the sender");
             let b = duo.b.progress().expect("progress of the receiver");
-            idle = if (a, b) == (Poll::Idle, Poll::Idle) {
-                idle + 1
-            } else {
-                0
-            };
+            idle = if (a, b) == (Poll::Idle, Poll::Idle) { idle + 1 } else { 0 };
             duo.room.pass();
         }
         assert_eq!(duo.done(Side::B, recv), 100_000);
         duo.done(Side::A, send);
         check_bytes(again, 2);
         let rest = crate::Buf::sub(&dst.slice(), 100_000, (len - 100_000) as u64);
-        check_poison(
-            rest.expect("inside"),
-            0xEE,
-            "when a revoked rail was released",
-        );
+        check_poison(rest.expect("inside"), 0xEE, "when a revoked rail was released");
     }
     Verdict::Passed
 }

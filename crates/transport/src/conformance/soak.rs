@@ -115,10 +115,7 @@ fn soak<M: Room>(duo: &mut Duo<'_, M>, seed: u64, messages: u64) {
             if lane.may_send(tag, messages) && lane.sends.len() < 60 && rng.below(3) > 0 {
                 let nth = *lane.sent.entry(tag).or_default();
                 let src = pattern(length(lane_seed, tag, nth), content(lane_seed, tag, nth));
-                let posted = duo
-                    .conn(from)
-                    .post_send(tag, src.slice())
-                    .expect("post_send");
+                let posted = duo.conn(from).post_send(tag, src.slice()).expect("post_send");
                 if let Some(ticket) = posted {
                     *lane.sent.entry(tag).or_default() += 1;
                     lane.sends.push(Sent { ticket, src });
@@ -150,14 +147,7 @@ fn soak<M: Room>(duo: &mut Duo<'_, M>, seed: u64, messages: u64) {
 }
 
 /// Posts a group that mostly follows what was sent, so that tags meet, and sometimes runs ahead of it.
-fn receive<M: Room>(
-    duo: &mut Duo<'_, M>,
-    lane: &mut Lane,
-    to: Side,
-    seed: u64,
-    messages: u64,
-    rng: &mut Rng,
-) {
+fn receive<M: Room>(duo: &mut Duo<'_, M>, lane: &mut Lane, to: Side, seed: u64, messages: u64, rng: &mut Rng) {
     // Receives that no message will ever meet must not be posted, and large messages wait for theirs: so receives
     // for a tag go up to its count of sends, and beyond it only while messages are still to come and will have to be.
     let sent: u64 = lane.sent.values().sum();
@@ -180,11 +170,7 @@ fn receive<M: Room>(
             *nth += 1;
             let buf = HostBuf::new(length(seed, tag, *nth - 1) + 64);
             poison(buf.slice(), 0xEE);
-            Part {
-                tag,
-                nth: *nth - 1,
-                buf,
-            }
+            Part { tag, nth: *nth - 1, buf }
         })
         .collect();
     let posts: Vec<(u32, MemSlice)> = parts.iter().map(|p| (p.tag, p.buf.slice())).collect();
@@ -238,15 +224,8 @@ impl Lane {
                 let len = length(seed, part.tag, part.nth) as u64;
                 assert_eq!(sizes[i], len, "message {} of tag {}", part.nth, part.tag);
                 let whole = part.buf.slice();
-                check_bytes(
-                    whole.sub(0, len).expect("inside"),
-                    content(seed, part.tag, part.nth),
-                );
-                check_poison(
-                    whole.sub(len, 64).expect("inside"),
-                    0xEE,
-                    "behind a message",
-                );
+                check_bytes(whole.sub(0, len).expect("inside"), content(seed, part.tag, part.nth));
+                check_poison(whole.sub(len, 64).expect("inside"), 0xEE, "behind a message");
                 poison(whole, 0xEE);
                 self.free.push(part.buf);
                 if self.free.len() > 40 {

@@ -41,10 +41,7 @@ fn sending_to_a_closed_peer_is_an_error_and_no_signal() {
     let (a, b) = pair();
     drop(b);
     let error = eventually(|| send(a.as_fd(), b"x").err());
-    assert!(
-        matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)),
-        "{error}"
-    );
+    assert!(matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)), "{error}");
 }
 
 #[test]
@@ -64,10 +61,7 @@ fn two_ranges_fill_in_order() {
     let (mut a, b) = pair();
     let place = HostBuf::new(10);
     let mut scratch = [0; 32];
-    assert_eq!(
-        recv_two(b.as_fd(), place.slice(), &mut scratch).unwrap(),
-        None
-    );
+    assert_eq!(recv_two(b.as_fd(), place.slice(), &mut scratch).unwrap(), None);
     a.write_all(b"0123456789abcdef").unwrap();
     let n = eventually(|| recv_two(b.as_fd(), place.slice(), &mut scratch).unwrap());
     assert_eq!(n, 16);
@@ -82,12 +76,7 @@ fn a_gather_sends_borrowed_and_mapped_ranges_in_order() {
     assert!(mem.slice().fill(0, b"MEM!"));
     let mut gather = Gather::new();
     assert!(gather.is_empty());
-    assert!(
-        gather.push(b"head")
-            && gather.push(b"")
-            && gather.push_mem(mem.slice())
-            && gather.push(b"tail")
-    );
+    assert!(gather.push(b"head") && gather.push(b"") && gather.push_mem(mem.slice()) && gather.push(b"tail"));
     assert_eq!((gather.bytes(), gather.room()), (12, crate::GATHER_MAX - 3));
     assert_eq!(gather.send(a.as_fd()).unwrap(), Some(12));
     let mut buf = [0; 32];

@@ -23,10 +23,7 @@ fn a_connection_counts_its_bytes() {
     // The kernel counts the SYN as one acknowledged byte.
     assert!((1000..=1001).contains(&ours.bytes_acked), "{ours:?}");
     assert_eq!(theirs.bytes_received, 1000);
-    assert!(
-        ours.mss > 500 && ours.window > 0 && ours.rtt < Duration::from_secs(1),
-        "{ours:?}"
-    );
+    assert!(ours.mss > 500 && ours.window > 0 && ours.rtt < Duration::from_secs(1), "{ours:?}");
     assert_eq!((ours.unsent, ours.unacked, ours.bytes_received), (0, 0, 0));
 }
 

@@ -16,28 +16,17 @@ fn at(addr: &str, prefix: u8) -> Interface {
 #[test]
 fn loopback_is_found_and_named() {
     let all = interfaces().unwrap();
-    let lo = all
-        .iter()
-        .find(|i| i.addr.is_loopback() && i.addr.is_ipv4())
-        .expect("every machine has 127.0.0.1");
-    assert!(
-        lo.loopback && lo.up && lo.index > 0 && lo.prefix == 8,
-        "{lo:?}"
-    );
+    let lo = all.iter().find(|i| i.addr.is_loopback() && i.addr.is_ipv4()).expect("every machine has 127.0.0.1");
+    assert!(lo.loopback && lo.up && lo.index > 0 && lo.prefix == 8, "{lo:?}");
     assert_eq!(interface_of(lo.addr, 0).unwrap().as_ref(), Some(lo));
 }
 
 #[test]
 fn all_of_127_is_the_loopback_interface() {
-    let lo = interface_of("127.9.8.7".parse().unwrap(), 0)
-        .unwrap()
-        .expect("127/8 is loopback's");
+    let lo = interface_of("127.9.8.7".parse().unwrap(), 0).unwrap().expect("127/8 is loopback's");
     assert!(lo.loopback);
     // TEST-NET-1 (RFC 5737) is nobody's.
-    assert_eq!(
-        interface_of("192.0.2.77".parse().unwrap(), 0).unwrap(),
-        None
-    );
+    assert_eq!(interface_of("192.0.2.77".parse().unwrap(), 0).unwrap(), None);
 }
 
 #[test]

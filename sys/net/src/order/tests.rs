@@ -4,19 +4,15 @@ use super::*;
 
 #[test]
 fn every_length_at_every_alignment_lands_exactly() {
-    let src: Vec<u8> = (0..64u8).map(|i| i + 1).collect();
-    for offset in 0..16 {
-        for skew in 0..8 {
-            for len in 0..40 {
-                let buf = HostBuf::new(96);
+    let src: Vec<u8> = (0..500u16).map(|i| i as u8 | 1).collect();
+    for offset in (0..16).chain([112, 120, 127, 128, 129]) {
+        for skew in [0, 1, 7] {
+            for len in (0..40).chain(120..136).chain([255, 256, 300, 400]) {
+                let buf = HostBuf::new(600);
                 assert!(fill_ascending(buf.slice(), offset, &src[skew..skew + len]));
-                let mut want = vec![0; 96];
+                let mut want = vec![0; 600];
                 want[offset..offset + len].copy_from_slice(&src[skew..skew + len]);
-                assert_eq!(
-                    buf.slice().to_vec(),
-                    want,
-                    "offset {offset} skew {skew} len {len}"
-                );
+                assert_eq!(buf.slice().to_vec(), want, "offset {offset} skew {skew} len {len}");
             }
         }
     }

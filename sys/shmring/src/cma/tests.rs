@@ -13,14 +13,10 @@ fn pull_and_push_pass_an_open_gate() {
     remote.probe([1, 2]).unwrap();
     let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
     assert!(linkspan_transport::Buf::fill(&src.slice(), 99_999, &[42]));
-    remote
-        .pull(src.slice().as_ptr() as u64, dst.slice())
-        .unwrap();
+    remote.pull(src.slice().as_ptr() as u64, dst.slice()).unwrap();
     assert_eq!(dst.slice().to_vec()[99_999], 42);
     let dst = HostBuf::new(100_000);
-    remote
-        .push(src.slice(), dst.slice().as_ptr() as u64)
-        .unwrap();
+    remote.push(src.slice(), dst.slice().as_ptr() as u64).unwrap();
     assert_eq!(dst.slice().to_vec()[99_999], 42);
 }
 
@@ -33,20 +29,8 @@ fn a_closed_gate_stops_a_copy_before_its_first_byte() {
     let (src, dst) = (HostBuf::new(8192), HostBuf::new(8192));
     assert!(linkspan_transport::Buf::fill(&src.slice(), 0, &[42; 8192]));
     let fault = Some(libc::EFAULT);
-    assert_eq!(
-        remote
-            .push(src.slice(), dst.slice().as_ptr() as u64)
-            .unwrap_err()
-            .raw_os_error(),
-        fault
-    );
-    assert_eq!(
-        remote
-            .pull(src.slice().as_ptr() as u64, dst.slice())
-            .unwrap_err()
-            .raw_os_error(),
-        fault
-    );
+    assert_eq!(remote.push(src.slice(), dst.slice().as_ptr() as u64).unwrap_err().raw_os_error(), fault);
+    assert_eq!(remote.pull(src.slice().as_ptr() as u64, dst.slice()).unwrap_err().raw_os_error(), fault);
     assert_eq!(dst.slice().to_vec(), vec![0; 8192]);
 }
 
@@ -54,15 +38,8 @@ fn a_closed_gate_stops_a_copy_before_its_first_byte() {
 fn an_address_that_was_kept_closed_stays_closed() {
     let (address, src) = (gate_left_closed(), HostBuf::new(8));
     let more: Vec<Gate> = (0..64).filter_map(|_| Gate::new([0; 2]).ok()).collect();
-    assert!(
-        more.iter().all(|g| g.address() != address),
-        "the address is not handed out again"
-    );
-    assert!(
-        Remote::new(me(), address)
-            .push(src.slice(), src.slice().as_ptr() as u64)
-            .is_err()
-    );
+    assert!(more.iter().all(|g| g.address() != address), "the address is not handed out again");
+    assert!(Remote::new(me(), address).push(src.slice(), src.slice().as_ptr() as u64).is_err());
 }
 
 fn gate_left_closed() -> u64 {
@@ -77,9 +54,7 @@ fn a_wrong_nonce_and_an_ended_process_are_refused() {
     assert!(Remote::new(me(), gate.address()).probe([1, 3]).is_err());
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    let gone = Remote::new(child.id() as i32, gate.address())
-        .probe([1, 2])
-        .unwrap_err();
+    let gone = Remote::new(child.id() as i32, gate.address()).probe([1, 2]).unwrap_err();
     assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
 }
 
@@ -89,12 +64,6 @@ fn memory_the_kernel_will_not_reach_is_an_error() {
     let remote = Remote::new(me(), gate.address());
     let buf = HostBuf::new(4096);
     let fault = Some(libc::EFAULT);
-    assert_eq!(
-        remote.pull(8, buf.slice()).unwrap_err().raw_os_error(),
-        fault
-    );
-    assert_eq!(
-        remote.push(buf.slice(), 8).unwrap_err().raw_os_error(),
-        fault
-    );
+    assert_eq!(remote.pull(8, buf.slice()).unwrap_err().raw_os_error(), fault);
+    assert_eq!(remote.push(buf.slice(), 8).unwrap_err().raw_os_error(), fault);
 }

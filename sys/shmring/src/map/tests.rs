@@ -36,10 +36,7 @@ fn sizes_that_are_no_ring_are_refused() {
 fn what_the_peer_sends_is_looked_at_before_it_is_used() {
     let size = total(RING) as u64;
     let bad = [
-        (
-            "a file",
-            std::fs::File::open("/proc/self/status").unwrap().into(),
-        ),
+        ("a file", std::fs::File::open("/proc/self/status").unwrap().into()),
         ("not sealed", memfd(size, SealFlags::empty())),
         ("can shrink", memfd(size, SealFlags::GROW | SealFlags::SEAL)),
         ("too small", memfd(size - 1, SEALS)),
@@ -51,8 +48,5 @@ fn what_the_peer_sends_is_looked_at_before_it_is_used() {
         assert!(Map::open(fd, RING).is_err(), "{why}");
     }
     let other = Map::create(2 * RING).unwrap();
-    assert!(
-        Map::open(other.fd().try_clone_to_owned().unwrap(), RING).is_err(),
-        "another size"
-    );
+    assert!(Map::open(other.fd().try_clone_to_owned().unwrap(), RING).is_err(), "another size");
 }

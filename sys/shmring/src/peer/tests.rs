@@ -16,11 +16,7 @@ fn until(what: &str, mut check: impl FnMut() -> bool) {
 
 #[test]
 fn a_pidfd_tells_the_end() {
-    let mut child = Command::new("sleep")
-        .arg("60")
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     let fd = of_pid(child.id() as i32).unwrap();
     assert!(!ended(&fd));
     child.kill().unwrap();
@@ -35,33 +31,20 @@ fn the_socket_knows_its_peer() {
     assert_eq!(super::credentials(&a).unwrap().0, std::process::id() as i32);
     match of_socket(&a) {
         Ok(fd) => assert!(!ended(&fd), "the peer is this process"),
-        Err(e) => assert_eq!(
-            e.raw_os_error(),
-            Some(libc::ENOPROTOOPT),
-            "only an old kernel may refuse"
-        ),
+        Err(e) => assert_eq!(e.raw_os_error(), Some(libc::ENOPROTOOPT), "only an old kernel may refuse"),
     }
 }
 
 #[test]
 fn a_stopped_a_sleeping_and_a_missing_thread_are_outside() {
-    let mut child = Command::new("sleep")
-        .arg("60")
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     let pid = child.id() as i32;
     let task = Task::new(pid, pid as u64);
     until("it sleeps in another call", || task.outside());
     kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
-    until("it shows as stopped", || {
-        task.state().is_ok_and(|s| s == 'T')
-    });
+    until("it shows as stopped", || task.state().is_ok_and(|s| s == 'T'));
     assert!(task.outside());
-    assert!(
-        Task::new(pid, u64::from(u32::MAX)).outside(),
-        "no such thread"
-    );
+    assert!(Task::new(pid, u64::from(u32::MAX)).outside(), "no such thread");
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(task.outside());

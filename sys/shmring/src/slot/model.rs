@@ -55,10 +55,7 @@ fn push_one(slot: &Slot) -> bool {
     if enter(&slot.inside, 1, slot, 1) {
         // SAFETY: loom checks the access.
         slot.memory[i as usize].with_mut(|m| unsafe { *m += 1 });
-        slot.sent.store(
-            slot.sent.load(Ordering::Relaxed) | 1 << i,
-            Ordering::Release,
-        );
+        slot.sent.store(slot.sent.load(Ordering::Relaxed) | 1 << i, Ordering::Release);
     }
     leave(&slot.inside);
     true
@@ -127,11 +124,7 @@ fn of_finish_and_stop_one_is_first() {
             thread::spawn(move || stop(&*slot))
         };
         let finished = finish(&*slot, 1).unwrap();
-        assert_eq!(
-            sender.join().unwrap(),
-            finished,
-            "the sender learns that it is done, or the receiver that not"
-        );
+        assert_eq!(sender.join().unwrap(), finished, "the sender learns that it is done, or the receiver that not");
     });
 }
 

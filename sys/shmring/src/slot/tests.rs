@@ -14,22 +14,11 @@ fn a_transfer_from_offer_to_finish() {
     let all = slots();
     let w = all.get(3).unwrap();
     offer(&w, 7);
-    assert_eq!(
-        state(&w, 7),
-        Ok(State {
-            open: false,
-            stopped: false,
-            done: false,
-            next: 0
-        })
-    );
+    assert_eq!(state(&w, 7), Ok(State { open: false, stopped: false, done: false, next: 0 }));
     assert_eq!(claim(&w, 7, 2), Ok(None), "not open yet");
     assert_eq!(open(&w, 7, 0x1000, 0), Ok(true));
     assert_eq!(w.dest().load(Ordering::Relaxed), 0x1000);
-    assert_eq!(
-        (claim(&w, 7, 2), claim(&w, 7, 2), claim(&w, 7, 2)),
-        (Ok(Some(0)), Ok(Some(1)), Ok(None))
-    );
+    assert_eq!((claim(&w, 7, 2), claim(&w, 7, 2), claim(&w, 7, 2)), (Ok(Some(0)), Ok(Some(1)), Ok(None)));
     assert_eq!(finish(&w, 7), Ok(true));
     assert!(state(&w, 7).unwrap().done);
     assert!(stop(&w), "a later stop learns that it had finished");

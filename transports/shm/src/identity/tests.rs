@@ -5,11 +5,7 @@ fn it_survives_the_way() {
     let id = identity().unwrap();
     assert_eq!(Identity::decode(&id.encode()), Ok(id));
     assert_eq!(id.pid(), std::process::id());
-    assert_eq!(
-        same_host(&id, &identity().unwrap()),
-        Ok(()),
-        "the nonce does not matter here"
-    );
+    assert_eq!(same_host(&id, &identity().unwrap()), Ok(()), "the nonce does not matter here");
 }
 
 #[test]
@@ -27,9 +23,7 @@ fn golden_bytes() {
     };
     let mut want = Vec::from(*b"LSid\x01\0\0\0");
     want.extend([0xB0; 16]);
-    want.extend([
-        8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0xE8, 3, 0, 0, 0x0B, 0x0A, 0, 0,
-    ]);
+    want.extend([8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0xE8, 3, 0, 0, 0x0B, 0x0A, 0, 0]);
     want.extend([0xEE; 16]);
     assert_eq!(id.encode().to_vec(), want);
 }
@@ -43,19 +37,9 @@ fn every_difference_has_its_reason() {
         same_host(&us, &them)
     };
     assert_eq!(with(&|i| i.boot[3] ^= 1), Err(NotLocal::OtherHost));
-    assert!(matches!(
-        with(&|i| i.uid = U32::new(12345)),
-        Err(NotLocal::OtherUser { theirs: 12345, .. })
-    ));
-    assert_eq!(
-        with(&|i| i.net_ns = U64::new(1)),
-        Err(NotLocal::OtherNetwork)
-    );
-    assert_eq!(
-        with(&|i| i.pid_ns = U64::new(1)),
-        Ok(()),
-        "another pid namespace costs split CMA only"
-    );
+    assert!(matches!(with(&|i| i.uid = U32::new(12345)), Err(NotLocal::OtherUser { theirs: 12345, .. })));
+    assert_eq!(with(&|i| i.net_ns = U64::new(1)), Err(NotLocal::OtherNetwork));
+    assert_eq!(with(&|i| i.pid_ns = U64::new(1)), Ok(()), "another pid namespace costs split CMA only");
 }
 
 #[test]

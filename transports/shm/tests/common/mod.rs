@@ -18,13 +18,7 @@ pub(crate) struct Catch {
 
 impl Catch {
     pub(crate) fn new(area: MemSlice) -> Catch {
-        Catch {
-            area,
-            drain: false,
-            ctrl: Vec::new(),
-            placed: Vec::new(),
-            landed: Vec::new(),
-        }
+        Catch { area, drain: false, ctrl: Vec::new(), placed: Vec::new(), landed: Vec::new() }
     }
 }
 
@@ -38,10 +32,7 @@ impl Sink for Catch {
         if self.drain {
             return Ok(None);
         }
-        self.area
-            .sub(head.offset.get(), head.len.get().into())
-            .map(Some)
-            .ok_or(Violation("outside the area".into()))
+        self.area.sub(head.offset.get(), head.len.get().into()).map(Some).ok_or(Violation("outside the area".into()))
     }
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {
         self.landed.push(head.seq.get());
@@ -59,9 +50,7 @@ pub(crate) fn head(kind: Kind, seq: u32, len: usize, offset: u64) -> Head {
 
 /// Bytes that tell where they belong.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    (0..len as u64)
-        .map(|i| ((i + 1 + seed * 0x1_0001).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
-        .collect()
+    (0..len as u64).map(|i| ((i + 1 + seed * 0x1_0001).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
 pub(crate) fn filled(bytes: &[u8]) -> HostBuf {
@@ -83,10 +72,10 @@ pub(crate) fn drive(
 ) {
     let end = Instant::now() + Duration::from_secs(20);
     while !done(a.1, b.1, a.0.taken()) {
-        a.0.flush().unwrap();
-        b.0.poll(b.1).unwrap();
-        b.0.flush().unwrap();
-        a.0.poll(a.1).unwrap();
+        a.0.flush().expect("a step");
+        b.0.poll(b.1).expect("a step");
+        b.0.flush().expect("a step");
+        a.0.poll(a.1).expect("a step");
         assert!(Instant::now() < end, "nothing moves any more");
     }
 }
@@ -107,21 +96,6 @@ pub(crate) fn until_down(rail: &mut ShmRail, sink: &mut Catch) -> Down {
 /// Every way the room has: both processes copy, and the ring alone.
 pub(crate) fn ways() -> [(&'static str, Config); 3] {
     let direct = Config::default();
-    let small = Config {
-        ring: 64 << 10,
-        cma_from: 1,
-        slice: 4096,
-        ..direct
-    };
-    [
-        ("direct", direct),
-        ("small ring, all direct", small),
-        (
-            "ring",
-            Config {
-                cma: false,
-                ..direct
-            },
-        ),
-    ]
+    let small = Config { ring: 64 << 10, cma_from: 1, slice: 4096, ..direct };
+    [("direct", direct), ("small ring, all direct", small), ("ring", Config { cma: false, ..direct })]
 }

@@ -29,16 +29,10 @@ fn a_pacing_default_is_replaced_nearby_and_kept_far_away() {
     let far = Congestion::apply(&socket, None, "192.0.2.1".parse().unwrap()).unwrap();
     assert_eq!(far.name, default);
     let near = Congestion::apply(&socket, None, "127.0.0.1".parse().unwrap()).unwrap();
-    assert!(
-        GOOD_NEARBY.contains(&near.name.as_str()),
-        "{near:?}: neither cubic nor reno is in this kernel?"
-    );
+    assert!(GOOD_NEARBY.contains(&near.name.as_str()), "{near:?}: neither cubic nor reno is in this kernel?");
     assert_eq!(current(&socket), near.name);
     if !GOOD_NEARBY.contains(&default.as_str()) {
-        assert!(
-            near.reason.contains(&default) && near.reason.contains("127.0.0.1"),
-            "{near:?}"
-        );
+        assert!(near.reason.contains(&default) && near.reason.contains("127.0.0.1"), "{near:?}");
     }
 }
 
@@ -47,13 +41,7 @@ fn the_asked_for_wins_and_an_unknown_one_is_named() {
     // reno is compiled into every kernel and always allowed.
     let socket = socket();
     let got = Congestion::apply(&socket, Some("reno"), "127.0.0.1".parse().unwrap()).unwrap();
-    assert_eq!(
-        (got.name.as_str(), current(&socket).as_str()),
-        ("reno", "reno")
-    );
+    assert_eq!((got.name.as_str(), current(&socket).as_str()), ("reno", "reno"));
     let error = Congestion::apply(&socket, Some("warp"), "127.0.0.1".parse().unwrap()).unwrap_err();
-    assert!(
-        error.to_string().starts_with("LS0305") && error.to_string().contains("warp"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("LS0305") && error.to_string().contains("warp"), "{error}");
 }

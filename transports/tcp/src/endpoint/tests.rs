@@ -8,13 +8,7 @@ use crate::{Dial, Listen, Options};
 
 fn streams() -> (Stream, Stream) {
     let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
-    let mut dial = Dial::start(
-        None,
-        listen.local_addr(),
-        &Options::default(),
-        Duration::from_secs(20),
-    )
-    .unwrap();
+    let mut dial = Dial::start(None, listen.local_addr(), &Options::default(), Duration::from_secs(20)).unwrap();
     let a = until(|| dial.poll().unwrap());
     (a, until(|| listen.accept().unwrap()).0)
 }
@@ -38,12 +32,7 @@ fn rail(stream: Stream) -> TcpRail {
 fn lending(stream: Stream, from: usize) -> TcpRail {
     let zerocopy = ZeroCopy::new(stream.as_fd(), from);
     assert!(zerocopy.on(), "this kernel has MSG_ZEROCOPY");
-    TcpRail::with(
-        stream,
-        RailConfig::default(),
-        Rx::new(&[]).unwrap(),
-        zerocopy,
-    )
+    TcpRail::with(stream, RailConfig::default(), Rx::new(&[]).unwrap(), zerocopy)
 }
 
 fn head(kind: Kind, len: usize) -> Head {
@@ -61,11 +50,7 @@ struct Keep {
 
 impl Keep {
     fn new() -> Keep {
-        Keep {
-            mem: HostBuf::new(2 << 20),
-            landed: Vec::new(),
-            ctrl: 0,
-        }
+        Keep { mem: HostBuf::new(2 << 20), landed: Vec::new(), ctrl: 0 }
     }
 }
 
@@ -91,27 +76,16 @@ fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after
     let mem = HostBuf::new(1 << 20);
     let mut keep = Keep::new();
     let mut want = Vec::new();
-    for (round, len) in [100usize, 10_000, 300_000, 1 << 20, 9_999, 700_000]
-        .into_iter()
-        .enumerate()
-    {
+    for (round, len) in [100usize, 10_000, 300_000, 1 << 20, 9_999, 700_000].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251 + round) as u8).collect();
         assert!(mem.slice().fill(0, &bytes));
         want.push(bytes);
         a.ctrl(&head(Kind::Notify, 0), MemSlice::EMPTY).unwrap();
-        let item = a
-            .data(
-                &head(Kind::Chunk, len),
-                mem.slice().sub(0, len as u64).unwrap(),
-            )
-            .unwrap();
+        let item = a.data(&head(Kind::Chunk, len), mem.slice().sub(0, len as u64).unwrap()).unwrap();
         until(|| {
             a.flush().unwrap();
             b.poll(&mut keep).unwrap();
-            assert!(
-                !a.tx.lent() || a.taken() < item,
-                "given back while the kernel holds it"
-            );
+            assert!(!a.tx.lent() || a.taken() < item, "given back while the kernel holds it");
             (a.taken() == item).then_some(())
         });
         // Ours again: spoil it, whatever the peer has read of it by now.
@@ -123,10 +97,7 @@ fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after
     });
     assert!(keep.landed == want, "content");
     assert_eq!(keep.ctrl, want.len());
-    assert!(
-        !a.tx.lends(),
-        "loopback copies, so lending must have been given up"
-    );
+    assert!(!a.tx.lends(), "loopback copies, so lending must have been given up");
 }
 
 #[test]
@@ -149,10 +120,7 @@ fn dropping_a_rail_that_lends_ends_the_lending() {
 #[test]
 fn lending_is_off_towards_this_machine() {
     let (a, _b) = streams();
-    let config = RailConfig {
-        zerocopy: Some(1),
-        ..RailConfig::default()
-    };
+    let config = RailConfig { zerocopy: Some(1), ..RailConfig::default() };
     let a = a.into_rail(config, &[]).unwrap();
     assert!(!a.tx.lends());
 }
@@ -194,11 +162,7 @@ fn arming_waits_for_what_is_needed_and_makes_the_next_poll_ask() {
     let mut set = linkspan_net::WaitSet::new();
     set.add(wait);
     assert_eq!(set.wait(Some(Duration::from_secs(20))).unwrap(), 1);
-    assert_eq!(
-        b.poll(&mut keep).unwrap(),
-        Poll::Active,
-        "the first poll after a sleep asks the kernel"
-    );
+    assert_eq!(b.poll(&mut keep).unwrap(), Poll::Active, "the first poll after a sleep asks the kernel");
 }
 
 /// A dropped rail has bytes unread; what it sent last still arrives.
@@ -225,9 +189,6 @@ fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
         drop(a);
         let down = until(|| b.poll(&mut keep).err());
         assert_eq!((keep.landed.len(), keep.ctrl), (1, 1), "{down}");
-        assert!(
-            matches!(&down, Down::PeerGone { why, .. } if why == "end of stream"),
-            "{down}"
-        );
+        assert!(matches!(&down, Down::PeerGone { why, .. } if why == "end of stream"), "{down}");
     }
 }

@@ -23,18 +23,14 @@ fn a_prefix_of_any_length_may_be_taken() {
     let mem = HostBuf::new(300);
     for cut in 1..=560 {
         let mut tx = Tx::new(ZeroCopy::off());
-        tx.ctrl(&head(Kind::Eager, 100), mem.slice().sub(0, 100).unwrap())
-            .unwrap();
+        tx.ctrl(&head(Kind::Eager, 100), mem.slice().sub(0, 100).unwrap()).unwrap();
         tx.data(&head(Kind::Chunk, 300), mem.slice()).unwrap();
         tx.data(&head(Kind::Chunk, 0), MemSlice::EMPTY).unwrap();
         tx.ctrl(&head(Kind::Ack, 0), MemSlice::EMPTY).unwrap();
         // 140, 340, 40 and 40 bytes.
         assert_eq!(next(&tx), 560);
         tx.advance(cut);
-        let whole = [140, 480, 520, 560]
-            .iter()
-            .filter(|&&end| end <= cut)
-            .count();
+        let whole = [140, 480, 520, 560].iter().filter(|&&end| end <= cut).count();
         assert_eq!(tx.taken(), whole as u64, "cut at {cut}");
         assert_eq!(next(&tx), 560 - cut as usize, "cut at {cut}");
         assert_eq!(tx.pending(), cut < 560);
@@ -75,10 +71,7 @@ fn full_is_busy_and_everything_fits_again_afterwards() {
         assert_eq!(n, ITEMS);
         tx.advance((ITEMS * HEAD_LEN) as u64);
         let mut n = 0;
-        while tx
-            .data(&head(Kind::Chunk, 1), mem.slice().sub(0, 1).unwrap())
-            .is_ok()
-        {
+        while tx.data(&head(Kind::Chunk, 1), mem.slice().sub(0, 1).unwrap()).is_ok() {
             n += 1;
         }
         assert_eq!(n, PAYLOADS);

@@ -21,10 +21,7 @@ pub(crate) fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
         if let Some(t) = f() {
             return t;
         }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
-        );
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
         std::thread::yield_now();
     }
 }
@@ -107,13 +104,7 @@ impl Model {
     pub(crate) fn new() -> Model {
         let place = HostBuf::new((1 << 20) + 4096);
         assert!(place.slice().fill(0, &vec![0xEE; place.len()]));
-        Model {
-            next: 0,
-            bytes: 0,
-            drain: 0,
-            place,
-            placed: None,
-        }
+        Model { next: 0, bytes: 0, drain: 0, place, placed: None }
     }
 
     /// Ends in the middle of a chunk.
@@ -127,12 +118,7 @@ impl Sink for Model {
         assert!(self.placed.is_none(), "a message in the middle of a chunk");
         assert!(!Kind::from_u8(head.kind).unwrap().is_payload());
         assert_eq!(head.seq.get(), self.next, "order");
-        assert_eq!(
-            payload,
-            pattern(self.next, head.len.get() as usize),
-            "content of message {}",
-            self.next
-        );
+        assert_eq!(payload, pattern(self.next, head.len.get() as usize), "content of message {}", self.next);
         self.next += 1;
         self.bytes += payload.len() as u64;
         Ok(())
@@ -144,11 +130,7 @@ impl Sink for Model {
         let drain = self.drain > 0 && self.next.is_multiple_of(self.drain);
         // Every alignment within two lines comes up.
         let at = GUARD + self.next as usize * 37 % 256;
-        let mem = self
-            .place
-            .slice()
-            .sub(at as u64, head.len.get().into())
-            .expect("chunk fits the model's place");
+        let mem = self.place.slice().sub(at as u64, head.len.get().into()).expect("chunk fits the model's place");
         self.placed = Some((*head, (!drain).then_some(mem)));
         Ok((!drain).then_some(mem))
     }
@@ -158,24 +140,12 @@ impl Sink for Model {
         assert_eq!(*head, announced);
         let len = head.len.get() as usize;
         if let Some(mem) = mem {
-            assert!(
-                mem.to_vec() == pattern(self.next, len),
-                "content of chunk {}",
-                self.next
-            );
+            assert!(mem.to_vec() == pattern(self.next, len), "content of chunk {}", self.next);
             assert!(mem.fill(0, &vec![0xEE; len]));
         }
         // Nothing was written beside the place, or anywhere by a drained chunk.
-        let near = self
-            .place
-            .slice()
-            .sub(0, (len + 2 * GUARD + 256) as u64)
-            .unwrap();
-        assert!(
-            near.to_vec().iter().all(|&b| b == 0xEE),
-            "chunk {} wrote outside its place",
-            self.next
-        );
+        let near = self.place.slice().sub(0, (len + 2 * GUARD + 256) as u64).unwrap();
+        assert!(near.to_vec().iter().all(|&b| b == 0xEE), "chunk {} wrote outside its place", self.next);
         self.next += 1;
         self.bytes += len as u64;
         Ok(())

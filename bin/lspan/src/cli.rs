@@ -1,0 +1,294 @@
+//! Every command and option, once. Help, manual pages and completions are made from this.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use linkspan_perf::units::{self, BadValue};
+
+use crate::exit;
+
+/// linkspan: memory to memory over any cable.
+///
+/// Without a command: shows what this machine has and measures every path on it between two processes.
+#[derive(Debug, Parser)]
+#[command(name = "lspan", version, about, after_long_help = exit::TABLE, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show interfaces and paths, and why each is or is not used
+    Status(StatusArgs),
+    /// Measure a path
+    #[command(after_long_help = "The older spelling `--server [--device N]` and `--client [HOST] [--device N] --test \
+                           bandwidth|latency|jitter|latency-load|mimo` is accepted, with and without `perf`.")]
+    Perf {
+        #[command(subcommand)]
+        perf: Perf,
+    },
+    /// Test every part that can be tested here: one line each of pass, fail or skip
+    Selftest(SelftestArgs),
+    /// Show what running processes have moved over linkspan
+    Stats(StatsArgs),
+    /// Show every LINKSPAN_ environment name, its value here and what it does
+    Env(EnvArgs),
+    /// Write manual pages
+    Man {
+        /// Folder for the pages; it must exist
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Write shell completions
+    Completions {
+        /// A shell (bash, zsh, fish, elvish, powershell) to print its completions, or a folder for all of them
+        #[arg(value_name = "SHELL|DIR")]
+        target: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// Print JSON (schema linkspan.status/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EnvArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatsArgs {
+    /// Show it again every so often, as in 500ms or 2s, with rates
+    #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, default_missing_value = "1s")]
+    pub(crate) watch: Option<Duration>,
+    /// Print JSON (schema linkspan.stats/1), with --watch one line each time
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SelftestArgs {
+    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Perf {
+    /// Wait for peers and be the other side of their tests
+    Serve(ServeArgs),
+    /// Bandwidth and message rate
+    Bw(BulkArgs),
+    /// Latency: half round trips of a ping-pong
+    Lat(Measure),
+    /// Variation of latency: a ping-pong at a fixed pace
+    Jitter(JitterArgs),
+    /// Latency while bulk data moves, beside latency while it does not
+    Load(LoadArgs),
+    /// Several streams at once
+    Multi(MultiArgs),
+    /// Connections only: set up and closed one after another
+    Connect(Measure),
+}
+
+#[derive(Args, Debug, Default)]
+pub(crate) struct ServeArgs {
+    /// Address to wait on, again for more; default: those of every usable interface and of loopback
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) bind: Vec<std::net::IpAddr>,
+    /// TCP port to wait on
+    #[arg(long, value_name = "N", default_value_t = crate::rendezvous::PORT)]
+    pub(crate) port: u16,
+    /// End after one session
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Device number, as `lspan status` lists them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
+    /// Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us
+    #[arg(long, hide = true)]
+    pub(crate) stdio: bool,
+    /// As in the other tests, for the parent
+    #[arg(long, hide = true, value_enum, default_value_t = PathArg::Auto)]
+    pub(crate) path: PathArg,
+}
+
+/// What every test takes.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Measure {
+    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT; without it the other side is started on this machine
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: Option<String>,
+    /// Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4
+    #[arg(short, long, value_name = "SIZES", value_parser = sizes)]
+    pub(crate) size: Option<Sizes>,
+    /// Messages (round trips, connections) of the timed part, in place of a duration
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "duration")]
+    pub(crate) iters: Option<u64>,
+    /// Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]
+    #[arg(short, long, value_name = "TIME", value_parser = time)]
+    pub(crate) duration: Option<Duration>,
+    /// Messages before the timed part [default: 32 MiB of them, 2 to 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) warmup: Option<u32>,
+    /// Messages in flight [default: 32 up to 4K, else 8]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) window: Option<u32>,
+    /// Path to take [default: LINKSPAN_PATH, else auto]
+    #[arg(long, value_enum, default_value_t = PathArg::Auto, hide_default_value = true)]
+    pub(crate) path: PathArg,
+    /// How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep
+    #[arg(long, value_enum, default_value_t = WaitArg::Adaptive)]
+    pub(crate) wait: WaitArg,
+    /// Device number, as `lspan status` lists them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
+    /// Give up after this time per size [default: a minute and four durations]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+    /// Do not check the data
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Seed of the data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)
+    #[arg(long)]
+    pub(crate) baseline: bool,
+    /// Interleaved pairs of a baseline
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(10..=1000), requires = "baseline")]
+    pub(crate) rounds: u32,
+    /// Columns
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub(crate) format: Format,
+    /// Print a histogram below each latency row
+    #[arg(long)]
+    pub(crate) histogram: bool,
+    /// Print one JSON document (schema linkspan.perf/1)
+    #[arg(long, conflicts_with = "json_stream")]
+    pub(crate) json: bool,
+    /// Print JSON lines as results come (schema linkspan.perf.stream/1)
+    #[arg(long)]
+    pub(crate) json_stream: bool,
+    /// Write a page with plots, everything in one file
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct BulkArgs {
+    #[command(flatten)]
+    pub(crate) measure: Measure,
+    /// Which way data moves, as this side sees it
+    #[arg(long, value_enum, default_value_t = DirectionArg::Send)]
+    pub(crate) direction: DirectionArg,
+    /// Both ways at once, the same as --direction both
+    #[arg(long, conflicts_with = "direction")]
+    pub(crate) bidir: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct JitterArgs {
+    #[command(flatten)]
+    pub(crate) measure: Measure,
+    /// One round trip per this time
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1ms")]
+    pub(crate) interval: Duration,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    pub(crate) bulk: BulkArgs,
+    /// Size of the bulk messages
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1M")]
+    pub(crate) load_size: u64,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MultiArgs {
+    #[command(flatten)]
+    pub(crate) bulk: BulkArgs,
+    /// Connections at once
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) streams: u32,
+}
+
+/// Sizes in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes(pub(crate) Vec<u64>);
+
+fn sizes(text: &str) -> Result<Sizes, BadValue> {
+    units::sizes(text).map(Sizes)
+}
+
+fn time(text: &str) -> Result<Duration, BadValue> {
+    units::time(text)
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathArg {
+    /// The best there is
+    #[default]
+    Auto,
+    /// TCP, on one host too
+    Tcp,
+    /// Shared memory or nothing
+    Shm,
+}
+
+impl PathArg {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            PathArg::Auto => "auto",
+            PathArg::Tcp => "tcp",
+            PathArg::Shm => "shm",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitArg {
+    /// Look again without pause
+    Spin,
+    /// Spin 50 us, then sleep
+    #[default]
+    Adaptive,
+    /// Sleep at once
+    Sleep,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DirectionArg {
+    /// To the peer
+    #[default]
+    Send,
+    /// From the peer
+    Recv,
+    /// Both ways at once
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Our own
+    #[default]
+    Human,
+    /// Of nccl-tests
+    Nccl,
+    /// Of perftest
+    Perftest,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Exit codes, and which error leads to which.
+
+use std::io;
+
+use linkspan_fabric::{Error, chain};
+use linkspan_perf::{LinkError, PerfError};
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// Something failed.
+    Failed = 1,
+    /// The command line or the environment cannot be understood.
+    Usage = 2,
+    /// It works, but worse than it should.
+    Degraded = 3,
+    /// No peer, no device.
+    NoPeer = 4,
+    /// Not allowed.
+    Permission = 5,
+    /// Wrong data arrived.
+    WrongData = 6,
+    /// The time was up.
+    Timeout = 124,
+}
+
+/// The table for the manual page and `--help`.
+pub(crate) const TABLE: &str = "Exit codes:
+  0    ok
+  1    failed
+  2    the command line or an environment value cannot be understood
+  3    degraded: it works, but over a slower path than the machine could give
+  4    no peer or no device
+  5    not permitted
+  6    wrong data arrived
+  124  the time was up";
+
+/// Why the program ends early.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into() }
+    }
+
+    /// From the system, with what was done to what.
+    pub(crate) fn system(what: &str, error: &io::Error) -> Failure {
+        let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::Permission } else { Exit::Failed };
+        Failure::new(exit, format!("{what}: {error}"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let exit = match &error {
+            Error::Param(_) | Error::Filter(_) | Error::Psk { .. } => Exit::Usage,
+            Error::PskRead { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Exit::Permission,
+            Error::PskRead { .. } => Exit::Usage,
+            Error::NoInterface { .. } | Error::NoDevice { .. } | Error::Unreachable { .. } | Error::Forced { .. } => {
+                Exit::NoPeer
+            }
+            Error::Timeout { .. } => Exit::Timeout,
+            Error::Strict { .. } => Exit::Degraded,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, chain(&error))
+    }
+}
+
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Failure {
+        PerfError::from(error).into()
+    }
+}
+
+impl From<PerfError> for Failure {
+    fn from(error: PerfError) -> Failure {
+        if let PerfError::Link(LinkError::Failed { source, .. }) = &error
+            && let Some(inner) = source.downcast_ref::<Error>()
+        {
+            let exit = match inner {
+                Error::Timeout { .. } => Exit::Timeout,
+                Error::Strict { .. } => Exit::Degraded,
+                _ => Exit::Failed,
+            };
+            return Failure::new(exit, chain(&error));
+        }
+        let exit = match &error {
+            PerfError::Link(LinkError::NoPeer { .. }) => Exit::NoPeer,
+            PerfError::Timeout(_) => Exit::Timeout,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, chain(&error))
+    }
+}

@@ -1,0 +1,48 @@
+//! The fabric with the settings of the environment and of the command line.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linkspan_fabric::{Config, Fabric, Level, Log, PathChoice};
+use linkspan_topology::IfFilter;
+
+use crate::cli::PathArg;
+use crate::exit::Failure;
+
+/// The fabric of one side of a test between processes or hosts.
+pub(crate) fn open(path: PathArg) -> Result<Fabric, Failure> {
+    Ok(Fabric::new(config(path)?, Log::stderr(), false)?)
+}
+
+/// The fabric where both sides are on this host: loopback serves where the environment does not choose. `child`: the
+/// other side's, whose parent has said already what is to be said of the environment.
+pub(crate) fn local(path: PathArg, child: bool) -> Result<Fabric, Failure> {
+    let mut config = config(path)?;
+    if config.interfaces.is_none() {
+        config.interfaces = IfFilter::parse("lspan", "=lo").ok();
+    }
+    for warning in config.warnings.drain(..).filter(|_| !child) {
+        Log::stderr().warn(&warning);
+    }
+    // That loopback reaches this host only is no news here; what comes later is.
+    let (quiet, log) = (Arc::new(AtomicBool::new(true)), Log::stderr());
+    let silent = Arc::clone(&quiet);
+    let log = Log::to(move |level, line| match level {
+        _ if silent.load(Ordering::Relaxed) => {}
+        Level::Warn => log.warn(line),
+        Level::Info => log.info(line),
+    });
+    let fabric = Fabric::new(config, log, false)?;
+    quiet.store(false, Ordering::Relaxed);
+    Ok(fabric)
+}
+
+fn config(path: PathArg) -> Result<Config, Failure> {
+    let mut config = Config::from_env()?;
+    match path {
+        PathArg::Auto => {}
+        PathArg::Tcp => config.path = PathChoice::Tcp,
+        PathArg::Shm => config.path = PathChoice::Shm,
+    }
+    Ok(config)
+}

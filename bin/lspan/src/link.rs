@@ -1,0 +1,133 @@
+//! A fabric channel as the performance tests want it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use linkspan_fabric::{Channel, ChannelError, Error, Fabric, HANDLE_LEN, MemSlice, Poll};
+use linkspan_net::WaitSet;
+use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, Ticket};
+
+/// A channel.
+pub(crate) struct FabricLink {
+    channel: Channel,
+}
+
+impl FabricLink {
+    pub(crate) fn new(channel: Channel) -> FabricLink {
+        FabricLink { channel }
+    }
+
+    #[cold]
+    fn failed(&self, what: &'static str, error: ChannelError) -> LinkError {
+        let path = self.describe().path;
+        match error {
+            ChannelError::Lost => {
+                let why = self.channel.lost().unwrap_or_else(|| "the connection is lost".into());
+                LinkError::PeerGone { path, why }
+            }
+            ChannelError::Closed => LinkError::PeerGone { path, why: "it closed the connection".into() },
+            other => LinkError::Failed { what, path, source: Box::new(other) },
+        }
+    }
+}
+
+impl Link for FabricLink {
+    fn describe(&self) -> LinkDesc {
+        let join = |parts: Vec<&str>| {
+            let mut parts = parts;
+            parts.dedup();
+            parts.join(", ")
+        };
+        let rails: Vec<_> = self.channel.rails().collect();
+        let ends = rails.first().map_or((None, None), |rail| ends(&rail.path));
+        LinkDesc {
+            room: join(rails.iter().map(|rail| rail.room).collect()),
+            path: join(rails.iter().map(|rail| &*rail.path).collect()),
+            reason: join(rails.iter().map(|rail| &*rail.reason).collect()),
+            local: ends.0,
+            peer: ends.1,
+        }
+    }
+
+    fn post_send(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError> {
+        match self.channel.post_send(tag, mem) {
+            Ok(ticket) => Ok(ticket.map(|ticket| Ticket(ticket.to_u64()))),
+            Err(error) => Err(self.failed("send", error)),
+        }
+    }
+
+    fn post_recv(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError> {
+        match self.channel.post_recv(&[(tag, mem)]) {
+            Ok(ticket) => Ok(ticket.map(|ticket| Ticket(ticket.to_u64()))),
+            Err(error) => Err(self.failed("receive", error)),
+        }
+    }
+
+    fn progress(&mut self) -> Result<bool, LinkError> {
+        match self.channel.progress() {
+            Ok(poll) => Ok(poll == Poll::Active),
+            Err(error) => Err(self.failed("progress", error)),
+        }
+    }
+
+    fn test(&mut self, ticket: Ticket) -> Result<Option<usize>, LinkError> {
+        match self.channel.test(linkspan_fabric::Ticket::from_u64(ticket.0)) {
+            Ok(done) => Ok(done.map(|bytes| bytes as usize)),
+            Err(error) => Err(self.failed("operation", error)),
+        }
+    }
+
+    fn wait(&mut self, most: Duration) -> Result<(), LinkError> {
+        self.channel.wait(most);
+        Ok(())
+    }
+}
+
+/// The addresses in a path such as `lo 127.0.0.1:4000 -> 127.0.0.1:5000`; none in a path without addresses.
+fn ends(path: &str) -> (Option<IpAddr>, Option<IpAddr>) {
+    let ip = |part: &str| part.split_whitespace().find_map(|word| Some(word.parse::<SocketAddr>().ok()?.ip()));
+    match path.split_once("->") {
+        Some((local, peer)) => (ip(local), ip(peer)),
+        None => (None, None),
+    }
+}
+
+/// Connects through a fabric to one listener.
+pub(crate) struct FabricConnector {
+    pub(crate) fabric: Fabric,
+    pub(crate) device: usize,
+    pub(crate) handle: [u8; HANDLE_LEN],
+    /// Whom the handle is from, for messages.
+    pub(crate) peer: String,
+}
+
+impl Connector for FabricConnector {
+    type Link = FabricLink;
+
+    fn connect(&self) -> Result<FabricLink, LinkError> {
+        let failed = |error: Error| match error {
+            Error::Unreachable { .. } | Error::Forced { .. } | Error::Vanished { .. } | Error::NoDevice { .. } => {
+                LinkError::NoPeer { peer: self.peer.clone(), why: linkspan_fabric::chain(&error) }
+            }
+            error => LinkError::Failed { what: "connect", path: self.peer.clone(), source: Box::new(error) },
+        };
+        let mut connecting = self.fabric.connect(self.device, &self.handle).map_err(failed)?;
+        let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
+        loop {
+            if let Some(channel) = connecting.poll().map_err(failed)? {
+                return Ok(FabricLink::new(channel));
+            }
+            waits.clear();
+            fds.clear();
+            connecting.wait_fds(&mut fds);
+            fds.iter().for_each(|fd| {
+                waits.add(*fd);
+            });
+            // Not everything that moves a set-up on has a descriptor; a millisecond is short beside a handshake.
+            let _ = waits.wait(Some(Duration::from_millis(1)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

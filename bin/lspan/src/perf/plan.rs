@@ -1,0 +1,119 @@
+//! From a command line to measurements.
+
+use std::time::Duration;
+
+use linkspan_perf::{Direction, Spec, Stop, Test, WaitMode};
+
+use crate::cli::{BulkArgs, DirectionArg, Measure, Perf, WaitArg};
+use crate::exit::{Exit, Failure};
+
+/// What a command asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) measure: Measure,
+    pub(crate) specs: Vec<Spec>,
+    /// Connections at once, of `multi`.
+    pub(crate) streams: Option<u32>,
+    /// Handshakes only.
+    pub(crate) connect: bool,
+}
+
+impl Job {
+    pub(crate) fn new(perf: Perf) -> Result<Job, Failure> {
+        const SECOND: Duration = Duration::from_secs(1);
+        let (mut streams, mut connect) = (None, false);
+        let (measure, specs) = match perf {
+            Perf::Bw(args) => {
+                let specs = specs(&args.measure, Test::Bw, &[8, 4 << 10, 64 << 10, 1 << 20, 16 << 20], SECOND);
+                (args.measure.clone(), with_direction(specs, &args))
+            }
+            Perf::Lat(measure) => {
+                let specs = specs(&measure, Test::Lat, &[8, 1 << 10, 16 << 10, 64 << 10, 1 << 20], SECOND);
+                (measure, specs)
+            }
+            Perf::Jitter(args) => {
+                let mut specs = specs(&args.measure, Test::Jitter, &[64], 3 * SECOND);
+                specs.iter_mut().for_each(|spec| spec.interval = args.interval);
+                (args.measure, specs)
+            }
+            Perf::Load(args) => {
+                let mut specs = with_direction(specs(&args.bulk.measure, Test::Load, &[64], SECOND), &args.bulk);
+                for spec in &mut specs {
+                    spec.load_size = args.load_size;
+                    spec.load_window = args.bulk.measure.window.unwrap_or(8);
+                }
+                (args.bulk.measure, specs)
+            }
+            Perf::Multi(args) => {
+                streams = Some(args.streams);
+                let specs = specs(&args.bulk.measure, Test::Bw, &[1 << 20], SECOND);
+                (args.bulk.measure.clone(), with_direction(specs, &args.bulk))
+            }
+            Perf::Connect(measure) => {
+                connect = true;
+                if measure.size.is_some() {
+                    return Err(Failure::new(
+                        Exit::Usage,
+                        "--size has no meaning for `perf connect`: it moves no data; leave it out",
+                    ));
+                }
+                let specs = specs(&measure, Test::Lat, &[8], SECOND);
+                (measure, specs)
+            }
+            Perf::Serve(_) => return Err(Failure::new(Exit::Usage, "serve is no measurement")),
+        };
+        if measure.baseline
+            && (connect || streams.is_some() || !specs.iter().all(|spec| super::has_baseline(spec.test)))
+        {
+            return Err(Failure::new(Exit::Usage, "--baseline goes with `perf bw` and `perf lat`; leave it out here"));
+        }
+        Ok(Job { measure, specs, streams, connect })
+    }
+
+    /// Longest time that one measurement may take.
+    pub(crate) fn timeout(&self, spec: &Spec) -> Duration {
+        self.measure.timeout.unwrap_or_else(|| {
+            let timed = match spec.stop {
+                Stop::After(time) => time,
+                Stop::Messages(_) => Duration::ZERO,
+            };
+            Duration::from_secs(60) + timed.saturating_mul(4)
+        })
+    }
+}
+
+fn specs(measure: &Measure, test: Test, usual: &[u64], time: Duration) -> Vec<Spec> {
+    let sizes = measure.size.as_ref().map_or(usual, |sizes| &sizes.0);
+    let one = |&size: &u64| {
+        let mut spec = Spec::new(test, size);
+        spec.wait = match measure.wait {
+            WaitArg::Spin => WaitMode::Spin,
+            WaitArg::Adaptive => WaitMode::Adaptive,
+            WaitArg::Sleep => WaitMode::Sleep,
+        };
+        spec.stop = match (measure.iters, measure.duration) {
+            (Some(n), _) => Stop::Messages(n),
+            (None, time_given) => Stop::After(time_given.unwrap_or(time)),
+        };
+        spec.warmup = measure.warmup.unwrap_or(spec.warmup);
+        spec.window = measure.window.unwrap_or(spec.window);
+        spec.verify = !measure.no_verify;
+        spec.seed = measure.seed;
+        spec
+    };
+    sizes.iter().map(one).collect()
+}
+
+fn with_direction(mut specs: Vec<Spec>, args: &BulkArgs) -> Vec<Spec> {
+    let direction = match args.direction {
+        _ if args.bidir => Direction::Both,
+        DirectionArg::Send => Direction::Send,
+        DirectionArg::Recv => Direction::Recv,
+        DirectionArg::Both => Direction::Both,
+    };
+    specs.iter_mut().for_each(|spec| spec.direction = direction);
+    specs
+}
+
+#[cfg(test)]
+mod tests;

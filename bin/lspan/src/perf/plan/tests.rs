@@ -1,0 +1,44 @@
+use clap::Parser;
+
+use super::*;
+use crate::cli::{Cli, Command};
+
+fn job(line: &str) -> Result<Job, Failure> {
+    let args = ["lspan", "perf"].into_iter().chain(line.split_whitespace());
+    match Cli::try_parse_from(args).unwrap().command {
+        Some(Command::Perf { perf }) => Job::new(perf),
+        _ => panic!("{line}"),
+    }
+}
+
+#[test]
+fn defaults_per_test() {
+    let sizes = |line: &str| job(line).unwrap().specs.iter().map(|spec| spec.size).collect::<Vec<_>>();
+    assert_eq!(sizes("bw"), [8, 4096, 65536, 1 << 20, 16 << 20]);
+    assert_eq!(sizes("jitter -s 1..4"), [1, 2, 4]);
+    let bw = job("bw").unwrap();
+    assert_eq!(bw.specs[0].window, 32);
+    assert_eq!(bw.specs[2].window, 8);
+    assert_eq!(job("multi -P 3").unwrap().streams, Some(3));
+    assert!(job("connect -n 5").unwrap().connect);
+}
+
+#[test]
+fn options_reach_the_measurement() {
+    let job =
+        job("bw host:1 -s 1K -n 7 --warmup 0 -w 3 --wait spin --bidir --no-verify --seed 9 --timeout 5s").unwrap();
+    let spec = &job.specs[0];
+    assert_eq!((spec.stop, spec.warmup, spec.window, spec.wait), (Stop::Messages(7), 0, 3, WaitMode::Spin));
+    assert_eq!((spec.direction, spec.verify, spec.seed), (Direction::Both, false, 9));
+    assert_eq!(job.timeout(spec), Duration::from_secs(5));
+    assert_eq!(job.measure.peer.as_deref(), Some("host:1"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for line in ["jitter --baseline", "multi --baseline", "connect --baseline", "connect -s 8"] {
+        let failure = job(line).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage, "{line}");
+        assert!(failure.message.starts_with("--"), "{}", failure.message);
+    }
+}

@@ -1,0 +1,139 @@
+//! Where rows go: text, JSON, a page.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use linkspan_perf::format::{Printer, Style, histogram, page};
+use linkspan_perf::record::{Event, HostInfo, Record, Row, SCHEMA, STREAM_SCHEMA};
+use linkspan_topology::{Host, Roots};
+
+use crate::cli::{Format, Measure};
+use crate::exit::{Exit, Failure};
+use crate::out::Out;
+
+/// Characters of the longest bar of a text histogram.
+const BAR: usize = 50;
+
+pub(crate) struct Sink<'a> {
+    measure: &'a Measure,
+    out: Out,
+    printer: Printer,
+    record: Record,
+    path: String,
+}
+
+impl<'a> Sink<'a> {
+    pub(crate) fn new(measure: &'a Measure) -> Result<Sink<'a>, Failure> {
+        // A page that cannot be written should be known before a minute of measuring.
+        if let Some(file) = &measure.report {
+            fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(file)
+                .map_err(|error| Failure::system(&format!("--report {}", file.display()), &error))?;
+        }
+        let style = match measure.format {
+            Format::Human => Style::Human,
+            Format::Nccl => Style::Nccl,
+            Format::Perftest => Style::Perftest,
+        };
+        let record = Record {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").into(),
+            time_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            host: host(),
+            peer: measure.peer.clone(),
+            env: environment(),
+            results: Vec::new(),
+            ok: true,
+            exit_code: 0,
+            error: None,
+        };
+        Ok(Sink { measure, out: Out::default(), printer: Printer::new(style), record, path: String::new() })
+    }
+
+    fn text(&self) -> bool {
+        !self.measure.json && !self.measure.json_stream
+    }
+
+    pub(crate) fn start(&mut self) -> Result<(), Failure> {
+        if !self.measure.json_stream {
+            return Ok(());
+        }
+        let Record { host, peer, command, .. } = &self.record;
+        self.out.json(&Event::Start { schema: STREAM_SCHEMA, host, peer, command }, false)
+    }
+
+    pub(crate) fn row(&mut self, row: Row) -> Result<(), Failure> {
+        if self.measure.json_stream {
+            self.out.json(&Event::Result { row: &row }, false)?;
+        }
+        if self.text() {
+            let mut text = String::new();
+            if self.path != row.path {
+                self.path.clone_from(&row.path);
+                text = format!("# {} {} ({})\n", row.room, row.path, row.reason);
+            }
+            text.push_str(&self.printer.row(&row));
+            if self.measure.histogram {
+                text.push_str(&histogram(&row, BAR));
+            }
+            self.out.text(&text)?;
+        }
+        self.record.results.push(row);
+        Ok(())
+    }
+
+    /// Finishes every output, also after an error, and says how the program ends.
+    pub(crate) fn end(mut self, result: Result<(), Failure>) -> Result<Exit, Failure> {
+        let wrong = self.record.results.iter().any(|row| row.wrong_bytes.is_some_and(|wrong| wrong > 0));
+        let exit = match &result {
+            Err(failure) => failure.exit,
+            Ok(()) if wrong => Exit::WrongData,
+            Ok(()) => Exit::Ok,
+        };
+        self.record.ok = exit == Exit::Ok;
+        self.record.exit_code = exit as u8;
+        self.record.error = result.as_ref().err().map(|failure| failure.message.clone());
+        let Record { ok, exit_code, error, .. } = &self.record;
+        if self.measure.json {
+            self.out.json(&self.record, true)?;
+        } else if self.measure.json_stream {
+            self.out.json(&Event::End { ok: *ok, exit_code: *exit_code, error: error.as_deref() }, false)?;
+        } else {
+            self.out.text(&self.printer.end())?;
+        }
+        if let Some(file) = &self.measure.report {
+            fs::write(file, page(&self.record))
+                .map_err(|error| Failure::system(&format!("--report {}", file.display()), &error))?;
+        }
+        result?;
+        if wrong {
+            eprintln!("lspan: wrong data arrived: see the #wrong column");
+        }
+        Ok(exit)
+    }
+}
+
+/// This host for records.
+pub(crate) fn host() -> HostInfo {
+    let host = Host::read(&Roots::default());
+    HostInfo {
+        name: host.name,
+        kernel: host.kernel,
+        arch: host.arch.into(),
+        cpu_model: host.cpu_model,
+        cpus: host.cpus,
+        memory_bytes: host.memory_bytes,
+    }
+}
+
+/// Names that may matter. The key's file is named there, the key never is.
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .filter(|(name, _)| name.starts_with("LINKSPAN_") || name.starts_with("NCCL_"))
+        .collect()
+}

@@ -1,0 +1,142 @@
+//! How the two sides of a test find each other: the serving side gives its listener's handle to whoever asks on a
+//! TCP port. Whoever reaches the port may run tests, as with iperf3; a cluster key (LINKSPAN_PSK_FILE) shuts out
+//! everybody who does not have it, for the handle alone is then worth nothing.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use linkspan_fabric::{Fabric, HANDLE_LEN};
+use linkspan_transport::WaitFd;
+
+use crate::exit::{Exit, Failure};
+
+/// The port of `lspan perf serve`. No registered service that we know of uses it.
+pub(crate) const PORT: u16 = 24_680;
+
+/// What the serving side says first: a name and a version.
+const HELLO: [u8; 8] = *b"LSPANRV1";
+
+/// How long a peer may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Gives handles away.
+pub(crate) struct Desk {
+    listeners: Vec<TcpListener>,
+}
+
+impl Desk {
+    /// Waits on these addresses; where there are none, on those of every usable interface and of loopback.
+    pub(crate) fn open(fabric: &Fabric, bind: &[IpAddr], port: u16) -> Result<Desk, Failure> {
+        let mut addrs = bind.to_vec();
+        if addrs.is_empty() {
+            addrs.push(IpAddr::from([127, 0, 0, 1]));
+            let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
+            let global = usable.flat_map(|(iface, _)| &iface.addrs).filter(|addr| !addr.is_link_local());
+            for addr in global {
+                if !addrs.contains(&addr.ip) {
+                    addrs.push(addr.ip);
+                }
+            }
+        }
+        let mut listeners = Vec::new();
+        for ip in addrs {
+            let addr = SocketAddr::new(ip, port);
+            let listener = TcpListener::bind(addr).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(listener)
+            });
+            listeners.push(listener.map_err(|error| {
+                let exit = match error.kind() {
+                    io::ErrorKind::PermissionDenied => Exit::Permission,
+                    io::ErrorKind::AddrNotAvailable => Exit::NoPeer,
+                    _ => Exit::Failed,
+                };
+                let hint = match error.kind() {
+                    io::ErrorKind::AddrInUse => "; another `lspan perf serve`? choose another --port",
+                    io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
+                    _ => "",
+                };
+                Failure::new(exit, format!("cannot wait on {addr}: {error}{hint}"))
+            })?);
+        }
+        Ok(Desk { listeners })
+    }
+
+    /// Where it waits.
+    pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// What to wait for.
+    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        fds.extend(self.listeners.iter().map(|listener| WaitFd { fd: listener.as_raw_fd(), read: true, write: false }));
+    }
+
+    /// Hands the handle to everybody who waits. Never blocks: what is said fits into any socket's buffer.
+    pub(crate) fn serve(&self, handle: &[u8; HANDLE_LEN]) {
+        let mut said = HELLO.to_vec();
+        said.extend_from_slice(handle);
+        for listener in &self.listeners {
+            // At most as many at a time as a listen queue holds, then it is the connections' turn.
+            for _ in 0..128 {
+                let Ok((mut stream, _)) = listener.accept() else { break };
+                // A visitor that leaves early has only itself to blame.
+                let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&said));
+            }
+        }
+    }
+}
+
+/// Fetches the handle of a serving peer, named as HOST or HOST:PORT (an IPv6 address with a port in brackets).
+pub(crate) fn ask(peer: &str) -> Result<[u8; HANDLE_LEN], Failure> {
+    let no_peer = |why: String| {
+        Failure::new(Exit::NoPeer, format!("no answer from {peer}: {why}; is `lspan perf serve` running there?"))
+    };
+    let mut last = String::from("the name has no address");
+    for addr in resolve(peer)? {
+        match TcpStream::connect_timeout(&addr, PATIENCE).and_then(fetch) {
+            Ok(handle) => return Ok(handle),
+            Err(error) => last = format!("{addr}: {error}"),
+        }
+    }
+    Err(no_peer(last))
+}
+
+fn fetch(mut stream: TcpStream) -> io::Result<[u8; HANDLE_LEN]> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let (mut hello, mut handle) = ([0; HELLO.len()], [0; HANDLE_LEN]);
+    stream.read_exact(&mut hello)?;
+    if hello != HELLO {
+        let text = "what answers there is not `lspan perf serve` of this version";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    stream.read_exact(&mut handle)?;
+    Ok(handle)
+}
+
+fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let bad = |why: &str| {
+        Failure::new(Exit::Usage, format!("PEER {peer:?} {why}; write HOST, HOST:PORT, ADDRESS or [IPv6]:PORT"))
+    };
+    if peer.is_empty() || peer.starts_with('-') || peer.chars().any(char::is_whitespace) {
+        return Err(bad("cannot be a host"));
+    }
+    if let Ok(ip) = peer.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, PORT)]);
+    }
+    let (host, port) = match peer.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse::<u16>().ok().filter(|&port| port != 0)),
+        None => (peer, Some(PORT)),
+    };
+    let port = port.ok_or_else(|| bad("ends in something that is no port"))?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match (host, port).to_socket_addrs() {
+        Ok(addrs) => Ok(addrs.collect()),
+        Err(error) => Err(Failure::new(Exit::NoPeer, format!("{peer}: the name cannot be resolved: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

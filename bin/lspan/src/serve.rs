@@ -1,0 +1,116 @@
+//! `lspan perf serve`: the other side of a test.
+
+use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use linkspan_fabric::{Channel, chain};
+use linkspan_net::WaitSet;
+use linkspan_perf::{Limits, serve};
+
+use crate::child;
+use crate::cli::ServeArgs;
+use crate::exit::{Exit, Failure};
+use crate::fabric;
+use crate::link::FabricLink;
+use crate::rendezvous::Desk;
+
+/// Sessions at once; a visitor beyond that is sent away at once.
+const SESSIONS: usize = 128;
+
+pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
+    let fabric = if args.stdio { fabric::local(args.path, true)? } else { fabric::open(args.path)? };
+    let listener = fabric.listen(args.device)?;
+    let desk = if args.stdio {
+        follow_parent()?;
+        let line = child::encode(&listener.handle());
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::system("standard output", &error))?;
+        None
+    } else {
+        let desk = Desk::open(&fabric, &args.bind, args.port)?;
+        let addrs: Vec<String> = desk.addrs().iter().map(ToString::to_string).collect();
+        eprintln!("lspan: waiting on {}; measure with `lspan perf bw HOST` from another one", addrs.join(", "));
+        Some(desk)
+    };
+
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
+    let mut begun = false;
+    loop {
+        if let Some(desk) = &desk {
+            desk.serve(&listener.handle());
+        }
+        loop {
+            match listener.accept() {
+                Ok(Some(channel)) => {
+                    begun = true;
+                    begin(channel, &sessions, args.stdio)?;
+                }
+                Ok(None) => break,
+                // One connection that failed is not the end of the service.
+                Err(error) => {
+                    eprintln!("lspan: a connection was not accepted: {}", chain(&error));
+                    break;
+                }
+            }
+        }
+        if args.once && begun && sessions.load(Ordering::Acquire) == 0 {
+            return Ok(Exit::Ok);
+        }
+        waits.clear();
+        fds.clear();
+        listener.wait_fds(&mut fds);
+        if let Some(desk) = &desk {
+            desk.wait_fds(&mut fds);
+        }
+        fds.iter().for_each(|fd| {
+            waits.add(*fd);
+        });
+        // Deadlines of half-open connections, and the end of --once, have no descriptor.
+        let _ = waits.wait(Some(Duration::from_millis(100)));
+    }
+}
+
+fn begin(channel: Channel, sessions: &Arc<AtomicUsize>, quiet: bool) -> Result<(), Failure> {
+    if sessions.load(Ordering::Acquire) >= SESSIONS {
+        eprintln!("lspan: a peer was sent away: {SESSIONS} sessions are running");
+        return Ok(());
+    }
+    sessions.fetch_add(1, Ordering::AcqRel);
+    let done = Arc::clone(sessions);
+    let session = move || {
+        let mut link = FabricLink::new(channel);
+        // A parent says itself what went wrong with a session.
+        if let Err(error) = serve(&mut link, &Limits::default())
+            && !quiet
+        {
+            eprintln!("lspan: a session ended: {}", chain(&error));
+        }
+        drop(link);
+        done.fetch_sub(1, Ordering::AcqRel);
+    };
+    thread::Builder::new()
+        .name("session".into())
+        .spawn(session)
+        .map(drop)
+        .map_err(|error| Failure::system("a thread for the session", &error))
+}
+
+/// Ends this process when the parent has gone: its end of our standard input is closed then, however it went.
+fn follow_parent() -> Result<(), Failure> {
+    let watch = || {
+        let mut rest = Vec::new();
+        let _ = io::stdin().lock().take(1 << 16).read_until(0, &mut rest);
+        std::process::exit(0);
+    };
+    thread::Builder::new()
+        .name("parent".into())
+        .spawn(watch)
+        .map(drop)
+        .map_err(|error| Failure::system("a thread", &error))
+}

@@ -1,0 +1,124 @@
+//! `lspan stats`: what running processes have moved.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::Config;
+use linkspan_fabric::stats::{Counter, ProcessStats, Record, read};
+use linkspan_perf::format::table;
+use serde_json::{Map, Value, json};
+
+use crate::cli::StatsArgs;
+use crate::exit::{Exit, Failure};
+use crate::out::Out;
+
+/// Schema of `--json`: `docs/schema/stats-1.json`.
+const SCHEMA: &str = "linkspan.stats/1";
+
+pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
+    let Some(dir) = Config::from_env()?.stats_dir else {
+        return Err(Failure::new(Exit::NoPeer, "LINKSPAN_STATS_DIR=off: no process writes statistics; unset it"));
+    };
+    let mut out = Out::default();
+    let mut before: Option<(Instant, Vec<ProcessStats>)> = None;
+    loop {
+        let now = Instant::now();
+        let found = read(&dir).map_err(|error| Failure::system(&format!("statistics in {}", dir.display()), &error))?;
+        if args.json {
+            let processes: Vec<Value> = found.iter().map(process).collect();
+            out.json(&json!({ "schema": SCHEMA, "processes": processes }), args.watch.is_none())?;
+        } else if found.is_empty() {
+            out.text(&format!("no process that uses linkspan writes statistics to {}\n", dir.display()))?;
+        } else {
+            let last = before.as_ref().map(|(then, list)| (now - *then, list.as_slice()));
+            out.text(&text(&found, last))?;
+        }
+        match args.watch {
+            Some(pause) if !out.gone() => thread::sleep(pause),
+            _ => return Ok(Exit::Ok),
+        }
+        if !args.json {
+            out.text("\n")?;
+        }
+        before = Some((now, found));
+    }
+}
+
+fn process(process: &ProcessStats) -> Value {
+    let records: Vec<Value> = process
+        .records
+        .iter()
+        .map(|record| {
+            let mut fields = Map::new();
+            fields.insert("device".into(), record.device.as_str().into());
+            fields.insert("room".into(), record.room.as_str().into());
+            for (counter, value) in Counter::ALL.iter().zip(&record.counters) {
+                fields.insert(counter.name().into(), (*value).into());
+            }
+            fields.insert("latency_below_2_pow_n_us".into(), record.latency.clone().into());
+            Value::Object(fields)
+        })
+        .collect();
+    json!({ "pid": process.pid, "uptime_s": process.uptime.as_secs_f64(), "paths": records })
+}
+
+fn of(record: &Record, counter: Counter) -> u64 {
+    record.counters.get(counter as usize).copied().unwrap_or(0)
+}
+
+/// Bytes each way, host and device memory together.
+fn moved(record: &Record) -> (u64, u64) {
+    let sum = |a, b| of(record, a).saturating_add(of(record, b));
+    (sum(Counter::TxBytes, Counter::TxDeviceBytes), sum(Counter::RxBytes, Counter::RxDeviceBytes))
+}
+
+fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> String {
+    let head = [
+        "pid",
+        "up s",
+        "device",
+        "path",
+        "conns",
+        "sent GB",
+        "received GB",
+        "sent Gb/s",
+        "received Gb/s",
+        "stalls",
+        "retries",
+        "rails lost",
+        "failed",
+    ];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    for process in found {
+        for record in &process.records {
+            let (tx, rx) = moved(record);
+            let same = |other: &&Record| (&other.device, &other.room) == (&record.device, &record.room);
+            let older = last.and_then(|(time, list)| {
+                let process = list.iter().find(|older| older.pid == process.pid)?;
+                Some((time, moved(process.records.iter().find(same)?)))
+            });
+            let rate = |now: u64, pick: fn((u64, u64)) -> u64| match older {
+                Some((time, bytes)) => {
+                    format!("{:.3}", now.saturating_sub(pick(bytes)) as f64 * 8e-9 / time.as_secs_f64().max(1e-9))
+                }
+                None => "-".into(),
+            };
+            rows.push(vec![
+                process.pid.to_string(),
+                process.uptime.as_secs().to_string(),
+                record.device.clone(),
+                record.room.clone(),
+                of(record, Counter::Open).to_string(),
+                format!("{:.3}", tx as f64 / 1e9),
+                format!("{:.3}", rx as f64 / 1e9),
+                rate(tx, |bytes| bytes.0),
+                rate(rx, |bytes| bytes.1),
+                of(record, Counter::Stalls).to_string(),
+                of(record, Counter::Retries).to_string(),
+                of(record, Counter::RailsLost).to_string(),
+                of(record, Counter::Failures).to_string(),
+            ]);
+        }
+    }
+    table(&rows)
+}

@@ -1,0 +1,91 @@
+//! A stream that has logged in, with the ciphers where its bytes must be sealed from then on, and the two messages
+//! that go over it before it is a rail: the plan and its answer.
+
+use std::io;
+
+use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, RecordError, Sealer};
+use linkspan_tcp::{RailConfig, Sentinel, Stream};
+
+use crate::Error;
+use crate::room::AnyRail;
+
+/// A stream behind its login.
+pub(crate) struct Secured {
+    pub(crate) stream: Stream,
+    ciphers: Option<(Sealer, Opener)>,
+}
+
+/// Why a message could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MessageError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error("an encrypted record of {got} bytes in place of a message of {want}")]
+    Len { got: usize, want: usize },
+}
+
+impl Secured {
+    pub(crate) fn new(stream: Stream, ciphers: Option<(Sealer, Opener)>) -> Secured {
+        Secured { stream, ciphers }
+    }
+
+    /// The bytes that carry `text`: itself, or a record. To be sent once, whole, and in the order of the calls.
+    pub(crate) fn pack(&mut self, text: &[u8]) -> Result<Vec<u8>, MessageError> {
+        let mut bytes = text.to_vec();
+        if let Some((sealer, _)) = &mut self.ciphers {
+            let (head, tag) = sealer.seal(&mut bytes)?;
+            bytes.splice(..0, head);
+            bytes.extend_from_slice(&tag);
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a message of exactly `N` bytes and nothing behind it; `inbox` keeps what came so far, and is empty at
+    /// first. `None` while bytes are missing.
+    pub(crate) fn read<const N: usize>(&mut self, inbox: &mut Vec<u8>) -> Result<Option<[u8; N]>, MessageError> {
+        let around = if self.ciphers.is_some() { RECORD_HEAD + RECORD_TAG } else { 0 };
+        while inbox.len() < N + around {
+            let (had, mut part) = (inbox.len(), [0; 256]);
+            let want = (N + around - had).min(part.len());
+            match self.stream.try_read(&mut part[..want])? {
+                None => return Ok(None),
+                Some(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Some(n) => inbox.extend_from_slice(&part[..n]),
+            }
+            // Another length is told at once: a shorter record would be waited for in vain.
+            if let (Some(_), Some(head)) = (&self.ciphers, inbox.first_chunk::<RECORD_HEAD>()) {
+                let got = Opener::text_len(*head)?;
+                if got != N {
+                    return Err(MessageError::Len { got, want: N });
+                }
+            }
+        }
+        let mut text = [0; N];
+        match &mut self.ciphers {
+            None => text.copy_from_slice(inbox),
+            Some((_, opener)) => {
+                let mut tag = [0; RECORD_TAG];
+                text.copy_from_slice(&inbox[RECORD_HEAD..RECORD_HEAD + N]);
+                tag.copy_from_slice(&inbox[RECORD_HEAD + N..]);
+                opener.open(&mut text, tag)?;
+            }
+        }
+        Ok(Some(text))
+    }
+
+    /// Makes it a rail. With `encrypt` nothing but an encrypted one.
+    pub(crate) fn into_rail(self, config: RailConfig, encrypt: bool) -> Result<AnyRail, Error> {
+        match self.ciphers {
+            Some(ciphers) => Ok(AnyRail::Sealed(self.stream.into_sealed_rail(config, ciphers))),
+            None if encrypt => Err(Error::Clear { peer: self.stream.peer_addr() }),
+            None => Ok(AnyRail::Tcp(self.stream.into_rail(config, &[])?)),
+        }
+    }
+
+    /// Makes it a sentinel, which carries nothing and so needs no cipher.
+    pub(crate) fn into_sentinel(self) -> Sentinel {
+        Sentinel::new(self.stream)
+    }
+}

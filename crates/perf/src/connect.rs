@@ -1,0 +1,41 @@
+//! Handshakes only.
+
+use std::time::Instant;
+
+use crate::error::PerfError;
+use crate::hist::Recorder;
+use crate::link::Connector;
+use crate::session::Client;
+use crate::spec::Stop;
+
+/// What [`connects`] found.
+#[derive(Clone, Debug)]
+pub struct Connects {
+    /// Time of each connection set-up, until it could carry data.
+    pub handshakes: Recorder,
+    /// Time of the whole test, ns.
+    pub elapsed_ns: u64,
+}
+
+/// Connects and closes, one after another.
+///
+/// # Errors
+/// The first connection that fails.
+pub fn connects<C: Connector>(connector: &C, stop: Stop) -> Result<Connects, PerfError> {
+    let mut handshakes = Recorder::new();
+    let start = Instant::now();
+    let more = |done: u64| match stop {
+        Stop::Messages(n) => done < n,
+        Stop::After(time) => done == 0 || start.elapsed() < time,
+    };
+    while more(handshakes.count()) {
+        let from = Instant::now();
+        let link = connector.connect()?;
+        handshakes.record(from.elapsed().as_nanos() as u64);
+        Client::new(link, None).close()?;
+    }
+    Ok(Connects { handshakes, elapsed_ns: start.elapsed().as_nanos() as u64 })
+}
+
+#[cfg(test)]
+mod tests;

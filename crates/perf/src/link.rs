@@ -1,0 +1,112 @@
+//! What the engines ask of a connection.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use linkspan_transport::MemSlice;
+
+/// An operation in flight; dead once [`Link::test`] has reported it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// What a link is, for people and for the baselines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkDesc {
+    /// Room: `tcp`, `shm`, ...; several joined by `+`.
+    pub room: String,
+    /// The path, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`.
+    pub path: String,
+    /// Why this path was taken.
+    pub reason: String,
+    /// Address of this side on the path, where it has one.
+    pub local: Option<IpAddr>,
+    /// Address of the peer on the path.
+    pub peer: Option<IpAddr>,
+}
+
+/// Why a link does not work any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The peer process ended or closed the connection.
+    #[error("LS0701 the peer on {path} is gone: {why}")]
+    PeerGone {
+        /// The path.
+        path: String,
+        /// What proved it.
+        why: String,
+    },
+    /// Nobody answered, or the connection was refused.
+    #[error("LS0702 no connection to {peer}: {why}")]
+    NoPeer {
+        /// Whom we looked for.
+        peer: String,
+        /// What happened.
+        why: String,
+    },
+    /// Anything else that ended the link.
+    #[error("LS0703 {what} failed on {path}")]
+    Failed {
+        /// What was done.
+        what: &'static str,
+        /// The path.
+        path: String,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Longest that a test asks [`Link::wait`] to sleep, so that deadlines are kept.
+pub const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// One connection to the peer process, driven by one thread at a time.
+///
+/// Messages of one tag match receives of that tag in order. Memory of a posted operation belongs to the link until
+/// its ticket was reported or the link was dropped.
+pub trait Link {
+    /// What this link is.
+    fn describe(&self) -> LinkDesc;
+
+    /// Posts a send of all of `mem`. `None`: busy, progress and ask again.
+    ///
+    /// # Errors
+    /// The link is down.
+    fn post_send(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError>;
+
+    /// Posts a receive of at most `mem.len()` bytes. `None`: busy, progress and ask again.
+    ///
+    /// # Errors
+    /// The link is down.
+    fn post_recv(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError>;
+
+    /// Moves what can be moved. True when something happened.
+    ///
+    /// # Errors
+    /// The link is down.
+    fn progress(&mut self) -> Result<bool, LinkError>;
+
+    /// `Some` with the bytes of the message when the operation is done; the ticket is dead after that.
+    ///
+    /// # Errors
+    /// The link is down, or the operation was refused.
+    fn test(&mut self, ticket: Ticket) -> Result<Option<usize>, LinkError>;
+
+    /// Sleeps until something may have happened, for at most about `most`. May return early for no reason.
+    ///
+    /// # Errors
+    /// The link is down.
+    fn wait(&mut self, most: Duration) -> Result<(), LinkError>;
+}
+
+/// Makes connections to one peer, for tests that need several.
+pub trait Connector: Sync {
+    /// The connections it makes.
+    type Link: Link + Send;
+
+    /// A new connection, up and authenticated.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPeer`] and what the handshake may say.
+    fn connect(&self) -> Result<Self::Link, LinkError>;
+}

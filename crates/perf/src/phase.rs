@@ -1,0 +1,254 @@
+//! The phases of a test and how each side runs one.
+
+use std::time::{Duration, Instant};
+
+use crate::clock::thread_cpu_ns;
+use crate::ctrl::Ctrl;
+use crate::error::PerfError;
+use crate::hist::Recorder;
+use crate::link::Link;
+use crate::pump::{BulkRecv, BulkSend, Check, Ping, Pong, Tally};
+use crate::spec::{Direction, Stop, Test};
+use crate::turn::Turner;
+use crate::wire::{Kind, Plan, Reply};
+
+/// What a phase is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Warms up; not reported.
+    Warm,
+    /// Measured.
+    Timed,
+    /// Measured without load, for comparison.
+    Idle,
+    /// Every byte checked; not timed.
+    Verify,
+}
+
+/// Bulk data of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bulk {
+    size: usize,
+    window: u32,
+    direction: Direction,
+    /// `None`: until the ping-pong ends.
+    stop: Option<Stop>,
+}
+
+/// Ping-pong of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pings {
+    stop: Stop,
+    interval: Option<Duration>,
+}
+
+/// One phase; both sides derive the same list from the [`Plan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub(crate) role: Role,
+    pings: Option<Pings>,
+    bulk: Option<Bulk>,
+    check: Check,
+}
+
+/// The phases of a test in their order.
+pub(crate) fn phases(plan: &Plan) -> Vec<Phase> {
+    let stamp = if plan.verify > 0 { Check::Stamp } else { Check::No };
+    let bulk = |stop| Bulk { size: plan.size, window: plan.window, direction: plan.direction, stop: Some(stop) };
+    let load = Bulk { size: plan.load_size, window: plan.load_window, direction: plan.direction, stop: None };
+    let interval = (plan.test == Test::Jitter).then_some(plan.interval);
+    let is_bulk = plan.test == Test::Bw;
+    let phase = |role, stop, check| Phase {
+        role,
+        pings: (!is_bulk).then_some(Pings { stop, interval: interval.filter(|_| role != Role::Warm) }),
+        bulk: is_bulk.then(|| bulk(stop)),
+        check,
+    };
+
+    let mut list = Vec::new();
+    if plan.warmup > 0 {
+        list.push(phase(Role::Warm, Stop::Messages(plan.warmup.into()), stamp));
+    }
+    if plan.test == Test::Load {
+        list.push(phase(Role::Idle, plan.stop, stamp));
+    }
+    let mut timed = phase(Role::Timed, plan.stop, stamp);
+    if plan.test == Test::Load {
+        timed.bulk = Some(load);
+    }
+    list.push(timed);
+    if plan.verify > 0 {
+        let direction = if is_bulk { plan.direction } else { Direction::Both };
+        let bulk = Bulk { direction, ..bulk(Stop::Messages(plan.verify.into())) };
+        list.push(Phase { role: Role::Verify, pings: None, bulk: Some(bulk), check: Check::Full });
+    }
+    list
+}
+
+/// What the asking side knows after a phase.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) role: Role,
+    pub(crate) rec: Option<Recorder>,
+    /// To the peer: messages, bytes, time.
+    pub(crate) up: Option<(Tally, Duration)>,
+    pub(crate) down: Option<(Tally, Duration)>,
+    pub(crate) wrong: u64,
+    pub(crate) cpu_local_ns: u64,
+    pub(crate) cpu_peer_ns: u64,
+}
+
+/// Runs a phase on the asking side.
+pub(crate) fn ask<L: Link + ?Sized>(
+    link: &mut L,
+    ctrl: &mut Ctrl,
+    turner: &mut Turner,
+    plan: &Plan,
+    phase: &Phase,
+) -> Result<Part, PerfError> {
+    let (up_seed, down_seed) = (plan.seed, plan.seed.rotate_left(32));
+    let mut ping =
+        phase.pings.map(|pings| Ping::new(plan.size, plan.depth, pings.stop, pings.interval, plan.seed, phase.check));
+    let mut send = phase.bulk.filter(|bulk| bulk.direction.up()).map(|bulk| sender(&bulk, up_seed, phase.check));
+    let mut recv = phase.bulk.filter(|bulk| bulk.direction.down()).map(|bulk| receiver(&bulk, down_seed, phase.check));
+
+    while !(ctrl.prime(link)?
+        && ping.as_mut().map_or(Ok(true), |ping| ping.prime(link))?
+        && recv.as_mut().map_or(Ok(true), |recv| recv.prime(link))?)
+    {
+        turner.turn(link, false)?;
+    }
+    let asked = Instant::now();
+    ctrl.send(link, turner, &Reply::new(Kind::Go))?;
+    ctrl.expect(link, turner, Kind::Go)?;
+    ctrl.prime(link)?;
+    let now = Instant::now();
+    // The server began half a round trip ago.
+    let began = asked + (now - asked) / 2;
+    let cpu = thread_cpu_ns();
+    if let Some(ping) = &mut ping {
+        ping.start(now);
+    }
+    if let Some(send) = &mut send {
+        send.start(now);
+    }
+
+    loop {
+        let mut moved = false;
+        let mut finished = true;
+        if let Some(ping) = &mut ping {
+            moved |= ping.poll(link)?;
+            finished &= ping.finished();
+            turner.due(ping.due());
+        }
+        if let Some(send) = &mut send {
+            if ping.as_ref().is_some_and(Ping::ending) {
+                send.end();
+            }
+            moved |= send.poll(link)?;
+            finished &= send.finished();
+        }
+        if let Some(recv) = &mut recv {
+            moved |= recv.poll(link)?;
+            finished &= recv.finished();
+        }
+        if finished {
+            break;
+        }
+        turner.turn(link, moved)?;
+    }
+    let report = ctrl.expect(link, turner, Kind::Report)?;
+    let cpu_local_ns = thread_cpu_ns().saturating_sub(cpu);
+
+    let mut wrong = report.wrong.get();
+    let up = send.is_some().then(|| {
+        let tally = Tally { messages: report.messages.get(), bytes: report.bytes.get(), wrong: 0, last: None };
+        (tally, Duration::from_nanos(report.elapsed_ns.get()))
+    });
+    let down = recv.map(|recv| {
+        wrong = wrong.saturating_add(recv.tally().wrong);
+        (*recv.tally(), recv.tally().since(began))
+    });
+    let rec = ping.map(|ping| {
+        let (rec, tally) = ping.into_results();
+        wrong = wrong.saturating_add(tally.wrong);
+        rec
+    });
+    Ok(Part { role: phase.role, rec, up, down, wrong, cpu_local_ns, cpu_peer_ns: report.cpu_ns.get() })
+}
+
+/// Runs a phase on the serving side.
+pub(crate) fn answer<L: Link + ?Sized>(
+    link: &mut L,
+    ctrl: &mut Ctrl,
+    turner: &mut Turner,
+    plan: &Plan,
+    phase: &Phase,
+) -> Result<(), PerfError> {
+    let (up_seed, down_seed) = (plan.seed, plan.seed.rotate_left(32));
+    let mut pong = phase.pings.map(|_| Pong::new(plan.size, plan.depth, plan.seed, phase.check));
+    let mut recv = phase.bulk.filter(|bulk| bulk.direction.up()).map(|bulk| receiver(&bulk, up_seed, phase.check));
+    let mut send = phase.bulk.filter(|bulk| bulk.direction.down()).map(|bulk| sender(&bulk, down_seed, phase.check));
+
+    ctrl.expect(link, turner, Kind::Go)?;
+    while !(ctrl.prime(link)?
+        && pong.as_mut().map_or(Ok(true), |pong| pong.prime(link))?
+        && recv.as_mut().map_or(Ok(true), |recv| recv.prime(link))?)
+    {
+        turner.turn(link, false)?;
+    }
+    let cpu = thread_cpu_ns();
+    let began = Instant::now();
+    ctrl.send(link, turner, &Reply::new(Kind::Go))?;
+    if let Some(send) = &mut send {
+        send.start(Instant::now());
+    }
+
+    loop {
+        let mut moved = false;
+        let mut finished = true;
+        if let Some(pong) = &mut pong {
+            moved |= pong.poll(link)?;
+            finished &= pong.finished();
+        }
+        if let Some(recv) = &mut recv {
+            moved |= recv.poll(link)?;
+            finished &= recv.finished();
+        }
+        if let Some(send) = &mut send {
+            if pong.as_ref().is_some_and(Pong::ending) {
+                send.end();
+            }
+            moved |= send.poll(link)?;
+            finished &= send.finished();
+        }
+        if finished {
+            break;
+        }
+        turner.turn(link, moved)?;
+    }
+
+    let mut report = Reply::new(Kind::Report);
+    let mut wrong = pong.as_ref().map_or(0, |pong| pong.tally().wrong);
+    if let Some(recv) = &recv {
+        let tally = recv.tally();
+        report.messages = tally.messages.into();
+        report.bytes = tally.bytes.into();
+        report.elapsed_ns = (tally.since(began).as_nanos() as u64).into();
+        wrong = wrong.saturating_add(tally.wrong);
+    }
+    report.wrong = wrong.into();
+    report.cpu_ns = thread_cpu_ns().saturating_sub(cpu).into();
+    ctrl.send(link, turner, &report)
+}
+
+fn sender(bulk: &Bulk, seed: u64, check: Check) -> BulkSend {
+    BulkSend::new(bulk.size, bulk.window, bulk.stop, seed, check)
+}
+
+fn receiver(bulk: &Bulk, seed: u64, check: Check) -> BulkRecv {
+    BulkRecv::new(bulk.size, bulk.window, seed, check)
+}
+
+#[cfg(test)]
+mod tests;

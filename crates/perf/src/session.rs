@@ -1,0 +1,227 @@
+//! A session: one link, many tests after one another.
+
+use std::time::{Duration, Instant};
+
+use crate::baseline::bare;
+use crate::ctrl::{Ctrl, PATIENT};
+use crate::error::PerfError;
+use crate::hist::Recorder;
+use crate::link::{Link, LinkDesc, LinkError};
+use crate::phase::{self, Role};
+use crate::spec::Spec;
+use crate::turn::Turner;
+use crate::wire::{self, BadMessage, Kind, Message, Params, Reply, Status};
+
+/// What a serving side gives to one test.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Memory for buffers, bytes.
+    pub memory: u64,
+    /// Whether it opens a bare TCP listener for the baseline, on the link's own address, for one known visitor.
+    pub bare: bool,
+}
+
+impl Default for Limits {
+    /// 6 GiB, enough for messages of 1 GiB both ways, and the bare listener allowed.
+    fn default() -> Limits {
+        Limits { memory: 6 << 30, bare: true }
+    }
+}
+
+/// Messages, bytes and time of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// From the common start to the last byte, ns.
+    pub elapsed_ns: u64,
+}
+
+/// What one test found.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was asked for.
+    pub spec: Spec,
+    /// Bulk data to the peer.
+    pub up: Option<Flow>,
+    /// Bulk data from the peer.
+    pub down: Option<Flow>,
+    /// Round trips of the timed part.
+    pub round_trips: Option<Recorder>,
+    /// Round trips without load, of a load test.
+    pub idle_round_trips: Option<Recorder>,
+    /// Wrong bytes found by both sides, warm-up and verification included; `None` when nothing was checked.
+    pub wrong_bytes: Option<u64>,
+    /// Processor time of the asking thread in the timed part, ns.
+    pub cpu_local_ns: u64,
+    /// Processor time of the serving thread in the timed part, ns.
+    pub cpu_peer_ns: u64,
+}
+
+impl Outcome {
+    /// Bytes of bulk data in both directions.
+    pub fn bytes(&self) -> u64 {
+        [self.up, self.down].iter().flatten().map(|flow| flow.bytes).sum()
+    }
+
+    /// Messages of bulk data in both directions.
+    pub fn messages(&self) -> u64 {
+        [self.up, self.down].iter().flatten().map(|flow| flow.messages).sum()
+    }
+
+    /// Time of the slower direction, ns.
+    pub fn elapsed_ns(&self) -> u64 {
+        [self.up, self.down].iter().flatten().map(|flow| flow.elapsed_ns).max().unwrap_or(0)
+    }
+}
+
+/// The asking side of a session.
+#[derive(Debug)]
+pub struct Client<L> {
+    link: L,
+    ctrl: Ctrl,
+    timeout: Option<Duration>,
+}
+
+impl<L: Link> Client<L> {
+    /// Begins a session. `timeout` limits each test.
+    pub fn new(link: L, timeout: Option<Duration>) -> Client<L> {
+        Client { link, ctrl: Ctrl::new(), timeout }
+    }
+
+    /// What the link is.
+    pub fn describe(&self) -> LinkDesc {
+        self.link.describe()
+    }
+
+    /// Changes the limit of each further test.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    fn deadline(&self) -> Option<(Instant, Duration)> {
+        self.timeout.map(|timeout| (Instant::now() + timeout, timeout))
+    }
+
+    /// Runs one test.
+    ///
+    /// # Errors
+    /// [`PerfError`]; after an error the session cannot be used any more.
+    pub fn run(&mut self, spec: &Spec) -> Result<Outcome, PerfError> {
+        let params = Params::new(spec);
+        let plan = params.plan()?;
+        let deadline = self.deadline();
+        let mut patient = Turner::new(PATIENT, deadline);
+        self.ctrl.send(&mut self.link, &mut patient, &params)?;
+        self.ctrl.expect(&mut self.link, &mut patient, Kind::Ready)?;
+        let mut turner = Turner::new(plan.wait, deadline);
+        let mut out = Outcome {
+            spec: spec.clone(),
+            up: None,
+            down: None,
+            round_trips: None,
+            idle_round_trips: None,
+            wrong_bytes: spec.verify.then_some(0),
+            cpu_local_ns: 0,
+            cpu_peer_ns: 0,
+        };
+        for step in phase::phases(&plan) {
+            let part = phase::ask(&mut self.link, &mut self.ctrl, &mut turner, &plan, &step)?;
+            if let Some(wrong) = &mut out.wrong_bytes {
+                *wrong = wrong.saturating_add(part.wrong);
+            }
+            let flow = |(tally, time): (crate::pump::Tally, Duration)| Flow {
+                messages: tally.messages,
+                bytes: tally.bytes,
+                elapsed_ns: time.as_nanos() as u64,
+            };
+            match part.role {
+                Role::Timed => {
+                    out.up = part.up.map(flow);
+                    out.down = part.down.map(flow);
+                    out.round_trips = part.rec;
+                    out.cpu_local_ns = part.cpu_local_ns;
+                    out.cpu_peer_ns = part.cpu_peer_ns;
+                }
+                Role::Idle => out.idle_round_trips = part.rec,
+                Role::Warm | Role::Verify => {}
+            }
+        }
+        Ok(out)
+    }
+
+    /// Asks the peer for a bare TCP listener and connects to it, for the baseline.
+    ///
+    /// # Errors
+    /// The peer refuses, or the link has no addresses, or the connection fails.
+    pub fn bare(&mut self, token: [u8; 16]) -> Result<bare::Bare, PerfError> {
+        let mut patient = Turner::new(PATIENT, self.deadline());
+        self.ctrl.send(&mut self.link, &mut patient, &Params::bare(token))?;
+        let reply = self.ctrl.expect(&mut self.link, &mut patient, Kind::Ready)?;
+        bare::Bare::connect(&self.link.describe(), reply.port.get(), token)
+    }
+
+    /// Ends the session in good order.
+    ///
+    /// # Errors
+    /// The link is down.
+    pub fn close(mut self) -> Result<(), PerfError> {
+        let mut patient = Turner::new(PATIENT, self.deadline());
+        self.ctrl.send(&mut self.link, &mut patient, &Reply::new(Kind::Bye))
+    }
+}
+
+/// Serves one session until the client says goodbye or goes away between two tests.
+///
+/// # Errors
+/// The link ended inside a test, or the client broke the protocol (it is told so first where that is possible).
+pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), PerfError> {
+    let mut ctrl = Ctrl::new();
+    let mut patient = Turner::new(PATIENT, None);
+    loop {
+        let message = match ctrl.recv(link, &mut patient) {
+            Ok(message) => message,
+            Err(PerfError::Link(LinkError::PeerGone { .. })) => return Ok(()),
+            Err(PerfError::Message(bad @ BadMessage::Version(_))) => {
+                let refusal = Reply::refuse(Status::Version, wire::VERSION.into());
+                ctrl.send(link, &mut patient, &refusal)?;
+                return Err(bad.into());
+            }
+            Err(error) => return Err(error),
+        };
+        let (kind, params) = match message {
+            Message::Reply(Kind::Bye, _) => return Ok(()),
+            Message::Reply(kind, _) => return Err(BadMessage::Kind(kind as u8).into()),
+            Message::Params(kind, params) => (kind, params),
+        };
+        let plan = match params.plan() {
+            Ok(plan) => plan,
+            Err(bad) => {
+                ctrl.send(link, &mut patient, &Reply::refuse(Status::Invalid, 0))?;
+                return Err(bad.into());
+            }
+        };
+        if kind == Kind::Bare {
+            let reply = match limits.bare.then(|| bare::listen(&link.describe(), params.token, limits.memory)) {
+                Some(Ok(port)) => Reply { port: port.into(), ..Reply::new(Kind::Ready) },
+                _ => Reply::refuse(Status::NoBare, 0),
+            };
+            ctrl.send(link, &mut patient, &reply)?;
+            continue;
+        }
+        if plan.memory() > limits.memory {
+            ctrl.send(link, &mut patient, &Reply::refuse(Status::Memory, limits.memory))?;
+            continue;
+        }
+        ctrl.send(link, &mut patient, &Reply::new(Kind::Ready))?;
+        let mut turner = Turner::new(plan.wait, None);
+        for step in phase::phases(&plan) {
+            phase::answer(link, &mut ctrl, &mut turner, &plan, &step)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+use crate::mock::{Faults, Mock, pair};
+use crate::spec::{Direction, Stop, Test, WaitMode};
+
+fn small(test: Test, size: u64) -> Spec {
+    Spec {
+        stop: Stop::Messages(40),
+        warmup: 5,
+        interval: Duration::from_micros(50),
+        load_size: 5000,
+        ..Spec::new(test, size)
+    }
+}
+
+/// Runs tests against a serving thread and returns what it said at the end.
+fn session<T>(faults: Faults, limits: Limits, work: impl FnOnce(Client<Mock>) -> T) -> (T, Result<(), PerfError>) {
+    let (ours, mut theirs) = pair(faults);
+    let server = thread::spawn(move || serve(&mut theirs, &limits));
+    let result = work(Client::new(ours, Some(Duration::from_secs(20))));
+    (result, server.join().unwrap())
+}
+
+#[test]
+fn bandwidth_in_every_direction() {
+    for (direction, up, down) in [(Direction::Send, 40, 0), (Direction::Recv, 0, 40), (Direction::Both, 40, 40)] {
+        for size in [1, 8, 5000] {
+            let (out, end) = session(Faults::default(), Limits::default(), |mut client| {
+                let out = client.run(&Spec { direction, ..small(Test::Bw, size) });
+                client.close().unwrap();
+                out.unwrap()
+            });
+            end.unwrap();
+            assert_eq!(out.up.map_or(0, |flow| flow.messages), up);
+            assert_eq!(out.down.map_or(0, |flow| flow.messages), down);
+            assert_eq!(out.bytes(), (up + down) * size);
+            assert!(out.elapsed_ns() > 0);
+            assert_eq!(out.wrong_bytes, Some(0));
+            assert!(out.round_trips.is_none());
+        }
+    }
+}
+
+#[test]
+fn many_tests_in_one_session() {
+    let ((), end) = session(Faults::default(), Limits::default(), |mut client| {
+        for test in [Test::Lat, Test::Bw, Test::Jitter, Test::Load, Test::Lat] {
+            for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Sleep] {
+                let out = client.run(&Spec { wait, ..small(test, 64) }).unwrap();
+                assert_eq!(out.wrong_bytes, Some(0));
+                let rounds = out.round_trips.as_ref().map(|rec| rec.count());
+                assert_eq!(rounds, (test != Test::Bw).then_some(40), "{test:?}");
+                assert_eq!(out.idle_round_trips.map(|rec| rec.count()), (test == Test::Load).then_some(40));
+            }
+        }
+        client.close().unwrap();
+    });
+    end.unwrap();
+}
+
+#[test]
+fn load_really_moves_while_latency_is_measured() {
+    let spec =
+        Spec { stop: Stop::After(Duration::from_millis(50)), direction: Direction::Both, ..small(Test::Load, 8) };
+    let (out, _) = session(Faults::default(), Limits::default(), |mut client| client.run(&spec).unwrap());
+    assert!(out.up.unwrap().messages > 0 && out.down.unwrap().messages > 0);
+    assert!(out.elapsed_ns() > 20_000_000, "{out:?}");
+}
+
+#[test]
+fn time_ends_a_test() {
+    for test in [Test::Bw, Test::Lat] {
+        let spec = Spec { stop: Stop::After(Duration::from_millis(30)), ..small(test, 8) };
+        let start = Instant::now();
+        let (out, _) = session(Faults::default(), Limits::default(), |mut client| client.run(&spec).unwrap());
+        assert!(start.elapsed() >= Duration::from_millis(30));
+        assert!(out.messages() + out.round_trips.map_or(0, |rec| rec.count()) > 1);
+    }
+}
+
+#[test]
+fn a_pace_is_kept_and_lateness_counts() {
+    let spec = Spec { stop: Stop::Messages(20), interval: Duration::from_millis(2), ..small(Test::Jitter, 8) };
+    let start = Instant::now();
+    let (out, _) = session(Faults::default(), Limits::default(), |mut client| client.run(&spec).unwrap());
+    assert!(start.elapsed() >= Duration::from_millis(38), "20 rounds at 2 ms");
+    assert_eq!(out.round_trips.unwrap().count(), 20);
+}
+
+#[test]
+fn a_flipped_bit_is_counted() {
+    let faults = Faults { corrupt_every: 200, ..Faults::default() };
+    let (out, _) = session(faults, Limits::default(), |mut client| client.run(&small(Test::Bw, 1000)).unwrap());
+    // Only the check of every byte can see it: the stamp is at the beginning.
+    assert!(out.wrong_bytes.unwrap() > 0);
+    let (out, _) = session(faults, Limits::default(), |mut client| {
+        client.run(&Spec { verify: false, ..small(Test::Bw, 1000) }).unwrap()
+    });
+    assert_eq!(out.wrong_bytes, None, "nothing checked, nothing claimed");
+}
+
+#[test]
+fn exchanged_messages_are_seen_in_the_timed_part() {
+    // Beyond control messages and the warm-up of five and its 32 ends: inside the 40 timed messages.
+    let faults = Faults { swap_at: 60, ..Faults::default() };
+    let spec = Spec { stop: Stop::Messages(400), ..small(Test::Bw, 8) };
+    let (out, _) = session(faults, Limits::default(), |mut client| client.run(&spec).unwrap());
+    assert!(out.wrong_bytes.unwrap() > 0);
+}
+
+#[test]
+fn busy_links_lose_nothing() {
+    let faults = Faults { busy_every: 3, ..Faults::default() };
+    let ((), end) = session(faults, Limits::default(), |mut client| {
+        for test in [Test::Bw, Test::Lat, Test::Jitter, Test::Load] {
+            let out = client.run(&Spec { direction: Direction::Both, ..small(test, 100) }).unwrap();
+            assert_eq!(out.wrong_bytes, Some(0));
+        }
+        client.close().unwrap();
+    });
+    end.unwrap();
+}
+
+#[test]
+fn death_at_any_message_is_an_error_and_never_a_hang() {
+    for die_after in 1..200 {
+        let faults = Faults { die_after, ..Faults::default() };
+        let (out, _) = session(faults, Limits::default(), |mut client| client.run(&small(Test::Load, 100)).map(|_| ()));
+        match out {
+            Err(PerfError::Link(LinkError::PeerGone { .. })) | Ok(()) => {}
+            other => panic!("{die_after}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_silent_peer_is_a_timeout() {
+    let (ours, _theirs) = pair(Faults::default());
+    let mut client = Client::new(ours, Some(Duration::from_millis(50)));
+    let error = client.run(&small(Test::Bw, 8)).unwrap_err();
+    assert!(matches!(error, PerfError::Timeout(_)), "{error}");
+}
+
+#[test]
+fn too_much_memory_is_refused_and_the_session_goes_on() {
+    let limits = Limits { memory: 1 << 20, bare: false };
+    let ((), end) = session(Faults::default(), limits, |mut client| {
+        let error = client.run(&small(Test::Bw, 1 << 20)).unwrap_err().to_string();
+        assert!(error.starts_with("LS0704") && error.contains("1 MiB"), "{error}");
+        assert!(client.bare([0; 16]).unwrap_err().to_string().contains("bare TCP listener"));
+        assert_eq!(client.run(&small(Test::Bw, 8)).unwrap().wrong_bytes, Some(0));
+        client.close().unwrap();
+    });
+    end.unwrap();
+}
+
+#[test]
+fn another_version_is_named_on_both_sides() {
+    let (ours, end) = session(Faults::default(), Limits::default(), |mut client| {
+        let mut turner = Turner::new(PATIENT, client.deadline());
+        let params = Params { version: 9.into(), ..Params::new(&small(Test::Bw, 8)) };
+        client.ctrl.send(&mut client.link, &mut turner, &params).unwrap();
+        client.ctrl.expect(&mut client.link, &mut turner, Kind::Ready).unwrap_err().to_string()
+    });
+    assert!(ours.contains("version 1"), "{ours}");
+    assert!(end.unwrap_err().to_string().contains("the peer version 9"));
+}
+
+#[test]
+fn a_goodbye_or_a_clean_departure_ends_a_session_well() {
+    let ((), end) = session(Faults::default(), Limits::default(), |client| client.close().unwrap());
+    end.unwrap();
+    let ((), end) = session(Faults::default(), Limits::default(), drop);
+    end.unwrap();
+}

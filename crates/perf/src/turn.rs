@@ -1,0 +1,83 @@
+//! One turn of a driving loop: progress, and what to do when nothing moves.
+
+use std::hint;
+use std::time::{Duration, Instant};
+
+use crate::error::PerfError;
+use crate::link::{Link, WAIT_MAX};
+use crate::spec::{SPIN, WaitMode};
+
+/// Idle turns between two looks at the clock; one turn is 20 to 200 ns.
+const LOOK: u32 = 64;
+
+/// Busy turns between two looks at the clock.
+const GLANCE: u32 = 1 << 12;
+
+/// How much earlier a sleep ends than what is due: timers are late by the kernel's slack of 50 us (prctl(2),
+/// PR_SET_TIMERSLACK) and a wake-up costs about 25 us.
+const EARLY: Duration = Duration::from_micros(100);
+
+/// Drives a link and keeps the deadline.
+pub(crate) struct Turner {
+    mode: WaitMode,
+    deadline: Option<(Instant, Duration)>,
+    idle: u32,
+    idle_since: Instant,
+    busy: u32,
+    due: Option<Instant>,
+}
+
+impl Turner {
+    pub(crate) fn new(mode: WaitMode, deadline: Option<(Instant, Duration)>) -> Turner {
+        Turner { mode, deadline, idle: 0, idle_since: Instant::now(), busy: 0, due: None }
+    }
+
+    /// The caller has something to do at this time: sleep ends a little before it.
+    pub(crate) fn due(&mut self, due: Option<Instant>) {
+        self.due = due;
+    }
+
+    fn sleep<L: Link + ?Sized>(&self, link: &mut L) -> Result<(), PerfError> {
+        let most = match self.due {
+            Some(due) => due.saturating_duration_since(Instant::now()).saturating_sub(EARLY),
+            None => WAIT_MAX,
+        };
+        if !most.is_zero() {
+            link.wait(most.min(WAIT_MAX))?;
+        }
+        self.check()
+    }
+
+    /// Progresses once; `moved` says whether the caller's own work did anything since the last turn.
+    pub(crate) fn turn<L: Link + ?Sized>(&mut self, link: &mut L, moved: bool) -> Result<(), PerfError> {
+        if link.progress()? || moved {
+            self.idle = 0;
+            self.busy += 1;
+            if self.busy >= GLANCE {
+                self.busy = 0;
+                self.check()?;
+            }
+            return Ok(());
+        }
+        self.idle += 1;
+        match self.mode {
+            WaitMode::Sleep => self.sleep(link),
+            _ if !self.idle.is_multiple_of(LOOK) => {
+                if self.idle == 1 && self.mode == WaitMode::Adaptive {
+                    self.idle_since = Instant::now();
+                }
+                hint::spin_loop();
+                Ok(())
+            }
+            WaitMode::Adaptive if self.idle_since.elapsed() >= SPIN => self.sleep(link),
+            _ => self.check(),
+        }
+    }
+
+    fn check(&self) -> Result<(), PerfError> {
+        match self.deadline {
+            Some((at, limit)) if Instant::now() >= at => Err(PerfError::Timeout(limit)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A peer that sends whatever it likes: no panic, no memory beyond bounds, no byte where none was granted, and none
+//! after an operation has reported.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::super::{Access, MAX_OPS, MAX_RECVS, Outcome, Ticket};
+use super::wire::Wire;
+use super::{Joined, Mem};
+use crate::head::EAGER_MAX;
+use crate::{Buf, Head, Kind};
+
+#[derive(Clone, Copy, Debug)]
+struct Attack {
+    kind: u8,
+    rail: usize,
+    len: u32,
+    /// Added to the number that is due; mostly 0.
+    seq: u32,
+    ack: u32,
+    tag: u32,
+    id: u32,
+    offset: u64,
+    total: u64,
+    /// What else happens: 0 to 2 land what is open, 3 loses the rail, 4 pumps, 5 tests, 6 posts.
+    then: u8,
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => 0..20u64,
+        2 => 8190..8195u64,
+        2 => 0..40_000u64,
+        1 => any::<u64>(),
+        1 => Just(u64::MAX),
+    ]
+}
+
+fn attack() -> impl Strategy<Value = Attack> {
+    let kind = prop_oneof![20 => 1..11u8, 12 => 32..34u8, 1 => any::<u8>()];
+    let seq = prop_oneof![40 => Just(0u32), 1 => any::<u32>(), 1 => Just(u32::MAX)];
+    let ack = prop_oneof![10 => 0..8u32, 1 => any::<u32>()];
+    // Names of receives and regions in their first generations, rails, and anything.
+    let id = prop_oneof![
+        8 => (0..3u32, 0..6u32).prop_map(|(g, i)| g << 10 | i),
+        8 => (0..3u32, 0..4u32).prop_map(|(g, i)| g << 12 | i),
+        4 => 0..4u32,
+        1 => any::<u32>(),
+    ];
+    let numbers = (number(), number(), number());
+    (kind, 0..2usize, seq, ack, 0..5u32, id, numbers, 0..7u8).prop_map(
+        |(kind, rail, seq, ack, tag, id, (len, offset, total), then)| Attack {
+            kind,
+            rail,
+            len: len.min(40_000) as u32,
+            seq,
+            ack,
+            tag,
+            id,
+            offset,
+            total,
+            then,
+        },
+    )
+}
+
+/// What the attacked side owns.
+struct Victim {
+    joined: Joined,
+    /// Operations not reported yet, with their memory.
+    open: Vec<(Ticket, Mem)>,
+    /// Memory of operations that have reported: poisoned.
+    free: Vec<Mem>,
+    /// Never part of any operation, between those that are.
+    fences: Vec<Mem>,
+    /// Places the rails are writing to.
+    places: [VecDeque<(Head, Option<Mem>)>; 2],
+}
+
+impl Victim {
+    fn new() -> Victim {
+        let mut victim = Victim {
+            joined: Joined::new(2, true),
+            open: Vec::new(),
+            free: Vec::new(),
+            fences: Vec::new(),
+            places: [VecDeque::new(), VecDeque::new()],
+        };
+        for n in 0..3u32 {
+            let region = victim.fenced(20_000);
+            let access = [Access::ReadWrite, Access::Read, Access::Write][n as usize];
+            victim.joined.ends[0].expose(region, access).unwrap();
+        }
+        (0..4).for_each(|_| victim.post());
+        victim
+    }
+
+    fn fenced(&mut self, len: usize) -> Mem {
+        let whole = Mem::filled(len + 128, 0xFE);
+        let inside = whole.sub(64, len as u64).unwrap();
+        inside.set_all(0);
+        self.fences.push(whole.sub(0, 64).unwrap());
+        self.fences.push(whole.sub(64 + len as u64, 64).unwrap());
+        inside
+    }
+
+    fn post(&mut self) {
+        let tag = self.open.len() as u32 % 4;
+        let buf = self.fenced([10, 9000, 20_000][tag as usize % 3]);
+        let Joined { ends, wires } = &mut self.joined;
+        let wire: &mut Wire = &mut wires[0];
+        wire.queues.iter_mut().for_each(VecDeque::clear);
+        if ends[0].live_rails() == 0 {
+            return;
+        }
+        if let Ok(ticket) = ends[0].post_recv(wire, &[(tag, buf)]) {
+            self.open.push((ticket, buf));
+        }
+        let buf = self.fenced(9000);
+        let from = super::super::RemoteSlice { key: 5, offset: 0 };
+        if let Ok(ticket) = self.joined.ends[0].post_read(&mut self.joined.wires[0], buf, from) {
+            self.open.push((ticket, buf));
+        }
+        let src = self.fenced(100);
+        if let Ok(ticket) = self.joined.send(0, tag, src) {
+            self.open.push((ticket, src));
+        }
+    }
+
+    fn test(&mut self) {
+        let (joined, free) = (&mut self.joined, &mut self.free);
+        self.open.retain(|&(ticket, mem)| {
+            let over = joined.test(0, ticket) != Outcome::Pending;
+            if over {
+                mem.set_all(0xEE);
+                free.push(mem);
+            }
+            !over
+        });
+    }
+
+    /// A rail writes half of what it holds, at the worst of times.
+    fn write_half(&self) {
+        for (_, place) in self.places.iter().flatten() {
+            if let Some(place) = place {
+                let half = place.len() as u64 / 2;
+                place.sub(0, half).unwrap().set_all(0xAB);
+            }
+        }
+    }
+
+    fn lose(&mut self, rail: usize) {
+        self.places[rail].clear();
+        self.joined.wires[0].dead[rail] = true;
+        self.joined.wires[0].queues[rail].clear();
+        self.joined.ends[0].rail_down(rail);
+    }
+
+    /// False: the engine has noticed.
+    fn attack(&mut self, attack: Attack) -> bool {
+        let Attack { rail, .. } = attack;
+        if self.joined.wires[0].dead[rail] {
+            return true;
+        }
+        let engine = &mut self.joined.ends[0];
+        let payload = matches!(attack.kind, 32 | 33);
+        let mut head = Head::new(Kind::Eager);
+        head.kind = attack.kind;
+        head.tag.set(attack.tag);
+        head.id.set(attack.id);
+        head.offset.set(attack.offset);
+        head.total.set(attack.total);
+        head.ack.set(attack.ack);
+        let ok = if payload {
+            head.len.set(attack.len);
+            head.seq.set(engine.rails_landed(rail).wrapping_add(attack.seq));
+            match engine.place(rail, &head.sealed()) {
+                Ok(place) => {
+                    if let Some(place) = place {
+                        assert_eq!(place.len(), attack.len as usize);
+                    }
+                    self.places[rail].push_back((head.sealed(), place));
+                    true
+                }
+                Err(_) => false,
+            }
+        } else {
+            let len = attack.len.min(EAGER_MAX as u32 + 1);
+            head.len.set(len);
+            head.seq.set(engine.control.due().wrapping_add(attack.seq));
+            engine.on_ctrl(rail, &head.sealed(), &vec![0xCD; len as usize]).is_ok()
+        };
+        if !ok {
+            assert!(engine.is_broken(), "an attack is seen and forgotten");
+            return false;
+        }
+        self.write_half();
+        match attack.then {
+            0..=2 => {
+                if let Some((head, place)) = self.places[rail].pop_front() {
+                    if let Some(place) = place {
+                        place.set_all(0xAB);
+                    }
+                    if self.joined.ends[0].landed(rail, &head).is_err() {
+                        return false;
+                    }
+                }
+            }
+            3 => self.lose(rail),
+            4 => {
+                self.joined.wires[0].queues.iter_mut().for_each(VecDeque::clear);
+                while let Some(rail) = self.joined.ends[0].condemned() {
+                    self.lose(rail);
+                }
+                self.joined.pump(0, attack.tag == 0);
+            }
+            5 => self.test(),
+            _ => self.post(),
+        }
+        true
+    }
+
+    fn check(&mut self) {
+        self.test();
+        self.write_half();
+        assert!(self.fences.iter().all(|f| f.is_all(0xFE)), "a byte where none was granted");
+        assert!(self.free.iter().all(|m| m.is_all(0xEE)), "a byte after the report");
+        let engine = &self.joined.ends[0];
+        let sizes = engine.sizes_of_queues();
+        for (name, len, most) in sizes {
+            assert!(len <= most, "{len} {name}, the bound is {most}");
+        }
+    }
+}
+
+impl super::super::Engine<Mem> {
+    /// Everything that a peer can make grow, with its bound.
+    fn sizes_of_queues(&self) -> [(&'static str, usize, usize); 6] {
+        let [grants, cutting, again] = self.sends.lens();
+        let [notifies, disowned] = self.onesided.lens();
+        [
+            ("messages queued", self.control.queued(), 1024 + MAX_RECVS),
+            ("grants", grants, MAX_RECVS),
+            ("transfers", cutting, MAX_OPS + MAX_RECVS),
+            ("chunks to send again", again, 8 * 64),
+            ("notifications", notifies, 64 << 10),
+            ("refused writes", disowned, MAX_OPS),
+        ]
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_peer_can_do_harm(attacks in prop::collection::vec(attack(), 1..60)) {
+        let mut victim = Victim::new();
+        for attack in attacks {
+            if !victim.attack(attack) {
+                break;
+            }
+        }
+        victim.check();
+    }
+}
+
+/// Messages that an honest peer may send any number of, one at a time: a flood of each either ends the connection or
+/// leaves memory bounded.
+#[test]
+fn floods_are_bounded() {
+    for kind in 1..11u8 {
+        // Notifications have the largest bound, 65536.
+        let times = if kind == Kind::Notify as u8 { 70_000 } else { 4000 };
+        for id in [0, 1 << 10, 1 << 12, 5 << 12] {
+            for (len, total) in [(0u32, 0u64), (0, 1), (64, 5)] {
+                let mut victim = Victim::new();
+                for n in 0..times {
+                    let attack =
+                        Attack { kind, rail: 0, len, seq: 0, ack: 0, tag: n % 7, id, offset: 0, total, then: 5 };
+                    if !victim.attack(attack) {
+                        break;
+                    }
+                }
+                victim.check();
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The engine without a room: two of them joined by queues, or one against an enemy.
+
+mod hostile;
+mod model;
+mod onesided;
+mod rails;
+mod wire;
+mod wrap;
+
+use super::control::Control;
+use super::onesided::OneSided;
+use super::rails::Rails;
+use super::send::Sends;
+use wire::{Joined, Mem};
+
+/// What only tests ask.
+impl Control {
+    fn start_at(&mut self, seq: u64) {
+        self.next_seq = seq;
+        self.peer_has = seq;
+        self.rx_next = seq;
+        self.told = seq;
+    }
+
+    /// Number of the next message to send.
+    fn next(&self) -> u32 {
+        self.next_seq as u32
+    }
+
+    /// Number of the next message to receive.
+    fn due(&self) -> u32 {
+        self.rx_next as u32
+    }
+
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+impl Sends<Mem> {
+    fn lens(&self) -> [usize; 3] {
+        [self.grants.len(), self.cutting.len(), self.again.len()]
+    }
+}
+
+impl OneSided<Mem> {
+    fn lens(&self) -> [usize; 2] {
+        [self.notifies.len(), self.disowned.len()]
+    }
+}
+
+impl Rails<Mem> {
+    fn landed_on(&self, slot: usize) -> u32 {
+        self.rails[slot].landed
+    }
+}
+
+impl super::Engine<Mem> {
+    fn rails_landed(&self, slot: usize) -> u32 {
+        self.rails.landed_on(slot)
+    }
+}

@@ -1,0 +1,133 @@
+//! One-sided operations where refusals, acknowledgements and notifications cross.
+
+use super::super::{Access, OpError, Outcome, RemoteSlice};
+use super::{Joined, Mem};
+use crate::{Buf, Head, Kind};
+
+fn at(key: u32) -> RemoteSlice {
+    RemoteSlice { key, offset: 0 }
+}
+
+#[test]
+fn a_refusal_is_not_overtaken_by_the_acknowledgement_of_what_it_refuses() {
+    let mut joined = Joined::new(1, true);
+    let write = joined.ends[0].post_write(&mut joined.wires[0], Mem::new(8), at(77 << 12), None);
+    joined.deliver(0, 0).unwrap();
+    // The refusal waits in the queue; anything that leaves now carries acknowledgements too.
+    joined.send(1, 1, Mem::new(4)).unwrap();
+    while joined.deliver(1, 0).unwrap() {}
+    let error = joined.failed(0, write.unwrap());
+    assert_eq!(error, OpError::RemoteAccess { key: 77 << 12 });
+}
+
+#[test]
+fn a_refused_small_write_does_not_notify() {
+    let mut joined = Joined::new(1, true);
+    let key = joined.ends[1].expose(Mem::new(8), Access::Write).unwrap();
+    let mut writes = Vec::new();
+    for (n, key) in [(1, key), (2, 77 << 12), (3, key), (4, 78 << 12)] {
+        let wire = &mut joined.wires[0];
+        writes.push(joined.ends[0].post_write(wire, Mem::new(8), at(key), Some(n)).unwrap());
+    }
+    joined.settle();
+    assert_eq!(joined.ends[1].take_notify(), Some(1));
+    assert_eq!(joined.ends[1].take_notify(), Some(3));
+    assert_eq!(joined.ends[1].take_notify(), None);
+    for (n, write) in writes.into_iter().enumerate() {
+        match joined.test(0, write) {
+            Outcome::Done(8) if n % 2 == 0 => {}
+            Outcome::Failed(OpError::RemoteAccess { .. }) if n % 2 == 1 => {}
+            other => panic!("write {n}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_peer_cannot_fail_a_receive_and_then_write_into_it() {
+    let mut joined = Joined::new(2, true);
+    let dst = Mem::new(20_000);
+    let recv = joined.recv(1, &[(1, dst)]);
+    joined.settle();
+    let send = joined.send(0, 1, Mem::filled(20_000, 1)).unwrap();
+    let chunk = joined.wires[0].queues[1].pop_front().or_else(|| joined.wires[0].queues[0].pop_front());
+    let chunk = chunk.unwrap();
+    let place = joined.ends[1].place(1, &fix_seq(chunk.head)).unwrap().unwrap();
+    // While the chunk is half landed, the peer says that the message was too long after all.
+    let mut head = Head::new(Kind::Oversize);
+    head.id.set(chunk.head.id.get());
+    head.seq.set(joined.ends[0].control.next());
+    joined.ends[1].on_ctrl(0, &head.sealed(), &[]).unwrap();
+    assert_eq!(joined.test(1, recv), Outcome::Pending, "its memory is still being written");
+    assert!(place.fill(0, &chunk.body));
+    joined.ends[1].landed(1, &fix_seq(chunk.head)).unwrap();
+    assert!(matches!(joined.test(1, recv), Outcome::Failed(_)));
+    dst.set_all(0xEE);
+    // The rest of the message has no place.
+    joined.wires[0].queues[1].clear();
+    while let Some(mut item) = joined.wires[0].queues[0].pop_front() {
+        if item.kind() == Kind::Chunk {
+            item.head.seq.set(joined.ends[1].rails_landed(0));
+            super::wire::arrive(&mut joined.ends[1], 0, &item).unwrap();
+        }
+    }
+    assert!(dst.is_all(0xEE));
+    let _ = send;
+}
+
+fn fix_seq(mut head: Head) -> Head {
+    head.seq.set(0);
+    head.sealed()
+}
+
+#[test]
+fn a_refusal_by_index_cannot_end_a_receive() {
+    let mut joined = Joined::new(1, true);
+    let recv = joined.recv(1, &[(1, Mem::new(20_000))]);
+    for index in 0..8 {
+        let mut joined = Joined::new(1, true);
+        joined.recv(1, &[(1, Mem::new(20_000))]);
+        let mut head = Head::new(Kind::Refused);
+        head.tag.set(index);
+        assert!(joined.ends[1].on_ctrl(0, &head.sealed(), &[]).is_err());
+    }
+    assert_eq!(joined.test(1, recv), Outcome::Pending);
+}
+
+#[test]
+fn memory_read_by_a_peer_is_free_only_when_the_last_chunk_is_acknowledged() {
+    let mut joined = Joined::new(1, true);
+    joined.wires[1].depth = 3;
+    let (region, dst) = (Mem::filled(60_000, 1), Mem::new(60_000));
+    let key = joined.ends[1].expose(region, Access::Read).unwrap();
+    let read = joined.ends[0].post_read(&mut joined.wires[0], dst, at(key)).unwrap();
+    joined.deliver(0, 0).unwrap();
+    joined.pump(1, true);
+    assert!(!joined.ends[1].unexpose(key), "three chunks are being read from it");
+    for _ in 0..100 {
+        if joined.ends[1].unexpose(key) {
+            break;
+        }
+        joined.deliver(1, 0).unwrap();
+        joined.pump(0, true);
+        while joined.deliver(0, 0).unwrap() {}
+        joined.pump(1, true);
+    }
+    assert!(joined.ends[1].unexpose(key));
+    region.set_all(2);
+    joined.settle();
+    assert_eq!(joined.failed(0, read), OpError::RemoteAccess { key });
+    assert!(!dst.bytes().contains(&2), "what the memory holds now was read");
+}
+
+#[test]
+fn one_sided_kinds_are_refused_without_acknowledgements() {
+    for kind in [Kind::Poke, Kind::Notify, Kind::Read, Kind::Refused] {
+        let mut joined = Joined::new(1, false);
+        let head = Head::new(kind).sealed();
+        assert!(joined.ends[0].on_ctrl(0, &head, &[]).is_err(), "{kind:?}");
+    }
+    let mut joined = Joined::new(1, false);
+    let mut head = Head::new(Kind::Put);
+    head.len.set(1);
+    assert!(joined.ends[0].place(0, &head.sealed()).is_err());
+}

@@ -1,0 +1,242 @@
+//! Memory in vectors, queues for rails, and two engines joined by them.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use super::super::{Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, Ticket};
+use crate::{Buf, Head, Kind};
+
+/// Leaked bytes: handles stay valid for the whole test.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mem(&'static [Cell<u8>]);
+
+impl Mem {
+    pub(super) fn new(len: usize) -> Mem {
+        Mem(Box::leak(vec![Cell::new(0); len].into_boxed_slice()))
+    }
+
+    pub(super) fn of(bytes: &[u8]) -> Mem {
+        let mem = Mem::new(bytes.len());
+        assert!(mem.fill(0, bytes));
+        mem
+    }
+
+    pub(super) fn filled(len: usize, byte: u8) -> Mem {
+        Mem::of(&vec![byte; len])
+    }
+
+    pub(super) fn set_all(self, byte: u8) {
+        self.0.iter().for_each(|b| b.set(byte));
+    }
+
+    pub(super) fn is_all(self, byte: u8) -> bool {
+        self.0.iter().all(|b| b.get() == byte)
+    }
+
+    pub(super) fn bytes(self) -> Vec<u8> {
+        self.0.iter().map(Cell::get).collect()
+    }
+}
+
+impl Buf for Mem {
+    const EMPTY: Mem = Mem(&[]);
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn sub(&self, offset: u64, len: u64) -> Option<Mem> {
+        let end = offset.checked_add(len)?;
+        let range = usize::try_from(offset).ok()?..usize::try_from(end).ok()?;
+        self.0.get(range).map(Mem)
+    }
+
+    fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
+        let Some(to) = self.sub(offset, bytes.len() as u64) else {
+            return false;
+        };
+        to.0.iter().zip(bytes).for_each(|(to, from)| to.set(*from));
+        true
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> bool {
+        let Some(from) = self.sub(offset, out.len() as u64) else {
+            return false;
+        };
+        out.iter_mut().zip(from.0).for_each(|(to, from)| *to = from.get());
+        true
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) head: Head,
+    pub(super) body: Vec<u8>,
+}
+
+impl Item {
+    pub(super) fn kind(&self) -> Kind {
+        Kind::from_u8(self.head.kind).expect("sent by an engine")
+    }
+}
+
+/// What one side has put on its rails.
+#[derive(Default)]
+pub(super) struct Wire {
+    pub(super) queues: [VecDeque<Item>; MAX_RAILS],
+    pub(super) dead: [bool; MAX_RAILS],
+    accepted: [u64; MAX_RAILS],
+    /// Items a rail holds before it is busy.
+    pub(super) depth: usize,
+}
+
+impl Wire {
+    fn put(&mut self, rail: usize, head: &Head, body: Vec<u8>) -> Option<u64> {
+        assert!(!self.dead[rail], "sent on a rail that is down");
+        let bytes = head.as_wire();
+        Head::decode(bytes).expect("a sealed head");
+        assert_eq!(head.len.get() as usize, body.len());
+        if self.queues[rail].len() >= self.depth {
+            return None;
+        }
+        self.queues[rail].push_back(Item { head: *head, body });
+        self.accepted[rail] += 1;
+        Some(self.accepted[rail])
+    }
+}
+
+impl Outlet<Mem> for Wire {
+    fn ctrl(&mut self, rail: usize, head: &Head, body: Mem) -> Option<u64> {
+        self.put(rail, head, body.bytes())
+    }
+
+    fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64> {
+        self.put(rail, head, body.to_vec())
+    }
+
+    fn data(&mut self, rail: usize, head: &Head, src: Mem) -> Option<u64> {
+        self.put(rail, head, src.bytes())
+    }
+
+    fn taken(&self, rail: usize) -> u64 {
+        self.accepted[rail] - self.queues[rail].len() as u64
+    }
+
+    fn chunk(&self, _: usize) -> usize {
+        4096
+    }
+}
+
+/// Two engines, each with its own wire.
+pub(super) struct Joined {
+    pub(super) ends: [Engine<Mem>; 2],
+    pub(super) wires: [Wire; 2],
+}
+
+impl Joined {
+    pub(super) fn new(rails: usize, acked: bool) -> Joined {
+        let mut joined = Joined {
+            ends: [0, 1].map(|_| Engine::new(Config { acked })),
+            wires: [0, 1].map(|_| Wire { depth: 1000, ..Wire::default() }),
+        };
+        for end in &mut joined.ends {
+            (0..rails).for_each(|r| assert!(end.rail_up(r, r as u32)));
+        }
+        joined
+    }
+
+    pub(super) fn send(&mut self, end: usize, tag: u32, src: Mem) -> Result<Ticket, Refused> {
+        self.ends[end].post_send(&mut self.wires[end], tag, src)
+    }
+
+    pub(super) fn recv(&mut self, end: usize, parts: &[(u32, Mem)]) -> Ticket {
+        let recv = self.ends[end].post_recv(&mut self.wires[end], parts);
+        recv.expect("receives are free")
+    }
+
+    pub(super) fn test(&mut self, end: usize, ticket: Ticket) -> Outcome {
+        self.ends[end].test(&self.wires[end], ticket)
+    }
+
+    /// Brings the first item of a rail from `end` to the other side. False: there was none.
+    pub(super) fn deliver(&mut self, end: usize, rail: usize) -> Result<bool, Broken> {
+        let Some(item) = self.wires[end].queues[rail].pop_front() else {
+            return Ok(false);
+        };
+        if self.wires[1 - end].dead[rail] {
+            return Ok(true); // nobody reads it any more
+        }
+        arrive(&mut self.ends[1 - end], rail, &item)?;
+        Ok(true)
+    }
+
+    pub(super) fn pump(&mut self, end: usize, busy: bool) {
+        self.ends[end].pump(&mut self.wires[end], busy);
+    }
+
+    /// A rail is lost at one end: what was coming is lost, and nothing more is sent there.
+    pub(super) fn lose(&mut self, end: usize, rail: usize) -> bool {
+        self.wires[end].dead[rail] = true;
+        self.wires[1 - end].queues[rail].clear();
+        self.ends[end].rail_down(rail)
+    }
+
+    /// Drops what the other side has declared down.
+    pub(super) fn obey(&mut self) {
+        for end in [0, 1] {
+            while let Some(rail) = self.ends[end].condemned() {
+                self.lose(end, rail);
+            }
+        }
+    }
+
+    /// Everything that can move does, long enough for lazily held messages too.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..2000 {
+            let mut moved = false;
+            for end in [0, 1] {
+                for rail in 0..MAX_RAILS {
+                    if self.wires[1 - end].dead[rail] {
+                        self.wires[end].queues[rail].clear();
+                    }
+                    while self.deliver(end, rail).expect("honest") {
+                        moved = true;
+                    }
+                }
+                self.obey();
+                self.pump(end, false);
+            }
+            let empty = self.wires.iter().flat_map(|w| &w.queues).all(VecDeque::is_empty);
+            if !moved && empty && self.ends.iter().all(Engine::settled) {
+                return;
+            }
+        }
+        panic!("two engines never come to rest");
+    }
+
+    pub(super) fn done(&mut self, end: usize, ticket: Ticket) -> u64 {
+        match self.test(end, ticket) {
+            Outcome::Done(n) => n,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn failed(&mut self, end: usize, ticket: Ticket) -> OpError {
+        match self.test(end, ticket) {
+            Outcome::Failed(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// One item reaches an engine whole.
+pub(super) fn arrive(engine: &mut Engine<Mem>, rail: usize, item: &Item) -> Result<(), Broken> {
+    if !item.kind().is_payload() {
+        return engine.on_ctrl(rail, &item.head, &item.body);
+    }
+    if let Some(place) = engine.place(rail, &item.head)? {
+        assert_eq!(place.len(), item.body.len());
+        assert!(place.fill(0, &item.body));
+    }
+    engine.landed(rail, &item.head)
+}

@@ -1,0 +1,158 @@
+//! A peer gone mad: it scribbles over the shared map while we poll. Whatever it does costs it the connection at
+//! most; it never makes us panic, hang, or write outside what the sink granted.
+
+use std::time::{Duration, Instant};
+
+use linkspan_proto::{Head, Kind};
+use linkspan_shmring::layout;
+use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Sink, Violation};
+
+use crate::{Config, pair};
+
+/// Grants only the middle third of its memory.
+struct Guarded {
+    memory: HostBuf,
+    part: usize,
+}
+
+impl Guarded {
+    fn new(part: usize) -> Guarded {
+        let memory = HostBuf::new(3 * part);
+        assert!(memory.slice().fill(0, &vec![0xA5; part]));
+        assert!(memory.slice().fill(2 * part as u64, &vec![0xA5; part]));
+        Guarded { memory, part }
+    }
+
+    fn intact(&self) -> bool {
+        let bytes = self.memory.slice().to_vec();
+        bytes[..self.part].iter().chain(&bytes[2 * self.part..]).all(|b| *b == 0xA5)
+    }
+}
+
+impl Sink for Guarded {
+    fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+        assert_eq!(head.len.get() as usize, payload.len());
+        Ok(())
+    }
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
+        let granted = self.memory.slice().sub(self.part as u64, self.part as u64);
+        let place = granted.and_then(|g| g.sub(head.offset.get(), head.len.get().into()));
+        place.map(Some).ok_or(Violation("outside the grant".into()))
+    }
+    fn landed(&mut self, _: &Head) -> Result<(), Violation> {
+        Ok(())
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Values near what is expected do more harm than wild ones.
+    fn value(&mut self, old: u64) -> u64 {
+        match self.next() % 6 {
+            0 => self.next(),
+            1 => self.next() % 256,
+            2 => old ^ (1 << (self.next() % 64)),
+            3 => old.wrapping_add(self.next() % 128).wrapping_sub(64),
+            4 => ((self.next() % 4) << 32) | ((self.next() % 8) << 16) | (self.next() % 70),
+            _ => u64::MAX,
+        }
+    }
+}
+
+fn chunk(seq: u32, len: usize) -> Head {
+    let mut head = Head::new(Kind::Chunk);
+    head.seq.set(seq);
+    head.len.set(len as u32);
+    head.sealed()
+}
+
+#[test]
+fn a_receiver_survives_any_scribbling() {
+    let config = Config { ring: 64 << 10, cma_from: 8 << 10, slice: 4096, ..Config::default() };
+    let src = HostBuf::new(64 << 10);
+    let mut downs = 0;
+    for seed in 1..=400u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        // Everything at once for odd seeds, one kind of thing for even ones.
+        let (from, to) = match seed % 4 {
+            0 => (4096, 8192),
+            2 => (8192, 16384),
+            _ => (4096, layout::total(config.ring)),
+        };
+        let (mut a, mut b) = pair(config).unwrap();
+        let map = b.reach.map();
+        let mut sink = Guarded::new(64 << 10);
+        let mut none = Guarded::new(0);
+        for step in 0..200 {
+            let len = [0, 8, 1000, 10_000, 64 << 10][(random.next() % 5) as usize];
+            if random.next().is_multiple_of(2) {
+                // The honest half of the peer never gets scribbled over: only what it publishes.
+                let _ = a.data(&chunk(step, len), src.slice().sub(0, len as u64).unwrap());
+            } else {
+                let mut head = Head::new(Kind::Eager);
+                head.len.set((len % 8193) as u32);
+                let _ = a.ctrl(&head.sealed(), src.slice().sub(0, (len % 8193) as u64).unwrap());
+            }
+            let at = from + (random.next() as usize % (to - from));
+            let value = random.value(map.peek(at));
+            map.scribble(at, value);
+            if b.poll(&mut sink).is_err() {
+                downs += 1;
+                break;
+            }
+            let _ = b.arm();
+            if step % 8 == 0 {
+                // Lets honest transfers finish, unless it has noticed already.
+                let _ = a.send.is_idle() || a.recv.poll(&mut none, &a.reach).is_ok();
+            }
+        }
+        assert!(sink.intact(), "seed {seed}: written outside the grant");
+        let start = Instant::now();
+        drop(b);
+        assert!(start.elapsed() < Duration::from_secs(5), "seed {seed}: the drop hangs");
+        assert!(sink.intact(), "seed {seed}");
+    }
+    assert!(downs > 100, "scribbling must be noticed more often than {downs} times in 400");
+}
+
+#[test]
+fn a_sender_survives_any_scribbling() {
+    let config = Config { ring: 64 << 10, cma: false, ..Config::default() };
+    let src = HostBuf::new(64 << 10);
+    for seed in 1..=400u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let (mut a, _b) = pair(config).unwrap();
+        let map = a.reach.map();
+        let mut none = Guarded::new(0);
+        for step in 0..200 {
+            let _ = a.data(&chunk(step, 40_000), src.slice().sub(0, 40_000).unwrap());
+            let at = 4096 + (random.next() as usize % 12288);
+            map.scribble(at, random.value(map.peek(at)));
+            if a.flush().is_err() || a.poll(&mut none).is_err() {
+                break;
+            }
+            let _ = a.arm();
+        }
+    }
+}
+
+/// Whatever a mad peer says of its threads, closing takes a moment and no more.
+#[test]
+fn a_lie_about_being_inside_delays_and_nothing_else() {
+    let tid = linkspan_shmring::peer::this_thread();
+    for who in [1, tid, u64::MAX, u64::from(u32::MAX)] {
+        let (_a, b) = pair(Config::default()).unwrap();
+        b.reach.map().inside(linkspan_shmring::Side::A).store(who, std::sync::atomic::Ordering::Relaxed);
+        let start = Instant::now();
+        drop(b);
+        assert!(start.elapsed() < Duration::from_secs(5), "{who}");
+    }
+}

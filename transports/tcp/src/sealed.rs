@@ -1,0 +1,184 @@
+//! The rail over one TCP stream whose bytes travel in AES-256-GCM records.
+
+mod frames;
+mod rx;
+mod tx;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use linkspan_net::TcpInfo;
+use linkspan_proto::Head;
+use linkspan_proto::head::EAGER_MAX;
+use linkspan_proto::login::{Opener, Sealer};
+use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+use crate::endpoint::{End, IDLE_POLLS, STALLED_TIMEOUTS, gone, read_on, system};
+use crate::rx::Fault as PlainFault;
+use crate::{RailConfig, Stream};
+use rx::{Fault, SealedRx};
+use tx::SealedTx;
+
+/// Chunk size an encrypted rail likes best, bytes: two full records. Bytes are opened a record at a time, so larger
+/// chunks bring nothing and make control messages wait longer.
+pub const SEALED_CHUNK: usize = 2 * tx::TEXT;
+
+/// A rail over one TCP stream, encrypted.
+///
+/// What was accepted is copied, sealed and only then sent; what comes is opened, and only then looked at. A record that
+/// does not authenticate ends the rail, and nothing of it is delivered.
+pub struct SealedRail {
+    stream: Stream,
+    info: RailInfo,
+    tx: SealedTx,
+    rx: SealedRx,
+    /// Polls in a row that found nothing.
+    idle: u32,
+    /// Sending ended: the peer is gone. What it sent before is still delivered.
+    deaf: Option<&'static str>,
+    end: Option<End>,
+}
+
+impl SealedRail {
+    /// A rail over `stream`, which has been authenticated, with the ciphers of its session; both ends must have sealed
+    /// and opened the same records before. Of `config`, `zerocopy` means nothing here: every byte is copied once, into
+    /// its record. Chunks are no longer than [`SEALED_CHUNK`].
+    pub fn new(stream: Stream, config: RailConfig, (sealer, opener): (Sealer, Opener)) -> SealedRail {
+        let caps = Caps {
+            one_sided: false,
+            device_memory: false,
+            ordered: true,
+            chunk: config.chunk.clamp(1, SEALED_CHUNK),
+            speed: config.speed,
+            local: stream.is_local(),
+        };
+        let reason = format!("{}; encrypted with AES-256-GCM", config.reason);
+        let info = RailInfo { room: "tcp", path: stream.path(), reason, caps };
+        let (tx, rx) = (SealedTx::new(sealer), SealedRx::new(opener));
+        SealedRail { stream, info, tx, rx, idle: 0, deaf: None, end: None }
+    }
+
+    /// What the kernel knows of the stream, for statistics. A system call.
+    ///
+    /// # Errors
+    /// The system's word.
+    pub fn tcp_info(&self) -> io::Result<TcpInfo> {
+        self.stream.tcp_info()
+    }
+
+    /// The stream beneath.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    #[cold]
+    fn ended(&mut self, end: End) -> Down {
+        let down = end.down(&self.info.path);
+        self.end = Some(end);
+        down
+    }
+
+    #[cold]
+    fn fault(&mut self, fault: Fault) -> Down {
+        let end = match fault {
+            Fault::Record(error) => End::Protocol(error.to_string()),
+            // Sending failed first: that says more than the end of the stream behind it.
+            Fault::Cut | Fault::Plain(PlainFault::End { .. } | PlainFault::System(_)) if self.deaf.is_some() => {
+                End::Gone(self.deaf.unwrap_or_default().into())
+            }
+            Fault::Cut => End::Gone("end of stream in the middle of an encrypted record".into()),
+            Fault::Plain(fault) => fault.into(),
+        };
+        self.ended(end)
+    }
+}
+
+impl Rail for SealedRail {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == body.len() && body.len() <= EAGER_MAX);
+        self.tx.ctrl(head, body)
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == src.len());
+        self.tx.data(head, src)
+    }
+
+    fn taken(&self) -> u64 {
+        self.tx.taken()
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        if !self.tx.pending() {
+            return Ok(Poll::Idle);
+        }
+        if let Some(end) = &self.end {
+            return Err(end.down(&self.info.path));
+        }
+        if self.deaf.is_some() {
+            return Ok(Poll::Idle);
+        }
+        match self.tx.flush(self.stream.as_fd()) {
+            Ok(true) => Ok(Poll::Active),
+            Ok(false) => Ok(Poll::Idle),
+            Err(tx::Fault::Record(error)) => Err(self.ended(End::Protocol(error.to_string()))),
+            Err(tx::Fault::System(e)) => match gone(&e) {
+                Some(why) => {
+                    self.deaf = Some(why);
+                    Ok(Poll::Active)
+                }
+                None => Err(self.ended(system("send", &e))),
+            },
+        }
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        if self.idle >= IDLE_POLLS {
+            self.idle ^= 1;
+            if self.idle & 1 == 1 {
+                return Ok(Poll::Idle);
+            }
+        }
+        if let Some(end) = &self.end {
+            return Err(end.down(&self.info.path));
+        }
+        match self.rx.poll(self.stream.as_fd(), sink) {
+            Ok(true) => {
+                self.idle = 0;
+                Ok(Poll::Active)
+            }
+            Ok(false) => match self.deaf {
+                Some(why) => Err(self.ended(End::Gone(why.into()))),
+                None => {
+                    if self.idle < IDLE_POLLS {
+                        self.idle += 1;
+                    }
+                    Ok(Poll::Idle)
+                }
+            },
+            Err(fault) => Err(self.fault(fault)),
+        }
+    }
+
+    fn stalled(&mut self) -> bool {
+        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        self.idle = 0;
+        let work = self.deaf.is_some() || self.end.is_some();
+        (!work).then(|| WaitFd { fd: self.stream.as_fd().as_raw_fd(), read: true, write: self.tx.pending() })
+    }
+}
+
+impl Drop for SealedRail {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            read_on(&mut self.stream);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! From the text of records to messages and payload in place.
+
+use linkspan_proto::Head;
+use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC};
+use linkspan_transport::{Buf, MemSlice, Sink};
+
+use crate::rx::Fault;
+
+/// Most bytes that [`Frames::take`] leaves: one short of the largest control message.
+pub(super) const LEFT_MOST: usize = HEAD_LEN + EAGER_MAX - 1;
+
+/// What the next bytes are.
+pub(super) enum Frames {
+    /// A head.
+    Head,
+    /// The rest of a payload, and where it goes.
+    Payload { head: Head, rest: MemSlice },
+    /// The rest of a payload that nobody wants any more.
+    Drain { head: Head, rest: usize },
+}
+
+impl Frames {
+    /// Whether a payload has begun and not ended.
+    pub(super) fn inside(&self) -> bool {
+        !matches!(self, Frames::Head)
+    }
+
+    /// Hands on what is in `text`. Returns how many of its bytes were used; the others are part of a head or of a
+    /// control message and come again with those that follow.
+    pub(super) fn take<S: Sink>(&mut self, text: &[u8], sink: &mut S) -> Result<usize, Fault> {
+        let mut at = 0;
+        loop {
+            let there = &text[at..];
+            let (head, done) = match self {
+                Frames::Head => {
+                    let Some((wire, behind)) = there.split_first_chunk::<HEAD_LEN>() else {
+                        return match there.first() {
+                            Some(&byte) if byte != MAGIC => Err(Fault::Head(BadHead::Magic(byte))),
+                            _ => Ok(at),
+                        };
+                    };
+                    let (head, kind) = Head::decode(wire).map_err(Fault::Head)?;
+                    let len = head.len.get() as usize;
+                    if kind.is_payload() {
+                        at += HEAD_LEN;
+                        *self = match sink.place(&head)? {
+                            Some(place) if place.len() == len => Frames::Payload { head, rest: place },
+                            Some(place) => return Err(Fault::Place { want: len, got: place.len() }),
+                            None => Frames::Drain { head, rest: len },
+                        };
+                    } else {
+                        let Some(body) = behind.get(..len) else { return Ok(at) };
+                        sink.ctrl(&head, body)?;
+                        at += HEAD_LEN + len;
+                    }
+                    continue;
+                }
+                Frames::Payload { head, rest } => {
+                    let n = rest.len().min(there.len());
+                    let fits = linkspan_net::fill_ascending(*rest, 0, &there[..n]);
+                    debug_assert!(fits);
+                    *rest = rest.sub(n as u64, (rest.len() - n) as u64).unwrap_or(MemSlice::EMPTY);
+                    at += n;
+                    (*head, rest.is_empty())
+                }
+                Frames::Drain { head, rest } => {
+                    let n = (*rest).min(there.len());
+                    *rest -= n;
+                    at += n;
+                    (*head, *rest == 0)
+                }
+            };
+            if !done {
+                return Ok(at);
+            }
+            *self = Frames::Head;
+            sink.landed(&head)?;
+        }
+    }
+}
