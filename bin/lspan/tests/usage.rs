@@ -18,9 +18,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Command line, environment, exit code, parts of the message.
+type Case = (&'static str, &'static [(&'static str, &'static str)], i32, &'static [&'static str]);
+
 #[test]
 fn mistakes_name_the_thing_the_value_and_the_way_out() {
-    let cases: &[(&str, &[(&str, &str)], i32, &[&str])] = &[
+    let cases: &[Case] = &[
         ("perf bw --size 1T", &[], 2, &["--size", "\"1T\"", "64K"]),
         ("perf bw --size 0", &[], 2, &["\"0\"", "1 to 1G"]),
         ("perf bw --size 2G", &[], 2, &["\"2G\"", "1 to 1G"]),
@@ -70,7 +73,9 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         for part in *parts {
             assert!(said.contains(part), "{line} {env:?}: {part:?} is missing in: {said}");
         }
-        assert_eq!(text(&output.stdout), "", "{line}: mistakes go to standard error");
+        // `env` prints the list all the same: the message points to it.
+        let printed = !output.stdout.is_empty();
+        assert_eq!(printed, *line == "env", "{line}: mistakes go to standard error");
     }
 }
 

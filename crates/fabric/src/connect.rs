@@ -17,7 +17,7 @@ use crate::listener::socket_addr;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
 use crate::room::AnyRail;
-use crate::secured::Secured;
+use crate::secured::{MessageError, Secured};
 use crate::{Error, Fabric, chain, clock};
 
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
@@ -370,7 +370,9 @@ impl Connecting {
                 self.proposed = Some(proposed);
                 Ok(None)
             }
-            _ => Err(Error::Vanished { peer }),
+            Err(MessageError::Io(_)) => Err(Error::Vanished { peer }),
+            Ok(Some(_)) => Err(Error::Answer { peer, why: "it is neither a yes nor silence".into() }),
+            Err(error) => Err(Error::Answer { peer, why: error.to_string() }),
         }
     }
 

@@ -106,6 +106,14 @@ pub enum Error {
         /// The peer's address.
         peer: SocketAddr,
     },
+    /// An answer to our plan that is none.
+    #[error("LS0514 the answer of the peer at {peer} to the plan of the connection cannot be taken: {why}")]
+    Answer {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// What is wrong.
+        why: String,
+    },
     /// The peer is waiting for something that did not come.
     #[error("LS0512 the peer at {peer} went away before the connection was up")]
     Vanished {

@@ -72,7 +72,8 @@ impl Fabric {
         }
         let survey = survey(&config)?;
         let devices = devices(&config, &survey)?;
-        if devices.iter().all(|d| d.loopback) {
+        let asked = |d: &Device| config.interfaces.as_ref().is_some_and(|f| d.ports.iter().any(|p| f.asks_for(&p.name)));
+        if devices.iter().all(|d| d.loopback && !asked(d)) {
             log.warn("no network interface is usable, only processes on this host can be reached: see `lspan status`");
         }
         if let Some(filter) = &config.interfaces {

@@ -89,3 +89,6 @@ impl Secured {
         Sentinel::new(self.stream)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,8 @@ pub struct RailLost {
 
 struct Rails<R> {
     up: [Option<R>; MAX_RAILS],
+    /// Slots that were ever used.
+    used: usize,
     /// What each rail had taken when it was lost: operations that were done by then still say so.
     taken: [u64; MAX_RAILS],
 }
@@ -125,7 +127,7 @@ impl<R: Rail> Conn<R> {
             debug_assert!(fresh, "the first rails are numbered from 0");
         }
         Conn {
-            rails: Rails { up: slots, taken: [0; MAX_RAILS] },
+            rails: Rails { up: slots, used: n, taken: [0; MAX_RAILS] },
             engine,
             lost: None,
             news: VecDeque::new(),
@@ -143,6 +145,7 @@ impl<R: Rail> Conn<R> {
         match self.engine.free_rail() {
             Some(slot) if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id) => {
                 self.rails.up[slot] = Some(rail);
+                self.rails.used = self.rails.used.max(slot + 1);
                 self.next_id = self.next_id.max(id.saturating_add(1));
                 Ok(())
             }
@@ -226,7 +229,7 @@ impl<R: Rail> Conn<R> {
             return Err(self.gone());
         }
         let mut active = false;
-        for slot in 0..MAX_RAILS {
+        for slot in 0..self.rails.used {
             let Some(rail) = &mut self.rails.up[slot] else {
                 continue;
             };
@@ -246,7 +249,7 @@ impl<R: Rail> Conn<R> {
             let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();
             self.drop_rail(slot, Down::PeerGone { path, why: "the peer has given this rail up".into() })?;
         }
-        for slot in 0..MAX_RAILS {
+        for slot in 0..self.rails.used {
             let Some(rail) = &mut self.rails.up[slot] else {
                 continue;
             };

@@ -82,8 +82,7 @@ fn every_flipped_bit_ends_the_rail_and_nothing_of_the_record_is_delivered() {
     let len = record(&mut ciphers().0.0, &wire(Kind::Chunk, 1, 20)).len();
     for bit in 0..len * 8 {
         let (mut rail, mut raw) = sealed_with_raw();
-        let mut wires: Vec<Vec<u8>> =
-            (0..3).map(|seq| record(&mut raw.sealer, &wire(Kind::Chunk, seq, 20))).collect();
+        let mut wires: Vec<Vec<u8>> = (0..3).map(|seq| record(&mut raw.sealer, &wire(Kind::Chunk, seq, 20))).collect();
         wires[1][bit / 8] ^= 1 << (bit % 8);
         raw.stream.write_all(&wires.concat()).unwrap();
         drop(raw);
@@ -140,7 +139,9 @@ fn records_that_are_repeated_dropped_swapped_or_not_ours_end_the_rail() {
 
 #[test]
 fn bytes_in_clear_are_never_taken() {
-    for bytes in [wire(Kind::Eager, 0, 100), vec![0; 4], vec![0xff; 4], ((RECORD_MAX + 1) as u32).to_le_bytes().to_vec()] {
+    for bytes in
+        [wire(Kind::Eager, 0, 100), vec![0; 4], vec![0xff; 4], ((RECORD_MAX + 1) as u32).to_le_bytes().to_vec()]
+    {
         let (mut rail, mut raw) = sealed_with_raw();
         raw.stream.write_all(&bytes).unwrap();
         let mut model = Model::new();
@@ -183,11 +184,9 @@ fn a_peer_may_make_records_of_any_length() {
 fn what_breaks_the_protocol_inside_a_record_ends_the_rail_as_on_a_plain_one() {
     let mut damaged = wire(Kind::Chunk, 0, 64);
     damaged[5] ^= 1;
-    for (text, want) in [
-        (damaged, "LS0002"),
-        (b"G".to_vec(), "LS0001"),
-        (head(Kind::Eager, 8193, 0).as_wire().to_vec(), "LS0004"),
-    ] {
+    for (text, want) in
+        [(damaged, "LS0002"), (b"G".to_vec(), "LS0001"), (head(Kind::Eager, 8193, 0).as_wire().to_vec(), "LS0004")]
+    {
         let (mut rail, mut raw) = sealed_with_raw();
         let bytes = record(&mut raw.sealer, &text);
         raw.stream.write_all(&bytes).unwrap();

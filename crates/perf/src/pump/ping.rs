@@ -99,6 +99,7 @@ impl Ping {
     pub(crate) fn poll<L: Link + ?Sized>(&mut self, link: &mut L) -> Result<bool, PerfError> {
         let mut moved = false;
         if self.waiting {
+            self.prime(link)?; // a receive that the link refused when the message left
             moved = self.answer(link)?;
         }
         while let Some((_, _, ticket)) = self.send.oldest() {

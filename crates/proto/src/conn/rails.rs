@@ -72,6 +72,8 @@ pub(super) struct Rails<B> {
     pub(super) rails: [Rail<B>; MAX_RAILS],
     control: Option<usize>,
     live: usize,
+    /// Slots that were ever used; looking no further keeps one rail as cheap as one.
+    used: usize,
     buried: VecDeque<u32>,
 }
 
@@ -92,6 +94,7 @@ impl<B: Buf> Rails<B> {
             }),
             control: None,
             live: 0,
+            used: 0,
             buried: VecDeque::new(),
         }
     }
@@ -114,6 +117,7 @@ impl<B: Buf> Rails<B> {
         rail.landed = 0;
         rail.owes_ack = false;
         self.live += 1;
+        self.used = self.used.max(slot + 1);
         true
     }
 
@@ -150,12 +154,17 @@ impl<B: Buf> Rails<B> {
         })
     }
 
+    /// Slots beyond which none was ever used.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
     pub(super) fn first_live(&self) -> Option<usize> {
-        self.rails.iter().position(|r| r.live && !r.condemned)
+        self.rails[..self.used].iter().position(|r| r.live && !r.condemned)
     }
 
     pub(super) fn control(&self) -> Option<usize> {
@@ -167,7 +176,7 @@ impl<B: Buf> Rails<B> {
     }
 
     pub(super) fn condemned(&self) -> Option<usize> {
-        self.rails.iter().position(|r| r.live && r.condemned)
+        self.rails[..self.used].iter().position(|r| r.live && r.condemned)
     }
 
     /// Whether the rail may take one more chunk now.
@@ -280,7 +289,7 @@ impl<B: Buf> Rails<B> {
 
     /// A rail whose arrivals the peer does not know of yet, with their number; marks it told.
     pub(super) fn take_owed_ack(&mut self) -> Option<(usize, u32, u32)> {
-        let slot = self.rails.iter().position(|r| r.live && r.owes_ack)?;
+        let slot = self.rails[..self.used].iter().position(|r| r.live && r.owes_ack)?;
         let rail = &mut self.rails[slot];
         rail.owes_ack = false;
         Some((slot, rail.id, rail.landed))
@@ -291,6 +300,6 @@ impl<B: Buf> Rails<B> {
     }
 
     pub(super) fn owes_acks(&self) -> bool {
-        self.rails.iter().any(|r| r.live && r.owes_ack)
+        self.rails[..self.used].iter().any(|r| r.live && r.owes_ack)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::credit::Unpaired;
 use super::ops::Mark;
-use super::rails::{MAX_RAILS, Piece};
+use super::rails::Piece;
 use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
@@ -207,7 +207,7 @@ impl<B: Buf> Engine<B> {
         if self.rails.live() == 1 && not == 0 {
             return self.rails.first_live().filter(|&r| self.rails.has_window(r));
         }
-        (0..MAX_RAILS)
+        (0..self.rails.used())
             .filter(|&r| not & (1 << r) == 0 && self.rails.has_window(r))
             .min_by_key(|&r| self.rails.in_flight(r))
     }

@@ -190,7 +190,8 @@ pub fn check_bytes(mem: MemSlice, seed: u64) {
     blocks(mem.len(), seed, |at, want| {
         let got = &mut got[..want.len()];
         assert!(mem.read(at, got), "inside by construction");
-        if let Some(i) = (0..want.len()).find(|&i| got[i] != want[i]) {
+        if got != want {
+            let i = (0..want.len()).find(|&i| got[i] != want[i]).unwrap_or(0);
             panic!(
                 "byte {} of {} is {:#04x}, sent as {:#04x} (pattern {seed})",
                 at + i as u64,
@@ -214,10 +215,12 @@ pub(super) fn poison(mem: MemSlice, byte: u8) {
 /// Checks that memory still is what [`poison`] made it.
 pub(super) fn check_poison(mem: MemSlice, byte: u8, when: &str) {
     let mut got = vec![0; BLOCK.min(mem.len())];
+    let want = vec![byte; got.len()];
     for at in (0..mem.len()).step_by(BLOCK) {
         let n = BLOCK.min(mem.len() - at);
         assert!(mem.read(at as u64, &mut got[..n]), "inside by construction");
-        if let Some(i) = got[..n].iter().position(|&b| b != byte) {
+        if got[..n] != want[..n] {
+            let i = got[..n].iter().position(|&b| b != byte).unwrap_or(0);
             panic!("byte {} of memory that was free changed to {:#04x} {when}", at + i, got[i]);
         }
     }
@@ -226,23 +229,24 @@ pub(super) fn check_poison(mem: MemSlice, byte: u8, when: &str) {
 /// Bytes of a pattern made at a time.
 const BLOCK: usize = 64 << 10;
 
+/// Whole slices are copied and compared: builds without optimisation move megabytes too.
 fn blocks(len: usize, seed: u64, mut each: impl FnMut(u64, &[u8])) {
-    // The words of one period of 64 KiB less 8 bytes, so that no two blocks of a large message are alike in place.
-    let period = BLOCK - 8;
+    // 8 bytes less than 64 KiB, and turned a little further for each block, so that no two blocks of a message and no
+    // two chunks of a round size are alike.
+    let period = (BLOCK - 8).min(len);
     let mut rng = Rng::new(seed);
     let mut base = vec![0u8; period];
-    let used = len.min(period);
-    for word in base[..used.next_multiple_of(8).min(period)].chunks_mut(8) {
+    for word in base.chunks_mut(8) {
         word.copy_from_slice(&rng.next().to_le_bytes()[..word.len()]);
     }
-    let mut block = vec![0u8; period.min(len)];
-    for (n, at) in (0..len).step_by(period).enumerate() {
-        let n_bytes = period.min(len - at);
-        let salt = (n as u8).wrapping_mul(0x3B);
-        for (to, from) in block[..n_bytes].iter_mut().zip(&base) {
-            *to = from ^ salt;
-        }
-        each(at as u64, &block[..n_bytes]);
+    let mut block = base.clone();
+    let mut turn = 0;
+    for at in (0..len).step_by(period.max(1)) {
+        let n = period.min(len - at);
+        block[..period - turn].copy_from_slice(&base[turn..]);
+        block[period - turn..].copy_from_slice(&base[..turn]);
+        each(at as u64, &block[..n]);
+        turn = (turn + 31) % period;
     }
 }
 

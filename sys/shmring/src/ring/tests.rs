@@ -8,7 +8,7 @@ use crate::layout::Side;
 use crate::map::{Lane, Map};
 
 fn ring() -> (Arc<Map>, Producer<Lane>, Consumer<Lane>) {
-    let map = Arc::new(Map::create(64 << 10).unwrap());
+    let map = Arc::new(Map::create(64 << 10).expect("a map"));
     let tx = Producer::new(Lane::new(&map, Side::A));
     let rx = Consumer::new(Lane::new(&map, Side::A));
     (map, tx, rx)

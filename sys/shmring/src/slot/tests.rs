@@ -6,7 +6,7 @@ use crate::layout::Side;
 use crate::map::{Map, Slots};
 
 fn slots() -> Slots {
-    Slots::new(&Arc::new(Map::create(64 << 10).unwrap()), Side::A)
+    Slots::new(&Arc::new(Map::create(64 << 10).expect("a map")), Side::A)
 }
 
 #[test]

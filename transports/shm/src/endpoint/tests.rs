@@ -156,3 +156,39 @@ fn a_lie_about_being_inside_delays_and_nothing_else() {
         assert!(start.elapsed() < Duration::from_secs(5), "{who}");
     }
 }
+
+/// Every slice is in place, but the sender stopped before the receiver looked: it may be reusing its memory since, so
+/// for all the receiver knows the chunk is torn.
+#[test]
+fn a_chunk_that_was_stopped_before_its_end_is_not_reported() {
+    #[derive(Default)]
+    struct Count(Option<MemSlice>, u32);
+    impl Sink for Count {
+        fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
+            Ok(())
+        }
+        fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, Violation> {
+            Ok(self.0)
+        }
+        fn landed(&mut self, _: &Head) -> Result<(), Violation> {
+            self.1 += 1;
+            Ok(())
+        }
+    }
+    for stop in [false, true] {
+        let (mut a, mut b) = pair(Config::default()).unwrap();
+        let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+        a.data(&chunk(0, 1 << 20), src.slice()).unwrap();
+        let mut sink = Count(Some(dst.slice()), 0);
+        b.poll(&mut sink).unwrap();
+        for _ in 0..100 {
+            a.flush().unwrap();
+        }
+        assert_eq!(sink.1, 0, "the receiver has not looked yet");
+        if stop {
+            a.send.stop();
+        }
+        let last = b.poll(&mut sink);
+        assert_eq!((last.is_ok(), sink.1), if stop { (false, 0) } else { (true, 1) });
+    }
+}

@@ -17,13 +17,15 @@ pub(crate) struct SimRoom {
     pub(crate) config: LinkConfig,
     /// Rounds the suite waits.
     pub(crate) patience: u64,
+    /// Connections made.
+    pub(crate) pairs: usize,
     stalled: Vec<LinkId>,
 }
 
 impl SimRoom {
     /// A room of links like this.
     pub(crate) fn new(config: LinkConfig) -> SimRoom {
-        SimRoom { world: World::new(1), config, patience: 2_000_000, stalled: Vec::new() }
+        SimRoom { world: World::new(1), config, patience: 2_000_000, pairs: 0, stalled: Vec::new() }
     }
 
     /// The plain room.
@@ -63,6 +65,7 @@ impl Room for SimRoom {
     type R = SimRail;
 
     fn pair(&mut self, want: Want) -> (Conn<SimRail>, Conn<SimRail>) {
+        self.pairs += 1;
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for n in 0..want.rails {
             // Unequal rails: each half as fast as the one before.

@@ -1,0 +1,105 @@
+use std::time::{Duration, Instant};
+
+use linkspan_proto::login::{ClientParams, Guard, Login, LoginTable, Psk, Seed, ServerParams, Token};
+use linkspan_tcp::{Dial, Listen, Options};
+use linkspan_transport::Rail;
+
+use super::*;
+use crate::clock;
+use crate::logins::{LoginRun, LoginStep};
+
+fn until<T>(mut f: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(t) = f() {
+            return t;
+        }
+        assert!(Instant::now() < end, "not within 20 s");
+    }
+}
+
+/// Both ends of a stream behind a login, the one that connected first.
+fn pair(encrypt: bool) -> (Secured, Secured) {
+    let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let mut dial = Dial::start(None, listen.local_addr(), &Options::default(), Duration::from_secs(20)).unwrap();
+    let a = until(|| dial.poll().unwrap());
+    let b = until(|| listen.accept().unwrap()).0;
+    let guard = Guard::Psk { psk: Psk::new([7; 32]), encrypt };
+    let token = Token::new([3; 16]);
+    let client = ClientParams { guard: guard.clone(), ..ClientParams::new(1, token.clone(), 2, 0) };
+    let server = ServerParams { guard, ..ServerParams::new(1, token, LoginTable::new(4).into()) };
+    let seed = || Seed::random().unwrap();
+    let mut a = LoginRun { stream: a, login: Login::client(client, seed(), clock::now()).unwrap() };
+    let mut b = LoginRun { stream: b, login: Login::server(server, seed(), clock::now()).unwrap() };
+    let done = |run: &mut LoginRun| match run.poll().unwrap() {
+        LoginStep::Done(session) => Some(session),
+        _ => None,
+    };
+    let (mut x, mut y) = (None, None);
+    until(|| {
+        x = x.take().or_else(|| done(&mut a));
+        y = y.take().or_else(|| done(&mut b));
+        (x.is_some() && y.is_some()).then_some(())
+    });
+    (Secured::new(a.stream, x.unwrap().ciphers), Secured::new(b.stream, y.unwrap().ciphers))
+}
+
+fn give(from: &mut Secured, bytes: &[u8]) {
+    assert_eq!(from.stream.try_write(bytes).unwrap(), Some(bytes.len()));
+}
+
+#[test]
+fn messages_arrive_in_pieces_and_nothing_behind_them_is_read() {
+    for encrypt in [false, true] {
+        let (mut a, mut b) = pair(encrypt);
+        let first = a.pack(b"the first of two").unwrap();
+        let second = a.pack(b"2nd").unwrap();
+        assert_eq!(first.windows(5).any(|w| w == b"first"), !encrypt);
+        let all = [first.clone(), second].concat();
+        let mut inbox = Vec::new();
+        for cut in 0..first.len() {
+            assert!(b.read::<16>(&mut inbox).unwrap().is_none(), "{cut} of {} bytes", first.len());
+            if cut + 1 == first.len() {
+                give(&mut a, &all[cut..]);
+            } else {
+                give(&mut a, &all[cut..cut + 1]);
+            }
+        }
+        assert_eq!(&until(|| b.read::<16>(&mut inbox).unwrap()), b"the first of two");
+        assert_eq!(&until(|| b.read::<3>(&mut Vec::new()).unwrap()), b"2nd");
+        drop(a);
+        assert!(matches!(until(|| b.read::<3>(&mut Vec::new()).err()), MessageError::Io(_)));
+    }
+}
+
+#[test]
+fn changed_and_misfitting_records_are_refused() {
+    let (mut a, mut b) = pair(true);
+    let mut bytes = a.pack(b"four").unwrap();
+    bytes[5] ^= 1;
+    give(&mut a, &bytes);
+    let error = until(|| b.read::<4>(&mut Vec::new()).err());
+    assert!(error.to_string().starts_with("LS0252"), "{error}");
+    let (mut a, mut b) = pair(true);
+    let bytes = a.pack(b"fo").unwrap();
+    give(&mut a, &bytes);
+    let error = until(|| b.read::<4>(&mut Vec::new()).err());
+    assert!(matches!(error, MessageError::Len { got: 2, want: 4 }), "{error}");
+    let (mut a, mut b) = pair(true);
+    give(&mut a, b"LSPL");
+    let error = until(|| b.read::<32>(&mut Vec::new()).err());
+    assert!(error.to_string().starts_with("LS0251"), "{error}");
+}
+
+#[test]
+fn who_demands_encryption_never_gets_a_rail_in_clear() {
+    let (a, b) = pair(false);
+    let error = a.into_rail(RailConfig::default(), true).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("LS0513") && error.to_string().contains("127.0.0.1"), "{error}");
+    assert!(matches!(b.into_rail(RailConfig::default(), false).unwrap(), AnyRail::Tcp(_)));
+    let (a, b) = pair(true);
+    for (end, encrypt) in [(a, true), (b, false)] {
+        let rail = end.into_rail(RailConfig::default(), encrypt).unwrap();
+        assert!(matches!(rail, AnyRail::Sealed(_)) && rail.info().reason.contains("encrypted"));
+    }
+}
