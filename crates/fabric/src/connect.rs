@@ -114,10 +114,9 @@ impl Connecting {
             let number = connecting.tries.len() as u16;
             connecting.start(from, to, number, why, mbps);
         }
-        if !same_host {
-            if let Some((from, to, why)) = connecting.tries.first().map(|t| (t.from, t.to, t.why)) {
-                connecting.start(from, to, SENTINEL, why, 0);
-            }
+        let first = connecting.tries.first().filter(|_| !same_host).map(|t| (t.from, t.to, t.why));
+        if let Some((from, to, why)) = first {
+            connecting.start(from, to, SENTINEL, why, 0);
         }
         Ok(connecting)
     }

@@ -11,9 +11,11 @@ pub enum Level {
     Info,
 }
 
+type Sink = dyn Fn(Level, &str) + Send + Sync;
+
 /// A destination of log lines. Cloning is cheap; lines come from any thread.
 #[derive(Clone)]
-pub struct Log(Option<Arc<dyn Fn(Level, &str) + Send + Sync>>);
+pub struct Log(Option<Arc<Sink>>);
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

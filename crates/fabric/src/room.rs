@@ -6,10 +6,6 @@ use linkspan_tcp::{SealedRail, TcpRail};
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 /// A rail of any room.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a handful exist per connection, and each is driven in place"
-)]
 pub enum AnyRail {
     /// TCP.
     Tcp(TcpRail),

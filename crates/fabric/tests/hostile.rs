@@ -1,4 +1,5 @@
 //! Peers that mean harm, against a live listener: strangers, and one that holds the handle and then sends anything.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

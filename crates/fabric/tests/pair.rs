@@ -1,4 +1,5 @@
 //! Two ends of a connection in one process, over each path a machine has.
+#![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
 

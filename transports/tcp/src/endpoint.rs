@@ -98,7 +98,7 @@ impl From<Fault> for End {
 
 impl TcpRail {
     /// A rail over `stream`, which has been authenticated. `read_ahead`: bytes behind the login that were read
-    /// already, at most 64 KiB.
+    /// already, at least 64 KiB of which fit.
     ///
     /// # Errors
     /// [`Error::ReadAhead`]: more than that.

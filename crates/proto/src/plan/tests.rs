@@ -54,7 +54,7 @@ proptest! {
             bytes[..4].copy_from_slice(b"LSPL");
             bytes[4] = 1;
             bytes[5] = 1;
-            bytes[6] = bytes[6] % 9;
+            bytes[6] %= 9;
             bytes[7..14].fill(0);
         }
         if let Ok(plan) = Plan::decode(&bytes) {

@@ -21,6 +21,27 @@ fn a_refusal_is_not_overtaken_by_the_acknowledgement_of_what_it_refuses() {
 }
 
 #[test]
+fn a_refusal_acknowledges_nothing_that_is_refused_after_it() {
+    let mut joined = Joined::new(1, true);
+    joined.wires[1].depth = 1;
+    let writes = [1, 2, 3].map(|n| {
+        let wire = &mut joined.wires[0];
+        joined.ends[0].post_write(wire, Mem::new(8), at(n << 12), None).unwrap()
+    });
+    while joined.deliver(0, 0).unwrap() {}
+    // The refusals leave one at a time.
+    for (n, write) in writes.into_iter().enumerate() {
+        joined.pump(1, true);
+        joined.deliver(1, 0).unwrap();
+        let key = (n as u32 + 1) << 12;
+        assert_eq!(joined.failed(0, write), OpError::RemoteAccess { key });
+        for &later in &writes[n + 1..] {
+            assert_eq!(joined.test(0, later), Outcome::Pending, "its refusal is still to come");
+        }
+    }
+}
+
+#[test]
 fn a_refused_small_write_does_not_notify() {
     let mut joined = Joined::new(1, true);
     let key = joined.ends[1].expose(Mem::new(8), Access::Write).unwrap();
