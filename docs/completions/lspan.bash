@@ -34,6 +34,9 @@ _lspan() {
             lspan,selftest)
                 cmd="lspan__subcmd__selftest"
                 ;;
+            lspan,stats)
+                cmd="lspan__subcmd__stats"
+                ;;
             lspan,status)
                 cmd="lspan__subcmd__status"
                 ;;
@@ -54,6 +57,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,selftest)
                 cmd="lspan__subcmd__help__subcmd__selftest"
+                ;;
+            lspan__subcmd__help,stats)
+                cmd="lspan__subcmd__help__subcmd__stats"
                 ;;
             lspan__subcmd__help,status)
                 cmd="lspan__subcmd__help__subcmd__status"
@@ -134,7 +140,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status perf selftest env man completions help"
+            opts="-h -V --help --version status perf selftest stats env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -176,7 +182,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status perf selftest env man completions help"
+            opts="status perf selftest stats env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -358,6 +364,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__selftest)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__stats)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1096,6 +1116,24 @@ _lspan() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__stats)
+            opts="-h --watch --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -25,6 +25,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand status 'Show interfaces and paths, and why each is or is not used'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand stats 'Show what running processes have moved over linkspan'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -254,6 +255,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;stats'= {
+            cand --watch 'Show it again every so often, as in 500ms or 2s, with rates'
+            cand --json 'Print JSON (schema linkspan.stats/1), with --watch one line each time'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'lspan;env'= {
             cand --json 'Print JSON'
             cand -h 'Print help'
@@ -271,6 +278,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand status 'Show interfaces and paths, and why each is or is not used'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand stats 'Show what running processes have moved over linkspan'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -302,6 +310,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;perf;connect'= {
         }
         &'lspan;help;selftest'= {
+        }
+        &'lspan;help;stats'= {
         }
         &'lspan;help;env'= {
         }

@@ -67,7 +67,8 @@ fn rank(rank: usize, ranks: usize, at: &str) -> Result<()> {
     if !vector.slice().fill(0, &mine) {
         return Err("the vector does not fit".into());
     }
-    let part = |n: usize| vector.slice().sub((n % ranks * piece * 4) as u64, (piece * 4) as u64).unwrap_or(MemSlice::NONE);
+    let part =
+        |n: usize| vector.slice().sub((n % ranks * piece * 4) as u64, (piece * 4) as u64).unwrap_or(MemSlice::NONE);
 
     let begun = Instant::now();
     for step in 0..ranks - 1 {
@@ -85,9 +86,13 @@ fn rank(rank: usize, ranks: usize, at: &str) -> Result<()> {
 
     let expected = |i: usize| (0..ranks).map(|r| (i + r) as f32).sum::<f32>();
     let sum = vector.slice().to_vec();
-    let wrong = sum.chunks_exact(4).enumerate().filter(|(i, b)| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) != expected(*i));
+    let wrong =
+        sum.chunks_exact(4).enumerate().filter(|(i, b)| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) != expected(*i));
     let wrong = wrong.count();
-    println!("rank {rank}: {} MiB summed over {ranks} ranks in {took:.1?}, {wrong} wrong values", (piece * ranks * 4) >> 20);
+    println!(
+        "rank {rank}: {} MiB summed over {ranks} ranks in {took:.1?}, {wrong} wrong values",
+        (piece * ranks * 4) >> 20
+    );
     // 7. Stay until the neighbours have everything.
     let until = Instant::now() + Duration::from_millis(500);
     while Instant::now() < until && next.progress().is_ok() && previous.progress().is_ok() {

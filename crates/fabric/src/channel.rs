@@ -9,8 +9,8 @@ use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
 use linkspan_tcp::{Dial, Sentinel};
-use linkspan_transport::{Buf, 
-    Access, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
+use linkspan_transport::{
+    Access, Buf, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
 use crate::greeting::Greeting;
@@ -41,11 +41,7 @@ pub(crate) enum Returns {
     /// The peer dials again, our listener's desk receives.
     Accepts { desk: Arc<Mutex<Desk>>, conn: u64 },
     /// We dial again.
-    Dials {
-        handle: Handle,
-        conn: u64,
-        redials: Vec<Redial>,
-    },
+    Dials { handle: Handle, conn: u64, redials: Vec<Redial> },
 }
 
 /// One rail's way back.
@@ -65,12 +61,7 @@ enum RedialState {
 
 impl Redial {
     pub(crate) fn new(from: Option<SocketAddr>, to: SocketAddr, path: String) -> Redial {
-        Redial {
-            from,
-            to,
-            path,
-            state: RedialState::Up,
-        }
+        Redial { from, to, path, state: RedialState::Up }
     }
 }
 
@@ -196,11 +187,7 @@ impl Channel {
     ///
     /// # Errors
     /// See there.
-    pub fn post_read(
-        &mut self,
-        dst: MemSlice,
-        from: RemoteSlice,
-    ) -> Result<Option<Ticket>, ConnError> {
+    pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_read(dst, from);
         self.meter.posted(&answer, Counter::RxBytes, 0);
         answer
@@ -283,7 +270,8 @@ impl Channel {
             Returns::Accepts { .. } => self.rails_lost > 0,
             Returns::Dials { redials, .. } => redials.iter().any(|r| !matches!(r.state, RedialState::Up)),
         };
-        let watched = self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
+        let watched =
+            self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
         if mending || watched { TICK } else { SLEEP }
     }
 
@@ -302,9 +290,7 @@ impl Channel {
         if let (false, Some(why)) = (self.told_lost, self.conn.lost()) {
             self.told_lost = true;
             self.meter.add(Counter::Failures, 1);
-            self.fabric
-                .log()
-                .info(&format!("connection ended: {}", chain(why)));
+            self.fabric.log().info(&format!("connection ended: {}", chain(why)));
         }
     }
 
@@ -312,6 +298,7 @@ impl Channel {
     fn tick(&mut self, active: bool) {
         let now = Instant::now();
         self.meter.tell();
+        linkspan_tcp::linger::sweep();
         if active || self.conn.in_flight() == 0 {
             self.last_active = now;
         }
@@ -325,20 +312,9 @@ impl Channel {
             self.conn.fail(why);
         }
         let silence = now.duration_since(self.last_active);
-        if self
-            .fabric
-            .config()
-            .stall
-            .is_some_and(|stall| silence > stall)
-        {
-            let why = format!(
-                "silent for {} ms with operations in flight (LINKSPAN_STALL_MS)",
-                silence.as_millis()
-            );
-            self.conn.fail(Down::PeerGone {
-                path: self.describe(),
-                why,
-            });
+        if self.fabric.config().stall.is_some_and(|stall| silence > stall) {
+            let why = format!("silent for {} ms with operations in flight (LINKSPAN_STALL_MS)", silence.as_millis());
+            self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }
         if let Some((slot, path)) = self.conn.stalled_rail() {
             let why = "the path carries nothing any more: packets are not acknowledged".into();
@@ -348,10 +324,9 @@ impl Channel {
             self.rails_lost += 1;
             self.meter.add(Counter::RailsLost, 1);
             let why = chain(&lost.why);
-            self.fabric.log().warn(&format!(
-                "rail lost: {} {}: {why}; {} left",
-                lost.info.room, lost.info.path, lost.left
-            ));
+            self.fabric
+                .log()
+                .warn(&format!("rail lost: {} {}: {why}; {} left", lost.info.room, lost.info.path, lost.left));
             if let Returns::Dials { redials, .. } = &mut self.returns {
                 for redial in redials.iter_mut().filter(|r| r.path == lost.info.path) {
                     redial.state = RedialState::Down { next: now + REDIAL };
@@ -371,16 +346,10 @@ impl Channel {
                 let mut desk = desk.lock().unwrap_or_else(|e| e.into_inner());
                 back.extend(desk.returned(*conn));
             }
-            Returns::Dials {
-                handle,
-                conn,
-                redials,
-            } => {
+            Returns::Dials { handle, conn, redials } => {
                 let next = self.conn.next_rail_id().max(u32::from(FIRST_RETURN));
                 for redial in redials {
-                    if let Some((number, secured)) =
-                        redial.poll(&self.fabric, handle, *conn, next as u16, now)
-                    {
+                    if let Some((number, secured)) = redial.poll(&self.fabric, handle, *conn, next as u16, now) {
                         redial.path = secured.stream.path();
                         back.push((number, secured));
                     }
@@ -438,12 +407,10 @@ impl Redial {
         self.state = match std::mem::replace(&mut self.state, RedialState::Up) {
             RedialState::Up => return None,
             RedialState::Down { next } if now < next => RedialState::Down { next },
-            RedialState::Down { .. } => {
-                match Dial::start(self.from, self.to, &fabric.tcp_options(), REDIAL * 2) {
-                    Ok(dial) => RedialState::Dialing(dial),
-                    Err(_) => again,
-                }
-            }
+            RedialState::Down { .. } => match Dial::start(self.from, self.to, &fabric.tcp_options(), REDIAL * 2) {
+                Ok(dial) => RedialState::Dialing(dial),
+                Err(_) => again,
+            },
             RedialState::Dialing(mut dial) => match dial.poll() {
                 Ok(None) => RedialState::Dialing(dial),
                 Ok(Some(stream)) => {
@@ -452,11 +419,8 @@ impl Redial {
                         blob: Greeting::default().encode(),
                         ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
                     };
-                    match Seed::random().and_then(|seed| Login::client(params, seed, clock::now()))
-                    {
-                        Ok(login) => {
-                            RedialState::Login(Box::new(LoginRun { stream, login }), number)
-                        }
+                    match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {
+                        Ok(login) => RedialState::Login(Box::new(LoginRun { stream, login }), number),
                         Err(_) => again,
                     }
                 }

@@ -60,14 +60,10 @@ impl Config {
     /// # Errors
     /// A value that its parameter does not take, or a key file that cannot be used.
     pub fn from_env() -> Result<Config, Error> {
-        let names: Vec<String> = std::env::vars_os()
-            .filter_map(|(k, _)| k.into_string().ok())
-            .collect();
+        let names: Vec<String> = std::env::vars_os().filter_map(|(k, _)| k.into_string().ok()).collect();
         let mut config = Config::read(&|name| std::env::var(name).ok())?;
         for name in params::unknown(names.iter().map(String::as_str)) {
-            config.warnings.push(format!(
-                "{name} is set, but no such parameter exists: see `lspan env` for the list"
-            ));
+            config.warnings.push(format!("{name} is set, but no such parameter exists: see `lspan env` for the list"));
         }
         Ok(config)
     }
@@ -82,13 +78,8 @@ impl Config {
             Some("shm") => PathChoice::Shm,
             _ => PathChoice::Auto,
         };
-        let class = params::TRAFFIC_CLASS
-            .read(get)?
-            .and_then(|v| v.parse().ok());
-        let stall = params::STALL_MS
-            .number(get)?
-            .filter(|&ms| ms > 0)
-            .map(Duration::from_millis);
+        let class = params::TRAFFIC_CLASS.read(get)?.and_then(|v| v.parse().ok());
+        let stall = params::STALL_MS.number(get)?.filter(|&ms| ms > 0).map(Duration::from_millis);
         let timeout = params::CONNECT_TIMEOUT_MS.number(get)?.unwrap_or(20_000);
         let guard = guard(get)?;
         let mut warnings = Vec::new();
@@ -133,21 +124,13 @@ fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {
 }
 
 fn read_psk(path: &str) -> Result<linkspan_proto::login::Psk, Error> {
-    let system = |source| Error::PskRead {
-        path: path.to_owned(),
-        source,
-    };
-    let refused = |source| Error::Psk {
-        path: path.to_owned(),
-        source,
-    };
+    let system = |source| Error::PskRead { path: path.to_owned(), source };
+    let refused = |source| Error::Psk { path: path.to_owned(), source };
     let file = File::open(path).map_err(system)?;
     let meta = file.metadata().map_err(system)?;
     check_mode(meta.mode(), meta.uid(), rustix::process::geteuid().as_raw()).map_err(refused)?;
     let mut content = Vec::with_capacity(PSK_FILE_MAX + 1);
-    file.take(PSK_FILE_MAX as u64 + 1)
-        .read_to_end(&mut content)
-        .map_err(system)?;
+    file.take(PSK_FILE_MAX as u64 + 1).read_to_end(&mut content).map_err(system)?;
     parse_psk(&content).map_err(refused)
 }
 

@@ -81,11 +81,7 @@ impl std::fmt::Debug for Connecting {
 }
 
 impl Connecting {
-    pub(crate) fn new(
-        fabric: &Fabric,
-        device: usize,
-        handle: &[u8; HANDLE_LEN],
-    ) -> Result<Connecting, Error> {
+    pub(crate) fn new(fabric: &Fabric, device: usize, handle: &[u8; HANDLE_LEN]) -> Result<Connecting, Error> {
         let device = fabric.device(device)?;
         let handle = Handle::decode(handle)?;
         let mut id = [0; 8];
@@ -105,12 +101,7 @@ impl Connecting {
             device: device.name.clone(),
             handle,
         };
-        for (from, to, why, mbps) in pairs(
-            &device,
-            &connecting.handle,
-            fabric.streams(&device),
-            same_host,
-        ) {
+        for (from, to, why, mbps) in pairs(&device, &connecting.handle, fabric.streams(&device), same_host) {
             let number = connecting.tries.len() as u16;
             connecting.start(from, to, number, why, mbps);
         }
@@ -121,27 +112,13 @@ impl Connecting {
         Ok(connecting)
     }
 
-    fn start(
-        &mut self,
-        from: Option<SocketAddr>,
-        to: SocketAddr,
-        number: u16,
-        why: &'static str,
-        mbps: u32,
-    ) {
+    fn start(&mut self, from: Option<SocketAddr>, to: SocketAddr, number: u16, why: &'static str, mbps: u32) {
         let limit = self.fabric.config().connect_timeout;
         let state = match Dial::start(from, to, &self.fabric.tcp_options(), limit) {
             Ok(dial) => TryState::Dial(dial),
             Err(error) => TryState::Failed(chain(&error)),
         };
-        self.tries.push(Try {
-            from,
-            to,
-            number,
-            why,
-            speed: u64::from(mbps) * 125_000,
-            state,
-        });
+        self.tries.push(Try { from, to, number, why, speed: u64::from(mbps) * 125_000, state });
     }
 
     /// Moves on. `Some` when the connection is up.
@@ -153,10 +130,7 @@ impl Connecting {
             self.poll_try(n)?;
         }
         if self.since.elapsed() > self.fabric.config().connect_timeout {
-            return Err(Error::Timeout {
-                ms: self.since.elapsed().as_millis(),
-                tried: self.tried(),
-            });
+            return Err(Error::Timeout { ms: self.since.elapsed().as_millis(), tried: self.tried() });
         }
         if self.proposed.is_none() && !self.propose()? {
             return Ok(None);
@@ -169,9 +143,7 @@ impl Connecting {
         for attempt in &self.tries {
             match &attempt.state {
                 TryState::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
-                TryState::Login(run) => {
-                    fds.push(run.stream.wait_fd(!run.login.output().is_empty()))
-                }
+                TryState::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
                 TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
                 TryState::Used | TryState::Failed(_) => {}
             }
@@ -211,9 +183,7 @@ impl Connecting {
                 },
                 TryState::Login(run) => match run.poll() {
                     Ok(LoginStep::Done(session)) => {
-                        let TryState::Login(run) =
-                            std::mem::replace(&mut attempt.state, TryState::Used)
-                        else {
+                        let TryState::Login(run) = std::mem::replace(&mut attempt.state, TryState::Used) else {
                             return Ok(());
                         };
                         self.first_up.get_or_insert_with(Instant::now);
@@ -231,18 +201,9 @@ impl Connecting {
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
         let rail_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
-        let open = self
-            .tries
-            .iter()
-            .any(|t| matches!(t.state, TryState::Dial(_) | TryState::Login(_)));
+        let open = self.tries.iter().any(|t| matches!(t.state, TryState::Dial(_) | TryState::Login(_)));
         let Some(speaker) = self.tries.iter().position(rail_up) else {
-            return if open {
-                Ok(false)
-            } else {
-                Err(Error::Unreachable {
-                    tried: self.tried(),
-                })
-            };
+            return if open { Ok(false) } else { Err(Error::Unreachable { tried: self.tried() }) };
         };
         if open && self.first_up.is_some_and(|t| t.elapsed() < GRACE) {
             return Ok(false);
@@ -259,9 +220,7 @@ impl Connecting {
             return Err(Error::Forced { path: "shm", why });
         }
         if let Some(why) = why_not {
-            self.downgrade(format!(
-                "TCP in place of shared memory to a process on this host: {why}"
-            ))?;
+            self.downgrade(format!("TCP in place of shared memory to a process on this host: {why}"))?;
         }
         let ring_only = self.shm.as_ref().map(|rail| rail.info()).filter(|info| info.caps.ordered);
         if let (true, Some(info)) = (self.fabric.config().cma, ring_only) {
@@ -278,16 +237,9 @@ impl Connecting {
             let routed = self.tries.iter().all(|t| t.from.is_none());
             let failed: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
             if !failed.is_empty() && !routed {
-                self.downgrade(format!(
-                    "fewer rails than interfaces: {}",
-                    failed.join("; ")
-                ))?;
+                self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
             }
-            let up =
-                self.tries
-                    .iter()
-                    .filter(|t| rail_up(t))
-                    .take(if routed { 1 } else { MAX_RAILS });
+            let up = self.tries.iter().filter(|t| rail_up(t)).take(if routed { 1 } else { MAX_RAILS });
             let streams: Vec<u16> = up.map(|t| t.number).collect();
             let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
             Plan {
@@ -315,8 +267,7 @@ impl Connecting {
             let TryState::Up(_, greeting) = &self.tries[speaker].state else {
                 return Err("no stream".into());
             };
-            let answer =
-                Greeting::decode(greeting).ok_or("the peer's greeting cannot be read")?;
+            let answer = Greeting::decode(greeting).ok_or("the peer's greeting cannot be read")?;
             if !answer.wants_local {
                 return Err("the peer does not offer it; its log says why".into());
             }
@@ -388,17 +339,12 @@ impl Connecting {
 
     fn finish(&mut self, plan: Plan) -> Result<Channel, Error> {
         let fabric = self.fabric.clone();
-        let mut sentinel = plan
-            .sentinel
-            .and_then(|n| self.take(n))
-            .map(|(secured, _)| secured.into_sentinel());
+        let mut sentinel = plan.sentinel.and_then(|n| self.take(n)).map(|(secured, _)| secured.into_sentinel());
         let mut rails = Vec::new();
         let mut redials = Vec::new();
         match self.shm.take() {
             Some(rail) => {
-                sentinel = self
-                    .take(plan.streams[0])
-                    .map(|(secured, _)| secured.into_sentinel());
+                sentinel = self.take(plan.streams[0]).map(|(secured, _)| secured.into_sentinel());
                 rails.push(AnyRail::Shm(rail));
             }
             None => {
@@ -406,19 +352,14 @@ impl Connecting {
                     let Some((secured, attempt)) = self.take(number) else {
                         continue;
                     };
-                    let (from, to, why, speed) =
-                        (attempt.from, attempt.to, attempt.why, attempt.speed);
+                    let (from, to, why, speed) = (attempt.from, attempt.to, attempt.why, attempt.speed);
                     redials.push(Redial::new(from, to, secured.stream.path()));
                     rails.push(fabric.tcp_rail(secured, why, Some(speed))?);
                 }
             }
         }
         let returns = if plan.acked && !redials.is_empty() {
-            Returns::Dials {
-                handle: self.handle.clone(),
-                conn: self.conn_id,
-                redials,
-            }
+            Returns::Dials { handle: self.handle.clone(), conn: self.conn_id, redials }
         } else {
             Returns::Never
         };
@@ -438,19 +379,13 @@ impl Connecting {
 
     fn tried(&self) -> String {
         let each: Vec<String> = self.tries.iter().map(Try::describe).collect();
-        if each.is_empty() {
-            "nothing: the handle has no address this host can use".into()
-        } else {
-            each.join("; ")
-        }
+        if each.is_empty() { "nothing: the handle has no address this host can use".into() } else { each.join("; ") }
     }
 }
 
 impl Try {
     fn describe(&self) -> String {
-        let from = self
-            .from
-            .map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
+        let from = self.from.map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
         let state = match &self.state {
             TryState::Dial(_) => "no answer yet",
             TryState::Login(_) => "connected, login not finished",
@@ -478,10 +413,7 @@ fn pairs(
     let mut list = Vec::new();
     if same_host {
         let to = handle.addrs()[0];
-        let scope = free
-            .iter()
-            .find(|p| p.addr.ip == to.ip)
-            .map_or(0, |p| p.addr.scope);
+        let scope = free.iter().find(|p| p.addr.ip == to.ip).map_or(0, |p| p.addr.scope);
         let mbps = free.first().map_or(0, |p| p.mbps);
         return vec![(None, socket_addr(to.ip, to.port, scope), "same host", mbps)];
     }
@@ -492,12 +424,7 @@ fn pairs(
         let port = free.remove(at);
         let from = socket_addr(port.addr.ip, 0, port.addr.scope);
         for _ in 0..streams {
-            list.push((
-                Some(from),
-                socket_addr(to.ip, to.port, port.addr.scope),
-                "same subnet",
-                port.mbps,
-            ));
+            list.push((Some(from), socket_addr(to.ip, to.port, port.addr.scope), "same subnet", port.mbps));
         }
     }
     if list.is_empty() {

@@ -6,9 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use linkspan_proto::handle::host_hash;
-use linkspan_topology::{
-    AddrEntry, Host, IfAddr, Interface, Kind, Roots, Verdict, interfaces, judge,
-};
+use linkspan_topology::{AddrEntry, Host, IfAddr, Interface, Kind, Roots, Verdict, interfaces, judge};
 
 use crate::{Config, Error};
 
@@ -78,12 +76,7 @@ fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
         Some("AF_INET6") => a.ip.is_ipv6(),
         _ => true,
     };
-    interface
-        .addrs
-        .iter()
-        .filter(fits)
-        .min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6()))
-        .copied()
+    interface.addrs.iter().filter(fits).min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6())).copied()
 }
 
 /// Groups the usable interfaces into devices.
@@ -95,32 +88,18 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
     let host = Host::read(&Roots::default());
     let mut groups: BTreeMap<(u32, usize), Vec<(&Interface, Port)>> = BTreeMap::new();
     for (n, (interface, verdict)) in survey.iter().enumerate() {
-        let Some(addr) = address(interface, family.as_deref()).filter(|_| verdict.is_usable())
-        else {
+        let Some(addr) = address(interface, family.as_deref()).filter(|_| verdict.is_usable()) else {
             continue;
         };
-        let port = Port {
-            name: interface.name.clone(),
-            addr,
-            mbps: interface.speed_mbps.unwrap_or(UNKNOWN_MBPS),
-        };
-        let group = (
-            interface.numa_node.unwrap_or(0),
-            if config.split { n } else { 0 },
-        );
+        let port = Port { name: interface.name.clone(), addr, mbps: interface.speed_mbps.unwrap_or(UNKNOWN_MBPS) };
+        let group = (interface.numa_node.unwrap_or(0), if config.split { n } else { 0 });
         groups.entry(group).or_default().push((interface, port));
     }
     if groups.is_empty() {
         // A laptop in flight still has its own two processes.
         let loopback = survey.iter().find(|(i, _)| i.kind == Kind::Loopback);
-        if let Some((interface, addr)) =
-            loopback.and_then(|(i, _)| Some((i, address(i, family.as_deref())?)))
-        {
-            let port = Port {
-                name: interface.name.clone(),
-                addr,
-                mbps: UNKNOWN_MBPS,
-            };
+        if let Some((interface, addr)) = loopback.and_then(|(i, _)| Some((i, address(i, family.as_deref())?))) {
+            let port = Port { name: interface.name.clone(), addr, mbps: UNKNOWN_MBPS };
             groups.insert((0, 0), vec![(interface, port)]);
         }
     }
@@ -128,35 +107,20 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
         let reasons: Vec<String> = survey
             .iter()
             .map(|(i, v)| match v {
-                Verdict::Usable => format!(
-                    "{} has no address of the family in NCCL_SOCKET_FAMILY",
-                    i.name
-                ),
+                Verdict::Usable => format!("{} has no address of the family in NCCL_SOCKET_FAMILY", i.name),
                 Verdict::LeftOut(reason) => format!("{} {reason}", i.name),
             })
             .collect();
-        return Err(Error::NoInterface {
-            reasons: reasons.join("; "),
-        });
+        return Err(Error::NoInterface { reasons: reasons.join("; ") });
     }
-    Ok(groups
-        .into_values()
-        .map(|members| device(&host, members))
-        .collect())
+    Ok(groups.into_values().map(|members| device(&host, members)).collect())
 }
 
 fn device(host: &Host, mut members: Vec<(&Interface, Port)>) -> Device {
     members.sort_by_key(|(_, port)| std::cmp::Reverse(port.mbps));
-    let name = members
-        .iter()
-        .map(|(i, _)| i.name.as_str())
-        .collect::<Vec<_>>()
-        .join("+");
-    let pci_path = members[0]
-        .0
-        .pci_path
-        .clone()
-        .filter(|p| members.iter().all(|(i, _)| i.pci_path.as_ref() == Some(p)));
+    let name = members.iter().map(|(i, _)| i.name.as_str()).collect::<Vec<_>>().join("+");
+    let pci_path =
+        members[0].0.pci_path.clone().filter(|p| members.iter().all(|(i, _)| i.pci_path.as_ref() == Some(p)));
     let seed = format!("{}/{name}", host.boot_id.as_deref().unwrap_or(&host.name));
     Device {
         pci_path,
@@ -173,19 +137,10 @@ fn device(host: &Host, mut members: Vec<(&Interface, Port)>) -> Device {
 impl Device {
     /// One device of several; `numbers` are theirs.
     pub(crate) fn merged(parts: &[Device], numbers: &[usize]) -> Result<Device, Error> {
-        let first = parts
-            .first()
-            .ok_or(Error::NoDevice { index: 0, count: 0 })?;
-        let name = parts
-            .iter()
-            .map(|d| d.name.as_str())
-            .collect::<Vec<_>>()
-            .join("+");
+        let first = parts.first().ok_or(Error::NoDevice { index: 0, count: 0 })?;
+        let name = parts.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join("+");
         Ok(Device {
-            pci_path: first
-                .pci_path
-                .clone()
-                .filter(|p| parts.iter().all(|d| d.pci_path.as_ref() == Some(p))),
+            pci_path: first.pci_path.clone().filter(|p| parts.iter().all(|d| d.pci_path.as_ref() == Some(p))),
             guid: host_hash(format!("{:016x}/{name}", first.guid).as_bytes()),
             mbps: parts.iter().map(|d| d.mbps).sum(),
             numa: first.numa,

@@ -19,11 +19,7 @@ impl Greeting {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + self.shm.len());
         out.push(VERSION);
-        out.push(if self.wants_local {
-            FLAG_WANTS_LOCAL
-        } else {
-            0
-        });
+        out.push(if self.wants_local { FLAG_WANTS_LOCAL } else { 0 });
         out.extend_from_slice(&(self.shm.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.shm);
         out
@@ -36,10 +32,7 @@ impl Greeting {
         };
         let len = usize::from(u16::from_le_bytes([*a, *b]));
         let shm = rest.get(..len)?.to_vec();
-        Some(Greeting {
-            wants_local: flags & FLAG_WANTS_LOCAL != 0,
-            shm,
-        })
+        Some(Greeting { wants_local: flags & FLAG_WANTS_LOCAL != 0, shm })
     }
 }
 
@@ -49,19 +42,12 @@ mod tests {
 
     #[test]
     fn golden_bytes_and_every_truncation() {
-        let greeting = Greeting {
-            wants_local: true,
-            shm: vec![7, 8],
-        };
+        let greeting = Greeting { wants_local: true, shm: vec![7, 8] };
         let wire = greeting.encode();
         assert_eq!(wire, [1, 1, 2, 0, 7, 8]);
         assert_eq!(Greeting::decode(&wire), Some(greeting.clone()));
         assert!((0..wire.len()).all(|n| Greeting::decode(&wire[..n]).is_none()));
         let longer = [wire, vec![9; 5]].concat();
-        assert_eq!(
-            Greeting::decode(&longer),
-            Some(greeting),
-            "later fields are ignored"
-        );
+        assert_eq!(Greeting::decode(&longer), Some(greeting), "later fields are ignored");
     }
 }

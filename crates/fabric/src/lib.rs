@@ -29,14 +29,14 @@ pub use device::{Device, Port, devices, survey};
 pub use error::{Error, chain};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_transport::{
-    Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Poll, RailInfo,
-    RemoteSlice, Ticket,
+    Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Poll, RailInfo, RemoteSlice, Ticket,
 };
 pub use listener::Listener;
 pub use log::{Level, Log};
 pub use room::AnyRail;
 
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
@@ -60,6 +60,16 @@ struct Inner {
     stats: Arc<Stats>,
 }
 
+/// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
+/// round trip where the peer lives; a dead one must not hold up the end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        linkspan_tcp::linger::settle(LAST_WORDS);
+    }
+}
+
 impl Fabric {
     /// Looks at the machine. `acked`: connections report operations when the peer has acknowledged them, and carry
     /// one-sided operations; must be the same on both sides (the NCCL plugin uses `false`, the library `true`).
@@ -72,17 +82,15 @@ impl Fabric {
         }
         let survey = survey(&config)?;
         let devices = devices(&config, &survey)?;
-        let asked = |d: &Device| config.interfaces.as_ref().is_some_and(|f| d.ports.iter().any(|p| f.asks_for(&p.name)));
+        let asked =
+            |d: &Device| config.interfaces.as_ref().is_some_and(|f| d.ports.iter().any(|p| f.asks_for(&p.name)));
         if devices.iter().all(|d| d.loopback && !asked(d)) {
             log.warn("no network interface is usable, only processes on this host can be reached: see `lspan status`");
         }
         if let Some(filter) = &config.interfaces {
             let names: Vec<&str> = survey.iter().map(|(i, _)| i.name.as_str()).collect();
             for name in filter.unmatched(&names) {
-                log.warn(&format!(
-                    "{}: there is no interface called {name} (or beginning so)",
-                    filter.shown()
-                ));
+                log.warn(&format!("{}: there is no interface called {name} (or beginning so)", filter.shown()));
             }
         }
         let stats = Stats::new(config.stats_dir.as_deref()).unwrap_or_else(|why| {
@@ -117,11 +125,7 @@ impl Fabric {
 
     /// The devices.
     pub fn devices(&self) -> Vec<Device> {
-        self.0
-            .devices
-            .read()
-            .unwrap_or_else(|e| e.into_inner())
-            .clone()
+        self.0.devices.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// Makes one more device of several; returns its index.
@@ -129,10 +133,7 @@ impl Fabric {
     /// # Errors
     /// One of them does not exist.
     pub fn merge(&self, members: &[usize]) -> Result<usize, Error> {
-        let parts: Vec<Device> = members
-            .iter()
-            .map(|&n| self.device(n))
-            .collect::<Result<_, _>>()?;
+        let parts: Vec<Device> = members.iter().map(|&n| self.device(n)).collect::<Result<_, _>>()?;
         let merged = Device::merged(&parts, members)?;
         let mut devices = self.0.devices.write().unwrap_or_else(|e| e.into_inner());
         if let Some(at) = devices.iter().position(|d| d.name == merged.name) {
@@ -148,10 +149,7 @@ impl Fabric {
         if self.config().traffic_class.is_some() {
             return self.clone();
         }
-        let config = Config {
-            traffic_class: Some(class),
-            ..self.config().clone()
-        };
+        let config = Config { traffic_class: Some(class), ..self.config().clone() };
         Fabric(Arc::new(Inner {
             config,
             log: self.0.log.clone(),
@@ -181,10 +179,7 @@ impl Fabric {
 
     pub(crate) fn device(&self, index: usize) -> Result<Device, Error> {
         let devices = self.0.devices.read().unwrap_or_else(|e| e.into_inner());
-        devices.get(index).cloned().ok_or(Error::NoDevice {
-            index,
-            count: devices.len(),
-        })
+        devices.get(index).cloned().ok_or(Error::NoDevice { index, count: devices.len() })
     }
 
     pub(crate) fn host_hash(&self) -> u64 {
@@ -217,12 +212,7 @@ impl Fabric {
         }
     }
 
-    pub(crate) fn tcp_rail(
-        &self,
-        stream: Secured,
-        why: &str,
-        speed: Option<u64>,
-    ) -> Result<AnyRail, Error> {
+    pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<AnyRail, Error> {
         let congestion = stream.stream.congestion();
         let config = RailConfig {
             reason: format!("{why}; {} {}", congestion.name, congestion.reason),

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
-use linkspan_proto::login::{
-    HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND,
-};
+use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Stream};
 use linkspan_transport::{Conn, WaitFd};
@@ -51,11 +49,7 @@ impl Listener {
         for port in &device.ports {
             let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
             let socket = Listen::bind(addr, &fabric.tcp_options())?;
-            let entry = Addr {
-                ip: port.addr.ip,
-                port: socket.local_addr().port(),
-                prefix: port.addr.prefix,
-            };
+            let entry = Addr { ip: port.addr.ip, port: socket.local_addr().port(), prefix: port.addr.prefix };
             match handle.push(entry) {
                 Ok(()) => sockets.push(socket),
                 Err(full @ HandleError::Full { .. }) => fabric.log().warn(&full.to_string()),
@@ -73,10 +67,7 @@ impl Listener {
             arrivals: HashMap::new(),
             returned: Vec::new(),
         };
-        Ok(Listener {
-            desk: Arc::new(Mutex::new(desk)),
-            handle: handle.encode(),
-        })
+        Ok(Listener { desk: Arc::new(Mutex::new(desk)), handle: handle.encode() })
     }
 
     /// What a peer needs to connect; secret, 128 bytes.
@@ -98,16 +89,8 @@ impl Listener {
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         let desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
         fds.extend(desk.sockets.iter().map(Listen::wait_fd));
-        fds.extend(
-            desk.halves
-                .iter()
-                .map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())),
-        );
-        fds.extend(
-            desk.arrivals
-                .values()
-                .flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))),
-        );
+        fds.extend(desk.halves.iter().map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())));
+        fds.extend(desk.arrivals.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))));
     }
 }
 
@@ -167,9 +150,7 @@ impl Desk {
                 Err(why) => {
                     // A stranger is nobody's trouble, but somebody may be looking for the reason.
                     let half = self.halves.swap_remove(n);
-                    self.fabric
-                        .log()
-                        .info(&format!("refused a connection from {}: {why}", half.peer));
+                    self.fabric.log().info(&format!("refused a connection from {}: {why}", half.peer));
                 }
             }
         }
@@ -189,15 +170,8 @@ impl Desk {
     fn enter(&mut self, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
         if self.halves.len() >= HALF_OPEN_BOUND {
             // The oldest that has shown nothing makes room; those that have proven the token stay.
-            let oldest = self
-                .halves
-                .iter()
-                .enumerate()
-                .filter(|(_, h)| !h.run.login.is_proven());
-            match oldest
-                .min_by_key(|(_, h)| h.run.login.deadline())
-                .map(|(n, _)| n)
-            {
+            let oldest = self.halves.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
+            match oldest.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
                 Some(n) => drop(self.halves.swap_remove(n)),
                 None => return Ok(()),
             }
@@ -208,11 +182,7 @@ impl Desk {
             ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
         };
         let login = Login::server(params, Seed::random()?, clock::now())?;
-        self.halves.push(Half {
-            run: LoginRun { stream, login },
-            peer,
-            offer: None,
-        });
+        self.halves.push(Half { run: LoginRun { stream, login }, peer, offer: None });
         Ok(())
     }
 
@@ -221,8 +191,7 @@ impl Desk {
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
             if self.returned.len() < MAX_WAITING {
-                self.returned
-                    .push((session.conn_id, session.stream, secured));
+                self.returned.push((session.conn_id, session.stream, secured));
             }
             return;
         }
@@ -230,39 +199,25 @@ impl Desk {
         if waiting >= MAX_WAITING {
             return;
         }
-        let arrival = self
-            .arrivals
-            .entry(session.conn_id)
-            .or_insert_with(|| Arrival {
-                peer,
-                since: Instant::now(),
-                streams: Vec::new(),
-                offer: None,
-                plan: None,
-                rail: None,
-            });
+        let arrival = self.arrivals.entry(session.conn_id).or_insert_with(|| Arrival {
+            peer,
+            since: Instant::now(),
+            streams: Vec::new(),
+            offer: None,
+            plan: None,
+            rail: None,
+        });
         arrival.offer = offer.or(arrival.offer.take());
-        let seated = Seated {
-            secured,
-            number: session.stream,
-            inbox: Vec::new(),
-        };
+        let seated = Seated { secured, number: session.stream, inbox: Vec::new() };
         arrival.streams.push(seated);
     }
 
     fn finish_one(&mut self, desk: &Arc<Mutex<Desk>>) -> Result<Option<Channel>, Error> {
-        let ready = self
-            .arrivals
-            .iter_mut()
-            .find_map(|(id, a)| a.is_complete().then_some(*id));
-        let Some((id, arrival)) = ready.and_then(|id| Some((id, self.arrivals.remove(&id)?)))
-        else {
+        let ready = self.arrivals.iter_mut().find_map(|(id, a)| a.is_complete().then_some(*id));
+        let Some((id, arrival)) = ready.and_then(|id| Some((id, self.arrivals.remove(&id)?))) else {
             return Ok(None);
         };
-        let returns = Returns::Accepts {
-            desk: desk.clone(),
-            conn: id,
-        };
+        let returns = Returns::Accepts { desk: desk.clone(), conn: id };
         arrival.finish(&self.fabric, &self.device, returns).map(Some)
     }
 
@@ -293,19 +248,13 @@ impl Half {
                     if asked.wants_local {
                         match local::offer(fabric.config(), &asked.shm) {
                             Ok((offer, shm)) => {
-                                answer = Greeting {
-                                    wants_local: true,
-                                    shm,
-                                };
+                                answer = Greeting { wants_local: true, shm };
                                 self.offer = Some(Ok(offer));
                             }
                             Err(why) => self.offer = Some(Err(why)),
                         }
                     }
-                    self.run
-                        .login
-                        .answer(&answer.encode())
-                        .map_err(|e| e.to_string())?;
+                    self.run.login.answer(&answer.encode()).map_err(|e| e.to_string())?;
                 }
             }
         }
@@ -351,14 +300,8 @@ impl Arrival {
     }
 
     fn finish(mut self, fabric: &Fabric, device: &str, returns: Returns) -> Result<Channel, Error> {
-        let (speaker, plan) = self
-            .plan
-            .take()
-            .ok_or(Error::Vanished { peer: self.peer })?;
-        let bad = |why: String| Error::Plan {
-            peer: self.peer,
-            why,
-        };
+        let (speaker, plan) = self.plan.take().ok_or(Error::Vanished { peer: self.peer })?;
+        let bad = |why: String| Error::Plan { peer: self.peer, why };
         let take = |number: u16, streams: &mut Vec<Seated>| {
             let at = streams.iter().position(|s| s.number == number)?;
             Some(streams.swap_remove(at).secured)

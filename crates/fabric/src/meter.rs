@@ -23,8 +23,7 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(stats: &Arc<Stats>, device: &str, room: &str) -> Meter {
         let slot = stats.slot(device, room);
-        let mut meter =
-            Meter { stats: stats.clone(), slot, tally: Tally::default(), ops: 0, timed: None, retries: 0 };
+        let mut meter = Meter { stats: stats.clone(), slot, tally: Tally::default(), ops: 0, timed: None, retries: 0 };
         meter.tally.add(Counter::Open, 1);
         meter.tally.add(Counter::Connections, 1);
         meter.tell();

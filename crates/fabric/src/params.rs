@@ -98,32 +98,21 @@ impl Param {
             Takes::Word(words) => format!("it takes one of {}", words.join(", ")),
             Takes::Text => return Ok(Some(value)),
         };
-        Err(BadParam {
-            name: self.name.to_owned(),
-            value,
-            want,
-        })
+        Err(BadParam { name: self.name.to_owned(), value, want })
     }
 
     pub(crate) fn switch(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<bool, BadParam> {
         Ok(self.read(get)?.unwrap_or_else(|| self.default.to_owned()) == "1")
     }
 
-    pub(crate) fn number(
-        &self,
-        get: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Option<u64>, BadParam> {
-        Ok(self
-            .read(get)?
-            .or_else(|| Some(self.default.to_owned()))
-            .and_then(|v| v.parse().ok()))
+    pub(crate) fn number(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<Option<u64>, BadParam> {
+        Ok(self.read(get)?.or_else(|| Some(self.default.to_owned())).and_then(|v| v.parse().ok()))
     }
 }
 
 /// Names in `env` that begin like ours and are not: spelling mistakes that would otherwise pass in silence.
 pub fn unknown<'a>(env: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    env.filter(|name| name.starts_with("LINKSPAN_") && !ALL.iter().any(|p| p.name == *name))
-        .collect()
+    env.filter(|name| name.starts_with("LINKSPAN_") && !ALL.iter().any(|p| p.name == *name)).collect()
 }
 
 #[cfg(test)]

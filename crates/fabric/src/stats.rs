@@ -183,7 +183,8 @@ fn sweep(dir: &Path) {
     let Ok(entries) = std::fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|n| n.strip_suffix(".stats")).and_then(|n| n.split('.').next()?.parse::<u32>().ok());
+        let pid =
+            name.to_str().and_then(|n| n.strip_suffix(".stats")).and_then(|n| n.split('.').next()?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = std::fs::remove_file(entry.path());
         }

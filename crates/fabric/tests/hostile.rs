@@ -44,10 +44,8 @@ fn log_in(listener: &Listener) -> (TcpStream, Channel) {
     let handle = Handle::decode(&listener.handle()).unwrap();
     let mut stream = TcpStream::connect(address(&handle)).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let params = ClientParams {
-        blob: vec![1, 0, 0, 0],
-        ..ClientParams::new(handle.listen_id, handle.token.clone(), 7, 0)
-    };
+    let params =
+        ClientParams { blob: vec![1, 0, 0, 0], ..ClientParams::new(handle.listen_id, handle.token.clone(), 7, 0) };
     let start = Instant::now();
     let mut login = Login::client(params, Seed::random().unwrap(), start.elapsed()).unwrap();
     loop {

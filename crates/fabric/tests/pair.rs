@@ -7,16 +7,8 @@ use linkspan_fabric::{Channel, Config, Fabric, HostBuf, Log, Poll, Ticket};
 
 fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric {
     let get = move |name: &str| {
-        let base = [
-            ("LINKSPAN_IFNAME", "=lo"),
-            ("LINKSPAN_PATH", "tcp"),
-            ("LINKSPAN_STATS_DIR", "off"),
-        ];
-        base.iter()
-            .chain(extra)
-            .rev()
-            .find(|p| p.0 == name)
-            .map(|p| p.1.to_owned())
+        let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
+        base.iter().chain(extra).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())
     };
     Fabric::new(Config::read(&get).unwrap(), Log::off(), acked).unwrap()
 }
@@ -69,24 +61,11 @@ fn send_and_receive(a: &mut Channel, b: &mut Channel, len: usize) {
     };
     assert_eq!(finish(a, ta, b, tb), (len as u64, len as u64));
     let mut got = dst.slice().to_vec();
-    assert!(
-        got.split_off(len).iter().all(|&x| x == 0),
-        "bytes behind the message were touched"
-    );
+    assert!(got.split_off(len).iter().all(|&x| x == 0), "bytes behind the message were touched");
     assert!(got == pattern, "{len} bytes differ");
 }
 
-const SIZES: [usize; 9] = [
-    0,
-    1,
-    8,
-    8192,
-    8193,
-    65_536,
-    1 << 20,
-    (3 << 20) + 7,
-    32 << 20,
-];
+const SIZES: [usize; 9] = [0, 1, 8, 8192, 8193, 65_536, 1 << 20, (3 << 20) + 7, 32 << 20];
 
 #[test]
 fn messages_of_all_sizes_arrive() {

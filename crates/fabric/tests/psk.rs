@@ -1,4 +1,5 @@
 //! The cluster key: who gets in with it, what travels in clear, and what somebody on the cable can do.
+#![allow(clippy::unwrap_used)]
 
 #[path = "psk/proxy.rs"]
 mod proxy;
@@ -174,14 +175,15 @@ fn bytes_of_processes_on_one_host_stay_in_shared_memory() {
 
 #[test]
 fn a_key_on_one_side_or_two_different_keys_are_refused_by_name() {
-    let cases: [(Option<&[u8]>, Option<&[u8]>, &str, &str); 3] = [
+    type Key = Option<&'static [u8]>;
+    let cases: [(Key, Key, &str, &str); 3] = [
         (None, Some(KEY), "LS0215", "LS0216"),
         (Some(KEY), None, "LS0216", "LS0215"),
         (Some(KEY), Some(OTHER), "LINKSPAN_PSK_FILE", "LS0217"),
     ];
     for mode in ["auth", "encrypt"] {
         for (mine, theirs, said, logged) in cases {
-            let env = |key: Option<&[u8]>| [("LINKSPAN_PSK_MODE", if key.is_some() { mode } else { "auth" })];
+            let env = |key: Key| [("LINKSPAN_PSK_MODE", if key.is_some() { mode } else { "auth" })];
             let (a, b) = (Node::new(mine, &env(mine)), Node::new(theirs, &env(theirs)));
             let listener = b.fabric.listen(0).unwrap();
             let error = connect(&a, &listener, &listener.handle()).map(drop).unwrap_err().to_string();

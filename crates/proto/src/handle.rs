@@ -109,9 +109,7 @@ pub enum HandleError {
     )]
     Spelling,
     /// An address that nobody can connect to.
-    #[error(
-        "LS0207 the address {addr} cannot go into a handle: it {why}; listen on the address of one interface"
-    )]
+    #[error("LS0207 the address {addr} cannot go into a handle: it {why}; listen on the address of one interface")]
     BadAddr {
         /// The address.
         addr: Addr,
@@ -133,14 +131,7 @@ pub enum HandleError {
 impl Handle {
     /// A handle without addresses yet.
     pub fn new(listen_id: u64, token: Token, host: u64) -> Handle {
-        Handle {
-            listen_id,
-            host,
-            token,
-            psk: false,
-            encrypt: false,
-            addrs: Vec::new(),
-        }
+        Handle { listen_id, host, token, psk: false, encrypt: false, addrs: Vec::new() }
     }
 
     /// Adds an address, best first. [`HandleError::Full`] leaves the handle as it was; the caller says so in a WARN
@@ -152,10 +143,7 @@ impl Handle {
         self.addrs.push(addr);
         if self.addrs.len() > ADDR_MAX || addrs::pack(&self.addrs).is_none() {
             self.addrs.pop();
-            return Err(HandleError::Full {
-                addr,
-                held: self.addrs.len(),
-            });
+            return Err(HandleError::Full { addr, held: self.addrs.len() });
         }
         Ok(())
     }
@@ -172,8 +160,7 @@ impl Handle {
         let raw = Raw {
             magic: HANDLE_MAGIC,
             version: HANDLE_VERSION,
-            flags: if self.psk { FLAG_PSK } else { 0 }
-                | if self.encrypt { FLAG_ENCRYPT } else { 0 },
+            flags: if self.psk { FLAG_PSK } else { 0 } | if self.encrypt { FLAG_ENCRYPT } else { 0 },
             count: self.addrs.len() as u8,
             used,
             listen_id: U64::new(self.listen_id),
@@ -199,10 +186,7 @@ impl Handle {
         }
         let (count, used) = (usize::from(raw.count), usize::from(raw.used));
         if count == 0 || count > ADDR_MAX || used > ADDR_BYTES {
-            return Err(HandleError::Count {
-                count: raw.count,
-                used: raw.used,
-            });
+            return Err(HandleError::Count { count: raw.count, used: raw.used });
         }
         let handle = Handle {
             listen_id: raw.listen_id.get(),
@@ -222,10 +206,7 @@ impl Handle {
 /// The hint "same host": the first 8 bytes (little-endian) of SHA-256 over a label and the boot id (the text of
 /// `/proc/sys/kernel/random/boot_id`, spaces at its ends removed). The boot id itself never leaves the host.
 pub fn host_hash(boot_id: &[u8]) -> u64 {
-    let digest = Sha256::new()
-        .chain_update(b"linkspan host 1\0")
-        .chain_update(boot_id.trim_ascii())
-        .finalize();
+    let digest = Sha256::new().chain_update(b"linkspan host 1\0").chain_update(boot_id.trim_ascii()).finalize();
     let mut first = [0; 8];
     first.copy_from_slice(&digest[..8]);
     u64::from_le_bytes(first)

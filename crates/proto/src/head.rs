@@ -87,9 +87,7 @@ impl Kind {
 }
 
 /// The header. Fields are wire order; accessors of the little-endian types convert.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Head {
     /// [`MAGIC`].
@@ -126,9 +124,7 @@ pub enum BadHead {
     )]
     Magic(u8),
     /// The sum does not match.
-    #[error(
-        "LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged on the way"
-    )]
+    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged on the way")]
     Check {
         /// As received.
         got: u16,

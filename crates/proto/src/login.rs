@@ -106,40 +106,19 @@ impl Login {
     pub fn client(params: ClientParams, seed: Seed, now: Duration) -> Result<Login, LoginError> {
         let allowed = params.deadline;
         let (client, hello) = Client::new(params, seed)?;
-        Ok(Login::new(
-            Side::Client(client),
-            hello,
-            wire::REPLY_LEN,
-            now,
-            allowed,
-        ))
+        Ok(Login::new(Side::Client(client), hello, wire::REPLY_LEN, now, allowed))
     }
 
     /// The side that accepted.
     pub fn server(params: ServerParams, seed: Seed, now: Duration) -> Result<Login, LoginError> {
         let allowed = params.deadline;
         let server = Server::new(params, seed)?;
-        Ok(Login::new(
-            Side::Server(server),
-            Vec::new(),
-            wire::HELLO_LEN,
-            now,
-            allowed,
-        ))
+        Ok(Login::new(Side::Server(server), Vec::new(), wire::HELLO_LEN, now, allowed))
     }
 
     fn new(side: Side, out: Vec<u8>, want: usize, now: Duration, allowed: Duration) -> Login {
         let until = now.saturating_add(allowed);
-        Login {
-            side,
-            inbox: Vec::with_capacity(want),
-            want,
-            out,
-            sent: 0,
-            until,
-            allowed,
-            end: End::Open,
-        }
+        Login { side, inbox: Vec::with_capacity(want), want, out, sent: 0, until, allowed, end: End::Open }
     }
 
     /// Takes bytes from the stream and says how many; the rest belong to what follows the login. Takes none once
@@ -196,18 +175,11 @@ impl Login {
             End::Taken => false,
         };
         if open && now >= self.until {
-            let waiting = if self.output().is_empty() {
-                self.side.waiting().0
-            } else {
-                "the peer to take our bytes"
-            };
+            let waiting = if self.output().is_empty() { self.side.waiting().0 } else { "the peer to take our bytes" };
             self.out.clear();
             self.sent = 0;
             if !matches!(self.end, End::Failed(_)) {
-                self.end = End::Failed(LoginError::Deadline {
-                    allowed: self.allowed,
-                    waiting,
-                });
+                self.end = End::Failed(LoginError::Deadline { allowed: self.allowed, waiting });
             }
         }
     }
@@ -215,11 +187,7 @@ impl Login {
     /// Bytes that the login wants next, at most: reading no more leaves what follows in the stream. 0 where it
     /// wants none.
     pub fn wants(&self) -> usize {
-        if matches!(self.end, End::Open) {
-            self.want - self.inbox.len().min(self.want)
-        } else {
-            0
-        }
+        if matches!(self.end, End::Open) { self.want - self.inbox.len().min(self.want) } else { 0 }
     }
 
     /// Bytes to send.
@@ -305,11 +273,7 @@ impl Login {
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = if matches!(self.side, Side::Client(_)) {
-            "client"
-        } else {
-            "server"
-        };
+        let side = if matches!(self.side, Side::Client(_)) { "client" } else { "server" };
         f.debug_struct("Login")
             .field("side", &side)
             .field("waiting", &self.side.waiting().0)

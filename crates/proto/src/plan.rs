@@ -106,18 +106,10 @@ impl Plan {
         let streams: Vec<u16> = wire.streams[..count].iter().map(|s| s.get()).collect();
         let sentinel = Some(wire.sentinel.get()).filter(|&s| s != NO_SENTINEL);
         let twice = |i: usize| streams[..i].contains(&streams[i]);
-        if (0..count).any(twice)
-            || sentinel.is_some_and(|s| streams.contains(&s))
-            || streams.contains(&NO_SENTINEL)
-        {
+        if (0..count).any(twice) || sentinel.is_some_and(|s| streams.contains(&s)) || streams.contains(&NO_SENTINEL) {
             return Err(BadPlan("names a stream twice, or one that cannot be"));
         }
-        Ok(Plan {
-            carrier,
-            acked: wire.acked == 1,
-            streams,
-            sentinel,
-        })
+        Ok(Plan { carrier, acked: wire.acked == 1, streams, sentinel })
     }
 }
 

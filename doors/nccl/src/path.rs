@@ -6,10 +6,7 @@ use linkspan_ncclnet::{Fail, Logger, Part, RecvComm, RecvHints, SendComm};
 /// Result code of a channel's error; the line that explains it is logged here, once per error.
 #[cold]
 fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
-    let why = channel
-        .lost()
-        .map(|why| format!(": {why}"))
-        .unwrap_or_default();
+    let why = channel.lost().map(|why| format!(": {why}")).unwrap_or_default();
     log.warn(&format!("linkspan: {error}{why}"));
     match error {
         ChannelError::Op(_) => Fail::InvalidUsage,
@@ -29,10 +26,7 @@ pub struct Sending {
 
 impl Sending {
     pub(crate) fn new(log: Logger, channel: Channel) -> Sending {
-        Sending {
-            log,
-            channel: Some(channel),
-        }
+        Sending { log, channel: Some(channel) }
     }
 }
 
@@ -75,10 +69,7 @@ pub struct Receiving {
 
 impl Receiving {
     pub(crate) fn new(log: Logger, channel: Channel) -> Receiving {
-        Receiving {
-            log,
-            channel: Some(channel),
-        }
+        Receiving { log, channel: Some(channel) }
     }
 }
 

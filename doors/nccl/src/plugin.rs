@@ -35,11 +35,7 @@ impl Plugin {
     }
 
     fn device(&self, dev: usize) -> Result<Device, Fail> {
-        self.fabric()?
-            .devices()
-            .into_iter()
-            .nth(dev)
-            .ok_or(Fail::InvalidArgument)
+        self.fabric()?.devices().into_iter().nth(dev).ok_or(Fail::InvalidArgument)
     }
 }
 
@@ -47,15 +43,10 @@ impl Plugin {
 pub(crate) fn fail(log: Logger, error: &Error) -> Fail {
     log.warn(&format!("linkspan: {}", chain(error)));
     match error {
-        Error::Param(_)
-        | Error::Filter(_)
-        | Error::Strict { .. }
-        | Error::Forced { .. }
-        | Error::Psk { .. } => Fail::InvalidUsage,
-        Error::Unreachable { .. }
-        | Error::Timeout { .. }
-        | Error::Vanished { .. }
-        | Error::Plan { .. } => Fail::Remote,
+        Error::Param(_) | Error::Filter(_) | Error::Strict { .. } | Error::Forced { .. } | Error::Psk { .. } => {
+            Fail::InvalidUsage
+        }
+        Error::Unreachable { .. } | Error::Timeout { .. } | Error::Vanished { .. } | Error::Plan { .. } => Fail::Remote,
         Error::NoDevice { .. } | Error::Handle(_) => Fail::InvalidArgument,
         _ => Fail::System,
     }
@@ -81,25 +72,15 @@ impl NetPlugin for Plugin {
     type Mr = ();
 
     fn load(log: Logger) -> Result<Plugin, Fail> {
-        let fabric =
-            Config::from_env().and_then(|config| Fabric::new(config, nccl_log(log), false));
+        let fabric = Config::from_env().and_then(|config| Fabric::new(config, nccl_log(log), false));
         let fabric = fabric.map_err(|error| chain(&error));
         match &fabric {
             Ok(fabric) => {
-                let devices: Vec<String> = fabric
-                    .devices()
-                    .iter()
-                    .map(|d| format!("{} ({} Gb/s)", d.name, f64::from(d.mbps) / 1e3))
-                    .collect();
-                log.info(&format!(
-                    "linkspan {}: {}",
-                    env!("CARGO_PKG_VERSION"),
-                    devices.join(", ")
-                ));
+                let devices: Vec<String> =
+                    fabric.devices().iter().map(|d| format!("{} ({} Gb/s)", d.name, f64::from(d.mbps) / 1e3)).collect();
+                log.info(&format!("linkspan {}: {}", env!("CARGO_PKG_VERSION"), devices.join(", ")));
             }
-            Err(why) => log.warn(&format!(
-                "linkspan cannot be used, every connection will fail: {why}"
-            )),
+            Err(why) => log.warn(&format!("linkspan cannot be used, every connection will fail: {why}")),
         }
         Ok(Plugin { log, fabric })
     }
@@ -109,18 +90,10 @@ impl NetPlugin for Plugin {
     }
 
     fn properties(&self, dev: usize) -> Result<Props, Fail> {
-        let base = Props {
-            max_recvs: 8,
-            max_p2p_bytes: MAX_P2P_BYTES,
-            max_coll_bytes: MAX_P2P_BYTES,
-            ..Props::default()
-        };
+        let base =
+            Props { max_recvs: 8, max_p2p_bytes: MAX_P2P_BYTES, max_coll_bytes: MAX_P2P_BYTES, ..Props::default() };
         if self.fabric.is_err() {
-            return Ok(Props {
-                name: "linkspan-unusable".into(),
-                guid: 1,
-                ..base
-            });
+            return Ok(Props { name: "linkspan-unusable".into(), guid: 1, ..base });
         }
         let device = self.device(dev)?;
         Ok(Props {
@@ -134,17 +107,10 @@ impl NetPlugin for Plugin {
     }
 
     fn open(&self, init: Init) -> Result<Ctx, Fail> {
-        Ok(Ctx {
-            traffic_class: init.traffic_class,
-        })
+        Ok(Ctx { traffic_class: init.traffic_class })
     }
 
-    fn listen(
-        &self,
-        _ctx: &Ctx,
-        dev: usize,
-        handle: &mut [u8; HANDLE_LEN],
-    ) -> Result<Listening, Fail> {
+    fn listen(&self, _ctx: &Ctx, dev: usize, handle: &mut [u8; HANDLE_LEN]) -> Result<Listening, Fail> {
         Listening::new(self.log, self.fabric()?, dev, handle)
     }
 
@@ -155,13 +121,7 @@ impl NetPlugin for Plugin {
         traffic_class: Option<u8>,
         handle: &[u8; HANDLE_LEN],
     ) -> Result<Dialling, Fail> {
-        Dialling::new(
-            self.log,
-            self.fabric()?,
-            dev,
-            traffic_class.or(ctx.traffic_class),
-            handle,
-        )
+        Dialling::new(self.log, self.fabric()?, dev, traffic_class.or(ctx.traffic_class), handle)
     }
 
     fn register(_domain: &(), region: Region<'_>) -> Result<(), Fail> {
@@ -174,8 +134,6 @@ impl NetPlugin for Plugin {
 
     fn merge(&self, members: &[usize]) -> Result<usize, Fail> {
         let fabric = self.fabric()?;
-        fabric
-            .merge(members)
-            .map_err(|error| fail(self.log, &error))
+        fabric.merge(members).map_err(|error| fail(self.log, &error))
     }
 }

@@ -2,8 +2,7 @@
 
 use linkspan_fabric::{Connecting, Fabric, HANDLE_LEN as FABRIC_HANDLE, Listener};
 use linkspan_ncclnet::{
-    Connecting as NcclConnecting, Fail, HANDLE_LEN, ListenComm, Logger, Opened, OpenedRecv,
-    OpenedSend,
+    Connecting as NcclConnecting, Fail, HANDLE_LEN, ListenComm, Logger, Opened, OpenedRecv, OpenedSend,
 };
 
 use crate::path::{Receiving, Sending};
@@ -33,14 +32,8 @@ impl Listening {
 
 impl ListenComm<Plugin> for Listening {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Plugin>>, Fail> {
-        let channel = self
-            .listener
-            .accept()
-            .map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened {
-            path: Receiving::new(self.log, channel),
-            domain: (),
-        }))
+        let channel = self.listener.accept().map_err(|error| fail(self.log, &error))?;
+        Ok(channel.map(|channel| Opened { path: Receiving::new(self.log, channel), domain: () }))
     }
 }
 
@@ -64,22 +57,14 @@ impl Dialling {
             Some(class) => fabric.with_traffic_class(class),
             None => fabric.clone(),
         };
-        let connecting = fabric
-            .connect(dev, &whole)
-            .map_err(|error| fail(log, &error))?;
+        let connecting = fabric.connect(dev, &whole).map_err(|error| fail(log, &error))?;
         Ok(Dialling { log, connecting })
     }
 }
 
 impl NcclConnecting<Plugin> for Dialling {
     fn poll(&mut self) -> Result<Option<OpenedSend<Plugin>>, Fail> {
-        let channel = self
-            .connecting
-            .poll()
-            .map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened {
-            path: Sending::new(self.log, channel),
-            domain: (),
-        }))
+        let channel = self.connecting.poll().map_err(|error| fail(self.log, &error))?;
+        Ok(channel.map(|channel| Opened { path: Sending::new(self.log, channel), domain: () }))
     }
 }

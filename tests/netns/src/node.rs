@@ -39,7 +39,8 @@ fn run(args: &[&str]) -> Result<(), String> {
         ["connect", handle, count, size] => {
             let mut bytes = [0; HANDLE_LEN];
             for (n, byte) in bytes.iter_mut().enumerate() {
-                *byte = u8::from_str_radix(handle.get(2 * n..2 * n + 2).unwrap_or("x"), 16).map_err(|e| e.to_string())?;
+                *byte =
+                    u8::from_str_radix(handle.get(2 * n..2 * n + 2).unwrap_or("x"), 16).map_err(|e| e.to_string())?;
             }
             let mut connecting = fabric.connect(0, &bytes).map_err(|e| linkspan_fabric::chain(&e))?;
             loop {
@@ -159,7 +160,12 @@ fn transfer(channel: &mut Channel, count: usize, size: usize, sends: bool) -> Re
         }
     }
     let secs = begun.elapsed().as_secs_f64();
-    println!("done {} bytes {secs:.3} s {:.1} Mbit/s rails_lost {}", count * size, (count * size) as f64 * 8e-6 / secs, channel.rails_lost());
+    println!(
+        "done {} bytes {secs:.3} s {:.1} Mbit/s rails_lost {}",
+        count * size,
+        (count * size) as f64 * 8e-6 / secs,
+        channel.rails_lost()
+    );
     // Both ends stay until the other one has everything: the kernel keeps what was sent, but not for a dead process.
     let until = Instant::now() + Duration::from_secs(1);
     while Instant::now() < until && channel.progress().is_ok() {

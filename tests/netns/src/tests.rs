@@ -15,20 +15,55 @@ pub(crate) struct Test {
 pub(crate) const ALL: &[Test] = &[
     Test { name: "one-cable", what: "two hosts, one cable, IPv4", waits: false, run: one_cable },
     Test { name: "ipv6", what: "the same over IPv6", waits: false, run: ipv6 },
-    Test { name: "two-rails", what: "two unequal shaped cables carry >= 0.9 of their sum", waits: false, run: two_rails },
+    Test {
+        name: "two-rails",
+        what: "two unequal shaped cables carry >= 0.9 of their sum",
+        waits: false,
+        run: two_rails,
+    },
     Test { name: "rail-loss", what: "a cable is cut in mid-transfer and comes back", waits: false, run: rail_loss },
-    Test { name: "same-docker0", what: "equal bridge subnets on both hosts do no harm", waits: false, run: same_docker0 },
+    Test {
+        name: "same-docker0",
+        what: "equal bridge subnets on both hosts do no harm",
+        waits: false,
+        run: same_docker0,
+    },
     Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
-    Test { name: "strict", what: "LINKSPAN_STRICT=1 turns a lost rail at connect into an error", waits: false, run: strict },
+    Test {
+        name: "strict",
+        what: "LINKSPAN_STRICT=1 turns a lost rail at connect into an error",
+        waits: false,
+        run: strict,
+    },
     Test { name: "shm", what: "two processes on one host share memory and copy directly", waits: false, run: shm },
-    Test { name: "shm-pid-namespace", what: "another pid namespace: the ring carries all, and says why", waits: false, run: shm_pid_namespace },
-    Test { name: "shm-no-ptrace", what: "a process that may not be traced: the ring carries all", waits: false, run: shm_no_ptrace },
+    Test {
+        name: "shm-pid-namespace",
+        what: "another pid namespace: the ring carries all, and says why",
+        waits: false,
+        run: shm_pid_namespace,
+    },
+    Test {
+        name: "shm-no-ptrace",
+        what: "a process that may not be traced: the ring carries all",
+        waits: false,
+        run: shm_no_ptrace,
+    },
     Test { name: "shm-small-dev-shm", what: "a /dev/shm of 4 KiB does no harm", waits: false, run: shm_small_dev_shm },
     Test { name: "shm-low-memlock", what: "no locked memory does no harm", waits: false, run: shm_low_memlock },
     Test { name: "other-user", what: "another user of the host gets TCP, and a reason", waits: false, run: other_user },
     Test { name: "idle", what: "64 idle connections cost less than 0.1 % of a core", waits: false, run: idle },
-    Test { name: "dead-host", what: "a host that vanishes in mid-transfer is reported within 30 s", waits: true, run: dead_host },
-    Test { name: "dead-idle-host", what: "a host that vanishes while nothing is sent is reported within 30 s", waits: true, run: dead_idle_host },
+    Test {
+        name: "dead-host",
+        what: "a host that vanishes in mid-transfer is reported within 30 s",
+        waits: true,
+        run: dead_host,
+    },
+    Test {
+        name: "dead-idle-host",
+        what: "a host that vanishes while nothing is sent is reported within 30 s",
+        waits: true,
+        run: dead_idle_host,
+    },
     Test { name: "stopped-peer", what: "a peer stopped for 40 s is waited for", waits: true, run: stopped_peer },
 ];
 
@@ -177,7 +212,11 @@ fn dead_host() -> Outcome<String> {
     let (limit, here) = (Duration::from_secs(30), from.expect("lost", Duration::from_secs(31))?);
     to.expect("lost", limit.saturating_sub(dead.elapsed()) + Duration::from_secs(1))?;
     let took = dead.elapsed();
-    if took > limit { Err(format!("only after {took:.1?}")) } else { Ok(format!("both sides within {took:.1?}: {here}")) }
+    if took > limit {
+        Err(format!("only after {took:.1?}"))
+    } else {
+        Ok(format!("both sides within {took:.1?}: {here}"))
+    }
 }
 
 fn dead_idle_host() -> Outcome<String> {
@@ -256,8 +295,7 @@ fn shm_no_ptrace() -> Outcome<String> {
     std::fs::copy(exe, &copy).map_err(|e| e.to_string())?;
     std::fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o711)).map_err(|e| e.to_string())?;
     let script = format!("exec {} \"$@\"", copy.display());
-    let under: &[&str] =
-        &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", &script];
+    let under: &[&str] = &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", &script];
     let result = ring_only([under, under], "process_vm_readv");
     let _ = std::fs::remove_file(&copy);
     result

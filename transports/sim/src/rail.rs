@@ -105,6 +105,10 @@ impl SimRail {
     /// Moves one segment's worth of a lane onto the link. False: nothing could move.
     fn leave(&mut self, lane: usize) -> bool {
         let space = self.world.space(self.id, self.end, lane);
+        // Room is awaited rather than used crumb by crumb, or segments would shrink for ever (RFC 9293, 3.8.6.2).
+        if space < self.config.segment.min(self.config.buffer / 4).max(1) {
+            return false;
+        }
         let most = space.min(self.config.segment.max(1));
         let mut bytes = Vec::new();
         while bytes.len() < most {

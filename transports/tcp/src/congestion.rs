@@ -25,6 +25,21 @@ const GOOD_NEARBY: [&str; 3] = ["cubic", "dctcp", "reno"];
 impl Congestion {
     /// Sets what `requested` and `peer` ask for.
     pub(crate) fn apply(socket: &Socket, requested: Option<&str>, peer: IpAddr) -> Result<Congestion, Error> {
+        let place = nearness(peer).or_else(|| is_ours(peer.to_canonical()).then_some("on this machine"));
+        Congestion::choose(socket, requested, peer, place)
+    }
+
+    /// The same for a listener: its own address tells how near its peers are, unless it is a public one.
+    pub(crate) fn apply_listening(socket: &Socket, requested: Option<&str>, own: IpAddr) -> Result<Congestion, Error> {
+        Congestion::choose(socket, requested, own, nearness(own))
+    }
+
+    fn choose(
+        socket: &Socket,
+        requested: Option<&str>,
+        peer: IpAddr,
+        place: Option<&'static str>,
+    ) -> Result<Congestion, Error> {
         let now = current(socket);
         if let Some(name) = requested {
             if name != now {
@@ -33,7 +48,6 @@ impl Congestion {
             }
             return Ok(Congestion { name: name.to_owned(), reason: "asked for".to_owned() });
         }
-        let place = nearness(peer);
         let (true, Some(place)) = (!GOOD_NEARBY.contains(&now.as_str()), place) else {
             return Ok(Congestion { name: now, reason: "the system's default".to_owned() });
         };
@@ -72,6 +86,11 @@ fn nearness(ip: IpAddr) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Whether the address is one of this machine's, whose traffic never leaves it.
+fn is_ours(ip: IpAddr) -> bool {
+    linkspan_net::interfaces().is_ok_and(|list| list.iter().any(|i| i.addr == ip))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, 
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
 use crate::zerocopy::ZeroCopy;
-use crate::{Error, Stream};
+use crate::{Error, Stream, linger};
 
 /// Chunk size a TCP rail likes best, bytes.
 ///
@@ -40,16 +40,16 @@ impl Default for RailConfig {
     }
 }
 
-/// Polls in a row that found nothing before every second one is answered without asking the kernel. Asking costs
-/// a system call; 64 of them last 10 us or more, after which one turn of the caller's loop matters little.
+/// Polls in a row that found nothing before only one in [`IDLE_TURNS`] asks the kernel. Asking costs a system call; 64
+/// of them last 10 us or more, after which a few turns of the caller's loop matter little.
 pub(crate) const IDLE_POLLS: u32 = 64;
+
+/// See [`IDLE_POLLS`]: three turns in four are a few dozen ns each.
+pub(crate) const IDLE_TURNS: u32 = 4;
 
 /// Retransmission timeouts in a row after which the path counts as dead while others live. They begin at 200 ms (or
 /// the round trip, where that is longer) and double: three are 1.4 s on a LAN, and chance losses do not get there.
 pub(crate) const STALLED_TIMEOUTS: u8 = 3;
-
-/// Reads with which a dropped rail empties its socket, see [`read_on`].
-const LAST_READS: usize = 64;
 
 /// A rail over one TCP stream.
 pub struct TcpRail {
@@ -206,8 +206,8 @@ impl Rail for TcpRail {
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
         if self.idle >= IDLE_POLLS {
-            self.idle ^= 1;
-            if self.idle & 1 == 1 {
+            self.idle = IDLE_POLLS + (self.idle + 1 - IDLE_POLLS) % IDLE_TURNS;
+            if self.idle != IDLE_POLLS {
                 return Ok(Poll::Idle);
             }
         }
@@ -251,18 +251,7 @@ impl Drop for TcpRail {
             // peer, so cut it: the queue is dropped, and after the reset the peer discards what is on the wire.
             let _ = self.stream.socket().set_linger(Some(std::time::Duration::ZERO));
         } else if self.end.is_none() {
-            read_on(&mut self.stream);
-        }
-    }
-}
-
-/// A socket closed with bytes unread resets the connection, and with it goes what we sent last. So read them.
-pub(crate) fn read_on(stream: &mut Stream) {
-    let mut last = [0; 4096];
-    for _ in 0..LAST_READS {
-        match stream.try_read(&mut last) {
-            Ok(Some(n)) if n > 0 => {}
-            _ => break,
+            linger::close(&self.stream);
         }
     }
 }

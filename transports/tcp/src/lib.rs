@@ -9,6 +9,7 @@ mod congestion;
 mod dial;
 mod endpoint;
 mod error;
+pub mod linger;
 mod listen;
 mod options;
 mod rx;

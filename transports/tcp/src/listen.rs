@@ -50,7 +50,7 @@ impl Listen {
         // What connections inherit. The congestion control must be there before their first packet, see `Dial`;
         // the address we listen on tells how near they are.
         options.apply(&socket, addr.ip())?;
-        options.apply_congestion(&socket, addr.ip())?;
+        options.apply_listening(&socket, addr.ip())?;
         let broken = |source| Error::Listen { call: "listen", addr, source };
         socket.listen(BACKLOG).map_err(broken)?;
         let addr = ip(socket.local_addr()).map_err(broken)?;

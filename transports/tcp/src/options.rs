@@ -72,6 +72,11 @@ impl Options {
     pub(crate) fn apply_congestion(&self, socket: &Socket, peer: IpAddr) -> Result<Congestion, Error> {
         Congestion::apply(socket, self.congestion.as_deref(), peer)
     }
+
+    /// The same for a socket that listens on `own`.
+    pub(crate) fn apply_listening(&self, socket: &Socket, own: IpAddr) -> Result<Congestion, Error> {
+        Congestion::apply_listening(socket, self.congestion.as_deref(), own)
+    }
 }
 
 fn set(option: &'static str, value: impl ToString, result: std::io::Result<()>) -> Result<(), Error> {

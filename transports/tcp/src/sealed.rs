@@ -13,9 +13,9 @@ use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::{Opener, Sealer};
 use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
-use crate::endpoint::{End, IDLE_POLLS, STALLED_TIMEOUTS, gone, read_on, system};
+use crate::endpoint::{End, IDLE_POLLS, IDLE_TURNS, STALLED_TIMEOUTS, gone, system};
 use crate::rx::Fault as PlainFault;
-use crate::{RailConfig, Stream};
+use crate::{RailConfig, Stream, linger};
 use rx::{Fault, SealedRx};
 use tx::SealedTx;
 
@@ -138,8 +138,8 @@ impl Rail for SealedRail {
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
         if self.idle >= IDLE_POLLS {
-            self.idle ^= 1;
-            if self.idle & 1 == 1 {
+            self.idle = IDLE_POLLS + (self.idle + 1 - IDLE_POLLS) % IDLE_TURNS;
+            if self.idle != IDLE_POLLS {
                 return Ok(Poll::Idle);
             }
         }
@@ -178,7 +178,7 @@ impl Rail for SealedRail {
 impl Drop for SealedRail {
     fn drop(&mut self) {
         if self.end.is_none() {
-            read_on(&mut self.stream);
+            linger::close(&self.stream);
         }
     }
 }

@@ -6,9 +6,11 @@ mod common;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use common::{Model, head, poll_to_end, poll_to_silence, rail_with_raw, until, wire, with_raw};
+use common::{
+    Model, V4, buf, head, pattern, poll_to_end, poll_to_silence, rail_with_raw, rails, until, wire, with_raw,
+};
 use linkspan_proto::Kind;
-use linkspan_tcp::RailConfig;
+use linkspan_tcp::{Options, RailConfig};
 use linkspan_transport::{Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
 use proptest::prelude::*;
 
@@ -273,4 +275,38 @@ fn a_peer_that_never_reads_makes_us_busy() {
     assert!(rail.taken() < accepted);
     let wait = rail.arm().expect("nothing to do but wait");
     assert!(wait.read && wait.write);
+}
+
+/// What was taken arrives, though the sender closes at once and the receiver goes on talking to it.
+#[test]
+fn bytes_on_their_way_survive_the_senders_close_and_a_talking_receiver() {
+    const LEN: usize = 256 << 10;
+    let (mut a, mut b) = rails(V4, &Options::default());
+    let sources: Vec<HostBuf> = (0..64).map(|seq| buf(&pattern(seq, LEN))).collect();
+    // Fills the kernel's buffers at both ends; nobody reads yet.
+    let mut sent = 0;
+    for (seq, src) in sources.iter().enumerate() {
+        let Ok(pos) = a.data(&head(Kind::Chunk, LEN, seq as u32), src.slice()) else { break };
+        for _ in 0..1000 {
+            a.flush().expect("the peer lives");
+        }
+        if a.taken() < pos {
+            break;
+        }
+        sent += 1;
+    }
+    assert!(sent > 0, "the kernel took nothing");
+    drop(a);
+    let mut model = Model::new();
+    let mut said = 0;
+    until("all that had been taken", || {
+        linkspan_tcp::linger::sweep();
+        // Grants and acknowledgements go on; they must not make the dead end reset the connection.
+        let _ = b.ctrl(&head(Kind::Ack, 0, said), MemSlice::NONE);
+        said += 1;
+        let _ = b.flush();
+        let end = b.poll(&mut model).is_err();
+        (end || model.next >= sent).then_some(())
+    });
+    assert_eq!(model.next, sent, "chunks that had been taken were lost");
 }

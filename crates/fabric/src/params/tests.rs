@@ -8,21 +8,13 @@ fn env(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Optio
 fn every_default_is_one_the_parameter_takes() {
     for param in ALL.iter().filter(|p| !p.default.is_empty()) {
         let get = |_: &str| Some(param.default.to_owned());
-        assert_eq!(
-            param.read(&get),
-            Ok(Some(param.default.to_owned())),
-            "{}",
-            param.name
-        );
+        assert_eq!(param.read(&get), Ok(Some(param.default.to_owned())), "{}", param.name);
     }
 }
 
 #[test]
 fn wrong_values_name_the_parameter_the_value_and_the_way_out() {
-    let error = STREAMS
-        .read(&env(&[("LINKSPAN_TCP_STREAMS", "nine")]))
-        .unwrap_err()
-        .to_string();
+    let error = STREAMS.read(&env(&[("LINKSPAN_TCP_STREAMS", "nine")])).unwrap_err().to_string();
     for part in ["LINKSPAN_TCP_STREAMS", "nine", "0 to 8", "lspan env"] {
         assert!(error.contains(part), "{error}");
     }
@@ -32,8 +24,5 @@ fn wrong_values_name_the_parameter_the_value_and_the_way_out() {
 
 #[test]
 fn misspelt_names_are_found() {
-    assert_eq!(
-        unknown(["LINKSPAN_STRIKT", "LINKSPAN_STRICT", "PATH"].into_iter()),
-        ["LINKSPAN_STRIKT"]
-    );
+    assert_eq!(unknown(["LINKSPAN_STRIKT", "LINKSPAN_STRICT", "PATH"].into_iter()), ["LINKSPAN_STRIKT"]);
 }

@@ -1,7 +1,7 @@
 //! The connection: one protocol above all rooms, as a state machine without I/O.
 //!
 //! Two-sided messages are matched per tag in posting order: the k-th send with tag T meets the k-th posted receive
-//! with tag T, whatever is posted in between. Small messages ([`EAGER_MAX`]) travel at once, inside a credit; large
+//! with tag T, whatever is posted in between. Small messages ([`crate::head::EAGER_MAX`]) travel at once, inside a credit; large
 //! ones wait for the grant that a posted receive gives. Who matches is always decided the same way on both sides:
 //!
 //! * A sender that knows a grant for the tag names it in the message (`id`), large or small.

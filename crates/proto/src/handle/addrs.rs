@@ -40,9 +40,7 @@ impl Addr {
     /// Whether `ip` lies in the same subnet as this address: a reason to try, not yet a path.
     pub fn same_subnet(&self, ip: IpAddr) -> bool {
         let (a, b, bits) = match (self.ip, ip) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => {
-                (u128::from(a.to_bits()), u128::from(b.to_bits()), 32)
-            }
+            (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits()), u128::from(b.to_bits()), 32),
             (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
             _ => return false,
         };
@@ -80,11 +78,7 @@ struct Before {
 }
 
 impl Before {
-    const START: Before = Before {
-        port: None,
-        v4: None,
-        v6: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).octets(),
-    };
+    const START: Before = Before { port: None, v4: None, v6: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).octets() };
 
     fn note(&mut self, addr: &Addr) {
         self.port = Some(addr.port);
@@ -108,31 +102,16 @@ pub(super) fn pack(addrs: &[Addr]) -> Option<([u8; ADDR_BYTES], u8)> {
         let (family, octets, skip) = match addr.ip {
             IpAddr::V4(ip) => {
                 let octets = ip.octets();
-                (
-                    0,
-                    octets.to_vec(),
-                    before.v4.map_or(0, |v4| shared(&octets, &v4)),
-                )
+                (0, octets.to_vec(), before.v4.map_or(0, |v4| shared(&octets, &v4)))
             }
-            IpAddr::V6(ip) => (
-                TAG_V6,
-                ip.octets().to_vec(),
-                shared(&ip.octets(), &before.v6),
-            ),
+            IpAddr::V6(ip) => (TAG_V6, ip.octets().to_vec(), shared(&ip.octets(), &before.v6)),
         };
         let same_port = before.port == Some(addr.port);
-        let tag =
-            family | if same_port { TAG_SAME_PORT } else { 0 } | (skip as u8) << TAG_SHARED_SHIFT;
+        let tag = family | if same_port { TAG_SAME_PORT } else { 0 } | (skip as u8) << TAG_SHARED_SHIFT;
         let port = addr.port.to_le_bytes();
-        let parts: [&[u8]; 3] = [
-            &[tag, addr.prefix],
-            if same_port { &[] } else { &port },
-            &octets[skip..],
-        ];
+        let parts: [&[u8]; 3] = [&[tag, addr.prefix], if same_port { &[] } else { &port }, &octets[skip..]];
         for part in parts {
-            space
-                .get_mut(used..used + part.len())?
-                .copy_from_slice(part);
+            space.get_mut(used..used + part.len())?.copy_from_slice(part);
             used += part.len();
         }
         before.note(addr);
@@ -157,16 +136,12 @@ pub(super) fn unpack(bytes: &[u8], count: usize) -> Result<Vec<Addr>, HandleErro
         };
         let skip = usize::from(tag >> TAG_SHARED_SHIFT);
         let ip = if tag & TAG_V6 != 0 {
-            IpAddr::V6(Ipv6Addr::from(
-                expand(before.v6, skip, &mut rest).map_err(wrong)?,
-            ))
+            IpAddr::V6(Ipv6Addr::from(expand(before.v6, skip, &mut rest).map_err(wrong)?))
         } else {
             if skip > 0 && before.v4.is_none() {
                 return Err(wrong("refers to an address before the first"));
             }
-            IpAddr::V4(Ipv4Addr::from(
-                expand(before.v4.unwrap_or_default(), skip, &mut rest).map_err(wrong)?,
-            ))
+            IpAddr::V4(Ipv4Addr::from(expand(before.v4.unwrap_or_default(), skip, &mut rest).map_err(wrong)?))
         };
         let addr = Addr { ip, port, prefix };
         if let Some(why) = addr.fault() {
@@ -176,10 +151,7 @@ pub(super) fn unpack(bytes: &[u8], count: usize) -> Result<Vec<Addr>, HandleErro
         addrs.push(addr);
     }
     if !rest.is_empty() {
-        return Err(HandleError::Addr {
-            index: count,
-            why: "is not announced but has bytes",
-        });
+        return Err(HandleError::Addr { index: count, why: "is not announced but has bytes" });
     }
     Ok(addrs)
 }
@@ -190,14 +162,8 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(head)
 }
 
-fn expand<const N: usize>(
-    mut base: [u8; N],
-    skip: usize,
-    rest: &mut &[u8],
-) -> Result<[u8; N], &'static str> {
-    let own = base
-        .get_mut(skip..)
-        .ok_or("shares more bytes than an address has")?;
+fn expand<const N: usize>(mut base: [u8; N], skip: usize, rest: &mut &[u8]) -> Result<[u8; N], &'static str> {
+    let own = base.get_mut(skip..).ok_or("shares more bytes than an address has")?;
     let (head, tail) = rest.split_at_checked(own.len()).ok_or("is cut short")?;
     own.copy_from_slice(head);
     *rest = tail;

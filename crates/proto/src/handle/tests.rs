@@ -3,19 +3,11 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 
 fn addr(ip: &str, port: u16, prefix: u8) -> Addr {
-    Addr {
-        ip: ip.parse().unwrap(),
-        port,
-        prefix,
-    }
+    Addr { ip: ip.parse().unwrap(), port, prefix }
 }
 
 fn with(addrs: &[Addr]) -> Handle {
-    let mut handle = Handle::new(
-        0x1122_3344_5566_7788,
-        Token::new(*b"0123456789abcdef"),
-        0xA1A2_A3A4_A5A6_A7A8,
-    );
+    let mut handle = Handle::new(0x1122_3344_5566_7788, Token::new(*b"0123456789abcdef"), 0xA1A2_A3A4_A5A6_A7A8);
     for addr in addrs {
         handle.push(*addr).unwrap();
     }
@@ -61,15 +53,9 @@ fn golden_bytes() {
 
 #[test]
 fn six_addresses_fit_as_the_notes_promise() {
-    let v4: Vec<_> = (1..=6)
-        .map(|i| addr(&format!("10.{i}.{}.{}", i + 7, i + 9), 1000 + i, 24))
-        .collect();
-    let link: Vec<_> = (1..=6)
-        .map(|i| addr(&format!("fe80::{i}:2:3:{i}"), 4000, 64))
-        .collect();
-    let two: Vec<_> = (1..=6)
-        .map(|i| addr(&format!("2001:db8:0:{}:{i}::1", i / 4), 4000, 64))
-        .collect();
+    let v4: Vec<_> = (1..=6).map(|i| addr(&format!("10.{i}.{}.{}", i + 7, i + 9), 1000 + i, 24)).collect();
+    let link: Vec<_> = (1..=6).map(|i| addr(&format!("fe80::{i}:2:3:{i}"), 4000, 64)).collect();
+    let two: Vec<_> = (1..=6).map(|i| addr(&format!("2001:db8:0:{}:{i}::1", i / 4), 4000, 64)).collect();
     for addrs in [v4, link, two] {
         let handle = with(&addrs);
         assert_eq!(Handle::decode(&handle.encode()).unwrap().addrs(), addrs);
@@ -78,28 +64,15 @@ fn six_addresses_fit_as_the_notes_promise() {
 
 #[test]
 fn more_than_fit_are_refused_and_leave_the_handle_alone() {
-    let mut handle = with(
-        &(1..=6)
-            .map(|i| addr(&format!("10.0.{i}.1"), 4000, 24))
-            .collect::<Vec<_>>(),
-    );
+    let mut handle = with(&(1..=6).map(|i| addr(&format!("10.0.{i}.1"), 4000, 24)).collect::<Vec<_>>());
     let one_more = addr("10.0.7.1", 4000, 24);
-    assert_eq!(
-        handle.push(one_more),
-        Err(HandleError::Full {
-            addr: one_more,
-            held: 6
-        })
-    );
+    assert_eq!(handle.push(one_more), Err(HandleError::Full { addr: one_more, held: 6 }));
     assert_eq!(handle.addrs().len(), 6);
 
     let mut handle = with(&[]);
     let far = |i: u32| addr(&format!("{i:x}001:db8:1:2:3:4:5:6"), 4000, 64);
     let fitting = (2..=7).take_while(|i| handle.push(far(*i)).is_ok()).count();
-    assert_eq!(
-        fitting, 3,
-        "three IPv6 addresses with nothing in common fit"
-    );
+    assert_eq!(fitting, 3, "three IPv6 addresses with nothing in common fit");
     assert_eq!(Handle::decode(&handle.encode()).unwrap(), handle);
 }
 
@@ -115,10 +88,7 @@ fn addresses_that_nobody_can_connect_to_are_refused() {
         ("fd00::1", 1, 129),
     ] {
         let got = with(&[]).push(addr(ip, port, prefix));
-        assert!(
-            matches!(got, Err(HandleError::BadAddr { .. })),
-            "{ip} {port} {prefix}: {got:?}"
-        );
+        assert!(matches!(got, Err(HandleError::BadAddr { .. })), "{ip} {port} {prefix}: {got:?}");
     }
 }
 
@@ -133,57 +103,23 @@ fn each_fault_has_its_own_error() {
     assert_eq!(broken(|w| w[0] = 0), HandleError::Foreign(*b"\0SPN"));
     assert_eq!(broken(|w| w[4] = 2), HandleError::Version(2));
     assert_eq!(broken(|w| w[5] = 0x81), HandleError::Flags(0x81));
-    assert_eq!(
-        broken(|w| w[5] = 2),
-        HandleError::Flags(2),
-        "encryption needs a key"
-    );
-    assert_eq!(
-        broken(|w| w[6] = 0),
-        HandleError::Count { count: 0, used: 42 }
-    );
-    assert_eq!(
-        broken(|w| w[6] = 7),
-        HandleError::Count { count: 7, used: 42 }
-    );
-    assert_eq!(
-        broken(|w| w[7] = 73),
-        HandleError::Count { count: 4, used: 73 }
-    );
-    assert!(matches!(
-        broken(|w| w[7] = 41),
-        HandleError::Addr { index: 3, .. }
-    ));
-    assert!(matches!(
-        broken(|w| w[7] = 43),
-        HandleError::Addr { index: 4, .. }
-    ));
-    assert!(
-        matches!(broken(|w| w[40] |= 2), HandleError::Addr { index: 0, .. }),
-        "no port before the first"
-    );
-    assert!(
-        matches!(broken(|w| w[40] |= 4), HandleError::Addr { index: 0, .. }),
-        "no address before the first"
-    );
-    assert!(
-        matches!(broken(|w| w[52] = 0x45), HandleError::Addr { index: 2, .. }),
-        "17 shared bytes"
-    );
-    assert!(matches!(
-        broken(|w| w[40] |= 0x80),
-        HandleError::Addr { index: 0, .. }
-    ));
+    assert_eq!(broken(|w| w[5] = 2), HandleError::Flags(2), "encryption needs a key");
+    assert_eq!(broken(|w| w[6] = 0), HandleError::Count { count: 0, used: 42 });
+    assert_eq!(broken(|w| w[6] = 7), HandleError::Count { count: 7, used: 42 });
+    assert_eq!(broken(|w| w[7] = 73), HandleError::Count { count: 4, used: 73 });
+    assert!(matches!(broken(|w| w[7] = 41), HandleError::Addr { index: 3, .. }));
+    assert!(matches!(broken(|w| w[7] = 43), HandleError::Addr { index: 4, .. }));
+    assert!(matches!(broken(|w| w[40] |= 2), HandleError::Addr { index: 0, .. }), "no port before the first");
+    assert!(matches!(broken(|w| w[40] |= 4), HandleError::Addr { index: 0, .. }), "no address before the first");
+    assert!(matches!(broken(|w| w[52] = 0x45), HandleError::Addr { index: 2, .. }), "17 shared bytes");
+    assert!(matches!(broken(|w| w[40] |= 0x80), HandleError::Addr { index: 0, .. }));
     assert_eq!(broken(|w| w[90] = 1), HandleError::Spelling);
 }
 
 #[test]
 fn another_version_names_both() {
     let text = broken(|w| w[4] = 9).to_string();
-    assert!(
-        text.contains("version 9") && text.contains("version 1"),
-        "{text}"
-    );
+    assert!(text.contains("version 9") && text.contains("version 1"), "{text}");
 }
 
 #[test]
@@ -218,21 +154,14 @@ fn host_hash_is_pinned_and_ignores_the_line_end() {
     let id = b"2f0e6f3c-6f3b-4c36-a5a3-0d2d5a0f6f10";
     // Computed with another SHA-256 (Python's hashlib).
     assert_eq!(host_hash(id), 0x116a_797e_0211_e2b1);
-    assert_eq!(
-        host_hash(id),
-        host_hash(b"2f0e6f3c-6f3b-4c36-a5a3-0d2d5a0f6f10\n")
-    );
-    assert_ne!(
-        host_hash(id),
-        host_hash(b"2f0e6f3c-6f3b-4c36-a5a3-0d2d5a0f6f11")
-    );
+    assert_eq!(host_hash(id), host_hash(b"2f0e6f3c-6f3b-4c36-a5a3-0d2d5a0f6f10\n"));
+    assert_ne!(host_hash(id), host_hash(b"2f0e6f3c-6f3b-4c36-a5a3-0d2d5a0f6f11"));
 }
 
 fn any_addr() -> impl Strategy<Value = Addr> {
     let v4 = (any::<[u8; 4]>(), 0..=32u8).prop_map(|(ip, prefix)| (IpAddr::from(ip), prefix));
     let v6 = (any::<[u8; 16]>(), 0..=16usize, 0..=128u8).prop_map(|(mut ip, shared, prefix)| {
-        ip[..shared]
-            .copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8][..shared]);
+        ip[..shared].copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8][..shared]);
         (IpAddr::from(ip), prefix)
     });
     (prop_oneof![v4, v6], prop_oneof![Just(4000), 1..u16::MAX])

@@ -45,17 +45,10 @@ fn every_single_bit_of_damage_is_found() {
 
 #[test]
 fn lengths_over_the_kinds_limit_are_refused() {
-    for (kind, len) in [
-        (Kind::Eager, EAGER_MAX + 1),
-        (Kind::Grant, 1),
-        (Kind::Chunk, CHUNK_MAX + 1),
-    ] {
+    for (kind, len) in [(Kind::Eager, EAGER_MAX + 1), (Kind::Grant, 1), (Kind::Chunk, CHUNK_MAX + 1)] {
         let mut head = Head::new(kind);
         head.len = U32::new(len as u32);
-        assert!(matches!(
-            Head::decode(head.sealed().as_wire()),
-            Err(BadHead::Len { .. })
-        ));
+        assert!(matches!(Head::decode(head.sealed().as_wire()), Err(BadHead::Len { .. })));
     }
 }
 

@@ -66,10 +66,7 @@ impl Client {
     pub(super) fn new(params: ClientParams, seed: Seed) -> Result<(Client, Vec<u8>), LoginError> {
         check_blob(&params.blob)?;
         if !params.versions.is_sound() {
-            return Err(LoginError::Version {
-                ours: params.versions,
-                theirs: Versions::OURS,
-            });
+            return Err(LoginError::Version { ours: params.versions, theirs: Versions::OURS });
         }
         let mut hello = Hello::new_zeroed();
         hello.magic = HELLO_MAGIC;
@@ -143,17 +140,11 @@ impl Client {
     }
 
     fn reply(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Step, LoginError> {
-        let malformed = |why| LoginError::Malformed {
-            message: "reply",
-            why,
-        };
+        let malformed = |why| LoginError::Malformed { message: "reply", why };
         self.script.hear(LABEL_REPLY, "reply", bytes)?;
         let reply = Reply::ref_from_bytes(bytes).map_err(|_| malformed("has a wrong length"))?;
         let ours = self.params.versions;
-        let theirs = Versions {
-            min: reply.version_min.get(),
-            max: reply.version_max.get(),
-        };
+        let theirs = Versions { min: reply.version_min.get(), max: reply.version_max.get() };
         match reply.kind {
             KIND_WELCOME => {}
             KIND_REFUSAL => return Err(refused(reply.reason.get(), ours, theirs)),
@@ -164,10 +155,7 @@ impl Client {
             return Err(malformed("chooses a version that was not offered"));
         }
         if !(Versions::OURS.min..=Versions::OURS.max).contains(&version) {
-            return Err(LoginError::Version {
-                ours: Versions::OURS,
-                theirs,
-            });
+            return Err(LoginError::Version { ours: Versions::OURS, theirs });
         }
         self.version = version;
         self.encrypt = reply.flags & FLAG_ENCRYPT != 0;
@@ -185,9 +173,7 @@ impl Client {
                 self.noise = Some(noise);
                 self.script.frame(CONFIRM_MAGIC, LABEL_CONFIRM, &message)
             }
-            _ => self
-                .script
-                .frame(CONFIRM_MAGIC, LABEL_CONFIRM, &self.params.blob),
+            _ => self.script.frame(CONFIRM_MAGIC, LABEL_CONFIRM, &self.params.blob),
         };
         out.extend_from_slice(&confirm);
         self.state = State::Finish;
@@ -203,15 +189,7 @@ impl Client {
         let psk = self.noise.is_some();
         let (session_key, ciphers) = self.script.keys(self.noise.take(), self.encrypt, true);
         let (conn_id, stream, version) = (self.params.conn_id, self.params.stream, self.version);
-        Ok(Step::Done(Box::new(Session {
-            version,
-            conn_id,
-            stream,
-            peer_blob,
-            session_key,
-            psk,
-            ciphers,
-        })))
+        Ok(Step::Done(Box::new(Session { version, conn_id, stream, peer_blob, session_key, psk, ciphers })))
     }
 }
 
@@ -220,10 +198,6 @@ fn refused(reason: u16, ours: Versions, theirs: Versions) -> LoginError {
         r if r == Reason::Version as u16 => LoginError::Version { ours, theirs },
         r if r == Reason::PskNeeded as u16 => LoginError::PskMissingHere,
         r if r == Reason::PskUnknown as u16 => LoginError::PskMissingThere,
-        reason => LoginError::Refused {
-            reason,
-            ours,
-            theirs,
-        },
+        reason => LoginError::Refused { reason, ours, theirs },
     }
 }

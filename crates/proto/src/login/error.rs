@@ -30,11 +30,7 @@ impl Versions {
 
 impl fmt::Display for Versions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.min == self.max {
-            write!(f, "{}", self.min)
-        } else {
-            write!(f, "{} to {}", self.min, self.max)
-        }
+        if self.min == self.max { write!(f, "{}", self.min) } else { write!(f, "{} to {}", self.min, self.max) }
     }
 }
 
@@ -43,9 +39,7 @@ impl fmt::Display for Versions {
 #[non_exhaustive]
 pub enum LoginError {
     /// Not a hello of ours.
-    #[error(
-        "LS0210 a stranger connected: its first bytes are not a linkspan login; dropped without a reply"
-    )]
+    #[error("LS0210 a stranger connected: its first bytes are not a linkspan login; dropped without a reply")]
     Stranger,
     /// A message of the peer's, yet of the wrong form.
     #[error("LS0211 the peer's {message} message {why}; both hosts need an unmodified linkspan")]
@@ -94,9 +88,7 @@ pub enum LoginError {
     )]
     PskMissingThere,
     /// Both have one, and they differ.
-    #[error(
-        "LS0217 the peer's cluster key differs from ours: put the same key into LINKSPAN_PSK_FILE on every host"
-    )]
+    #[error("LS0217 the peer's cluster key differs from ours: put the same key into LINKSPAN_PSK_FILE on every host")]
     PskDiffers,
     /// Time is up.
     #[error(
@@ -155,9 +147,7 @@ pub enum LoginError {
         bound: usize,
     },
     /// The operating system has no randomness.
-    #[error(
-        "LS0224 the operating system gave no random bytes (getrandom): nothing can be authenticated without them"
-    )]
+    #[error("LS0224 the operating system gave no random bytes (getrandom): nothing can be authenticated without them")]
     Random,
     /// Cryptography refused our own input.
     #[error("LS0225 the Noise handshake could not be made: {0}")]

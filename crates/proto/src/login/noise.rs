@@ -25,24 +25,13 @@ fn own(error: Error) -> LoginError {
 }
 
 impl Noise {
-    pub(super) fn new(
-        initiator: bool,
-        psk: &Psk,
-        prologue: &[u8],
-        ephemeral: Secret<32>,
-    ) -> Result<Noise, LoginError> {
-        let resolver = Box::new(Primitives {
-            ephemeral: Mutex::new(Some(ephemeral)),
-        });
+    pub(super) fn new(initiator: bool, psk: &Psk, prologue: &[u8], ephemeral: Secret<32>) -> Result<Noise, LoginError> {
+        let resolver = Box::new(Primitives { ephemeral: Mutex::new(Some(ephemeral)) });
         let builder = Builder::with_resolver(PARAMS.parse().map_err(own)?, resolver)
             .psk(0, psk.expose())
             .and_then(|b| b.prologue(prologue))
             .map_err(own)?;
-        let state = if initiator {
-            builder.build_initiator()
-        } else {
-            builder.build_responder()
-        };
+        let state = if initiator { builder.build_initiator() } else { builder.build_responder() };
         Ok(Noise(Box::new(state.map_err(own)?)))
     }
 
@@ -56,10 +45,7 @@ impl Noise {
     /// The peer's blob; any failure means another key, for the outer code has excluded damage.
     pub(super) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, LoginError> {
         let mut blob = vec![0; BLOB_MAX + NOISE_EXTRA];
-        let len = self
-            .0
-            .read_message(message, &mut blob)
-            .map_err(|_| LoginError::PskDiffers)?;
+        let len = self.0.read_message(message, &mut blob).map_err(|_| LoginError::PskDiffers)?;
         blob.truncate(len);
         Ok(blob)
     }
@@ -237,23 +223,12 @@ impl Cipher for Gcm {
         plain.len() + TAG
     }
 
-    fn decrypt(
-        &self,
-        nonce: u64,
-        ad: &[u8],
-        cipher: &[u8],
-        out: &mut [u8],
-    ) -> Result<usize, Error> {
+    fn decrypt(&self, nonce: u64, ad: &[u8], cipher: &[u8], out: &mut [u8]) -> Result<usize, Error> {
         let (text, code) = cipher.split_last_chunk::<TAG>().ok_or(Error::Decrypt)?;
         let out = out.get_mut(..text.len()).ok_or(Error::Decrypt)?;
         out.copy_from_slice(text);
         Aes256Gcm::new(&self.0.into())
-            .decrypt_inout_detached(
-                &Self::nonce(nonce).into(),
-                ad,
-                out.into(),
-                &Tag::from(*code),
-            )
+            .decrypt_inout_detached(&Self::nonce(nonce).into(), ad, out.into(), &Tag::from(*code))
             .map_err(|_| Error::Decrypt)?;
         Ok(text.len())
     }

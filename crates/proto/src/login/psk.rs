@@ -24,9 +24,7 @@ pub enum PskError {
     )]
     Weak,
     /// Not a regular file.
-    #[error(
-        "LS0243 LINKSPAN_PSK_FILE is not a regular file (mode {mode:o}): name the file that holds the key"
-    )]
+    #[error("LS0243 LINKSPAN_PSK_FILE is not a regular file (mode {mode:o}): name the file that holds the key")]
     NotAFile {
         /// `st_mode`.
         mode: u32,
@@ -63,11 +61,7 @@ pub fn parse_psk(content: &[u8]) -> Result<Psk, PskError> {
                 _ => return Err(PskError::Form { len: content.len() }),
             }
         }
-    } else if content.len() == 32
-        && !content
-            .iter()
-            .all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace())
-    {
+    } else if content.len() == 32 && !content.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
         psk.expose_mut().copy_from_slice(content);
     } else {
         return Err(PskError::Form { len: content.len() });

@@ -37,9 +37,7 @@ pub enum RecordError {
     )]
     Tag(u64),
     /// An earlier record failed.
-    #[error(
-        "LS0253 this encrypted stream failed before and carries nothing any more: make a new connection"
-    )]
+    #[error("LS0253 this encrypted stream failed before and carries nothing any more: make a new connection")]
     Broken,
 }
 
@@ -96,10 +94,7 @@ impl Engine {
             }
             Engine::Portable(cipher) => {
                 use aes_gcm::aead::AeadInOut;
-                cipher
-                    .encrypt_inout_detached(&nonce.into(), head, text.into())
-                    .ok()
-                    .map(Into::into)
+                cipher.encrypt_inout_detached(&nonce.into(), head, text.into()).ok().map(Into::into)
             }
         }
     }
@@ -110,9 +105,7 @@ impl Engine {
             Engine::Wide(cipher) => cipher.decrypt(&nonce, head, text, &tag).is_ok(),
             Engine::Portable(cipher) => {
                 use aes_gcm::aead::AeadInOut;
-                cipher
-                    .decrypt_inout_detached(&nonce.into(), head, text.into(), &tag.into())
-                    .is_ok()
+                cipher.decrypt_inout_detached(&nonce.into(), head, text.into(), &tag.into()).is_ok()
             }
         }
     }
@@ -133,14 +126,7 @@ struct Line {
 impl Line {
     fn new(split: &Secret<32>, epoch: u64) -> Line {
         let key = derive(split.expose(), LABEL_KEY, &[]);
-        Line {
-            engine: Engine::new(&key),
-            key,
-            count: 0,
-            past: 0,
-            epoch,
-            broken: false,
-        }
+        Line { engine: Engine::new(&key), key, count: 0, past: 0, epoch, broken: false }
     }
 
     /// The nonce of the next record, under the key that it wants.
@@ -163,11 +149,7 @@ impl Line {
 }
 
 fn check(len: usize) -> Result<(), RecordError> {
-    if len == 0 || len > RECORD_MAX {
-        Err(RecordError::Len(len))
-    } else {
-        Ok(())
-    }
+    if len == 0 || len > RECORD_MAX { Err(RecordError::Len(len)) } else { Ok(()) }
 }
 
 /// The sending half.
@@ -182,10 +164,7 @@ impl Sealer {
     }
 
     /// Encrypts `text` in place and gives what goes in front of it and behind it.
-    pub fn seal(
-        &mut self,
-        text: &mut [u8],
-    ) -> Result<([u8; RECORD_HEAD], [u8; RECORD_TAG]), RecordError> {
+    pub fn seal(&mut self, text: &mut [u8]) -> Result<([u8; RECORD_HEAD], [u8; RECORD_TAG]), RecordError> {
         check(text.len())?;
         if self.0.broken {
             return Err(RecordError::Broken);
@@ -221,11 +200,7 @@ impl Opener {
         let head = (text.len() as u32).to_le_bytes();
         let sound = check(text.len()).and_then(|()| {
             let nonce = self.0.step();
-            if self.0.engine.open(nonce, &head, text, tag) {
-                Ok(())
-            } else {
-                Err(RecordError::Tag(self.0.number()))
-            }
+            if self.0.engine.open(nonce, &head, text, tag) { Ok(()) } else { Err(RecordError::Tag(self.0.number())) }
         });
         self.0.broken = sound.is_err();
         sound

@@ -17,10 +17,7 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn new(token: Token) -> Script {
-        Script {
-            token,
-            said: Vec::new(),
-        }
+        Script { token, said: Vec::new() }
     }
 
     pub(super) fn said(&self) -> &[u8] {
@@ -35,12 +32,7 @@ impl Script {
     }
 
     /// Checks the code in the last bytes of `message` and takes the message up.
-    pub(super) fn hear(
-        &mut self,
-        label: &str,
-        name: &'static str,
-        message: &[u8],
-    ) -> Result<(), LoginError> {
+    pub(super) fn hear(&mut self, label: &str, name: &'static str, message: &[u8]) -> Result<(), LoginError> {
         let wrong = LoginError::Code { message: name };
         let (body, code) = message.split_last_chunk::<MAC_LEN>().ok_or(wrong.clone())?;
         if !mac_is(self.token.expose(), label, &[&self.said, body], code) {
@@ -52,11 +44,7 @@ impl Script {
 
     /// A confirm or finish around `body`, sealed and taken up.
     pub(super) fn frame(&mut self, magic: [u8; 4], label: &str, body: &[u8]) -> Vec<u8> {
-        let lead = Lead {
-            magic,
-            len: U16::new(body.len() as u16),
-            reserved: [0; 2],
-        };
+        let lead = Lead { magic, len: U16::new(body.len() as u16), reserved: [0; 2] };
         let mut message = Vec::with_capacity(LEAD_LEN + body.len() + MAC_LEN);
         message.extend_from_slice(lead.as_bytes());
         message.extend_from_slice(body);
@@ -68,19 +56,13 @@ impl Script {
     /// Keys of the finished login. `sends_up` is true on the client.
     pub(super) fn keys(&self, noise: Option<Noise>, encrypt: bool, sends_up: bool) -> Keys {
         let Some(noise) = noise else {
-            return (
-                derive(self.token.expose(), LABEL_SESSION, &[&self.said]),
-                None,
-            );
+            return (derive(self.token.expose(), LABEL_SESSION, &[&self.said]), None);
         };
         let (up, down) = noise.split();
         let up_key = derive(up.expose(), LABEL_SESSION, &[]);
         let key = derive(up_key.expose(), LABEL_SESSION, &[down.expose(), &self.said]);
         let (ours, theirs) = if sends_up { (&up, &down) } else { (&down, &up) };
-        (
-            key,
-            encrypt.then(|| (Sealer::new(ours), Opener::new(theirs))),
-        )
+        (key, encrypt.then(|| (Sealer::new(ours), Opener::new(theirs))))
     }
 }
 
@@ -89,49 +71,23 @@ pub(super) type Keys = (Secret<32>, Option<(Sealer, Opener)>);
 
 /// The body of a whole confirm or finish.
 pub(super) fn body(message: &[u8]) -> &[u8] {
-    message
-        .get(LEAD_LEN..message.len().saturating_sub(MAC_LEN))
-        .unwrap_or_default()
+    message.get(LEAD_LEN..message.len().saturating_sub(MAC_LEN)).unwrap_or_default()
 }
 
 /// Length of a whole confirm or finish, once its lead is there.
-pub(super) fn body_len(
-    lead: &[u8],
-    magic: [u8; 4],
-    message: &'static str,
-    extra: usize,
-) -> Result<usize, LoginError> {
-    let lead = Lead::ref_from_bytes(lead).map_err(|_| LoginError::Malformed {
-        message,
-        why: "is cut short",
-    })?;
+pub(super) fn body_len(lead: &[u8], magic: [u8; 4], message: &'static str, extra: usize) -> Result<usize, LoginError> {
+    let lead = Lead::ref_from_bytes(lead).map_err(|_| LoginError::Malformed { message, why: "is cut short" })?;
     if lead.magic != magic {
-        return Err(LoginError::Malformed {
-            message,
-            why: "begins with other bytes than it should",
-        });
+        return Err(LoginError::Malformed { message, why: "begins with other bytes than it should" });
     }
     let len = usize::from(lead.len.get());
     match len.checked_sub(extra) {
-        None => Err(LoginError::Malformed {
-            message,
-            why: "is too short",
-        }),
-        Some(blob) if blob > BLOB_MAX => Err(LoginError::Blob {
-            whose: "the peer's",
-            len: blob,
-        }),
+        None => Err(LoginError::Malformed { message, why: "is too short" }),
+        Some(blob) if blob > BLOB_MAX => Err(LoginError::Blob { whose: "the peer's", len: blob }),
         Some(_) => Ok(LEAD_LEN + len + MAC_LEN),
     }
 }
 
 pub(super) fn check_blob(blob: &[u8]) -> Result<(), LoginError> {
-    if blob.len() > BLOB_MAX {
-        Err(LoginError::Blob {
-            whose: "our",
-            len: blob.len(),
-        })
-    } else {
-        Ok(())
-    }
+    if blob.len() > BLOB_MAX { Err(LoginError::Blob { whose: "our", len: blob.len() }) } else { Ok(()) }
 }

@@ -67,8 +67,7 @@ pub(super) const MAC_LEN: usize = 32;
 
 fn hmac(key: &[u8], label: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
     // HMAC takes keys of every length (RFC 2104), so the error arm is not reached.
-    let mut hmac =
-        Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()));
+    let mut hmac = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()));
     hmac.update(label.as_bytes());
     hmac.update(&[0]);
     for part in parts {

@@ -71,10 +71,7 @@ impl Server {
     pub(super) fn new(params: ServerParams, seed: Seed) -> Result<Server, LoginError> {
         check_blob(params.blob.as_deref().unwrap_or_default())?;
         if !params.versions.is_sound() {
-            return Err(LoginError::Version {
-                ours: params.versions,
-                theirs: Versions::OURS,
-            });
+            return Err(LoginError::Version { ours: params.versions, theirs: Versions::OURS });
         }
         Ok(Server {
             script: Script::new(params.token.clone()),
@@ -94,10 +91,7 @@ impl Server {
     pub(super) fn waiting(&self) -> (&'static str, &'static str) {
         match self.state {
             State::Hello => ("the hello", "a port scan, or a peer that gave up"),
-            State::Confirm => (
-                "the confirm",
-                "the peer gave up or refused our reply; its log names the reason",
-            ),
+            State::Confirm => ("the confirm", "the peer gave up or refused our reply; its log names the reason"),
             State::Asked(_) | State::Over => ("our own capabilities", "the peer gave up"),
         }
     }
@@ -122,10 +116,9 @@ impl Server {
         let n = bytes.len().min(4);
         match self.state {
             State::Hello if bytes[..n] != HELLO_MAGIC[..n] => Err(LoginError::Stranger),
-            State::Confirm if bytes[..n] != CONFIRM_MAGIC[..n] => Err(LoginError::Malformed {
-                message: "confirm",
-                why: "begins with other bytes than it should",
-            }),
+            State::Confirm if bytes[..n] != CONFIRM_MAGIC[..n] => {
+                Err(LoginError::Malformed { message: "confirm", why: "begins with other bytes than it should" })
+            }
             _ => Ok(()),
         }
     }
@@ -157,20 +150,11 @@ impl Server {
         self.proven = true;
         (self.conn_id, self.stream) = (hello.conn_id.get(), hello.stream.get());
         if self.params.table.is_used(self.conn_id, self.stream) {
-            return Err(LoginError::Used {
-                conn_id: self.conn_id,
-                stream: self.stream,
-            });
+            return Err(LoginError::Used { conn_id: self.conn_id, stream: self.stream });
         }
-        let theirs = Versions {
-            min: hello.version_min.get(),
-            max: hello.version_max.get(),
-        };
+        let theirs = Versions { min: hello.version_min.get(), max: hello.version_max.get() };
         if !theirs.is_sound() {
-            return Err(LoginError::Malformed {
-                message: "hello",
-                why: "offers an empty span of versions",
-            });
+            return Err(LoginError::Malformed { message: "hello", why: "offers an empty span of versions" });
         }
 
         let ours = self.params.versions;
@@ -184,13 +168,7 @@ impl Server {
                 Some((Reason::PskNeeded, LoginError::PskMissingThere))
             }
             Some(version) if !(Versions::OURS.min..=Versions::OURS.max).contains(&version) => {
-                Some((
-                    Reason::Version,
-                    LoginError::Version {
-                        ours: Versions::OURS,
-                        theirs,
-                    },
-                ))
+                Some((Reason::Version, LoginError::Version { ours: Versions::OURS, theirs }))
             }
             Some(version) => {
                 self.version = version;
@@ -201,11 +179,7 @@ impl Server {
 
         let mut reply = Reply::new_zeroed();
         reply.magic = REPLY_MAGIC;
-        reply.kind = if refusal.is_some() {
-            KIND_REFUSAL
-        } else {
-            KIND_WELCOME
-        };
+        reply.kind = if refusal.is_some() { KIND_REFUSAL } else { KIND_WELCOME };
         reply.flags = flags | if self.encrypt { FLAG_ENCRYPT } else { 0 };
         reply.version = U16::new(self.version);
         reply.version_min = U16::new(ours.min);
@@ -218,9 +192,7 @@ impl Server {
         if let Some((_, error)) = refusal {
             return Err(error);
         }
-        if let (Guard::Psk { psk, .. }, Some(ephemeral)) =
-            (&self.params.guard, self.ephemeral.take())
-        {
+        if let (Guard::Psk { psk, .. }, Some(ephemeral)) = (&self.params.guard, self.ephemeral.take()) {
             self.noise = Some(Noise::new(false, psk, self.script.said(), ephemeral)?);
         }
         self.state = State::Confirm;
@@ -258,14 +230,6 @@ impl Server {
         let psk = self.noise.is_some();
         let (session_key, ciphers) = self.script.keys(self.noise.take(), self.encrypt, false);
         let (conn_id, stream, version) = (self.conn_id, self.stream, self.version);
-        Ok(Step::Done(Box::new(Session {
-            version,
-            conn_id,
-            stream,
-            peer_blob,
-            session_key,
-            psk,
-            ciphers,
-        })))
+        Ok(Step::Done(Box::new(Session { version, conn_id, stream, peer_blob, session_key, psk, ciphers })))
     }
 }

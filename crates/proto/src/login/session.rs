@@ -41,10 +41,7 @@ impl Seed {
     /// From the operating system.
     pub fn random() -> Result<Seed, LoginError> {
         let fresh = || Secret::random().map_err(|_| LoginError::Random);
-        Ok(Seed {
-            nonce: fresh()?,
-            ephemeral: fresh()?,
-        })
+        Ok(Seed { nonce: fresh()?, ephemeral: fresh()? })
     }
 
     /// From a generator of the caller's: for simulations and tests that must come out the same each time.
@@ -54,10 +51,7 @@ impl Seed {
             fill(secret.expose_mut());
             secret
         };
-        Seed {
-            nonce: fresh(),
-            ephemeral: fresh(),
-        }
+        Seed { nonce: fresh(), ephemeral: fresh() }
     }
 }
 

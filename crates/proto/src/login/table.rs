@@ -32,10 +32,7 @@ impl Default for LoginTable {
 impl LoginTable {
     /// An empty table of at most `bound` streams (at least 1).
     pub fn new(bound: usize) -> LoginTable {
-        LoginTable {
-            used: Mutex::default(),
-            bound: bound.max(1),
-        }
+        LoginTable { used: Mutex::default(), bound: bound.max(1) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -101,10 +98,7 @@ impl<K: PartialEq> Default for HalfOpen<K> {
 impl<K: PartialEq> HalfOpen<K> {
     /// Room for `bound` connections (at least 1).
     pub fn new(bound: usize) -> HalfOpen<K> {
-        HalfOpen {
-            open: VecDeque::new(),
-            bound: bound.max(1),
-        }
+        HalfOpen { open: VecDeque::new(), bound: bound.max(1) }
     }
 
     /// Enters a connection that must be done by `until`. Gives the one to close with [`LoginError::Crowded`], if
@@ -115,11 +109,7 @@ impl<K: PartialEq> HalfOpen<K> {
             let index = self.open.iter().position(|e| !e.proven).unwrap_or(0);
             out = self.open.remove(index).map(|e| e.key);
         }
-        self.open.push_back(Entry {
-            key,
-            until,
-            proven: false,
-        });
+        self.open.push_back(Entry { key, until, proven: false });
         out
     }
 

@@ -26,10 +26,7 @@ fn psk(byte: u8) -> Psk {
 }
 
 fn guard(key: u8, encrypt: bool) -> Guard {
-    Guard::Psk {
-        psk: psk(key),
-        encrypt,
-    }
+    Guard::Psk { psk: psk(key), encrypt }
 }
 
 /// Deterministic and different for each `start`.
@@ -96,11 +93,7 @@ fn run(mut c: Login, mut s: Login, tap: Tap<'_>) -> (Outcome, Outcome) {
     let (mut cr, mut sr) = (None, None);
     for turn in 0..4 {
         let up = turn % 2 == 0;
-        let (from, to) = if up {
-            (&mut c, &mut s)
-        } else {
-            (&mut s, &mut c)
-        };
+        let (from, to) = if up { (&mut c, &mut s) } else { (&mut s, &mut c) };
         let mut bytes = drain(from);
         tap(turn, &mut bytes);
         to.feed(&bytes, T0);
@@ -114,10 +107,7 @@ fn run(mut c: Login, mut s: Login, tap: Tap<'_>) -> (Outcome, Outcome) {
         }
     }
     let late = T0 + LOGIN_DEADLINE;
-    let end = |r: Option<Outcome>, login: &mut Login| {
-        r.or_else(|| outcome(login, late))
-            .expect("the deadline ends it")
-    };
+    let end = |r: Option<Outcome>, login: &mut Login| r.or_else(|| outcome(login, late)).expect("the deadline ends it");
     (end(cr, &mut c), end(sr, &mut s))
 }
 
@@ -128,9 +118,7 @@ fn run_params((c, s): (ClientParams, ServerParams)) -> (Outcome, Outcome) {
 /// The four messages of a good login.
 fn messages(params: (ClientParams, ServerParams)) -> [Vec<u8>; 4] {
     let mut seen = [const { Vec::new() }; 4];
-    let (c, s) = run(client(params.0), server(params.1), &mut |turn, bytes| {
-        seen[turn].clone_from(bytes)
-    });
+    let (c, s) = run(client(params.0), server(params.1), &mut |turn, bytes| seen[turn].clone_from(bytes));
     c.unwrap();
     s.unwrap();
     seen

@@ -35,7 +35,7 @@ unsafe extern "C" fn log(
     LOGS.fetch_add(1, Relaxed);
     if level == 2 {
         WARNINGS.fetch_add(1, Relaxed);
-        assert!(text.to_str().unwrap().contains(": LS07"), "{text:?}");
+        assert!(text.to_str().unwrap().contains(": LS08"), "{text:?}");
     }
 }
 

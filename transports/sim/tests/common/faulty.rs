@@ -214,6 +214,10 @@ impl Room for FaultyRoom {
         self.room.pass();
     }
 
+    fn sleep(&mut self, time: std::time::Duration) {
+        self.room.sleep(time);
+    }
+
     fn stall(&mut self, conn: &Conn<Faulty>, slot: usize) -> bool {
         let Some((_, rail)) = conn.rails().find(|(s, _)| *s == slot) else {
             return false;

@@ -126,11 +126,11 @@ fn lending_is_off_towards_this_machine() {
 }
 
 #[test]
-fn a_long_idle_rail_finds_what_comes_within_two_polls() {
+fn a_long_idle_rail_finds_what_comes_within_four_polls() {
     let (a, b) = streams();
     let (mut a, mut b) = (rail(a), rail(b));
     let mut keep = Keep::new();
-    for extra in 0..2 {
+    for extra in 0..4 {
         for _ in 0..1000 + extra {
             assert_eq!(b.poll(&mut keep).unwrap(), Poll::Idle);
         }
@@ -139,8 +139,8 @@ fn a_long_idle_rail_finds_what_comes_within_two_polls() {
         until(|| (a.flush().unwrap() == Poll::Active).then_some(()));
         // Loopback delivers within the sender's call, but may leave it to another processor's softirq.
         std::thread::sleep(Duration::from_millis(50));
-        let (one, two) = (b.poll(&mut keep).unwrap(), b.poll(&mut keep).unwrap());
-        assert!(one == Poll::Active || two == Poll::Active);
+        let found = (0..IDLE_TURNS).filter(|_| b.poll(&mut keep).unwrap() == Poll::Active).count();
+        assert_eq!(found, 1);
         assert_eq!(keep.ctrl, before + 1);
     }
 }

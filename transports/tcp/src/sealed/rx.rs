@@ -109,14 +109,14 @@ impl SealedRx {
         };
         // Near the front the buffer stays within the cache; a part of a large record is moved only when it must be.
         if there <= RECORD_HEAD || self.end + asked > BUFFER {
-            self.to_front();
+            self.move_to_front();
         }
         let got = linkspan_net::recv(fd, &mut self.buffer[self.end..self.end + asked])?;
         self.end += got.unwrap_or(0);
         Ok((asked, got))
     }
 
-    fn to_front(&mut self) {
+    fn move_to_front(&mut self) {
         if self.start == BEGIN {
             return;
         }

@@ -2,10 +2,7 @@ use super::*;
 
 fn same_keys(c: &Session, s: &Session) {
     assert_eq!(c.session_key, s.session_key);
-    assert_eq!(
-        (c.version, c.conn_id, c.stream, c.psk),
-        (1, CONN, STREAM, s.psk)
-    );
+    assert_eq!((c.version, c.conn_id, c.stream, c.psk), (1, CONN, STREAM, s.psk));
     assert_eq!((s.version, s.conn_id, s.stream), (1, CONN, STREAM));
     assert_eq!(c.peer_blob, b"server blob");
     assert_eq!(s.peer_blob, b"client blob");
@@ -18,10 +15,7 @@ fn every_guard_logs_in() {
         let (c, s) = (c.unwrap(), s.unwrap());
         same_keys(&c, &s);
         assert_eq!(c.psk, g != Guard::Token);
-        assert_eq!(
-            c.ciphers.is_some(),
-            matches!(g, Guard::Psk { encrypt: true, .. })
-        );
+        assert_eq!(c.ciphers.is_some(), matches!(g, Guard::Psk { encrypt: true, .. }));
         assert_eq!(s.ciphers.is_some(), c.ciphers.is_some());
     }
 }
@@ -53,11 +47,7 @@ fn keys_differ_by_stream_direction_and_guard() {
             keys.push(*run_params((c, s)).0.unwrap().session_key.expose());
         }
     }
-    let fresh = run(
-        Login::client(client_params(), seed(2), T0).unwrap(),
-        server(server_params()),
-        &mut |_, _| (),
-    );
+    let fresh = run(Login::client(client_params(), seed(2), T0).unwrap(), server(server_params()), &mut |_, _| ());
     keys.push(*fresh.0.unwrap().session_key.expose());
     for (i, key) in keys.iter().enumerate() {
         assert!(!keys[..i].contains(key), "key {i} twice");
@@ -145,10 +135,7 @@ fn done_waits_until_all_is_sent() {
         s.sent(1);
     }
     assert!(matches!(s.poll(T0), Progress::Done(_)));
-    assert!(
-        matches!(s.poll(T0), Progress::Failed(LoginError::Over(_))),
-        "a session is given once"
-    );
+    assert!(matches!(s.poll(T0), Progress::Failed(LoginError::Over(_))), "a session is given once");
 }
 
 #[test]
@@ -168,9 +155,7 @@ fn a_server_may_read_the_clients_capabilities_first() {
         answer.extend_from_slice(b" seen");
         s.answer(&answer).unwrap();
         c.feed(&drain(&mut s), T0);
-        let Progress::Done(session) = c.poll(T0) else {
-            panic!("not done")
-        };
+        let Progress::Done(session) = c.poll(T0) else { panic!("not done") };
         assert_eq!(session.peer_blob, b"client blob seen");
         assert!(matches!(s.poll(T0), Progress::Done(_)));
         assert!(matches!(s.answer(b"twice"), Err(LoginError::Over(_))));
@@ -188,10 +173,7 @@ fn blobs_up_to_the_limit_travel_and_no_longer_ones() {
         assert_eq!(ss.unwrap().peer_blob, vec![1; BLOB_MAX]);
         c.blob.push(1);
         s.blob = Some(vec![2; BLOB_MAX + 1]);
-        let want = LoginError::Blob {
-            whose: "our",
-            len: BLOB_MAX + 1,
-        };
+        let want = LoginError::Blob { whose: "our", len: BLOB_MAX + 1 };
         assert_eq!(Login::client(c, seed(1), T0).unwrap_err(), want);
         assert_eq!(Login::server(s, seed(1), T0).unwrap_err(), want);
     }

@@ -85,14 +85,8 @@ fn noise_messages_and_keys() {
     assert_eq!(i.read(&second).unwrap(), b"server blob");
     for noise in [i, r] {
         let (up, down) = noise.split();
-        assert_eq!(
-            hex(up.expose()),
-            "cc19e004056755d294eb4b2399b3c328e1e50b2d9812e1c7bceaeeabc204f6b7"
-        );
-        assert_eq!(
-            hex(down.expose()),
-            "aa1797ebb4ca0d1ccdbeae9c3c102172a53c4b7c1e775e8785505a75ba30b763"
-        );
+        assert_eq!(hex(up.expose()), "cc19e004056755d294eb4b2399b3c328e1e50b2d9812e1c7bceaeeabc204f6b7");
+        assert_eq!(hex(down.expose()), "aa1797ebb4ca0d1ccdbeae9c3c102172a53c4b7c1e775e8785505a75ba30b763");
     }
 }
 
@@ -118,22 +112,9 @@ fn points_of_low_order_are_refused() {
 fn keyed_hash() {
     // HMAC-SHA256 under "Jefe" of the label and a zero byte, by Python's hmac.
     let code = mac(b"Jefe", "what do ya want for nothing?", &[]);
-    assert_eq!(
-        hex(&code),
-        "4fd2cd52032b7d4c8c0faac64edd70d083ded8a88aaf5bb3b60c8e40a83de008"
-    );
+    assert_eq!(hex(&code), "4fd2cd52032b7d4c8c0faac64edd70d083ded8a88aaf5bb3b60c8e40a83de008");
     assert!(mac_is(b"Jefe", "what do ya want for nothing?", &[], &code));
-    assert!(!mac_is(
-        b"Jefe",
-        "what do ya want for nothing",
-        &[b"?"],
-        &code
-    ));
-    assert!(!mac_is(
-        b"Jefe",
-        "what do ya want for nothing?",
-        &[],
-        &code[..31]
-    ));
+    assert!(!mac_is(b"Jefe", "what do ya want for nothing", &[b"?"], &code));
+    assert!(!mac_is(b"Jefe", "what do ya want for nothing?", &[], &code[..31]));
     assert!(!mac_is(b"Jefe", "what do ya want for nothing?", &[], &[]));
 }

@@ -27,10 +27,7 @@ fn one_flipped_bit_fails_the_login() {
                 });
                 let (receiver, other) = if turn % 2 == 0 { (s, c) } else { (c, s) };
                 assert!(receiver.is_err(), "message {turn}, bit {bit}: {receiver:?}");
-                assert!(
-                    other.is_err() || turn == 3,
-                    "message {turn}, bit {bit}: the sender is done"
-                );
+                assert!(other.is_err() || turn == 3, "message {turn}, bit {bit}: the sender is done");
             }
         }
     }
@@ -50,10 +47,7 @@ fn truncated_messages_end_at_the_deadline() {
                 };
                 let (c, s) = run(client(params().0), server(params().1), cut);
                 let receiver = if turn % 2 == 0 { s } else { c };
-                assert!(
-                    matches!(receiver, Err(LoginError::Deadline { .. })),
-                    "message {turn} cut to {keep}"
-                );
+                assert!(matches!(receiver, Err(LoginError::Deadline { .. })), "message {turn} cut to {keep}");
             }
         }
     }
@@ -64,20 +58,12 @@ fn a_wrong_token_gets_no_byte() {
     let mut wrong = client_params();
     wrong.token = Token::new(*b"another 16 bytes");
     let hello = drain(&mut client(wrong));
-    assert_eq!(
-        silent(server(server_params()), &hello),
-        LoginError::Code { message: "hello" }
-    );
+    assert_eq!(silent(server(server_params()), &hello), LoginError::Code { message: "hello" });
 }
 
 #[test]
 fn strangers_get_no_byte_and_few_of_theirs_are_read() {
-    for bytes in [
-        b"GET / HTTP/1.1\r\n".as_slice(),
-        b"\x16\x03\x01\x02\x00\x01",
-        b"SSH-2.0-",
-        b"LSx",
-    ] {
+    for bytes in [b"GET / HTTP/1.1\r\n".as_slice(), b"\x16\x03\x01\x02\x00\x01", b"SSH-2.0-", b"LSx"] {
         assert_eq!(silent(server(server_params()), bytes), LoginError::Stranger);
     }
     let mut s = server(server_params());
@@ -94,13 +80,7 @@ fn another_listener_is_named() {
     let mut other = client_params();
     other.listen_id = 5;
     let hello = drain(&mut client(other));
-    assert_eq!(
-        silent(server(server_params()), &hello),
-        LoginError::Listener {
-            asked: 5,
-            ours: LISTEN
-        }
-    );
+    assert_eq!(silent(server(server_params()), &hello), LoginError::Listener { asked: 5, ours: LISTEN });
 }
 
 #[test]
@@ -110,13 +90,7 @@ fn a_hello_reflected_to_its_sender_fails() {
         let mut c = client(params);
         let hello = drain(&mut c);
         c.feed(&hello, T0);
-        assert!(matches!(
-            c.poll(T0),
-            Progress::Failed(LoginError::Malformed {
-                message: "reply",
-                ..
-            })
-        ));
+        assert!(matches!(c.poll(T0), Progress::Failed(LoginError::Malformed { message: "reply", .. })));
     }
 }
 
@@ -131,36 +105,24 @@ fn swapped_roles_fail_by_their_codes_too() {
     let mut c = client(client_params());
     drain(&mut c);
     c.feed(&mend(hello, REPLY_MAGIC), T0);
-    assert!(matches!(
-        c.poll(T0),
-        Progress::Failed(LoginError::Code { message: "reply" })
-    ));
+    assert!(matches!(c.poll(T0), Progress::Failed(LoginError::Code { message: "reply" })));
 
     let mut c = client(client_params());
     drain(&mut c);
     c.feed(&reply, T0);
     assert_eq!(drain(&mut c), confirm);
     c.feed(&mend(confirm, FINISH_MAGIC), T0);
-    assert!(matches!(
-        c.poll(T0),
-        Progress::Failed(LoginError::Code { message: "finish" })
-    ));
+    assert!(matches!(c.poll(T0), Progress::Failed(LoginError::Code { message: "finish" })));
 
     let mut s = server(server_params());
     s.feed(&drain(&mut client(client_params())), T0);
     drain(&mut s);
     s.feed(&mend(finish, CONFIRM_MAGIC), T0);
-    assert!(matches!(
-        s.poll(T0),
-        Progress::Failed(LoginError::Code { message: "confirm" })
-    ));
+    assert!(matches!(s.poll(T0), Progress::Failed(LoginError::Code { message: "confirm" })));
 
     let mut hello = drain(&mut client(client_params()));
     hello[8] = 2;
-    assert_eq!(
-        silent(server(server_params()), &hello),
-        LoginError::Stranger
-    );
+    assert_eq!(silent(server(server_params()), &hello), LoginError::Stranger);
 }
 
 /// A recorded client against a server with a new nonce: the hello is genuine, the confirm is stale.
@@ -173,10 +135,7 @@ fn a_replayed_client_fails() {
         assert!(s.is_proven());
         drain(&mut s);
         s.feed(&confirm, T0);
-        assert!(matches!(
-            s.poll(T0),
-            Progress::Failed(LoginError::Code { message: "confirm" })
-        ));
+        assert!(matches!(s.poll(T0), Progress::Failed(LoginError::Code { message: "confirm" })));
     }
 }
 
@@ -188,10 +147,7 @@ fn a_replayed_server_fails() {
         drain(&mut c);
         c.feed(&reply, T0);
         c.feed(&finish, T0);
-        assert!(matches!(
-            c.poll(T0),
-            Progress::Failed(LoginError::Code { message: "reply" })
-        ));
+        assert!(matches!(c.poll(T0), Progress::Failed(LoginError::Code { message: "reply" })));
         assert_eq!(c.output(), b"");
     }
 }
@@ -204,16 +160,10 @@ fn a_stream_logs_in_once() {
         params.table = Arc::clone(&table);
         params
     };
-    let used = LoginError::Used {
-        conn_id: CONN,
-        stream: STREAM,
-    };
+    let used = LoginError::Used { conn_id: CONN, stream: STREAM };
 
     // Two at the same time: both hellos are welcome, the second confirm is not.
-    let (mut c1, mut c2) = (
-        client(client_params()),
-        Login::client(client_params(), seed(2), T0).unwrap(),
-    );
+    let (mut c1, mut c2) = (client(client_params()), Login::client(client_params(), seed(2), T0).unwrap());
     let (mut s1, mut s2) = (server(params()), server(params()));
     for (c, s) in [(&mut c1, &mut s1), (&mut c2, &mut s2)] {
         s.feed(&drain(c), T0);
@@ -226,10 +176,7 @@ fn a_stream_logs_in_once() {
     assert!(matches!(s2.poll(T0), Progress::Failed(error) if error == used));
 
     // And one later: silence.
-    assert_eq!(
-        silent(server(params()), &drain(&mut client(client_params()))),
-        used
-    );
+    assert_eq!(silent(server(params()), &drain(&mut client(client_params()))), used);
 
     // Another stream of the connection is another matter.
     let mut next = client_params();
@@ -242,23 +189,14 @@ fn a_stream_logs_in_once() {
 #[test]
 fn psk_mismatches_are_refused_on_both_sides() {
     let (c, s) = run_params(guarded(guard(7, false), Guard::Token));
-    assert_eq!(
-        (c.unwrap_err(), s.unwrap_err()),
-        (LoginError::PskMissingThere, LoginError::PskMissingHere)
-    );
+    assert_eq!((c.unwrap_err(), s.unwrap_err()), (LoginError::PskMissingThere, LoginError::PskMissingHere));
     let (c, s) = run_params(guarded(Guard::Token, guard(7, false)));
-    assert_eq!(
-        (c.unwrap_err(), s.unwrap_err()),
-        (LoginError::PskMissingHere, LoginError::PskMissingThere)
-    );
+    assert_eq!((c.unwrap_err(), s.unwrap_err()), (LoginError::PskMissingHere, LoginError::PskMissingThere));
     for encrypt in [false, true] {
         let (c, s) = run_params(guarded(guard(7, encrypt), guard(8, encrypt)));
         assert_eq!(s.unwrap_err(), LoginError::PskDiffers);
         let text = c.unwrap_err().to_string();
-        assert!(
-            text.contains("cluster key") && text.contains("LINKSPAN_PSK_FILE"),
-            "{text}"
-        );
+        assert!(text.contains("cluster key") && text.contains("LINKSPAN_PSK_FILE"), "{text}");
     }
 }
 
@@ -282,13 +220,7 @@ fn the_token_alone_cannot_strip_the_key_or_the_encryption() {
     assert_eq!(reply[5], FLAG_PSK);
     reseal(&mut reply, LABEL_REPLY, &genuine);
     c.feed(&reply, T0);
-    assert!(matches!(
-        c.poll(T0),
-        Progress::Failed(LoginError::Malformed {
-            message: "reply",
-            ..
-        })
-    ));
+    assert!(matches!(c.poll(T0), Progress::Failed(LoginError::Malformed { message: "reply", .. })));
 
     // Put it back in for the client: the transcripts differ, and Noise's prologue with them.
     let (params, _) = guarded(guard(7, true), guard(7, false));
@@ -303,10 +235,7 @@ fn the_token_alone_cannot_strip_the_key_or_the_encryption() {
     reseal(&mut theirs, LABEL_REPLY, &hello);
     reseal(&mut confirm, LABEL_CONFIRM, &[hello, theirs].concat());
     s.feed(&confirm, T0);
-    assert!(matches!(
-        s.poll(T0),
-        Progress::Failed(LoginError::PskDiffers)
-    ));
+    assert!(matches!(s.poll(T0), Progress::Failed(LoginError::PskDiffers)));
 }
 
 /// A server that holds the token but not the key, and says whatever it likes.
@@ -330,16 +259,8 @@ fn a_forged_welcome_is_not_believed() {
         reply[48..].copy_from_slice(&code);
         c.feed(&reply, T0);
         assert_eq!(c.output(), b"");
-        let Progress::Failed(error) = c.poll(T0) else {
-            panic!("believed {flags:#x}")
-        };
-        assert!(matches!(
-            error,
-            LoginError::Malformed {
-                message: "reply",
-                ..
-            }
-        ));
+        let Progress::Failed(error) = c.poll(T0) else { panic!("believed {flags:#x}") };
+        assert!(matches!(error, LoginError::Malformed { message: "reply", .. }));
     }
 
     // One with a key of its own gets as far as Noise.
@@ -361,13 +282,7 @@ fn a_version_out_of_the_blue_is_not_believed() {
         let mut c = client(client_params());
         drain(&mut c);
         c.feed(&reply, T0);
-        assert!(matches!(
-            c.poll(T0),
-            Progress::Failed(LoginError::Malformed {
-                message: "reply",
-                ..
-            })
-        ));
+        assert!(matches!(c.poll(T0), Progress::Failed(LoginError::Malformed { message: "reply", .. })));
     }
 }
 
@@ -381,36 +296,16 @@ fn oversized_bodies_are_refused_from_their_lead() {
                 bytes[4..6].copy_from_slice(&len.to_le_bytes());
             }
         };
-        let (_, s) = run(
-            client(guarded(g.clone(), g.clone()).0),
-            server(guarded(g.clone(), g.clone()).1),
-            lie,
-        );
-        assert_eq!(
-            s.unwrap_err(),
-            LoginError::Blob {
-                whose: "the peer's",
-                len: BLOB_MAX + 1
-            }
-        );
+        let (_, s) = run(client(guarded(g.clone(), g.clone()).0), server(guarded(g.clone(), g.clone()).1), lie);
+        assert_eq!(s.unwrap_err(), LoginError::Blob { whose: "the peer's", len: BLOB_MAX + 1 });
         if extra > 0 {
             let short = &mut |turn, bytes: &mut Vec<u8>| {
                 if turn == 2 {
                     bytes[4..6].copy_from_slice(&47u16.to_le_bytes());
                 }
             };
-            let (_, s) = run(
-                client(guarded(g.clone(), g.clone()).0),
-                server(guarded(g.clone(), g).1),
-                short,
-            );
-            assert_eq!(
-                s.unwrap_err(),
-                LoginError::Malformed {
-                    message: "confirm",
-                    why: "is too short"
-                }
-            );
+            let (_, s) = run(client(guarded(g.clone(), g.clone()).0), server(guarded(g.clone(), g).1), short);
+            assert_eq!(s.unwrap_err(), LoginError::Malformed { message: "confirm", why: "is too short" });
         }
     }
 }
@@ -425,13 +320,8 @@ fn the_deadline_cuts_a_trickle() {
         assert_eq!(taken, usize::from(now < T0 + LOGIN_DEADLINE));
     }
     assert_eq!(s.output(), b"");
-    let want = LoginError::Deadline {
-        allowed: LOGIN_DEADLINE,
-        waiting: "the hello",
-    };
-    assert!(
-        matches!(s.poll(T0 + Duration::from_secs(9)), Progress::Failed(error) if error == want)
-    );
+    let want = LoginError::Deadline { allowed: LOGIN_DEADLINE, waiting: "the hello" };
+    assert!(matches!(s.poll(T0 + Duration::from_secs(9)), Progress::Failed(error) if error == want));
     assert_eq!(s.deadline(), T0 + LOGIN_DEADLINE);
 }
 
@@ -441,9 +331,7 @@ fn the_deadline_also_cuts_a_peer_that_takes_no_bytes() {
     let mut s = server(server_params());
     s.feed(&hello, T0);
     s.feed(&confirm, T0);
-    let Progress::Failed(LoginError::Deadline { waiting, .. }) = s.poll(T0 + LOGIN_DEADLINE) else {
-        panic!()
-    };
+    let Progress::Failed(LoginError::Deadline { waiting, .. }) = s.poll(T0 + LOGIN_DEADLINE) else { panic!() };
     assert_eq!(waiting, "the peer to take our bytes");
 
     // A session that is complete but not yet fetched stays one.
@@ -460,13 +348,8 @@ fn an_early_close_says_what_was_awaited() {
     let mut c = client(client_params());
     drain(&mut c);
     c.closed();
-    let Progress::Failed(error) = c.poll(T0) else {
-        panic!()
-    };
-    assert!(
-        error.to_string().starts_with("LS0219") && error.to_string().contains("handle"),
-        "{error}"
-    );
+    let Progress::Failed(error) = c.poll(T0) else { panic!() };
+    assert!(error.to_string().starts_with("LS0219") && error.to_string().contains("handle"), "{error}");
 }
 
 proptest! {

@@ -3,10 +3,7 @@ use proptest::prelude::*;
 
 fn pair(epoch: u64) -> (Sealer, Opener) {
     let key = Secret::new([0x42; 32]);
-    (
-        Sealer(Line::new(&key, epoch)),
-        Opener(Line::new(&key, epoch)),
-    )
+    (Sealer(Line::new(&key, epoch)), Opener(Line::new(&key, epoch)))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -108,25 +105,16 @@ fn keys_change_after_an_epoch_on_both_sides() {
         fifth = [0; 24];
         one_key.seal(&mut fifth).unwrap();
     }
-    assert_ne!(
-        fifth, seen[4],
-        "the fifth record is still under the first key"
-    );
+    assert_ne!(fifth, seen[4], "the fifth record is still under the first key");
 }
 
 #[test]
 fn lengths_have_limits() {
     let (mut seal, mut open) = pair(EPOCH);
     assert_eq!(seal.seal(&mut []), Err(RecordError::Len(0)));
-    assert_eq!(
-        seal.seal(&mut vec![0; RECORD_MAX + 1]),
-        Err(RecordError::Len(RECORD_MAX + 1))
-    );
+    assert_eq!(seal.seal(&mut vec![0; RECORD_MAX + 1]), Err(RecordError::Len(RECORD_MAX + 1)));
     assert_eq!(Opener::text_len([0; 4]), Err(RecordError::Len(0)));
-    assert_eq!(
-        Opener::text_len([0xFF; 4]),
-        Err(RecordError::Len(0xFFFF_FFFF))
-    );
+    assert_eq!(Opener::text_len([0xFF; 4]), Err(RecordError::Len(0xFFFF_FFFF)));
     let mut large = vec![3; RECORD_MAX];
     let (head, tag) = seal.seal(&mut large).unwrap();
     assert_eq!(Opener::text_len(head), Ok(RECORD_MAX));

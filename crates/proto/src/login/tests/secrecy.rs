@@ -11,10 +11,7 @@ fn counting() -> Psk {
 #[test]
 fn key_files() {
     assert_eq!(parse_psk(DIGITS.as_bytes()), Ok(counting()));
-    assert_eq!(
-        parse_psk(format!("  {}\r\n", DIGITS.to_uppercase()).as_bytes()),
-        Ok(counting())
-    );
+    assert_eq!(parse_psk(format!("  {}\r\n", DIGITS.to_uppercase()).as_bytes()), Ok(counting()));
     assert_eq!(parse_psk(counting().expose()), Ok(counting()));
     for bad in [
         "",
@@ -25,11 +22,7 @@ fn key_files() {
         &DIGITS.replace('1', "g"),
         "a passphrase of 32 chars is text",
     ] {
-        assert_eq!(
-            parse_psk(bad.as_bytes()),
-            Err(PskError::Form { len: bad.len() }),
-            "{bad:?}"
-        );
+        assert_eq!(parse_psk(bad.as_bytes()), Err(PskError::Form { len: bad.len() }), "{bad:?}");
     }
     assert_eq!(parse_psk("0".repeat(64).as_bytes()), Err(PskError::Weak));
     assert_eq!(parse_psk(&[0xFF; 32]), Err(PskError::Weak));
@@ -51,34 +44,16 @@ fn key_file_modes() {
     for mode in [0o100_640, 0o100_604, 0o100_602, 0o100_610] {
         assert_eq!(check_mode(mode, 1000, 1000), Err(PskError::Open { mode }));
     }
-    assert_eq!(
-        check_mode(0o100_600, 1001, 1000),
-        Err(PskError::Owner {
-            owner: 1001,
-            user: 1000
-        })
-    );
-    assert!(matches!(
-        check_mode(0o040_700, 1000, 1000),
-        Err(PskError::NotAFile { .. })
-    ));
-    assert!(
-        PskError::Open { mode: 0o100_644 }
-            .to_string()
-            .contains("mode 0644")
-    );
+    assert_eq!(check_mode(0o100_600, 1001, 1000), Err(PskError::Owner { owner: 1001, user: 1000 }));
+    assert!(matches!(check_mode(0o040_700, 1000, 1000), Err(PskError::NotAFile { .. })));
+    assert!(PskError::Open { mode: 0o100_644 }.to_string().contains("mode 0644"));
 }
 
 /// Everything public that may hold a secret, and every error, shown in both ways.
 #[test]
 fn nothing_shows_a_secret() {
     let (c, s) = guarded(guard(0xA7, true), guard(0xA7, true));
-    let mut shown = vec![format!(
-        "{c:?} {s:?} {:?} {:?} {:?}",
-        token(),
-        psk(0xA7),
-        seed(1)
-    )];
+    let mut shown = vec![format!("{c:?} {s:?} {:?} {:?} {:?}", token(), psk(0xA7), seed(1))];
     let (login_c, login_s) = (client(c), server(s));
     shown.push(format!("{login_c:?} {login_s:?}"));
     let (cs, ss) = run(login_c, login_s, &mut |_, _| ());
@@ -94,16 +69,8 @@ fn nothing_shows_a_secret() {
     shown.push(format!("{error} {error:?}"));
 
     let key = hex(cs.session_key.expose());
-    let secrets = [
-        "sixteen byte key",
-        &hex(token().expose()),
-        "115, 105, 120",
-        "a7a7",
-        "167, 167",
-        "A7A7",
-        &key,
-        &DIGITS[2..10],
-    ];
+    let secrets =
+        ["sixteen byte key", &hex(token().expose()), "115, 105, 120", "a7a7", "167, 167", "A7A7", &key, &DIGITS[2..10]];
     for text in shown {
         for secret in secrets {
             assert!(!text.contains(secret), "{secret} in {text}");

@@ -16,12 +16,7 @@ fn versions(client: Versions, server: Versions) -> (Outcome, Outcome) {
 
 #[test]
 fn the_newest_common_version_is_chosen() {
-    for (a, b) in [
-        ((1, 1), (1, 1)),
-        ((1, 2), (1, 1)),
-        ((1, 1), (1, 9)),
-        ((1, 1), (1, 65535)),
-    ] {
+    for (a, b) in [((1, 1), (1, 1)), ((1, 2), (1, 1)), ((1, 1), (1, 9)), ((1, 1), (1, 65535))] {
         let (c, s) = versions(span(a.0, a.1), span(b.0, b.1));
         assert_eq!((c.unwrap().version, s.unwrap().version), (1, 1));
     }
@@ -38,10 +33,7 @@ fn without_one_both_sides_name_both() {
         let error = s.unwrap_err();
         assert_eq!(error, LoginError::Version { ours: b, theirs: a });
         let text = error.to_string();
-        assert!(
-            text.contains(&format!("version {b},")) && text.contains(&format!("speaks {a}:")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("version {b},")) && text.contains(&format!("speaks {a}:")), "{text}");
     }
 }
 
@@ -53,10 +45,7 @@ fn a_stranger_is_not_told_our_versions() {
     let mut s = server(server_params());
     s.feed(&drain(&mut client(other)), T0);
     assert_eq!(s.output(), b"");
-    assert!(matches!(
-        s.poll(T0),
-        Progress::Failed(LoginError::Code { .. })
-    ));
+    assert!(matches!(s.poll(T0), Progress::Failed(LoginError::Code { .. })));
 }
 
 #[test]
@@ -68,10 +57,7 @@ fn a_refusal_is_sent_before_the_login_fails() {
     assert_eq!(s.output().len(), 80);
     assert!(matches!(s.poll(T0), Progress::Pending));
     drain(&mut s);
-    assert!(matches!(
-        s.poll(T0),
-        Progress::Failed(LoginError::Version { .. })
-    ));
+    assert!(matches!(s.poll(T0), Progress::Failed(LoginError::Version { .. })));
 }
 
 #[test]
@@ -122,10 +108,6 @@ fn an_unknown_reason_is_reported_with_both_versions() {
     let code = mac(token().expose(), LABEL_REPLY, &[&hello, &reply[..48]]);
     reply[48..].copy_from_slice(&code);
     c.feed(&reply, T0);
-    let want = LoginError::Refused {
-        reason: 77,
-        ours: span(2, 2),
-        theirs: span(1, 1),
-    };
+    let want = LoginError::Refused { reason: 77, ours: span(2, 2), theirs: span(1, 1) };
     assert!(matches!(c.poll(T0), Progress::Failed(error) if error == want));
 }

@@ -8,13 +8,7 @@ fn the_login_table_is_bounded() {
         assert!(table.len() <= 3);
     }
     assert!(table.is_used(1, 9) && table.is_used(1, 7) && !table.is_used(1, 6));
-    assert_eq!(
-        table.claim(1, 9),
-        Err(LoginError::Used {
-            conn_id: 1,
-            stream: 9
-        })
-    );
+    assert_eq!(table.claim(1, 9), Err(LoginError::Used { conn_id: 1, stream: 9 }));
     table.claim(2, 9).unwrap();
     assert_eq!(table.len(), 3);
     assert!(LoginTable::default().is_empty());
@@ -28,18 +22,10 @@ fn half_open_connections_make_room_oldest_unproven_first() {
     assert_eq!(half.enter('b', at(6)), None);
     assert_eq!(half.enter('c', at(7)), None);
     half.prove(&'a');
-    assert_eq!(
-        half.enter('d', at(8)),
-        Some('b'),
-        "the oldest that has proven nothing"
-    );
+    assert_eq!(half.enter('d', at(8)), Some('b'), "the oldest that has proven nothing");
     half.prove(&'c');
     half.prove(&'d');
-    assert_eq!(
-        half.enter('e', at(9)),
-        Some('a'),
-        "all had proven: the oldest"
-    );
+    assert_eq!(half.enter('e', at(9)), Some('a'), "all had proven: the oldest");
     assert_eq!(half.len(), 3);
     assert_eq!(half.crowded(), LoginError::Crowded { bound: 3 });
     assert_eq!(half.leave(&'d'), Some('d'));
