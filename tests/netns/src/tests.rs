@@ -111,19 +111,27 @@ fn two_cables(world: &World) -> Outcome<()> {
 fn two_rails() -> Outcome<String> {
     let world = World::new(&["a", "b"])?;
     two_cables(&world)?;
-    let mut alone = Vec::new();
-    for (name, mbit) in [("cab0", 600), ("cab1", 250)] {
+    // Slow enough that a busy machine is not what limits them.
+    for (name, mbit) in [("cab0", 200), ("cab1", 80)] {
         world.shape("a", name, mbit)?;
-        let (mut from, mut to) = up(&world, &[("LINKSPAN_IFNAME", name)], 40, 1 << 20)?;
-        alone.push(rate(&to.expect("done", SOON * 3)?));
-        from.expect("done", SOON)?;
     }
-    let (mut from, mut to) = up(&world, &[CABLES], 100, 1 << 20)?;
-    let both = rate(&to.expect("done", SOON * 3)?);
-    from.expect("done", SOON)?;
-    let ratio = both / alone.iter().sum::<f64>();
-    let said = format!("{:.0} and {:.0} Mbit/s alone, {both:.0} together: {ratio:.2} of the sum", alone[0], alone[1]);
-    if ratio < 0.9 { Err(said) } else { Ok(said) }
+    let measure = |names: &str, mib: usize| -> Outcome<f64> {
+        let (mut from, mut to) = up(&world, &[("LINKSPAN_IFNAME", names)], mib, 1 << 20)?;
+        let done = to.expect("done", SOON * 3)?;
+        from.expect("done", SOON)?;
+        Ok(rate(&done))
+    };
+    let mut said = String::new();
+    // The best of three: another job on the machine can only make it worse.
+    for _ in 0..3 {
+        let (one, two, both) = (measure("cab0", 40)?, measure("cab1", 20)?, measure("cab", 100)?);
+        let ratio = both / (one + two);
+        said = format!("{one:.0} and {two:.0} Mbit/s alone, {both:.0} together: {ratio:.2} of the sum");
+        if ratio >= 0.9 {
+            return Ok(said);
+        }
+    }
+    Err(said)
 }
 
 fn rail_loss() -> Outcome<String> {

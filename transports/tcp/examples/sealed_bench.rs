@@ -140,6 +140,30 @@ fn run(rail: &mut impl Rail, src: MemSlice, dst: MemSlice, test: Test, rounds: u
     }
 }
 
+/// Processor time of this thread, seconds: what others do on the machine hardly shows in it.
+fn cpu() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(stat.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
+}
+
+/// Both ends in one thread, one way, nobody spins: processor seconds per GB of both together.
+fn cost(from: &mut impl Rail, to: &mut impl Rail, src: MemSlice, dst: MemSlice, bytes: u64) -> Option<f64> {
+    let mut sink = Count { place: dst, ctrl: 0, bytes: 0 };
+    let (chunk, mut posted) = (from.info().caps.chunk, 0);
+    let start = cpu()?;
+    while sink.bytes < bytes {
+        // A buffer of 4 MiB, as if a message after the other.
+        let at = posted % (4 << 20);
+        let part = src.sub(at, chunk as u64).expect("inside");
+        if posted - sink.bytes < 1 << 20 && from.data(&head(Kind::Chunk, chunk, at as usize), part).is_ok() {
+            posted += chunk as u64;
+        }
+        from.flush().expect("flush");
+        to.poll(&mut sink).expect("poll");
+    }
+    Some((cpu()? - start) / (sink.bytes as f64 / 1e9))
+}
+
 fn pin(cpu: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu);
@@ -179,6 +203,22 @@ fn main() {
     };
     let (mut a, mut b) = (end(pa, sa, ca, 0), end(pb, sb, cb, 2));
     pin(0);
+    let (mut plain, mut sealed, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
+    for pair in 0..=pairs {
+        let plain_cost = cost(&mut a.plain, &mut b.plain, a.src, b.dst, 256 << 20);
+        let sealed_cost = cost(&mut a.sealed, &mut b.sealed, a.src, b.dst, 256 << 20);
+        if let (Some(p), Some(s), true) = (plain_cost, sealed_cost, pair > 0) {
+            plain.push(p);
+            sealed.push(s);
+            ratio.push(s / p);
+        }
+    }
+    if !ratio.is_empty() {
+        let (plain, sealed, mid) = (median(&mut plain), median(&mut sealed), median(&mut ratio));
+        let (least, most) = (ratio[0], ratio[ratio.len() - 1]);
+        println!("processor time of both ends in one thread: plain {plain:.3} s/GB, encrypted {sealed:.3} s/GB");
+        println!("    ratio {mid:.3}, {least:.3} .. {most:.3} of {pairs} pairs");
+    }
     let gate = Barrier::new(2);
     println!("{:<18}{:>13}{:>13}{:>9}   range of {pairs} pairs", "", "plain", "encrypted", "ratio");
     std::thread::scope(|scope| {

@@ -9,8 +9,9 @@ use crate::{Buf, Head};
 pub const MAX_RAILS: usize = 8;
 
 /// Chunks in flight per rail while there are several rails. Each rail takes its next chunk when one has been
-/// acknowledged, so load follows the speed each rail really has; four cover the round trip of any LAN at 512 KiB.
-const WINDOW: usize = 4;
+/// acknowledged, so load follows the speed each rail really has. One on its way, one behind it and one for the time the
+/// acknowledgement takes; each more would make the end of a transfer wait longer for the slowest rail.
+const WINDOW: usize = 3;
 
 /// Chunks in flight on a rail that is alone; only memory is saved by a bound here.
 const WINDOW_ALONE: usize = 64;
