@@ -157,6 +157,15 @@ impl Channel {
         answer
     }
 
+    /// Hands what was posted to the medium now if nothing else is in flight: the first message of a burst does not wait
+    /// for the next call, the others leave together with it.
+    #[inline]
+    pub fn flush_first(&mut self) {
+        if self.conn.in_flight() == 1 {
+            self.conn.flush();
+        }
+    }
+
     /// See [`Conn::post_recv`].
     ///
     /// # Errors
@@ -225,12 +234,11 @@ impl Channel {
     /// # Errors
     /// See [`Conn::test`].
     pub fn test_sizes(&mut self, ticket: Ticket) -> Result<Option<[u64; MAX_GROUP]>, ConnError> {
-        let sizes = self.conn.sizes(ticket);
         let Some(bytes) = self.conn.test(ticket)? else { return Ok(None) };
         self.meter.done(ticket);
         self.meter.add(Counter::RxOps, 1);
         self.meter.add(Counter::RxBytes, bytes);
-        Ok(Some(sizes))
+        Ok(Some(self.conn.sizes(ticket)))
     }
 
     /// Moves everything that can move.

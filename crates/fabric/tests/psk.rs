@@ -47,14 +47,16 @@ struct Node {
 
 impl Node {
     fn new(key: Option<&[u8]>, env: &[(&str, &str)]) -> Node {
-        let file = key.map(|key| key_file(key, 0o600));
-        let file = file.as_ref().map_or("", |f| f.to_str().unwrap());
+        let path = key.map(|key| key_file(key, 0o600));
+        let file = path.as_ref().map_or("", |f| f.to_str().unwrap());
         let mut all = vec![("LINKSPAN_PSK_FILE", file), ("LINKSPAN_CONNECT_TIMEOUT_MS", "10000")];
         all.extend_from_slice(env);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let to = lines.clone();
         let log = Log::to(move |_, line| to.lock().unwrap().push(line.to_owned()));
-        Node { fabric: Fabric::new(config(&all).unwrap(), log, true).unwrap(), lines }
+        let fabric = Fabric::new(config(&all).unwrap(), log, true).unwrap();
+        path.map(std::fs::remove_file).transpose().unwrap();
+        Node { fabric, lines }
     }
 
     fn keyed(mode: &str, env: &[(&str, &str)]) -> Node {
@@ -197,14 +199,15 @@ fn a_key_on_one_side_or_two_different_keys_are_refused_by_name() {
 fn files_that_are_no_key_and_a_mode_without_one_are_refused_by_name() {
     let short = &KEY[..62];
     for (content, mode, code) in [(KEY, 0o644, "LS0244"), (KEY, 0o660, "LS0244"), (short, 0o600, "LS0241")] {
-        let file = key_file(content, mode);
-        let file = file.to_str().unwrap();
+        let path = key_file(content, mode);
+        let file = path.to_str().unwrap();
         for psk_mode in ["auth", "encrypt"] {
             let error = config(&[("LINKSPAN_PSK_FILE", file), ("LINKSPAN_PSK_MODE", psk_mode)]).unwrap_err();
             let text = chain(&error);
             assert!(text.contains("LS0503") && text.contains(code) && text.contains(file), "{text}");
             assert!(!text.contains("00112233"), "the key is shown: {text}");
         }
+        std::fs::remove_file(path).unwrap();
     }
     let text = chain(&config(&[("LINKSPAN_PSK_FILE", "/no/such/key")]).unwrap_err());
     assert!(text.contains("LS0502") && text.contains("/no/such/key"), "{text}");

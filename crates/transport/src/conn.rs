@@ -261,6 +261,14 @@ impl<R: Rail> Conn<R> {
         Ok(if active { Poll::Active } else { Poll::Idle })
     }
 
+    /// Hands what was posted to the medium now, without looking for arrivals. A rail that fails here is found by the next
+    /// [`Conn::progress`].
+    pub fn flush(&mut self) {
+        for rail in self.rails.up[..self.rails.used].iter_mut().flatten() {
+            let _ = rail.flush();
+        }
+    }
+
     /// Asks after an operation without progressing. `Ok(Some(bytes))`: done, and the ticket is dead. An operation
     /// that was done before the connection was lost still says so.
     ///
@@ -275,7 +283,7 @@ impl<R: Rail> Conn<R> {
         }
     }
 
-    /// Sizes of the parts of a finished group, in posting order; to be asked before [`Conn::test`].
+    /// Sizes of the parts of a group that [`Conn::test`] has just reported, in posting order; gone with the next post.
     pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
         self.engine.sizes(ticket)
     }

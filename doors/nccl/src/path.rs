@@ -42,7 +42,10 @@ impl SendComm for Sending {
             other => other,
         };
         match posted {
-            Ok(ticket) => Ok(ticket.map(Ticket::to_u64)),
+            Ok(ticket) => {
+                channel.flush_first();
+                Ok(ticket.map(Ticket::to_u64))
+            }
             Err(error) => Err(fail(self.log, channel, &error)),
         }
     }

@@ -118,9 +118,10 @@ pub struct Engine<B> {
     broken: bool,
 }
 
-/// Pumps without traffic after which lazily held grants and acknowledgements are sent anyway. Large enough that a
-/// spinning ping-pong never gets there within a round trip, small enough that a waiting peer never notices.
-const IDLE_FLUSH: u32 = 64;
+/// Pumps without traffic after which lazily held grants are sent anyway. An idle one takes from 60 ns (rings) to 200 ns
+/// (TCP), so a spinning ping-pong never gets there within a round trip, and a peer that waits for a grant of a small
+/// receive (to learn that its message was too long for it) waits less than a millisecond.
+const IDLE_FLUSH: u32 = 1024;
 
 impl<B: Buf> Engine<B> {
     /// A connection with no rail yet.
@@ -262,7 +263,7 @@ impl<B: Buf> Engine<B> {
         self.ops.test(ticket, |rail, pos| out.taken(rail) >= pos, self.control.acked())
     }
 
-    /// Sizes of the parts of a finished group, in posting order. To be asked before [`Engine::test`] retires the ticket.
+    /// Sizes of the parts of a group that [`Engine::test`] has just reported, in posting order; gone with the next post.
     pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
         self.ops.sizes(ticket)
     }
