@@ -234,11 +234,12 @@ impl Channel {
     /// # Errors
     /// See [`Conn::test`].
     pub fn test_sizes(&mut self, ticket: Ticket) -> Result<Option<[u64; MAX_GROUP]>, ConnError> {
+        let sizes = self.conn.sizes(ticket);
         let Some(bytes) = self.conn.test(ticket)? else { return Ok(None) };
         self.meter.done(ticket);
         self.meter.add(Counter::RxOps, 1);
         self.meter.add(Counter::RxBytes, bytes);
-        Ok(Some(self.conn.sizes(ticket)))
+        Ok(Some(sizes))
     }
 
     /// Moves everything that can move.

@@ -283,7 +283,7 @@ impl<R: Rail> Conn<R> {
         }
     }
 
-    /// Sizes of the parts of a group that [`Conn::test`] has just reported, in posting order; gone with the next post.
+    /// Sizes of the parts of a finished group, in posting order; to be asked before [`Conn::test`].
     pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
         self.engine.sizes(ticket)
     }

@@ -263,7 +263,7 @@ impl<B: Buf> Engine<B> {
         self.ops.test(ticket, |rail, pos| out.taken(rail) >= pos, self.control.acked())
     }
 
-    /// Sizes of the parts of a group that [`Engine::test`] has just reported, in posting order; gone with the next post.
+    /// Sizes of the parts of a finished group, in posting order. To be asked before [`Engine::test`] retires the ticket.
     pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
         self.ops.sizes(ticket)
     }
