@@ -136,3 +136,25 @@ fn an_idle_connection_finds_nothing_to_do() {
         assert_eq!(a.progress().unwrap(), Poll::Idle);
     }
 }
+
+#[test]
+fn a_group_reports_the_size_of_each_part() {
+    let (mut a, mut b) = pair(&[], false);
+    let (x, y) = (HostBuf::new(100), HostBuf::new(100));
+    let group = b.post_recv(&[(1, x.slice()), (2, y.slice())]).unwrap().unwrap();
+    let src = HostBuf::new(100);
+    for (tag, len) in [(2, 7), (1, 60)] {
+        let part = linkspan_fabric::Buf::sub(&src.slice(), 0, len).unwrap();
+        a.post_send(tag, part).unwrap().unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    let sizes = loop {
+        assert!(Instant::now() < until, "no completion within 10 s");
+        a.progress().unwrap();
+        b.progress().unwrap();
+        if let Some(sizes) = b.test_sizes(group).unwrap() {
+            break sizes;
+        }
+    };
+    assert_eq!(sizes[..2], [60, 7]);
+}
