@@ -31,6 +31,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// Longest sleep of a caller that waits. The end of the peer wakes it at once; a second bounds what only the clock sees.
 const SLEEP: Duration = Duration::from_secs(1);
 
+/// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
+/// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
+const LAST_LOOKS: usize = 256;
+
 /// Time between two tries to bring a lost rail back.
 const REDIAL: Duration = Duration::from_secs(1);
 
@@ -317,7 +321,11 @@ impl Channel {
         self.last_tick = now;
         if let Some(Err(why)) = self.sentinel.as_mut().map(Sentinel::check) {
             // The end of the sentinel may overtake bytes that are still in the rails: read them first.
-            while let Ok(Poll::Active) = self.conn.progress() {}
+            for _ in 0..LAST_LOOKS {
+                if !matches!(self.conn.progress(), Ok(Poll::Active)) {
+                    break;
+                }
+            }
             self.conn.fail(why);
         }
         let silence = now.duration_since(self.last_active);
