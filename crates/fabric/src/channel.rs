@@ -81,6 +81,8 @@ pub struct Channel {
     last_active: Instant,
     rails_lost: u64,
     told_lost: bool,
+    /// The message posted last was alone in flight.
+    lonely: bool,
 }
 
 impl std::fmt::Debug for Channel {
@@ -117,6 +119,7 @@ impl Channel {
             last_active: now,
             rails_lost: 0,
             told_lost: false,
+            lonely: true,
         };
         let mut line = format!("{} via {}", parts.verb, channel.describe());
         if !parts.left_out.is_empty() {
@@ -161,12 +164,15 @@ impl Channel {
         answer
     }
 
-    /// Hands what was posted to the medium now if nothing else is in flight: the first message of a burst does not wait
-    /// for the next call, the others leave together with it.
+    /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is in flight, nor was when the
+    /// one before was posted. The messages of a burst leave together with the next call.
     #[inline]
     pub fn flush_first(&mut self) {
-        if self.conn.in_flight() == 1 {
+        let alone = self.conn.in_flight() == 1;
+        if alone && std::mem::replace(&mut self.lonely, true) {
             self.conn.flush();
+        } else {
+            self.lonely = alone;
         }
     }
 
@@ -238,12 +244,11 @@ impl Channel {
     /// # Errors
     /// See [`Conn::test`].
     pub fn test_sizes(&mut self, ticket: Ticket) -> Result<Option<[u64; MAX_GROUP]>, ConnError> {
-        let sizes = self.conn.sizes(ticket);
         let Some(bytes) = self.conn.test(ticket)? else { return Ok(None) };
         self.meter.done(ticket);
         self.meter.add(Counter::RxOps, 1);
         self.meter.add(Counter::RxBytes, bytes);
-        Ok(Some(sizes))
+        Ok(Some(self.conn.sizes(ticket)))
     }
 
     /// Moves everything that can move.

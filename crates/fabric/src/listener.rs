@@ -80,6 +80,7 @@ impl Listener {
     /// # Errors
     /// Strict mode forbids the connection that came up, or the system refuses to accept any.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
+        linkspan_tcp::linger::sweep();
         let mut desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
         desk.pump()?;
         desk.finish_one(&self.desk)

@@ -120,6 +120,7 @@ fn frame(rng: &mut Rng, seq: u32, keys: &[u32]) -> Vec<u8> {
         bytes[rng.below(40) as usize] ^= 1 << rng.below(8);
     }
     bytes.extend((0..len).map(|_| 0xEE));
+    bytes.resize(bytes.len() + linkspan_proto::head::padding(len as usize), 0xEE);
     bytes
 }
 

@@ -12,6 +12,12 @@ pub const MAGIC: u8 = 0xC5;
 /// Bytes in a [`Head`].
 pub const HEAD_LEN: usize = 40;
 
+/// Bytes of padding behind a head and `len` bytes of body or payload on a byte stream: 1 to 8, up to the next multiple
+/// of 8. So the last byte of a stream is never one that somebody waits for, and a reader may leave it in the socket.
+pub const fn padding(len: usize) -> usize {
+    8 - len % 8
+}
+
 /// Largest payload of a control message, and so the largest message that travels without a grant (8 KiB: the size
 /// up to which one copy is cheaper than a second system call on loopback TCP).
 pub const EAGER_MAX: usize = 8 << 10;

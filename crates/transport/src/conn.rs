@@ -283,7 +283,8 @@ impl<R: Rail> Conn<R> {
         }
     }
 
-    /// Sizes of the parts of a finished group, in posting order; to be asked before [`Conn::test`].
+    /// Sizes of the parts of a group, in posting order, once [`Conn::test`] has said that it is done and until the next
+    /// operation is posted.
     pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
         self.engine.sizes(ticket)
     }

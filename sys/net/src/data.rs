@@ -19,6 +19,19 @@ pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
     retry(|| unsafe { libc::recv(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) })
 }
 
+/// Bytes that wait in the socket to be read (FIONREAD, tcp(7)). Ends and errors do not show: 0.
+///
+/// # Errors
+/// The system's word.
+pub fn queued(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which is there during the call.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut bytes) } {
+        0 => Ok(usize::try_from(bytes).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Sends what the socket takes of `buf`. `None`: nothing at the moment.
 ///
 /// # Errors

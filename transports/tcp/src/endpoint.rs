@@ -205,14 +205,14 @@ impl Rail for TcpRail {
     }
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        if let Some(end) = &self.end {
+            return Err(self.down(end));
+        }
         if self.idle >= IDLE_POLLS {
             self.idle = IDLE_POLLS + (self.idle + 1 - IDLE_POLLS) % IDLE_TURNS;
             if self.idle != IDLE_POLLS {
                 return Ok(Poll::Idle);
             }
-        }
-        if let Some(end) = &self.end {
-            return Err(self.down(end));
         }
         match self.rx.poll(self.stream.as_fd(), sink) {
             Ok(true) => {
@@ -238,7 +238,7 @@ impl Rail for TcpRail {
 
     fn arm(&mut self) -> Option<WaitFd> {
         self.idle = 0;
-        let work = self.rx.ready() || self.deaf.is_some() || self.end.is_some();
+        let work = self.rx.ready() || self.rx.left() || self.deaf.is_some() || self.end.is_some();
         // An error queue with notices (MSG_ZEROCOPY) wakes poll(2) without being asked for.
         (!work).then(|| WaitFd { fd: self.stream.as_fd().as_raw_fd(), read: true, write: self.tx.pending() })
     }

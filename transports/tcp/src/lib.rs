@@ -5,10 +5,12 @@
 //! Nothing here blocks or starts a thread. The crate's README has the reasons behind the numbers.
 #![forbid(unsafe_code)]
 
+mod behind;
 mod congestion;
 mod dial;
 mod endpoint;
 mod error;
+mod frames;
 pub mod linger;
 mod listen;
 mod options;

@@ -1,6 +1,5 @@
 //! The rail over one TCP stream whose bytes travel in AES-256-GCM records.
 
-mod frames;
 mod rx;
 mod tx;
 

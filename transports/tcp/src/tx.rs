@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 
 use linkspan_net::Gather;
 use linkspan_proto::Head;
-use linkspan_proto::head::HEAD_LEN;
+use linkspan_proto::head::{HEAD_LEN, padding};
 use linkspan_transport::{Buf, Busy, MemSlice};
 
 use crate::zerocopy::ZeroCopy;
@@ -28,7 +28,7 @@ const PAYLOADS: usize = 1024;
 
 /// Once a system call carries this many bytes, nothing is added; and most of one payload that it carries. Of 256 KiB
 /// to 1 MiB the copy into the kernel takes 20 to 100 us, which is as long as the other direction may wait.
-const BATCH: usize = 512 << 10;
+const BATCH: usize = 1024 << 10;
 
 const _: () = assert!(RING.is_power_of_two() && ITEMS.is_power_of_two() && PAYLOADS.is_power_of_two());
 
@@ -88,7 +88,8 @@ impl Tx {
     /// Accepts a control message; its body is copied.
     pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
         let len = body.len();
-        self.room_for(HEAD_LEN + len)?;
+        let whole = HEAD_LEN + len + padding(len);
+        self.room_for(whole)?;
         self.put_head(head);
         let at = self.ring_in as usize & (RING - 1);
         let first = len.min(RING - at);
@@ -96,12 +97,14 @@ impl Tx {
             && (first == len || body.read(first as u64, &mut self.ring[..len - first]));
         debug_assert!(inside);
         self.ring_in += len as u64;
-        Ok(self.accept(HEAD_LEN + len))
+        self.put_padding(padding(len));
+        Ok(self.accept(whole))
     }
 
     /// Accepts a payload behind its head; it is read later.
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        self.room_for(HEAD_LEN)?;
+        let padding = padding(src.len());
+        self.room_for(HEAD_LEN + padding)?;
         if self.payloads_in - self.payloads_out == PAYLOADS as u64 {
             return Err(Busy);
         }
@@ -111,7 +114,8 @@ impl Tx {
             self.payloads[self.payloads_in as usize & (PAYLOADS - 1)] = payload;
             self.payloads_in += 1;
         }
-        Ok(self.accept(HEAD_LEN + src.len()))
+        self.put_padding(padding);
+        Ok(self.accept(HEAD_LEN + src.len() + padding))
     }
 
     fn room_for(&self, bytes: usize) -> Result<(), Busy> {
@@ -131,6 +135,13 @@ impl Tx {
             self.ring[..HEAD_LEN - first].copy_from_slice(&wire[first..]);
         }
         self.ring_in += HEAD_LEN as u64;
+    }
+
+    fn put_padding(&mut self, len: usize) {
+        for _ in 0..len {
+            self.ring[self.ring_in as usize & (RING - 1)] = 0;
+            self.ring_in += 1;
+        }
     }
 
     fn accept(&mut self, bytes: usize) -> u64 {
@@ -212,7 +223,9 @@ impl Tx {
     /// Lists what comes next. Returns whether it stopped before a payload that goes alone.
     fn collect<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         let (mut pos, mut ring, mut number) = (self.sent, self.ring_out, self.payloads_out);
-        while gather.bytes() < BATCH && gather.room() >= 2 {
+        // The padding behind a payload goes with it, not as a packet of its own.
+        let mut behind = false;
+        while (gather.bytes() < BATCH || behind) && gather.room() >= 2 {
             let payload = self.payload(number);
             let until = payload.map_or(self.end, |p| p.at);
             if pos < until {
@@ -221,6 +234,7 @@ impl Tx {
                 debug_assert!(fits);
                 ring += until - pos;
                 pos = until;
+                behind = false;
             } else if let Some(p) = payload {
                 if self.zerocopy.wants(p.mem.len()) {
                     return true;
@@ -234,6 +248,7 @@ impl Tx {
                 }
                 pos = p.at + p.mem.len() as u64;
                 number += 1;
+                behind = true;
             } else {
                 break;
             }

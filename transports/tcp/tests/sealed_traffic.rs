@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Model, V4, V6, buf, head, pattern, until, wire};
 use linkspan_proto::Kind;
-use linkspan_proto::head::HEAD_LEN;
+use linkspan_proto::head::{HEAD_LEN, padding};
 use linkspan_proto::login::{RECORD_HEAD, RECORD_TAG};
 use linkspan_tcp::{Options, SEALED_CHUNK, SealedRail};
 use linkspan_transport::{Buf, HostBuf, Poll, Rail};
@@ -187,8 +187,8 @@ fn many_small_messages_leave_in_one_record_and_arrive_in_few_calls() {
         assert!(a.send(Kind::Eager, 8));
     }
     assert_eq!(a.flush(), Poll::Active);
-    assert_eq!(a.rail.taken(), 1000, "one call took all 48 KB");
-    let mut bytes = vec![0; RECORD_HEAD + 48_000 + RECORD_TAG];
+    assert_eq!(a.rail.taken(), 1000, "one call took all 56 KB");
+    let mut bytes = vec![0; RECORD_HEAD + 56_000 + RECORD_TAG];
     raw.stream.read_exact(&mut bytes).unwrap();
     let (texts, rest) = open_all(&mut raw.opener, &bytes);
     assert_eq!((texts.len(), rest.len()), (1, 0), "one record");
@@ -228,7 +228,8 @@ fn taken_means_that_the_kernel_has_the_whole_record() {
         let (texts, rest) = open_all(&mut raw.opener, &bytes);
         let (text, mut at, mut whole) = (texts.concat(), 0, 0);
         while let Some(head) = text.get(at..).and_then(<[u8]>::first_chunk) {
-            at += HEAD_LEN + linkspan_transport::Head::decode(head).unwrap().0.len.get() as usize;
+            let len = linkspan_transport::Head::decode(head).unwrap().0.len.get() as usize;
+            at += HEAD_LEN + len + padding(len);
             whole += u64::from(at <= text.len());
         }
         assert_eq!(whole, taken, "{} bytes of the next record", rest.len());

@@ -263,7 +263,8 @@ impl<B: Buf> Engine<B> {
         self.ops.test(ticket, |rail, pos| out.taken(rail) >= pos, self.control.acked())
     }
 
-    /// Sizes of the parts of a finished group, in posting order. To be asked before [`Engine::test`] retires the ticket.
+    /// Sizes of the parts of a group, in posting order, once [`Engine::test`] has said that it is done and until the next
+    /// operation is posted.
     pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
         self.ops.sizes(ticket)
     }

@@ -126,6 +126,11 @@ impl<B: Buf> Receives<B> {
         (slot.live && slot.generation == id >> INDEX_BITS).then_some(index)
     }
 
+    /// Whether a message has been found for a receive, which may have ended since.
+    fn is_met(&self, id: u32) -> bool {
+        self.find(id).is_none_or(|index| self.slots[index].matched)
+    }
+
     fn release(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.live = false;
@@ -266,25 +271,34 @@ impl<B: Buf> Engine<B> {
         if recvs.large_grants == 0 && recvs.grants.len() < GRANT_BATCH && recvs.bytes_to_return < GRANT_BYTES && !now {
             return;
         }
-        while let Some(grant) = recvs.grants.front() {
-            let slot = recvs.find(grant.id);
+        while let Some(&grant) = recvs.grants.front() {
             let mut head = Head::new(Kind::Grant);
             head.tag.set(grant.tag);
-            // A receive that was met while its grant waited is told as met, so that nothing is sent into it.
-            head.id.set(if slot.is_some_and(|s| !recvs.slots[s].matched) { grant.id } else { 0 });
             head.total.set(grant.capacity);
+            // A receive that was met while its grant waited is told as met, so that nothing is sent into it; all that
+            // follow and are like it are told with it.
+            let mut run = 1;
+            if recvs.is_met(grant.id) {
+                let like = |next: &&PendingGrant| {
+                    (next.tag, next.capacity) == (grant.tag, grant.capacity) && recvs.is_met(next.id)
+                };
+                run += recvs.grants.iter().skip(1).take_while(like).count();
+                head.offset.set(run as u64 - 1);
+            } else {
+                head.id.set(grant.id);
+            }
             let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
                 return;
             };
             if planted::is(Bug::DoubleGrant) && head.id.get() != 0 {
                 self.control.queue(head);
             }
-            let large = grant.id != 0 && grant.capacity > EAGER_MAX as u64;
-            recvs.large_grants -= usize::from(large);
-            if let Some(index) = slot {
+            for grant in recvs.grants.drain(..run) {
+                recvs.large_grants -= usize::from(grant.id != 0 && grant.capacity > EAGER_MAX as u64);
+            }
+            if let Some(index) = recvs.find(grant.id) {
                 recvs.slots[index].granted = Some(sent.seq);
             }
-            recvs.grants.pop_front();
         }
         recvs.bytes_to_return = 0;
     }

@@ -231,6 +231,17 @@ impl<B: Buf> Engine<B> {
 
     pub(super) fn on_grant(&mut self, head: &Head) -> Result<(), Broken> {
         let (tag, id, capacity) = (head.tag.get(), head.id.get(), head.total.get());
+        let run = head.offset.get();
+        if run >= MAX_RECVS as u64 || (run > 0 && id != 0) {
+            return Err(Broken(format!("a grant of {run} receives more, with id {id:#x}")));
+        }
+        for _ in 0..=run {
+            self.granted(tag, id, capacity)?;
+        }
+        Ok(())
+    }
+
+    fn granted(&mut self, tag: u32, id: u32, capacity: u64) -> Result<(), Broken> {
         if let Some(Unpaired { len, .. }) = self.credit.pair(tag) {
             if u64::from(len) > capacity {
                 self.note_late(OpError::Oversize { sent: u64::from(len), posted: capacity, tag });

@@ -177,7 +177,7 @@ fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
         }
         until(|| {
             b.flush().unwrap();
-            (a.tcp_info().unwrap().bytes_received == 4000).then_some(())
+            (a.tcp_info().unwrap().bytes_received == 4800).then_some(())
         });
         let mem = HostBuf::new(100_000);
         a.data(&head(Kind::Chunk, mem.len()), mem.slice()).unwrap();

@@ -15,7 +15,7 @@ use std::os::fd::BorrowedFd;
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_MAX, RECORD_TAG, RecordError};
 use linkspan_transport::Sink;
 
-use super::frames::{Frames, LEFT_MOST};
+use crate::frames::{Frames, LEFT_MOST};
 use crate::rx;
 
 /// Where records begin in an empty buffer; before it is room for what was left.
@@ -61,7 +61,7 @@ pub(super) struct SealedRx {
 impl SealedRx {
     pub(super) fn new(opener: Opener) -> SealedRx {
         let buffer = vec![0; BUFFER].into();
-        SealedRx { opener, buffer, start: BEGIN, end: BEGIN, left: BEGIN..BEGIN, frames: Frames::Head }
+        SealedRx { opener, buffer, start: BEGIN, end: BEGIN, left: BEGIN..BEGIN, frames: Frames::BEGIN }
     }
 
     /// Reads, opens and hands on what has come, within bounds. Returns whether anything did.
@@ -82,7 +82,7 @@ impl SealedRx {
             total += n;
             while self.open()? {
                 let text = self.left.clone();
-                let used = self.frames.take(&self.buffer[text], sink).map_err(Fault::Plain)?;
+                let (used, _) = self.frames.take(&self.buffer[text], sink).map_err(Fault::Plain)?;
                 self.left.start += used;
             }
             // A short read has emptied the socket.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use linkspan_proto::Kind;
+use linkspan_proto::head::{HEAD_LEN, padding};
 use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail};
 use linkspan_transport::{Buf, Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
 
@@ -79,7 +80,29 @@ pub(crate) fn pattern(seq: u32, len: usize) -> Vec<u8> {
 pub(crate) fn wire(kind: Kind, seq: u32, len: usize) -> Vec<u8> {
     let mut bytes = head(kind, len, seq).as_wire().to_vec();
     bytes.extend(pattern(seq, len));
+    bytes.resize(next_head(bytes.len()), 0xEE);
     bytes
+}
+
+/// Where the head behind a message lies that ends at `end`.
+pub(crate) fn next_head(end: usize) -> usize {
+    end + padding(end)
+}
+
+/// Messages of all kinds, and where each ends, without its padding.
+pub(crate) fn script() -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut ends) = (Vec::new(), vec![0]);
+    let list = [(Kind::Eager, 10), (Kind::Chunk, 100), (Kind::Notify, 0), (Kind::Put, 33), (Kind::Poke, 5)];
+    for (seq, (kind, len)) in list.into_iter().enumerate() {
+        ends.push(bytes.len() + HEAD_LEN + len);
+        bytes.extend(wire(kind, seq as u32, len));
+    }
+    (bytes, ends)
+}
+
+/// Whether no message has begun and not ended in the first `cut` bytes of the script.
+pub(crate) fn is_between(ends: &[usize], cut: usize) -> bool {
+    cut == 0 || ends[1..].iter().any(|&end| (end..=next_head(end)).contains(&cut))
 }
 
 pub(crate) fn buf(bytes: &[u8]) -> HostBuf {

@@ -7,12 +7,11 @@ mod ciphers;
 use std::net::TcpStream;
 
 pub(crate) use ciphers::ciphers;
-use linkspan_proto::Kind;
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, Sealer};
 use linkspan_tcp::{Options, RailConfig, SealedRail};
 use linkspan_transport::{Down, Poll, Rail, Sink};
 
-use super::common::{streams, until, wire, with_raw};
+use super::common::{streams, until, with_raw};
 
 pub(crate) fn sealed_rails(at: &str, options: &Options) -> (SealedRail, SealedRail) {
     let (a, b) = streams(at, options);
@@ -52,17 +51,6 @@ pub(crate) fn open_all<'a>(opener: &mut Opener, mut bytes: &'a [u8]) -> (Vec<Vec
         bytes = &rest[len + RECORD_TAG..];
     }
     (texts, bytes)
-}
-
-/// Messages of all kinds, one after the other, and the offsets at which they end.
-pub(crate) fn script() -> (Vec<u8>, Vec<usize>) {
-    let (mut bytes, mut ends) = (Vec::new(), vec![0]);
-    let list = [(Kind::Eager, 10), (Kind::Chunk, 100), (Kind::Notify, 0), (Kind::Put, 33), (Kind::Poke, 5)];
-    for (seq, (kind, len)) in list.into_iter().enumerate() {
-        bytes.extend(wire(kind, seq as u32, len));
-        ends.push(bytes.len());
-    }
-    (bytes, ends)
 }
 
 /// Polls until the rail is down; what came before is in `sink`.

@@ -1,18 +1,18 @@
-//! From the text of records to messages and payload in place.
+//! From the bytes of a stream, or the text of records, to messages and payload in place.
 
 use linkspan_proto::Head;
-use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC};
+use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC, padding};
 use linkspan_transport::{Buf, MemSlice, Sink};
 
 use crate::rx::Fault;
 
 /// Most bytes that [`Frames::take`] leaves: one short of the largest control message.
-pub(super) const LEFT_MOST: usize = HEAD_LEN + EAGER_MAX - 1;
+pub(crate) const LEFT_MOST: usize = HEAD_LEN + EAGER_MAX - 1;
 
 /// What the next bytes are.
-pub(super) enum Frames {
-    /// A head.
-    Head,
+pub(crate) enum Frames {
+    /// Padding of that many bytes, then a head.
+    Head { padding: usize },
     /// The rest of a payload, and where it goes.
     Payload { head: Head, rest: MemSlice },
     /// The rest of a payload that nobody wants any more.
@@ -20,38 +20,52 @@ pub(super) enum Frames {
 }
 
 impl Frames {
+    pub(crate) const BEGIN: Frames = Frames::Head { padding: 0 };
+
     /// Whether a payload has begun and not ended.
-    pub(super) fn inside(&self) -> bool {
-        !matches!(self, Frames::Head)
+    pub(crate) fn inside(&self) -> bool {
+        !matches!(self, Frames::Head { .. })
     }
 
-    /// Hands on what is in `text`. Returns how many of its bytes were used; the others are part of a head or of a
-    /// control message and come again with those that follow.
-    pub(super) fn take<S: Sink>(&mut self, text: &[u8], sink: &mut S) -> Result<usize, Fault> {
+    /// Hands on what is in `text`. Returns how many of its bytes were used (the others are part of a head or of a
+    /// control message and come again with those that follow) and the length of the last payload that began.
+    pub(crate) fn take<S: Sink>(&mut self, text: &[u8], sink: &mut S) -> Result<(usize, Option<usize>), Fault> {
         let mut at = 0;
+        let mut payload = None;
         loop {
             let there = &text[at..];
             let (head, done) = match self {
-                Frames::Head => {
+                Frames::Head { padding: rest } if *rest > 0 => {
+                    let n = there.len().min(*rest);
+                    *rest -= n;
+                    at += n;
+                    if *rest > 0 {
+                        return Ok((at, payload));
+                    }
+                    continue;
+                }
+                Frames::Head { .. } => {
                     let Some((wire, behind)) = there.split_first_chunk::<HEAD_LEN>() else {
                         return match there.first() {
                             Some(&byte) if byte != MAGIC => Err(Fault::Head(BadHead::Magic(byte))),
-                            _ => Ok(at),
+                            _ => Ok((at, payload)),
                         };
                     };
                     let (head, kind) = Head::decode(wire).map_err(Fault::Head)?;
                     let len = head.len.get() as usize;
                     if kind.is_payload() {
                         at += HEAD_LEN;
+                        payload = Some(len);
                         *self = match sink.place(&head)? {
                             Some(place) if place.len() == len => Frames::Payload { head, rest: place },
                             Some(place) => return Err(Fault::Place { want: len, got: place.len() }),
                             None => Frames::Drain { head, rest: len },
                         };
                     } else {
-                        let Some(body) = behind.get(..len) else { return Ok(at) };
+                        let Some(body) = behind.get(..len) else { return Ok((at, payload)) };
                         sink.ctrl(&head, body)?;
                         at += HEAD_LEN + len;
+                        *self = Frames::Head { padding: padding(len) };
                     }
                     continue;
                 }
@@ -71,9 +85,9 @@ impl Frames {
                 }
             };
             if !done {
-                return Ok(at);
+                return Ok((at, payload));
             }
-            *self = Frames::Head;
+            *self = Frames::Head { padding: padding(head.len.get() as usize) };
             sink.landed(&head)?;
         }
     }
