@@ -1,7 +1,11 @@
 //! The machine's own limits, to hold ours against in the same run: a cache line thrown to and fro, and memory
 //! copied by two processes at once without any protocol around it.
 
-use std::hint::spin_loop;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,19 +16,33 @@ use crate::cma::Remote;
 use crate::layout::{SLOTS, Side};
 use crate::map::{Map, Slots};
 use crate::slot::Words;
+pub use wait::{Idle, Watch};
+use wait::Waiter;
 
-/// Two processes with a fresh map of their own, spinning. Every call has its counterpart on the other side.
+/// Two processes with a fresh map of their own. Every call has its counterpart on the other side.
 #[derive(Debug)]
 pub struct Bare {
     slots: Slots,
     remote: Remote,
+    waiter: Waiter,
     turn: u64,
 }
 
 impl Bare {
-    /// One side, with the peer's memory.
+    /// One side, with the peer's memory. It spins, and for ever if the peer is gone.
     pub fn new(map: &Arc<Map>, remote: Remote) -> Bare {
-        Bare { slots: Slots::new(map, Side::A), remote, turn: 0 }
+        Bare::watched(map, Side::A, remote, Box::new(|| Ok(())))
+    }
+
+    /// One side that asks `watch` now and then while it waits, and ends with what that says. Both sides wait in the
+    /// same way ([`Bare::set_idle`]); `me` tells them apart.
+    pub fn watched(map: &Arc<Map>, me: Side, remote: Remote, watch: Watch) -> Bare {
+        Bare { slots: Slots::new(map, Side::A), remote, waiter: Waiter::new(map, me, watch), turn: 0 }
+    }
+
+    /// Chooses how this side waits from now on; the other side must choose the same.
+    pub fn set_idle(&mut self, idle: Idle) {
+        self.waiter.idle = idle;
     }
 
     fn word(&self, slot: usize) -> crate::map::SlotWords<'_> {
@@ -33,85 +51,102 @@ impl Bare {
 
     /// Throws a word to the peer and catches it `rounds` times; the other side calls [`Bare::pong`].
     pub fn ping(&mut self, rounds: u64) {
-        let (there, back) = (self.word(0), self.word(SLOTS - 1));
-        for i in self.turn + 1..=self.turn + rounds {
-            there.cursor().store(i, Ordering::Release);
-            while back.cursor().load(Ordering::Acquire) != i {
-                spin_loop();
+        for _ in 0..rounds {
+            if self.throw().is_err() {
+                return;
             }
         }
-        self.turn += rounds;
     }
 
     /// See [`Bare::ping`].
     pub fn pong(&mut self, rounds: u64) {
-        let (there, back) = (self.word(0), self.word(SLOTS - 1));
-        for i in self.turn + 1..=self.turn + rounds {
-            while there.cursor().load(Ordering::Acquire) != i {
-                spin_loop();
+        for _ in 0..rounds {
+            if self.catch().is_err() {
+                return;
             }
-            back.cursor().store(i, Ordering::Release);
         }
-        self.turn += rounds;
+    }
+
+    /// One round trip of a word; the other side calls [`Bare::catch`].
+    ///
+    /// # Errors
+    /// What the watch says, or `ECONNRESET`: the other side has gone.
+    pub fn throw(&mut self) -> io::Result<()> {
+        self.turn += 1;
+        let (there, back, turn) = (self.word(0), self.word(SLOTS - 1), self.turn);
+        there.cursor().store(turn, Ordering::Release);
+        self.waiter.wake();
+        self.waiter.until(|| back.cursor().load(Ordering::Acquire) == turn)
+    }
+
+    /// See [`Bare::throw`].
+    ///
+    /// # Errors
+    /// As [`Bare::throw`].
+    pub fn catch(&mut self) -> io::Result<()> {
+        self.turn += 1;
+        let (there, back, turn) = (self.word(0), self.word(SLOTS - 1), self.turn);
+        self.waiter.until(|| there.cursor().load(Ordering::Acquire) == turn)?;
+        back.cursor().store(turn, Ordering::Release);
+        self.waiter.wake();
+        Ok(())
     }
 
     /// Copies `src` here to `address` there, `slice` bytes at a time from a cursor shared with [`Bare::receive`].
     ///
     /// # Errors
-    /// The system refuses a copy.
+    /// The system refuses a copy; or as [`Bare::throw`].
     pub fn send(&mut self, src: MemSlice, slice: usize, address: u64) -> io::Result<()> {
         self.turn += 1;
-        let (w, remote) = (self.word(1), self.remote);
-        w.sent().store(self.turn, Ordering::Release);
-        while w.dest().load(Ordering::Acquire) != self.turn {
-            spin_loop();
-        }
+        let (w, remote, turn) = (self.word(1), self.remote, self.turn);
+        w.sent().store(turn, Ordering::Release);
+        self.waiter.wake();
+        self.waiter.until(|| w.dest().load(Ordering::Acquire) == turn)?;
         share(&w, src.len(), slice, |at, len| {
             let part = src.sub(at as u64, len as u64).unwrap_or(MemSlice::EMPTY);
             remote.push(part, address + at as u64)
         })?;
-        w.unsent().store(self.turn, Ordering::Release);
-        while w.unread().load(Ordering::Acquire) != self.turn {
-            spin_loop();
-        }
-        Ok(())
+        w.unsent().store(turn, Ordering::Release);
+        self.waiter.wake();
+        self.waiter.until(|| w.unread().load(Ordering::Acquire) == turn)
     }
 
     /// See [`Bare::send`]; `address` is where the source lies there.
     ///
     /// # Errors
-    /// The system refuses a copy.
+    /// As [`Bare::send`].
     pub fn receive(&mut self, dst: MemSlice, slice: usize, address: u64) -> io::Result<()> {
         self.turn += 1;
-        let (w, remote) = (self.word(1), self.remote);
-        while w.sent().load(Ordering::Acquire) != self.turn {
-            spin_loop();
-        }
+        let (w, remote, turn) = (self.word(1), self.remote, self.turn);
+        self.waiter.until(|| w.sent().load(Ordering::Acquire) == turn)?;
         w.cursor().store(0, Ordering::Relaxed);
-        w.dest().store(self.turn, Ordering::Release);
+        w.dest().store(turn, Ordering::Release);
+        self.waiter.wake();
         share(&w, dst.len(), slice, |at, len| {
             let part = dst.sub(at as u64, len as u64).unwrap_or(MemSlice::EMPTY);
             remote.pull(address + at as u64, part)
         })?;
-        while w.unsent().load(Ordering::Acquire) != self.turn {
-            spin_loop();
-        }
-        w.unread().store(self.turn, Ordering::Release);
+        self.waiter.until(|| w.unsent().load(Ordering::Acquire) == turn)?;
+        w.unread().store(turn, Ordering::Release);
+        self.waiter.wake();
         Ok(())
     }
 }
 
+/// Claims slices until none is left. A cursor that the peer turns back gains it nothing: nobody copies more slices
+/// than there are.
 fn share(
     w: &impl Words,
     total: usize,
     slice: usize,
     mut copy: impl FnMut(usize, usize) -> io::Result<()>,
 ) -> io::Result<()> {
-    loop {
-        let at = w.cursor().fetch_add(slice as u64, Ordering::AcqRel) as usize;
-        if at >= total {
-            return Ok(());
+    for _ in 0..total.div_ceil(slice.max(1)) {
+        let at = w.cursor().fetch_add(slice as u64, Ordering::AcqRel);
+        if at >= total as u64 {
+            break;
         }
-        copy(at, slice.min(total - at))?;
+        copy(at as usize, slice.min(total - at as usize))?;
     }
+    Ok(())
 }

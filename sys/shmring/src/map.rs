@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use linkspan_transport::{Buf, MemSlice};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -134,6 +134,14 @@ impl Map {
     /// Whether a side sleeps; its word, for [`crate::bell`].
     pub fn sleeping(&self, side: Side) -> &AtomicU64 {
         self.word(layout::sleeping(side))
+    }
+
+    /// As [`Map::sleeping`], half of the word, for a futex: of a map that has no bell ([`crate::bare`]).
+    pub(crate) fn nap(&self, side: Side) -> &AtomicU32 {
+        let word: *const AtomicU64 = self.sleeping(side);
+        // SAFETY: inside the mapping and aligned, as the word it is the first half of, which no other code of a bare
+        // map uses; atomics may be shared with anybody.
+        unsafe { &*word.cast::<AtomicU32>() }
     }
 
     /// The thread of a side that may be touching the other's memory; for [`crate::slot::enter`].
