@@ -162,7 +162,8 @@ pub(crate) struct Measure {
     /// Seed of the data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)
+    /// Measure the machine's limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP
+    /// loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)
     #[arg(long)]
     pub(crate) baseline: bool,
     /// Interleaved pairs of a baseline

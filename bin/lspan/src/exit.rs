@@ -25,6 +25,8 @@ pub(crate) enum Exit {
     WrongData = 6,
     /// The time was up.
     Timeout = 124,
+    /// Ctrl-C (SIGINT or SIGTERM); what had been measured was printed. 128 and the number of SIGINT, as shells have it.
+    Interrupted = 130,
 }
 
 /// The table for the manual page and `--help`.
@@ -36,7 +38,8 @@ pub(crate) const TABLE: &str = "Exit codes:
   4    no peer or no device
   5    not permitted
   6    wrong data arrived
-  124  the time was up";
+  124  the time was up
+  130  interrupted by Ctrl-C; what was measured until then is printed";
 
 /// Why the program ends early.
 #[derive(Debug)]
@@ -95,6 +98,7 @@ impl From<PerfError> for Failure {
         let exit = match &error {
             PerfError::Link(LinkError::NoPeer { .. }) => Exit::NoPeer,
             PerfError::Timeout(_) => Exit::Timeout,
+            PerfError::Link(LinkError::Interrupted) => Exit::Interrupted,
             _ => Exit::Failed,
         };
         Failure::new(exit, chain(&error))

@@ -37,6 +37,11 @@ pub(crate) fn local(path: PathArg, child: bool) -> Result<Fabric, Failure> {
     Ok(fabric)
 }
 
+/// Whether LINKSPAN_CMA lets other processes of this user copy our memory.
+pub(crate) fn cma() -> Result<bool, Failure> {
+    Ok(Config::from_env()?.cma)
+}
+
 fn config(path: PathArg) -> Result<Config, Failure> {
     let mut config = Config::from_env()?;
     match path {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use linkspan_fabric::{Channel, ChannelError, Error, Fabric, HANDLE_LEN, MemSlice, Poll};
 use linkspan_net::WaitSet;
+use linkspan_perf::Interrupt;
 use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, Ticket};
 
 /// A channel.
@@ -99,6 +100,8 @@ pub(crate) struct FabricConnector {
     pub(crate) handle: [u8; HANDLE_LEN],
     /// Whom the handle is from, for messages.
     pub(crate) peer: String,
+    /// Ends the attempt.
+    pub(crate) interrupt: Interrupt,
 }
 
 impl Connector for FabricConnector {
@@ -116,6 +119,9 @@ impl Connector for FabricConnector {
         loop {
             if let Some(channel) = connecting.poll().map_err(failed)? {
                 return Ok(FabricLink::new(channel));
+            }
+            if self.interrupt.raised() {
+                return Err(LinkError::Interrupted);
             }
             waits.clear();
             fds.clear();

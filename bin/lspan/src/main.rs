@@ -15,6 +15,7 @@ mod perf;
 mod rendezvous;
 mod selftest;
 mod serve;
+mod signals;
 mod stats;
 mod status;
 

@@ -57,6 +57,7 @@ pub(crate) fn run() -> Result<Exit, Failure> {
                     notes.push_str(&format!("{name}: {} ({})\n", row.path, row.reason));
                 }
             }
+            Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
             Err(failure) => {
                 rows.push(cells([name, "-", "-", "-", "-", "-", "-", "-", "-"]));
                 notes.push_str(&format!("{name}: not measured: {}\n", failure.message));

@@ -5,14 +5,11 @@ pub(crate) mod sink;
 
 pub(crate) use plan::Job;
 
-use std::time::Duration;
-
 use linkspan_fabric::Fabric;
-use linkspan_perf::baseline::memcpy::memcpy;
-use linkspan_perf::baseline::{Measure as Compared, compare};
-use linkspan_perf::link::Connector;
-use linkspan_perf::record::{BaselineRow, Row};
-use linkspan_perf::{Client, Spec, Test, connects, multi};
+use linkspan_perf::baseline::{Found, compare};
+use linkspan_perf::link::{Connector, LinkError};
+use linkspan_perf::record::Row;
+use linkspan_perf::{Client, PerfError, Spec, Test, connects, multi};
 
 use crate::child::OtherSide;
 use crate::cli::{Measure, PathArg, Perf};
@@ -21,6 +18,7 @@ use crate::fabric;
 use crate::link::{FabricConnector, FabricLink};
 use crate::out::Progress;
 use crate::rendezvous;
+use crate::signals;
 use sink::Sink;
 
 /// A peer that can be connected to, and the child that plays it where it is on this host.
@@ -32,6 +30,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// The named peer, or a child of ours.
     pub(crate) fn find(name: Option<&str>, path: PathArg, device: usize) -> Result<Peer, Failure> {
+        let interrupt = signals::interrupt()?;
         let (fabric, handle, other_side, peer): (Fabric, _, _, _) = match name {
             Some(name) => (fabric::open(path)?, rendezvous::ask(name)?, None, name.to_owned()),
             None => {
@@ -40,7 +39,7 @@ impl Peer {
                 (fabric, side.handle, Some(side), "the other side on this host".to_owned())
             }
         };
-        let connector = FabricConnector { fabric, device, handle, peer };
+        let connector = FabricConnector { fabric, device, handle, peer, interrupt };
         Ok(Peer { connector, _other_side: other_side })
     }
 }
@@ -59,43 +58,68 @@ pub(crate) fn measure(job: &Job, each: &mut dyn FnMut(Row) -> Result<(), Failure
     measure_with(job, &peer, each)
 }
 
-/// As [`measure`], with a peer at hand.
+/// As [`measure`], with a peer at hand. After Ctrl-C `each` still gets what was being measured, then the failure says
+/// so.
 pub(crate) fn measure_with(
     job: &Job,
     peer: &Peer,
     each: &mut dyn FnMut(Row) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut progress = Progress::new();
+    let interrupt = &peer.connector.interrupt;
+    let go_on = || if interrupt.raised() { Err(interrupted()) } else { Ok(()) };
     if job.connect {
         progress.say("connecting");
         let desc = linkspan_perf::link::Link::describe(&peer.connector.connect()?);
-        let found = connects(&peer.connector, job.specs[0].stop)?;
+        let found = connects(&peer.connector, job.specs[0].stop, interrupt)?;
         progress.clear();
-        return each(Row::of_connects(&found, &desc));
+        each(Row::of_connects(&found, &desc))?;
+        return go_on();
     }
     if let Some(streams) = job.streams {
         for spec in &job.specs {
             progress.say(&say(spec));
-            let found = multi(&peer.connector, streams, spec, Some(job.timeout(spec)))?;
+            let found = multi(&peer.connector, streams, spec, Some(job.timeout(spec)), interrupt)?;
             progress.clear();
             each(Row::of_streams(&found))?;
+            go_on()?;
         }
         return Ok(());
     }
-    let mut session = Session { client: Client::new(peer.connector.connect()?, None), bare: None };
+    let client = Client::new(peer.connector.connect()?, None).with_interrupt(interrupt);
+    let mut session = Session { client, bare: None };
     for spec in &job.specs {
         progress.say(&say(spec));
         session.client.set_timeout(Some(job.timeout(spec)));
-        let out = session.client.run(spec)?;
+        let out = match session.client.run(spec) {
+            Err(PerfError::Link(LinkError::Interrupted)) => {
+                session.leave();
+                return Err(interrupted());
+            }
+            other => other?,
+        };
         let mut row = Row::of(&out, &session.client.describe());
-        if job.measure.baseline {
+        if job.measure.baseline && !interrupt.raised() {
             progress.say(&format!("{}, beside the baseline", say(spec)));
-            row.baseline = session.baseline(spec, job.measure.rounds)?;
+            match session.baseline(spec, job.measure.rounds) {
+                // The row stands without it.
+                Err(failure) if failure.exit == Exit::Interrupted => {}
+                found => row.beside(&found?),
+            }
         }
         progress.clear();
         each(row)?;
+        if interrupt.raised() {
+            session.leave();
+            return Err(interrupted());
+        }
     }
     session.client.close().map_err(Failure::from)
+}
+
+#[cold]
+fn interrupted() -> Failure {
+    Failure::new(Exit::Interrupted, "LS0709 interrupted; what was measured until then is above")
 }
 
 fn say(spec: &Spec) -> String {
@@ -108,42 +132,26 @@ struct Session {
 }
 
 impl Session {
-    fn baseline(&mut self, spec: &Spec, rounds: u32) -> Result<Vec<BaselineRow>, Failure> {
+    /// Says goodbye where the peer still listens.
+    fn leave(self) {
+        let _ = self.client.close();
+    }
+
+    fn baseline(&mut self, spec: &Spec, rounds: u32) -> Result<Found, Failure> {
         let bare = match &mut self.bare {
             Some(bare) => bare,
             None => {
                 let mut token = [0; 16];
                 getrandom::fill(&mut token)
                     .map_err(|error| Failure::new(Exit::Failed, format!("the system's random numbers: {error}")))?;
-                self.bare.insert(self.client.bare(token)?)
+                let mut bare = self.client.bare(token)?;
+                if !fabric::cma()? {
+                    bare.forbid_split("LINKSPAN_CMA=0");
+                }
+                self.bare.insert(bare)
             }
         };
-        let Some(found) = compare(&mut self.client, bare, spec, rounds)? else {
-            eprintln!(
-                "lspan: the bare loop has no counterpart for {} {}: it is measured beside `bw --direction send` and `lat`",
-                spec.test.name(),
-                spec.direction.name()
-            );
-            return Ok(Vec::new());
-        };
-        let mut rows = vec![BaselineRow::from(&found)];
-        if found.measure == Compared::Bandwidth {
-            let (ours, base) = (found.medians().0, memcpy(spec.size, spec.window_used(), Duration::from_millis(100)));
-            let ratio = if base > 0.0 { ours / base } else { 0.0 };
-            rows.push(BaselineRow {
-                kind: "memcpy".into(),
-                measure: "bw_gbyte_s".into(),
-                ours,
-                base,
-                ratio,
-                ratio_min: ratio,
-                ratio_max: ratio,
-                rounds: 1,
-                cpu_ratio: None,
-                congestion: None,
-            });
-        }
-        Ok(rows)
+        Ok(compare(&mut self.client, bare, spec, rounds)?)
     }
 }
 

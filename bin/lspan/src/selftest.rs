@@ -95,6 +95,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
                 exit = Exit::WrongData;
                 add(Line::new(part, Verdict::Fail, format!("{wrong} wrong bytes; {text}")), &mut out)?;
             }
+            Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
             Err(failure) => {
                 if exit != Exit::WrongData {
                     exit = failure.exit;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use linkspan_fabric::{Channel, chain};
 use linkspan_net::WaitSet;
-use linkspan_perf::{Limits, serve};
+use linkspan_perf::{Interrupt, Limits, serve};
 
 use crate::child;
 use crate::cli::ServeArgs;
@@ -16,11 +16,17 @@ use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::link::FabricLink;
 use crate::rendezvous::Desk;
+use crate::signals;
 
 /// Sessions at once; a visitor beyond that is sent away at once.
 const SESSIONS: usize = 128;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
+    let interrupt = match args.stdio {
+        true => signals::leave_ctrl_c_to_the_parent().map(|()| Interrupt::new())?,
+        false => signals::interrupt()?,
+    };
+    let limits = Limits { cma: fabric::cma()?, ..Limits::default() };
     let fabric = if args.stdio { fabric::local(args.path, true)? } else { fabric::open(args.path)? };
     let listener = fabric.listen(args.device)?;
     let desk = if args.stdio {
@@ -49,7 +55,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             match listener.accept() {
                 Ok(Some(channel)) => {
                     begun = true;
-                    begin(channel, &sessions, args.stdio)?;
+                    begin(channel, &sessions, limits, args.stdio)?;
                 }
                 Ok(None) => break,
                 // One connection that failed is not the end of the service.
@@ -61,6 +67,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         }
         if args.once && begun && sessions.load(Ordering::Acquire) == 0 {
             return Ok(Exit::Ok);
+        }
+        if interrupt.raised() {
+            // Peers see the connections end with this process.
+            return Ok(Exit::Interrupted);
         }
         waits.clear();
         fds.clear();
@@ -76,7 +86,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     }
 }
 
-fn begin(channel: Channel, sessions: &Arc<AtomicUsize>, quiet: bool) -> Result<(), Failure> {
+fn begin(channel: Channel, sessions: &Arc<AtomicUsize>, limits: Limits, quiet: bool) -> Result<(), Failure> {
     if sessions.load(Ordering::Acquire) >= SESSIONS {
         eprintln!("lspan: a peer was sent away: {SESSIONS} sessions are running");
         return Ok(());
@@ -86,7 +96,7 @@ fn begin(channel: Channel, sessions: &Arc<AtomicUsize>, quiet: bool) -> Result<(
     let session = move || {
         let mut link = FabricLink::new(channel);
         // A parent says itself what went wrong with a session.
-        if let Err(error) = serve(&mut link, &Limits::default())
+        if let Err(error) = serve(&mut link, &limits)
             && !quiet
         {
             eprintln!("lspan: a session ended: {}", chain(&error));

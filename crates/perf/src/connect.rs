@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::error::PerfError;
 use crate::hist::Recorder;
+use crate::interrupt::Interrupt;
 use crate::link::Connector;
 use crate::session::Client;
 use crate::spec::Stop;
@@ -17,18 +18,18 @@ pub struct Connects {
     pub elapsed_ns: u64,
 }
 
-/// Connects and closes, one after another.
+/// Connects and closes, one after another. `interrupt` ends it early.
 ///
 /// # Errors
 /// The first connection that fails.
-pub fn connects<C: Connector>(connector: &C, stop: Stop) -> Result<Connects, PerfError> {
+pub fn connects<C: Connector>(connector: &C, stop: Stop, interrupt: &Interrupt) -> Result<Connects, PerfError> {
     let mut handshakes = Recorder::new();
     let start = Instant::now();
     let more = |done: u64| match stop {
         Stop::Messages(n) => done < n,
         Stop::After(time) => done == 0 || start.elapsed() < time,
     };
-    while more(handshakes.count()) {
+    while more(handshakes.count()) && !interrupt.raised() {
         let from = Instant::now();
         let link = connector.connect()?;
         handshakes.record(from.elapsed().as_nanos() as u64);

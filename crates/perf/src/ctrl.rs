@@ -78,6 +78,28 @@ impl Ctrl {
         }
     }
 
+    /// Waits for the start of a phase. False: the client says goodbye instead.
+    pub(crate) fn go<L: Link + ?Sized>(&mut self, link: &mut L, turner: &mut Turner) -> Result<bool, PerfError> {
+        loop {
+            match self.recv(link, turner)? {
+                Message::Reply(Kind::Go, _) => return Ok(true),
+                Message::Reply(Kind::Bye, _) => return Ok(false),
+                // It crossed our report of the phase before.
+                Message::Reply(Kind::Stop, _) => {}
+                Message::Reply(got, _) | Message::Params(got, _) => return Err(BadMessage::Kind(got as u8).into()),
+            }
+        }
+    }
+
+    /// Whether the client has said that it wants no more of this phase.
+    pub(crate) fn stopped<L: Link + ?Sized>(&mut self, link: &mut L) -> Result<bool, PerfError> {
+        match self.poll(link)? {
+            None => Ok(false),
+            Some(Message::Reply(Kind::Stop, _)) => Ok(true),
+            Some(Message::Reply(got, _) | Message::Params(got, _)) => Err(BadMessage::Kind(got as u8).into()),
+        }
+    }
+
     /// Waits for a reply of this kind.
     pub(crate) fn expect<L: Link + ?Sized>(
         &mut self,

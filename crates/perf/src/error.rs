@@ -32,7 +32,7 @@ pub enum PerfError {
         want: usize,
     },
     /// A baseline could not be measured.
-    #[error("LS0707 the bare TCP baseline failed at {what}")]
+    #[error("LS0707 the baseline failed: {what}")]
     Baseline {
         /// What was done.
         what: &'static str,

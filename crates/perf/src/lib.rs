@@ -19,6 +19,7 @@ mod clock;
 mod connect;
 mod ctrl;
 mod error;
+mod interrupt;
 mod multi;
 mod phase;
 mod pump;
@@ -27,6 +28,7 @@ mod turn;
 
 pub use connect::{Connects, connects};
 pub use error::PerfError;
+pub use interrupt::Interrupt;
 pub use link::{Link, LinkDesc, LinkError, Ticket};
 pub use multi::{Streams, multi};
 pub use session::{Client, Limits, Outcome, serve};

@@ -44,6 +44,9 @@ pub enum LinkError {
         /// What happened.
         why: String,
     },
+    /// Whoever asked for the test wants it ended.
+    #[error("LS0709 interrupted")]
+    Interrupted,
     /// Anything else that ended the link.
     #[error("LS0703 {what} failed on {path}")]
     Failed {

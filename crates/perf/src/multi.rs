@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::PerfError;
+use crate::interrupt::Interrupt;
 use crate::link::{Connector, LinkDesc};
 use crate::session::{Client, Outcome};
 use crate::spec::Spec;
@@ -43,7 +44,7 @@ impl Streams {
     }
 }
 
-/// Runs `spec` on `streams` connections at the same time.
+/// Runs `spec` on `streams` connections at the same time. `interrupt` ends all of them, as in [`Client::run`].
 ///
 /// # Errors
 /// The first stream that fails; the others are ended.
@@ -52,11 +53,12 @@ pub fn multi<C: Connector>(
     streams: u32,
     spec: &Spec,
     timeout: Option<Duration>,
+    interrupt: &Interrupt,
 ) -> Result<Streams, PerfError> {
     // All connections stand before the first byte moves.
     let mut clients = Vec::new();
     for _ in 0..streams.max(1) {
-        clients.push(Client::new(connector.connect()?, timeout));
+        clients.push(Client::new(connector.connect()?, timeout).with_interrupt(interrupt));
     }
     let desc = clients[0].describe();
     let barrier = Barrier::new(clients.len());

@@ -12,6 +12,9 @@ use crate::spec::{Direction, Stop, Test};
 use crate::turn::Turner;
 use crate::wire::{Kind, Plan, Reply};
 
+/// Busy turns of a sending server between two looks for the client's word that it wants no more.
+const ASK: u32 = 64;
+
 /// What a phase is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -133,9 +136,18 @@ pub(crate) fn ask<L: Link + ?Sized>(
         send.start(now);
     }
 
+    let mut told = false;
     loop {
         let mut moved = false;
         let mut finished = true;
+        if !told && turner.interrupted() {
+            told = true;
+            ping.iter_mut().for_each(Ping::end);
+            send.iter_mut().for_each(BulkSend::end);
+            if recv.is_some() && ping.is_none() {
+                ctrl.send(link, turner, &Reply::new(Kind::Stop))?;
+            }
+        }
         if let Some(ping) = &mut ping {
             moved |= ping.poll(link)?;
             finished &= ping.finished();
@@ -177,20 +189,22 @@ pub(crate) fn ask<L: Link + ?Sized>(
     Ok(Part { role: phase.role, rec, up, down, wrong, cpu_local_ns, cpu_peer_ns: report.cpu_ns.get() })
 }
 
-/// Runs a phase on the serving side.
+/// Runs a phase on the serving side. False: the client wants no further one.
 pub(crate) fn answer<L: Link + ?Sized>(
     link: &mut L,
     ctrl: &mut Ctrl,
     turner: &mut Turner,
     plan: &Plan,
     phase: &Phase,
-) -> Result<(), PerfError> {
+) -> Result<bool, PerfError> {
     let (up_seed, down_seed) = (plan.seed, plan.seed.rotate_left(32));
     let mut pong = phase.pings.map(|_| Pong::new(plan.size, plan.depth, plan.seed, phase.check));
     let mut recv = phase.bulk.filter(|bulk| bulk.direction.up()).map(|bulk| receiver(&bulk, up_seed, phase.check));
     let mut send = phase.bulk.filter(|bulk| bulk.direction.down()).map(|bulk| sender(&bulk, down_seed, phase.check));
 
-    ctrl.expect(link, turner, Kind::Go)?;
+    if !ctrl.go(link, turner)? {
+        return Ok(false);
+    }
     while !(ctrl.prime(link)?
         && pong.as_mut().map_or(Ok(true), |pong| pong.prime(link))?
         && recv.as_mut().map_or(Ok(true), |recv| recv.prime(link))?)
@@ -204,9 +218,18 @@ pub(crate) fn answer<L: Link + ?Sized>(
         send.start(Instant::now());
     }
 
+    let mut turns = 0u32;
     loop {
         let mut moved = false;
         let mut finished = true;
+        turns = turns.wrapping_add(1);
+        if let Some(send) = &mut send
+            && pong.is_none()
+            && turns.is_multiple_of(ASK)
+            && ctrl.stopped(link)?
+        {
+            send.end();
+        }
         if let Some(pong) = &mut pong {
             moved |= pong.poll(link)?;
             finished &= pong.finished();
@@ -225,6 +248,8 @@ pub(crate) fn answer<L: Link + ?Sized>(
         if finished {
             break;
         }
+        // Where nothing moves the next turn may be a sleep away.
+        turns |= if moved { 0 } else { ASK - 1 };
         turner.turn(link, moved)?;
     }
 
@@ -239,7 +264,8 @@ pub(crate) fn answer<L: Link + ?Sized>(
     }
     report.wrong = wrong.into();
     report.cpu_ns = thread_cpu_ns().saturating_sub(cpu).into();
-    ctrl.send(link, turner, &report)
+    ctrl.send(link, turner, &report)?;
+    Ok(true)
 }
 
 fn sender(bulk: &Bulk, seed: u64, check: Check) -> BulkSend {

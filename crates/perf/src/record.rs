@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::baseline::{Comparison, Measure};
+use crate::baseline::{Comparison, Found, Measure};
 use crate::connect::Connects;
 use crate::hist::{Recorder, Summary};
 use crate::link::LinkDesc;
@@ -123,6 +123,9 @@ pub struct Row {
     /// The machine's limits measured in the same run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub baseline: Vec<BaselineRow>,
+    /// Limits that could not be measured, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub baseline_notes: Vec<String>,
 }
 
 /// Statistics of single operations.
@@ -162,11 +165,11 @@ pub struct Step {
 }
 
 /// A limit of the machine beside our value.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct BaselineRow {
-    /// `bare_tcp` or `memcpy`.
+    /// A [`crate::baseline::Kind`].
     pub kind: String,
-    /// `half_round_trip_ns` (smaller is better) or `bw_gbyte_s` (larger is better).
+    /// `half_round_trip_ns` (smaller is better), `bw_gbyte_s` or `msg_per_s` (larger is better).
     pub measure: String,
     /// Median of ours.
     pub ours: f64,
@@ -178,11 +181,23 @@ pub struct BaselineRow {
     pub ratio_min: f64,
     /// Largest of them.
     pub ratio_max: f64,
-    /// Interleaved rounds; 1 where the baseline is no exchange.
+    /// Interleaved rounds.
     pub rounds: u32,
     /// Ratio of processor time per byte, both sides together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ratio: Option<f64>,
+    /// Smallest of the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ratio_min: Option<f64>,
+    /// Largest of the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ratio_max: Option<f64>,
+    /// Processor seconds per decimal gigabyte, both sides together, median of ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ours_s_per_gbyte: Option<f64>,
+    /// As above, of the baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_base_s_per_gbyte: Option<f64>,
     /// Congestion control of the bare connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
@@ -241,10 +256,11 @@ impl From<&Comparison> for BaselineRow {
     fn from(comparison: &Comparison) -> BaselineRow {
         let ((ours, base), (ratio, ratio_min, ratio_max)) = (comparison.medians(), comparison.ratio());
         BaselineRow {
-            kind: "bare_tcp".into(),
+            kind: comparison.kind.name().into(),
             measure: match comparison.measure {
                 Measure::HalfRoundTrip => "half_round_trip_ns",
                 Measure::Bandwidth => "bw_gbyte_s",
+                Measure::Rate => "msg_per_s",
             }
             .into(),
             ours,
@@ -254,7 +270,11 @@ impl From<&Comparison> for BaselineRow {
             ratio_max,
             rounds: comparison.pairs.len() as u32,
             cpu_ratio: comparison.cpu_ratio().map(|(mid, _, _)| mid),
-            congestion: Some(comparison.congestion.clone()),
+            cpu_ratio_min: comparison.cpu_ratio().map(|(_, low, _)| low),
+            cpu_ratio_max: comparison.cpu_ratio().map(|(_, _, high)| high),
+            cpu_ours_s_per_gbyte: comparison.cpu_medians().map(|(ours, _)| ours),
+            cpu_base_s_per_gbyte: comparison.cpu_medians().map(|(_, base)| base),
+            congestion: comparison.congestion.clone(),
         }
     }
 }
@@ -290,6 +310,12 @@ impl Row {
         row.flow(out.messages(), out.bytes(), out.elapsed_ns());
         row.cpu(out.cpu_local_ns, out.cpu_peer_ns);
         row
+    }
+
+    /// Adds what was measured beside it.
+    pub fn beside(&mut self, found: &Found) {
+        self.baseline = found.comparisons.iter().map(BaselineRow::from).collect();
+        self.baseline_notes.clone_from(&found.notes);
     }
 
     /// The row of several streams.

@@ -6,6 +6,7 @@ use crate::baseline::bare;
 use crate::ctrl::{Ctrl, PATIENT};
 use crate::error::PerfError;
 use crate::hist::Recorder;
+use crate::interrupt::Interrupt;
 use crate::link::{Link, LinkDesc, LinkError};
 use crate::phase::{self, Role};
 use crate::spec::Spec;
@@ -19,12 +20,15 @@ pub struct Limits {
     pub memory: u64,
     /// Whether it opens a bare TCP listener for the baseline, on the link's own address, for one known visitor.
     pub bare: bool,
+    /// Whether that visitor, where it is a process of the same user on the same host, may have our memory copied for
+    /// the baseline.
+    pub cma: bool,
 }
 
 impl Default for Limits {
-    /// 6 GiB, enough for messages of 1 GiB both ways, and the bare listener allowed.
+    /// 6 GiB, enough for messages of 1 GiB both ways, and every baseline allowed.
     fn default() -> Limits {
-        Limits { memory: 6 << 30, bare: true }
+        Limits { memory: 6 << 30, bare: true, cma: true }
     }
 }
 
@@ -83,12 +87,20 @@ pub struct Client<L> {
     link: L,
     ctrl: Ctrl,
     timeout: Option<Duration>,
+    interrupt: Interrupt,
 }
 
 impl<L: Link> Client<L> {
     /// Begins a session. `timeout` limits each test.
     pub fn new(link: L, timeout: Option<Duration>) -> Client<L> {
-        Client { link, ctrl: Ctrl::new(), timeout }
+        Client { link, ctrl: Ctrl::new(), timeout, interrupt: Interrupt::new() }
+    }
+
+    /// Lets `interrupt` end further tests: see [`Client::run`].
+    #[must_use]
+    pub fn with_interrupt(mut self, interrupt: &Interrupt) -> Client<L> {
+        self.interrupt = interrupt.clone();
+        self
     }
 
     /// What the link is.
@@ -101,22 +113,35 @@ impl<L: Link> Client<L> {
         self.timeout = timeout;
     }
 
-    fn deadline(&self) -> Option<(Instant, Duration)> {
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    pub(crate) fn deadline(&self) -> Option<(Instant, Duration)> {
         self.timeout.map(|timeout| (Instant::now() + timeout, timeout))
     }
 
-    /// Runs one test.
+    /// Runs one test. An [`Interrupt`] ends its timed part, whose findings so far are the outcome, and leaves out what
+    /// would follow; the session is then good for [`Client::close`] only.
     ///
     /// # Errors
-    /// [`PerfError`]; after an error the session cannot be used any more.
+    /// [`PerfError`], [`LinkError::Interrupted`] where nothing had been measured yet; after an error the session cannot
+    /// be used any more.
     pub fn run(&mut self, spec: &Spec) -> Result<Outcome, PerfError> {
         let params = Params::new(spec);
         let plan = params.plan()?;
         let deadline = self.deadline();
-        let mut patient = Turner::new(PATIENT, deadline);
+        if self.interrupt.raised() {
+            return Err(LinkError::Interrupted.into());
+        }
+        let mut patient = Turner::new(PATIENT, deadline, &self.interrupt);
         self.ctrl.send(&mut self.link, &mut patient, &params)?;
         self.ctrl.expect(&mut self.link, &mut patient, Kind::Ready)?;
-        let mut turner = Turner::new(plan.wait, deadline);
+        let mut turner = Turner::new(plan.wait, deadline, &self.interrupt);
         let mut out = Outcome {
             spec: spec.clone(),
             up: None,
@@ -148,8 +173,12 @@ impl<L: Link> Client<L> {
                 Role::Idle => out.idle_round_trips = part.rec,
                 Role::Warm | Role::Verify => {}
             }
+            if self.interrupt.raised() {
+                break;
+            }
         }
-        Ok(out)
+        let found = out.messages() > 0 || out.round_trips.as_ref().is_some_and(|rec| rec.count() > 0);
+        if !found && self.interrupt.raised() { Err(LinkError::Interrupted.into()) } else { Ok(out) }
     }
 
     /// Asks the peer for a bare TCP listener and connects to it, for the baseline.
@@ -157,10 +186,10 @@ impl<L: Link> Client<L> {
     /// # Errors
     /// The peer refuses, or the link has no addresses, or the connection fails.
     pub fn bare(&mut self, token: [u8; 16]) -> Result<bare::Bare, PerfError> {
-        let mut patient = Turner::new(PATIENT, self.deadline());
+        let mut patient = Turner::new(PATIENT, self.deadline(), &self.interrupt);
         self.ctrl.send(&mut self.link, &mut patient, &Params::bare(token))?;
         let reply = self.ctrl.expect(&mut self.link, &mut patient, Kind::Ready)?;
-        bare::Bare::connect(&self.link.describe(), reply.port.get(), token)
+        bare::Bare::connect(&self.link.describe(), reply.port.get(), token, &self.interrupt)
     }
 
     /// Ends the session in good order.
@@ -168,7 +197,7 @@ impl<L: Link> Client<L> {
     /// # Errors
     /// The link is down.
     pub fn close(mut self) -> Result<(), PerfError> {
-        let mut patient = Turner::new(PATIENT, self.deadline());
+        let mut patient = Turner::new(PATIENT, self.deadline(), &self.interrupt);
         self.ctrl.send(&mut self.link, &mut patient, &Reply::new(Kind::Bye))
     }
 }
@@ -179,7 +208,8 @@ impl<L: Link> Client<L> {
 /// The link ended inside a test, or the client broke the protocol (it is told so first where that is possible).
 pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), PerfError> {
     let mut ctrl = Ctrl::new();
-    let mut patient = Turner::new(PATIENT, None);
+    let never = Interrupt::new();
+    let mut patient = Turner::new(PATIENT, None, &never);
     loop {
         let message = match ctrl.recv(link, &mut patient) {
             Ok(message) => message,
@@ -193,6 +223,7 @@ pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), Perf
         };
         let (kind, params) = match message {
             Message::Reply(Kind::Bye, _) => return Ok(()),
+            Message::Reply(Kind::Stop, _) => continue,
             Message::Reply(kind, _) => return Err(BadMessage::Kind(kind as u8).into()),
             Message::Params(kind, params) => (kind, params),
         };
@@ -204,7 +235,8 @@ pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), Perf
             }
         };
         if kind == Kind::Bare {
-            let reply = match limits.bare.then(|| bare::listen(&link.describe(), params.token, limits.memory)) {
+            let terms = bare::Terms { token: params.token, memory: limits.memory, cma: limits.cma };
+            let reply = match limits.bare.then(|| bare::listen(&link.describe(), terms)) {
                 Some(Ok(port)) => Reply { port: port.into(), ..Reply::new(Kind::Ready) },
                 _ => Reply::refuse(Status::NoBare, 0),
             };
@@ -216,9 +248,11 @@ pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), Perf
             continue;
         }
         ctrl.send(link, &mut patient, &Reply::new(Kind::Ready))?;
-        let mut turner = Turner::new(plan.wait, None);
+        let mut turner = Turner::new(plan.wait, None, &never);
         for step in phase::phases(&plan) {
-            phase::answer(link, &mut ctrl, &mut turner, &plan, &step)?;
+            if !phase::answer(link, &mut ctrl, &mut turner, &plan, &step)? {
+                return Ok(());
+            }
         }
     }
 }

@@ -4,7 +4,8 @@ use std::hint;
 use std::time::{Duration, Instant};
 
 use crate::error::PerfError;
-use crate::link::{Link, WAIT_MAX};
+use crate::interrupt::{GRACE, Interrupt};
+use crate::link::{Link, LinkError, WAIT_MAX};
 use crate::spec::{SPIN, WaitMode};
 
 /// Idle turns between two looks at the clock; one turn is 20 to 200 ns.
@@ -21,6 +22,9 @@ const EARLY: Duration = Duration::from_micros(100);
 pub(crate) struct Turner {
     mode: WaitMode,
     deadline: Option<(Instant, Duration)>,
+    interrupt: Interrupt,
+    /// When the interrupt was first seen.
+    wished: Option<Instant>,
     idle: u32,
     idle_since: Instant,
     busy: u32,
@@ -28,8 +32,23 @@ pub(crate) struct Turner {
 }
 
 impl Turner {
-    pub(crate) fn new(mode: WaitMode, deadline: Option<(Instant, Duration)>) -> Turner {
-        Turner { mode, deadline, idle: 0, idle_since: Instant::now(), busy: 0, due: None }
+    pub(crate) fn new(mode: WaitMode, deadline: Option<(Instant, Duration)>, interrupt: &Interrupt) -> Turner {
+        Turner {
+            mode,
+            deadline,
+            interrupt: interrupt.clone(),
+            wished: None,
+            idle: 0,
+            idle_since: Instant::now(),
+            busy: 0,
+            due: None,
+        }
+    }
+
+    /// Whether the test is to end early.
+    #[inline]
+    pub(crate) fn interrupted(&self) -> bool {
+        self.interrupt.raised()
     }
 
     /// The caller has something to do at this time: sleep ends a little before it.
@@ -37,7 +56,7 @@ impl Turner {
         self.due = due;
     }
 
-    fn sleep<L: Link + ?Sized>(&self, link: &mut L) -> Result<(), PerfError> {
+    fn sleep<L: Link + ?Sized>(&mut self, link: &mut L) -> Result<(), PerfError> {
         let most = match self.due {
             Some(due) => due.saturating_duration_since(Instant::now()).saturating_sub(EARLY),
             None => WAIT_MAX,
@@ -74,7 +93,11 @@ impl Turner {
         }
     }
 
-    fn check(&self) -> Result<(), PerfError> {
+    fn check(&mut self) -> Result<(), PerfError> {
+        // A peer that does not come to an end either is left behind.
+        if self.interrupt.raised() && self.wished.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+            return Err(LinkError::Interrupted.into());
+        }
         match self.deadline {
             Some((at, limit)) if Instant::now() >= at => Err(PerfError::Timeout(limit)),
             _ => Ok(()),

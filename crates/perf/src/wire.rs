@@ -49,6 +49,8 @@ pub enum Kind {
     Report = 6,
     /// No further test will come.
     Bye = 7,
+    /// The client wants no more data in this phase: the server's sending side ends it now.
+    Stop = 8,
 }
 
 /// What the client asks for.
@@ -371,6 +373,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
         5 => Message::Reply(Kind::Go, reply),
         6 => Message::Reply(Kind::Report, reply),
         7 => Message::Reply(Kind::Bye, reply),
+        8 => Message::Reply(Kind::Stop, reply),
         n => return Err(BadMessage::Kind(n)),
     })
 }

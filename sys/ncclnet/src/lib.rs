@@ -10,6 +10,7 @@ mod comm;
 mod fail;
 mod global;
 mod lane;
+pub mod loader;
 mod logger;
 mod mem;
 mod plugin;

@@ -31,6 +31,7 @@ fn the_codes_in_the_table_are_the_codes_of_the_program() {
         Exit::Permission,
         Exit::WrongData,
         Exit::Timeout,
+        Exit::Interrupted,
     ];
     let table: Vec<u8> =
         exit::TABLE.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();

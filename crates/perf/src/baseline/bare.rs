@@ -1,39 +1,38 @@
-//! A bare TCP loop: the same sizes, buffers and way of waiting as a test, with nothing between it and the kernel.
+//! Bare loops: the same sizes, buffers and way of waiting as a test, with nothing between them and the kernel.
 //!
 //! The serving side listens on the link's own address for one visitor who must know the token that came over the
-//! link; it serves rounds until the visitor leaves.
+//! link; it serves rounds until the visitor leaves. Over TCP: ping-pong, stream, and a stream whose window is given
+//! back by the receiver. Between two processes of one host also split CMA and a cache line ([`super::cma`]).
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linkspan_transport::HostBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::cma::{Answer, Offer, Pending, Split, answer, touched};
+use super::socket::{Patience, Socket};
 use crate::clock::thread_cpu_ns;
 use crate::error::PerfError;
 use crate::hist::Recorder;
-use crate::link::LinkDesc;
-use crate::spec::{SPIN, WaitMode};
+use crate::interrupt::Interrupt;
+use crate::link::{LinkDesc, LinkError};
+use crate::spec::WaitMode;
 use crate::units::SIZE_MAX;
 use crate::wire::WINDOW_MAX;
 
 /// How long the listener waits for its visitor, and the visitor for the listener.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes per system call: the fastest chunk on loopback (bench/records).
-const CHUNK: usize = 1 << 20;
-
-/// The congestion control that rooms prefer, so that both loops run under the same one: BBR costs 3x on loopback.
-const CONGESTION: &str = "cubic";
-
 /// First message of a round.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Round {
-    /// 1 ping-pong, 2 stream.
+    /// A [`Loop`], or [`JOIN`].
     kind: u8,
     /// 1 spin, 2 adaptive, 3 sleep.
     wait: u8,
@@ -41,6 +40,49 @@ struct Round {
     window: U32,
     size: U64,
     count: U64,
+    /// Where the client's buffer is, of [`Loop::Split`] and [`Loop::SplitPing`].
+    area: U64,
+}
+
+/// A round that is none: an [`Offer`] follows, and is answered.
+const JOIN: u8 = 16;
+
+/// A bare loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Loop {
+    /// Ping-pong over TCP.
+    Ping = 1,
+    /// Stream over TCP.
+    Stream = 2,
+    /// Stream over TCP, a window of messages at most on their way.
+    Window = 3,
+    /// Stream that both processes copy.
+    Split = 4,
+    /// Ping-pong that both processes copy.
+    SplitPing = 5,
+    /// Ping-pong of a cache line.
+    Line = 6,
+}
+
+impl Loop {
+    fn from_wire(kind: u8) -> Option<Loop> {
+        [Loop::Ping, Loop::Stream, Loop::Window, Loop::Split, Loop::SplitPing, Loop::Line]
+            .into_iter()
+            .find(|one| *one as u8 == kind)
+    }
+
+    /// Name of what failed.
+    fn name(self) -> &'static str {
+        match self {
+            Loop::Ping => "ping-pong over TCP",
+            Loop::Stream => "stream over TCP",
+            Loop::Window => "windowed stream over TCP",
+            Loop::Split => "split CMA",
+            Loop::SplitPing => "ping-pong by split CMA",
+            Loop::Line => "cache line",
+        }
+    }
 }
 
 /// The server's word after a stream.
@@ -67,20 +109,47 @@ pub struct BareFlow {
 pub struct Bare {
     socket: Socket,
     congestion: String,
+    token: [u8; 16],
+    split: Result<Split, Missing>,
 }
 
-fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PerfError {
-    move |source| PerfError::Baseline { what, source }
+/// Why there is no split CMA.
+#[derive(Debug)]
+enum Missing {
+    /// It was not asked for yet.
+    Unasked,
+    /// For this reason.
+    For(String),
+}
+
+impl Missing {
+    fn text(&self) -> &str {
+        match self {
+            Missing::Unasked => "not asked for",
+            Missing::For(why) => why,
+        }
+    }
+}
+
+/// What the serving side gives to its visitor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// What the visitor has to say.
+    pub(crate) token: [u8; 16],
+    /// Memory for buffers, bytes.
+    pub(crate) memory: u64,
+    /// Whether the visitor may reach our memory, and we its, where it is on this host.
+    pub(crate) cma: bool,
 }
 
 /// Opens the listener on this side of the link and serves its visitor on a thread of its own. Returns the port.
-pub(crate) fn listen(desc: &LinkDesc, token: [u8; 16], memory: u64) -> io::Result<u16> {
+pub(crate) fn listen(desc: &LinkDesc, terms: Terms) -> io::Result<u16> {
     let listener = TcpListener::bind((desc.local.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0))?;
     listener.set_nonblocking(true)?;
     let port = listener.local_addr()?.port();
     thread::Builder::new().name("bare".into()).spawn(move || {
         // The visitor sees the end of the connection when a round fails, and reports it.
-        let _ = visit(&listener, token).and_then(|mut socket| serve(&mut socket, memory));
+        let _ = visit(&listener, terms.token).and_then(|socket| serve(socket, terms));
     })?;
     Ok(port)
 }
@@ -104,62 +173,115 @@ fn visit(listener: &TcpListener, token: [u8; 16]) -> io::Result<Socket> {
         let mut said = [0; 16];
         if (&stream).read_exact(&mut said).is_ok() && said == token {
             stream.set_read_timeout(None)?;
-            return Socket::new(stream);
+            return Socket::new(stream, Patience::new(&Interrupt::new()));
         }
     }
 }
 
 /// Serves rounds until the visitor closes.
-fn serve(socket: &mut Socket, memory: u64) -> io::Result<()> {
+fn serve(mut socket: Socket, terms: Terms) -> io::Result<()> {
+    let mut split = None;
     loop {
         let mut round = Round::new_zeroed();
         // Between rounds this thread sleeps: the other loop is being measured then.
         socket.read(round.as_mut_bytes(), WaitMode::Sleep)?;
+        if round.kind == JOIN {
+            let mut offer = Offer::new_zeroed();
+            socket.read(offer.as_mut_bytes(), WaitMode::Sleep)?;
+            let (joined, said) = answer(&offer, terms.token, terms.cma, &socket.patience);
+            split = joined;
+            socket.write(said.as_bytes(), WaitMode::Sleep)?;
+            continue;
+        }
         let (size, window, count) = (round.size.get(), round.window.get(), round.count.get());
         let wait = match round.wait {
             1 => WaitMode::Spin,
             2 => WaitMode::Adaptive,
             _ => WaitMode::Sleep,
         };
-        let fits = size.checked_mul(window.into()).is_some_and(|bytes| bytes <= memory);
-        if !(1..=SIZE_MAX).contains(&size) || !(1..=WINDOW_MAX).contains(&window) || count == 0 || !fits {
+        let fits = size.checked_mul(window.into()).is_some_and(|bytes| bytes <= terms.memory);
+        let counted = count > 0 && size.checked_mul(count).is_some();
+        let kind = Loop::from_wire(round.kind).filter(|_| fits && counted);
+        let (Some(kind), true, true) =
+            (kind, (1..=SIZE_MAX).contains(&size), (1..=WINDOW_MAX).contains(&window))
+        else {
             return Err(io::ErrorKind::InvalidData.into());
+        };
+        match (kind, &mut split) {
+            (Loop::Ping | Loop::Stream | Loop::Window, _) => over_tcp(&mut socket, kind, &round, wait)?,
+            (_, Some(split)) => copied(&mut socket, split, kind, &round, wait)?,
+            (_, None) => return Err(io::ErrorKind::InvalidData.into()),
         }
-        let mut bufs = vec![1u8; (size * u64::from(window)) as usize];
-        let size = size as usize;
-        socket.write(&[1], wait)?; // ready
-        let (start, cpu) = (Instant::now(), thread_cpu_ns());
-        if round.kind == 1 {
+    }
+}
+
+fn over_tcp(socket: &mut Socket, kind: Loop, round: &Round, wait: WaitMode) -> io::Result<()> {
+    let (size, window, count) = (round.size.get() as usize, round.window.get() as usize, round.count.get());
+    let mut bufs = vec![1u8; size * window];
+    socket.write(U64::ZERO.as_bytes(), wait)?; // ready
+    let (start, cpu) = (Instant::now(), thread_cpu_ns());
+    match kind {
+        Loop::Ping => {
             for _ in 0..count {
                 socket.read(&mut bufs[..size], wait)?;
                 socket.write(&bufs[..size], wait)?;
             }
-            continue;
+            return Ok(());
         }
-        let mut left = count;
-        while left > 0 {
-            for buf in bufs.chunks_exact_mut(size).take(usize::try_from(left).unwrap_or(usize::MAX)) {
-                socket.read(buf, wait)?;
-                left -= 1;
+        Loop::Window => socket.swallow(&mut bufs, size as u64, count, wait)?,
+        _ => {
+            let mut left = count;
+            while left > 0 {
+                for buf in bufs.chunks_exact_mut(size).take(usize::try_from(left).unwrap_or(usize::MAX)) {
+                    socket.read(buf, wait)?;
+                    left -= 1;
+                }
             }
         }
-        let done = Done {
-            elapsed_ns: (start.elapsed().as_nanos() as u64).into(),
-            cpu_ns: thread_cpu_ns().saturating_sub(cpu).into(),
-        };
-        socket.write(done.as_bytes(), wait)?;
     }
+    done(socket, start, cpu, wait)
+}
+
+fn copied(socket: &mut Socket, split: &mut Split, kind: Loop, round: &Round, wait: WaitMode) -> io::Result<()> {
+    let (size, count, there) = (round.size.get(), round.count.get(), round.area.get());
+    let buf = touched(size * u64::from(round.window.get()));
+    socket.write(U64::new(buf.slice().as_ptr() as u64).as_bytes(), wait)?; // ready
+    let (start, cpu) = (Instant::now(), thread_cpu_ns());
+    match kind {
+        Loop::SplitPing => split.pong(buf, there, count, wait),
+        Loop::Line => split.catch(count, wait),
+        _ => {
+            split.receive(buf, there, size, count, wait)?;
+            done(socket, start, cpu, wait)
+        }
+    }
+}
+
+fn done(socket: &mut Socket, start: Instant, cpu: u64, wait: WaitMode) -> io::Result<()> {
+    let done = Done {
+        elapsed_ns: (start.elapsed().as_nanos() as u64).into(),
+        cpu_ns: thread_cpu_ns().saturating_sub(cpu).into(),
+    };
+    socket.write(done.as_bytes(), wait)
 }
 
 impl Bare {
     /// Connects to the listener that the peer opened at `port` and says the token.
-    pub(crate) fn connect(desc: &LinkDesc, port: u16, token: [u8; 16]) -> Result<Bare, PerfError> {
+    pub(crate) fn connect(
+        desc: &LinkDesc,
+        port: u16,
+        token: [u8; 16],
+        interrupt: &Interrupt,
+    ) -> Result<Bare, PerfError> {
         let addr = SocketAddr::new(desc.peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port);
-        let stream = TcpStream::connect_timeout(&addr, PATIENCE).map_err(failed("connect"))?;
-        (&stream).write_all(&token).map_err(failed("write"))?;
-        let socket = Socket::new(stream).map_err(failed("setsockopt"))?;
-        let congestion = rustix::net::sockopt::tcp_congestion(&socket.stream).unwrap_or_default();
-        Ok(Bare { socket, congestion })
+        let open = || {
+            let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+            (&stream).write_all(&token)?;
+            Socket::new(stream, Patience::new(interrupt))
+        };
+        let socket = open().map_err(|source| PerfError::Baseline { what: "connect", source })?;
+        let congestion = socket.congestion();
+        Ok(Bare { socket, congestion, token, split: Err(Missing::Unasked) })
     }
 
     /// Congestion control of the connection.
@@ -167,53 +289,164 @@ impl Bare {
         &self.congestion
     }
 
-    fn begin(&mut self, kind: u8, size: u64, window: u32, count: u64, wait: WaitMode) -> Result<Vec<u8>, PerfError> {
-        let wait = match wait {
+    /// Longest that a round may take from now on.
+    pub(super) fn set_patience(&mut self, time: Option<Duration>) {
+        self.socket.patience.set(time);
+    }
+
+    /// Never asks for it, and says why.
+    pub fn forbid_split(&mut self, why: &str) {
+        self.split = Err(Missing::For(format!("switched off here ({why})")));
+    }
+
+    /// Joins the two processes' memory for split CMA, once. Where that cannot be, [`Bare::split`] says why.
+    ///
+    /// # Errors
+    /// [`PerfError::Baseline`]: the connection failed.
+    pub fn join(&mut self) -> Result<(), PerfError> {
+        if !matches!(self.split, Err(Missing::Unasked)) {
+            return Ok(());
+        }
+        let (pending, offer) = match Pending::new(self.token) {
+            Ok(made) => made,
+            Err(error) => {
+                self.split = Err(Missing::For(format!("no shared memory here: {error}")));
+                return Ok(());
+            }
+        };
+        let round = Round { kind: JOIN, ..Round::new_zeroed() };
+        let mut said = Answer::new_zeroed();
+        let socket = &mut self.socket;
+        let asked = socket
+            .write(round.as_bytes(), WaitMode::Adaptive)
+            .and_then(|()| socket.write(offer.as_bytes(), WaitMode::Adaptive))
+            .and_then(|()| socket.read(said.as_mut_bytes(), WaitMode::Adaptive));
+        asked.map_err(|source| PerfError::Baseline { what: "split CMA", source })?;
+        self.split = pending.joined(&said, self.token, &self.socket.patience).map_err(Missing::For);
+        Ok(())
+    }
+
+    /// Whether the two processes can copy each other's memory.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn split(&self) -> Result<(), &str> {
+        self.split.as_ref().map(drop).map_err(Missing::text)
+    }
+
+    fn failed(&self, kind: Loop, source: io::Error) -> PerfError {
+        if self.socket.patience.interrupt.raised() {
+            return LinkError::Interrupted.into();
+        }
+        PerfError::Baseline { what: kind.name(), source }
+    }
+
+    /// Announces a round; where the peer's buffer is.
+    fn begin(&mut self, kind: Loop, size: u64, window: u32, count: u64, wait: WaitMode, area: u64) -> io::Result<u64> {
+        let how = match wait {
             WaitMode::Spin => 1,
             WaitMode::Adaptive => 2,
             WaitMode::Sleep => 3,
         };
-        let round = Round { kind, wait, zero: [0; 2], window: window.into(), size: size.into(), count: count.into() };
-        self.socket.write(round.as_bytes(), WaitMode::Adaptive).map_err(failed("write"))?;
-        let bufs = vec![1u8; (size * u64::from(window)) as usize];
-        self.socket.read(&mut [0], WaitMode::Adaptive).map_err(failed("read"))?;
-        Ok(bufs)
+        let round = Round {
+            kind: kind as u8,
+            wait: how,
+            zero: [0; 2],
+            window: window.into(),
+            size: size.into(),
+            count: count.into(),
+            area: area.into(),
+        };
+        self.socket.write(round.as_bytes(), WaitMode::Adaptive)?;
+        let mut ready = U64::ZERO;
+        self.socket.read(ready.as_mut_bytes(), WaitMode::Adaptive)?;
+        Ok(ready.get())
+    }
+
+    fn split_mut(&mut self) -> io::Result<&mut Split> {
+        self.split.as_mut().map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why.text().to_owned()))
     }
 
     /// `count` round trips of `size` bytes each way.
     ///
     /// # Errors
     /// [`PerfError::Baseline`].
-    pub fn ping_pong(&mut self, size: u64, count: u64, wait: WaitMode) -> Result<Recorder, PerfError> {
-        let mut buf = self.begin(1, size, 1, count, wait)?;
-        let mut rec = Recorder::new();
-        let mut since = Instant::now();
-        for _ in 0..count {
-            self.socket.write(&buf, wait).map_err(failed("write"))?;
-            self.socket.read(&mut buf, wait).map_err(failed("read"))?;
-            let now = Instant::now();
-            rec.record((now - since).as_nanos() as u64);
-            since = now;
-        }
-        Ok(rec)
+    pub(super) fn ping_pong(
+        &mut self,
+        kind: Loop,
+        size: u64,
+        count: u64,
+        wait: WaitMode,
+    ) -> Result<Recorder, PerfError> {
+        let mut run = || match kind {
+            Loop::Line => {
+                self.begin(kind, size, 1, count, wait, 0)?;
+                self.split_mut()?.throw(count, wait)
+            }
+            Loop::SplitPing => {
+                let buf = touched(size);
+                let there = self.begin(kind, size, 1, count, wait, address(&buf))?;
+                self.split_mut()?.ping(buf, there, count, wait)
+            }
+            _ => {
+                let mut buf = vec![1u8; size as usize];
+                self.begin(Loop::Ping, size, 1, count, wait, 0)?;
+                let (mut rec, mut since) = (Recorder::new(), Instant::now());
+                for _ in 0..count {
+                    self.socket.write(&buf, wait)?;
+                    self.socket.read(&mut buf, wait)?;
+                    let now = Instant::now();
+                    rec.record((now - since).as_nanos() as u64);
+                    since = now;
+                }
+                Ok(rec)
+            }
+        };
+        run().map_err(|source| self.failed(kind, source))
     }
 
     /// `count` messages of `size` bytes to the peer, from `window` buffers in turn.
     ///
     /// # Errors
     /// [`PerfError::Baseline`].
-    pub fn stream(&mut self, size: u64, window: u32, count: u64, wait: WaitMode) -> Result<BareFlow, PerfError> {
-        let bufs = self.begin(2, size, window, count, wait)?;
-        let cpu = thread_cpu_ns();
-        let mut left = count;
-        while left > 0 {
-            for buf in bufs.chunks_exact(size as usize).take(usize::try_from(left).unwrap_or(usize::MAX)) {
-                self.socket.write(buf, wait).map_err(failed("write"))?;
-                left -= 1;
+    pub(super) fn stream(
+        &mut self,
+        kind: Loop,
+        size: u64,
+        window: u32,
+        count: u64,
+        wait: WaitMode,
+    ) -> Result<BareFlow, PerfError> {
+        self.flow(kind, size, window, count, wait).map_err(|source| self.failed(kind, source))
+    }
+
+    fn flow(&mut self, kind: Loop, size: u64, window: u32, count: u64, wait: WaitMode) -> io::Result<BareFlow> {
+        let bytes = size * u64::from(window);
+        let cpu = if kind == Loop::Split {
+            let buf = touched(bytes);
+            let there = self.begin(kind, size, window, count, wait, address(&buf))?;
+            let cpu = thread_cpu_ns();
+            self.split_mut()?.send(buf, there, size, count, wait)?;
+            cpu
+        } else {
+            let bufs = vec![1u8; bytes as usize];
+            self.begin(kind, size, window, count, wait, 0)?;
+            let cpu = thread_cpu_ns();
+            if kind == Loop::Window {
+                self.socket.feed(&bufs, size, count, wait)?;
+            } else {
+                let mut left = count;
+                while left > 0 {
+                    for buf in bufs.chunks_exact(size as usize).take(usize::try_from(left).unwrap_or(usize::MAX)) {
+                        self.socket.write(buf, wait)?;
+                        left -= 1;
+                    }
+                }
             }
-        }
+            cpu
+        };
         let mut done = Done::new_zeroed();
-        self.socket.read(done.as_mut_bytes(), wait).map_err(failed("read"))?;
+        self.socket.read(done.as_mut_bytes(), wait)?;
         Ok(BareFlow {
             elapsed_ns: done.elapsed_ns.get(),
             cpu_local_ns: thread_cpu_ns().saturating_sub(cpu),
@@ -222,66 +455,6 @@ impl Bare {
     }
 }
 
-/// A non-blocking socket and the three ways of waiting for it.
-#[derive(Debug)]
-struct Socket {
-    stream: TcpStream,
-}
-
-impl Socket {
-    fn new(stream: TcpStream) -> io::Result<Socket> {
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        // A kernel without it keeps its own choice; the record names what is in force.
-        let _ = rustix::net::sockopt::set_tcp_congestion(&stream, CONGESTION);
-        Ok(Socket { stream })
-    }
-
-    fn read(&mut self, buf: &mut [u8], wait: WaitMode) -> io::Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let end = buf.len().min(done + CHUNK);
-            match self.retry(wait, PollFlags::IN, |stream| stream.read(&mut buf[done..end]))? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => done += n,
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, buf: &[u8], wait: WaitMode) -> io::Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let end = buf.len().min(done + CHUNK);
-            done += self.retry(wait, PollFlags::OUT, |stream| stream.write(&buf[done..end]))?;
-        }
-        Ok(())
-    }
-
-    fn retry(
-        &mut self,
-        wait: WaitMode,
-        flags: PollFlags,
-        mut call: impl FnMut(&mut TcpStream) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        let mut since = None;
-        loop {
-            match call(&mut self.stream) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => return other,
-            }
-            let sleep = match wait {
-                WaitMode::Spin => false,
-                WaitMode::Sleep => true,
-                WaitMode::Adaptive => since.get_or_insert_with(Instant::now).elapsed() >= SPIN,
-            };
-            if sleep {
-                match poll(&mut [PollFd::new(&self.stream, flags)], None) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
-        }
-    }
+fn address(buf: &HostBuf) -> u64 {
+    buf.slice().as_ptr() as u64
 }

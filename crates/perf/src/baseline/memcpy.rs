@@ -6,24 +6,31 @@ use std::time::{Duration, Instant};
 /// Bytes of working set at most, as for the buffers of a test.
 const SET_MAX: usize = 256 << 20;
 
-/// Copies messages of `size` bytes between two working sets of `window` messages each for about `time`, in slices as
-/// the standard library copies them. Decimal GB/s.
-pub fn memcpy(size: u64, window: u32, time: Duration) -> f64 {
-    let size = usize::try_from(size).unwrap_or(SET_MAX).clamp(1, SET_MAX);
-    let window = (window as usize).clamp(1, (SET_MAX / size).max(1));
-    let (from, mut to) = (vec![0x5au8; size * window], vec![0xa5u8; size * window]);
-    let mut copied = 0u64;
-    let mut pass = || {
-        for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
-            black_box(to).copy_from_slice(black_box(from));
-            copied += size as u64;
-        }
-    };
-    pass();
-    let start = Instant::now();
-    while start.elapsed() < time {
-        pass();
+/// Two working sets.
+#[derive(Debug)]
+pub struct Memcpy {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    size: usize,
+}
+
+impl Memcpy {
+    /// Two working sets of `window` messages of `size` bytes each, backed by memory.
+    pub fn new(size: u64, window: u32) -> Memcpy {
+        let size = usize::try_from(size).unwrap_or(SET_MAX).clamp(1, SET_MAX);
+        let window = (window as usize).clamp(1, (SET_MAX / size).max(1));
+        Memcpy { from: vec![0x5a; size * window], to: vec![0xa5; size * window], size }
     }
-    let ns = start.elapsed().as_nanos().max(1);
-    (copied - (size * window) as u64) as f64 / ns as f64
+
+    /// Copies message by message for about `time`, as the standard library copies slices. Decimal GB/s.
+    pub fn round(&mut self, time: Duration) -> f64 {
+        let (start, mut copied) = (Instant::now(), 0u64);
+        while copied == 0 || start.elapsed() < time {
+            for (from, to) in self.from.chunks_exact(self.size).zip(self.to.chunks_exact_mut(self.size)) {
+                black_box(to).copy_from_slice(black_box(from));
+            }
+            copied += self.from.len() as u64;
+        }
+        copied as f64 / start.elapsed().as_nanos().max(1) as f64
+    }
 }

@@ -79,6 +79,9 @@ pub(super) fn row(row: &Row) -> String {
     for base in &row.baseline {
         let _ = writeln!(text, "{:>8} {}", "", baseline(base));
     }
+    for note in &row.baseline_notes {
+        let _ = writeln!(text, "{:>8} {note}", "");
+    }
     text
 }
 
@@ -105,22 +108,34 @@ fn line(first: &str, row: &Row, latency: &Latency) -> String {
 fn baseline(base: &BaselineRow) -> String {
     let name = match &*base.kind {
         "bare_tcp" => "bare TCP loop",
+        "bare_tcp_window" => "bare TCP loop of the same window",
+        "split_cma" => "split CMA",
+        "cache_line" => "cache line",
         other => other,
     };
-    let value = |value: f64| {
-        if base.measure == "half_round_trip_ns" { format!("{} us", show_us(value)) } else { format!("{value:.3} GB/s") }
+    let value = |value: f64| match &*base.measure {
+        "half_round_trip_ns" => format!("{} us", show_us(value)),
+        "msg_per_s" => format!("{:.3} M/s", value / 1e6),
+        _ => format!("{value:.3} GB/s"),
     };
     let mut text = format!("{:.2}x {name}: {} beside {}", base.ratio, value(base.ours), value(base.base));
     if base.rounds > 1 {
         let _ = write!(text, "; {} pairs, {:.2}x to {:.2}x", base.rounds, base.ratio_min, base.ratio_max);
     }
-    if let Some(cpu) = base.cpu_ratio {
-        let _ = write!(text, "; CPU per byte {cpu:.2}x");
+    if let (Some(cpu), Some(ours), Some(theirs)) =
+        (base.cpu_ratio, base.cpu_ours_s_per_gbyte, base.cpu_base_s_per_gbyte)
+    {
+        let _ = write!(text, "; CPU {cpu:.2}x, {} beside {} s/GB", seconds(ours), seconds(theirs));
     }
     if let Some(congestion) = base.congestion.as_deref().filter(|name| !name.is_empty()) {
         let _ = write!(text, "; {congestion}");
     }
     text
+}
+
+/// Three figures or so: small messages take hundreds of seconds per gigabyte, large ones a tenth.
+fn seconds(value: f64) -> String {
+    if value < 10.0 { format!("{value:.3}") } else { format!("{value:.0}") }
 }
 
 /// The distribution behind a row as lines of `#`, at most `width` of them. Empty where there is none.

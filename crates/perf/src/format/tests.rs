@@ -102,11 +102,23 @@ fn baselines_read_as_ratios() {
         ratio_min: 1.05,
         ratio_max: 1.2,
         rounds: 10,
-        cpu_ratio: None,
         congestion: Some("cubic".into()),
+        ..BaselineRow::default()
+    };
+    let busy = BaselineRow {
+        kind: "bare_tcp_window".into(),
+        measure: "msg_per_s".into(),
+        cpu_ratio: Some(1.1),
+        cpu_ours_s_per_gbyte: Some(0.33),
+        cpu_base_s_per_gbyte: Some(0.3),
+        ..base.clone()
     };
     let text = Printer::new(Style::Human).row(&Row { baseline: vec![base], ..latency(8) });
     assert!(text.contains("1.10x bare TCP loop: 3.300 us beside 3.000 us; 10 pairs, 1.05x to 1.20x; cubic"), "{text}");
+    let row = Row { baseline: vec![busy], baseline_notes: vec!["split_cma not measured: why".into()], ..bulk(8) };
+    let text = Printer::new(Style::Human).row(&row);
+    assert!(text.contains("window: 0.003 M/s beside 0.003 M/s") && text.contains("split_cma not measured: why"), "{text}");
+    assert!(text.contains("CPU 1.10x, 0.330 beside 0.300 s/GB"), "{text}");
 }
 
 #[test]

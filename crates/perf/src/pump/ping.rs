@@ -67,6 +67,11 @@ impl Ping {
         self.since = now;
     }
 
+    /// Begins no further round.
+    pub(crate) fn end(&mut self) {
+        self.budget.end();
+    }
+
     /// Whether no further round will begin.
     pub(crate) fn ending(&self) -> bool {
         self.budget.ended()

@@ -145,7 +145,7 @@ fn a_silent_peer_is_a_timeout() {
 
 #[test]
 fn too_much_memory_is_refused_and_the_session_goes_on() {
-    let limits = Limits { memory: 1 << 20, bare: false };
+    let limits = Limits { memory: 1 << 20, bare: false, cma: false };
     let ((), end) = session(Faults::default(), limits, |mut client| {
         let error = client.run(&small(Test::Bw, 1 << 20)).unwrap_err().to_string();
         assert!(error.starts_with("LS0704") && error.contains("1 MiB"), "{error}");
@@ -159,7 +159,7 @@ fn too_much_memory_is_refused_and_the_session_goes_on() {
 #[test]
 fn another_version_is_named_on_both_sides() {
     let (ours, end) = session(Faults::default(), Limits::default(), |mut client| {
-        let mut turner = Turner::new(PATIENT, client.deadline());
+        let mut turner = Turner::new(PATIENT, client.deadline(), &Interrupt::new());
         let params = Params { version: 9.into(), ..Params::new(&small(Test::Bw, 8)) };
         client.ctrl.send(&mut client.link, &mut turner, &params).unwrap();
         client.ctrl.expect(&mut client.link, &mut turner, Kind::Ready).unwrap_err().to_string()
@@ -174,4 +174,63 @@ fn a_goodbye_or_a_clean_departure_ends_a_session_well() {
     end.unwrap();
     let ((), end) = session(Faults::default(), Limits::default(), drop);
     end.unwrap();
+}
+
+#[test]
+fn an_interrupt_ends_the_timed_part_and_keeps_what_it_found() {
+    for (test, direction) in [
+        (Test::Bw, Direction::Send),
+        (Test::Bw, Direction::Recv),
+        (Test::Bw, Direction::Both),
+        (Test::Lat, Direction::Send),
+        (Test::Jitter, Direction::Send),
+        (Test::Load, Direction::Both),
+    ] {
+        for wait in [WaitMode::Adaptive, WaitMode::Sleep] {
+            let interrupt = Interrupt::new();
+            let spec =
+                Spec { stop: Stop::After(Duration::from_secs(3600)), direction, wait, warmup: 0, ..small(test, 100) };
+            // The part without load of a load test comes first and would last as long.
+            let spec = if test == Test::Load { Spec { stop: Stop::Messages(u64::MAX), ..spec } } else { spec };
+            let start = Instant::now();
+            let ((), end) = session(Faults::default(), Limits::default(), |client| {
+                let mut client = client.with_interrupt(&interrupt);
+                let other = interrupt.clone();
+                let raiser = thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(60));
+                    other.raise();
+                });
+                match client.run(&spec) {
+                    Ok(out) => {
+                        let trips = out.round_trips.as_ref().map_or(0, |rec| rec.count());
+                        assert!(out.messages() + trips > 0, "{test:?} {direction:?}");
+                        assert_eq!(out.wrong_bytes, Some(0));
+                    }
+                    Err(PerfError::Link(LinkError::Interrupted)) => assert_eq!(test, Test::Load),
+                    Err(other) => panic!("{test:?} {direction:?}: {other}"),
+                }
+                raiser.join().unwrap();
+                assert!(matches!(client.run(&spec), Err(PerfError::Link(LinkError::Interrupted))));
+                client.close().unwrap();
+            });
+            end.unwrap();
+            assert!(start.elapsed() < Duration::from_secs(3), "{test:?} {direction:?}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_a_silent_peer() {
+    let (ours, _theirs) = pair(Faults::default());
+    let mut client = Client::new(ours, None);
+    let other = client.interrupt().clone();
+    let raiser = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(30));
+        other.raise();
+    });
+    let start = Instant::now();
+    let error = client.run(&small(Test::Bw, 8)).unwrap_err();
+    assert!(matches!(error, PerfError::Link(LinkError::Interrupted)), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    raiser.join().unwrap();
 }

@@ -1,0 +1,34 @@
+//! A wish to end early, from a signal handler or another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a test that was interrupted may take to come to its end in good order.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
+/// Ends what is being measured: the timed part stops where it is and what it found is reported. Clones share one wish.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Nobody wishes it yet.
+    pub fn new() -> Interrupt {
+        Interrupt::default()
+    }
+
+    /// Wishes it, for good.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody has.
+    pub fn raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The flag itself, for a signal handler to set.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
