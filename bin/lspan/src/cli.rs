@@ -78,9 +78,15 @@ pub(crate) struct SelftestArgs {
     /// Host that runs `lspan perf serve`, as HOST or HOST:PORT
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
+    /// Plugin file to load, in place of those in LD_LIBRARY_PATH and the usual folders
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plugin: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Be the child that loads a plugin
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) load: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

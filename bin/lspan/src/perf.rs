@@ -30,7 +30,6 @@ pub(crate) struct Peer {
 impl Peer {
     /// The named peer, or a child of ours.
     pub(crate) fn find(name: Option<&str>, path: PathArg, device: usize) -> Result<Peer, Failure> {
-        let interrupt = signals::interrupt()?;
         let (fabric, handle, other_side, peer): (Fabric, _, _, _) = match name {
             Some(name) => (fabric::open(path)?, rendezvous::ask(name)?, None, name.to_owned()),
             None => {
@@ -39,6 +38,8 @@ impl Peer {
                 (fabric, side.handle, Some(side), "the other side on this host".to_owned())
             }
         };
+        // Until here Ctrl-C ends the process, and there is nothing to keep.
+        let interrupt = signals::interrupt()?;
         let connector = FabricConnector { fabric, device, handle, peer, interrupt };
         Ok(Peer { connector, _other_side: other_side })
     }

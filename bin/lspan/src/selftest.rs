@@ -42,6 +42,9 @@ impl Line {
 }
 
 pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
+    if let Some(file) = &args.load {
+        return plugin::child(file);
+    }
     let mut out = Out::default();
     let mut lines = Vec::new();
     let mut exit = Exit::Ok;
@@ -74,7 +77,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
             add(Line::new("settings", Verdict::Fail, failure.message), &mut out)?;
         }
     }
-    for line in plugin::lines() {
+    for line in plugin::lines(args.plugin.as_deref()) {
         if line.verdict == Verdict::Fail && exit == Exit::Ok {
             exit = Exit::Failed;
         }

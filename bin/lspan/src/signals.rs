@@ -8,8 +8,8 @@ use signal_hook::flag;
 
 use crate::exit::Failure;
 
-/// SIGINT and SIGTERM raise this from here on, a second one ends the process at once. Whoever calls it must look at
-/// it: the signals do nothing else any more.
+/// SIGINT and SIGTERM raise this from here on. Whoever calls it must look at it: the signals do nothing else any more.
+/// A second one does nothing either: timeout(1), among others, sends each twice.
 pub(crate) fn interrupt() -> Result<Interrupt, Failure> {
     static RAISED: OnceLock<Interrupt> = OnceLock::new();
     if let Some(raised) = RAISED.get() {
@@ -17,8 +17,7 @@ pub(crate) fn interrupt() -> Result<Interrupt, Failure> {
     }
     let raised = Interrupt::new();
     for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_default(signal, raised.flag())
-            .and_then(|_| flag::register(signal, raised.flag()))
+        flag::register(signal, raised.flag())
             .map_err(|error| Failure::system("a handler for Ctrl-C", &error))?;
     }
     Ok(RAISED.get_or_init(|| raised).clone())

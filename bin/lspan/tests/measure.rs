@@ -132,7 +132,24 @@ fn a_baseline_is_a_ratio_of_interleaved_pairs() {
     fits("perf-1.json", &record);
     let kinds: Vec<&Value> =
         record["results"][0]["baseline"].as_array().unwrap().iter().map(|base| &base["kind"]).collect();
-    assert_eq!(kinds, ["bare_tcp", "memcpy"]);
+    let shared = |kinds: &[&Value]| kinds.iter().any(|kind| **kind == "split_cma");
+    let notes = record["results"][0]["baseline_notes"].to_string();
+    assert!(shared(&kinds) || notes.contains("split_cma not measured"), "{record}");
+    assert_eq!(kinds[..3], ["bare_tcp", "memcpy", "bare_tcp_window"]);
+    let tcp = &record["results"][0]["baseline"][0];
+    let cpu = |name: &str| tcp[name].as_f64().unwrap();
+    assert!(cpu("cpu_ours_s_per_gbyte") > 0.0 && cpu("cpu_base_s_per_gbyte") > 0.0, "{tcp}");
+    assert!(cpu("cpu_ratio_min") <= cpu("cpu_ratio") && cpu("cpu_ratio") <= cpu("cpu_ratio_max"), "{tcp}");
+    // The same in every way of waiting, over shared memory, and with the direct way switched off.
+    for line in ["bw -s 64K -w 8 -n 20 --wait sleep --path shm", "lat -s 8,64K -n 20 --wait sleep --path shm"] {
+        let output = run(&format!("perf {line} --baseline --json"));
+        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        fits("perf-1.json", &record);
+        assert!(matches!(output.status.code(), Some(0 | 4)), "{record}");
+    }
+    let off = command("perf bw -s 64K -n 20 --path tcp --baseline").env("LINKSPAN_CMA", "0").output().unwrap();
+    let said = String::from_utf8(off.stdout).unwrap();
+    assert!(said.contains("split_cma not measured: switched off here (LINKSPAN_CMA=0)"), "{said}");
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub(crate) const ALL: &[Test] = &[
     Test { name: "shm-low-memlock", what: "no locked memory does no harm", waits: false, run: shm_low_memlock },
     Test { name: "other-user", what: "another user of the host gets TCP, and a reason", waits: false, run: other_user },
     Test { name: "idle", what: "64 idle connections cost less than 0.1 % of a core", waits: false, run: idle },
+    Test { name: "lspan-perf", what: "lspan perf from one host to another, and Ctrl-C", waits: false, run: lspan_perf },
     Test {
         name: "dead-host",
         what: "a host that vanishes in mid-transfer is reported within 30 s",
@@ -352,4 +353,38 @@ fn idle() -> Outcome<String> {
         said.push_str(&format!("{path}: {line}. "));
     }
     Ok(said)
+}
+
+/// What people do with two hosts: a server on one, tests and their baseline from the other, Ctrl-C in mid-run.
+fn lspan_perf() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    let mut server = world.lspan("b", &[CABLES], "perf serve")?;
+    let said = server.expect("lspan: waiting on", SOON)?;
+    if !said.contains("10.77.0.2:24680") {
+        return Err(format!("the server does not wait on its cable: {said}"));
+    }
+    let mut lines = Vec::new();
+    for (line, wanted) in [
+        ("perf bw -s 1M -n 50 --baseline 10.77.0.2", &["10.77.0.1:", "x bare TCP loop:", "same window"][..]),
+        ("perf lat -s 8 -n 200 10.77.0.2", &["10.77.0.1:", "10.77.0.2:"]),
+    ] {
+        let (code, said) = world.lspan("a", &[CABLES], line)?.end(SOON * 3)?;
+        if code != Some(0) || !wanted.iter().all(|part| said.contains(part)) || said.contains("split CMA") {
+            return Err(format!("{line}: {code:?}: {said}"));
+        }
+        lines.extend(said.lines().find(|line| line.contains("bare TCP loop:")).map(|line| line.trim().to_owned()));
+    }
+    let mut client = world.lspan("a", &[CABLES], "perf bw -s 64K -d 1h 10.77.0.2")?;
+    std::thread::sleep(Duration::from_millis(700));
+    client.signal("INT")?;
+    let (code, said) = client.end(SOON)?;
+    if code != Some(130) || !said.contains("64K") || !said.contains("LS0709") {
+        return Err(format!("after Ctrl-C: {code:?}: {said}"));
+    }
+    let (code, said) = world.lspan("a", &[CABLES], "perf lat -s 8 -n 20 10.77.0.2")?.end(SOON)?;
+    if code != Some(0) {
+        return Err(format!("the server does not go on after a client's Ctrl-C: {said}"));
+    }
+    Ok(lines.concat())
 }

@@ -1,6 +1,7 @@
 //! Hosts, cables and the processes on them.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -75,12 +76,26 @@ impl World {
     /// Starts a node on a host, under another command that changes what the process may do.
     pub(crate) fn node_under(&self, host: &str, under: &[&str], env: &[(&str, &str)], args: &[&str]) -> Outcome<Node> {
         let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+        let exe = exe.to_str().ok_or("the name of this program is no text")?;
+        self.program(host, env, &[under, &[exe, "node"], args].concat())
+    }
+
+    /// Starts `lspan` on a host; what it says of errors and of itself comes with its results.
+    pub(crate) fn lspan(&self, host: &str, env: &[(&str, &str)], line: &str) -> Outcome<Node> {
+        let beside = || Some(std::env::current_exe().ok()?.with_file_name("lspan").to_string_lossy().into_owned());
+        let lspan = std::env::var("LSPAN").ok().or_else(beside).unwrap_or_default();
+        if !Path::new(&lspan).is_file() {
+            return Err(format!("there is no lspan at {lspan:?}: name it in LSPAN, as `cargo xtask netns` does"));
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.program(host, env, &[&["sh", "-c", "exec \"$0\" \"$@\" 2>&1", &lspan], words.as_slice()].concat())
+    }
+
+    /// Starts a program on a host.
+    fn program(&self, host: &str, env: &[(&str, &str)], line: &[&str]) -> Outcome<Node> {
         let mut child = Command::new("ip")
             .args(["netns", "exec", &self.ns(host)])
-            .args(under)
-            .arg(exe)
-            .arg("node")
-            .args(args)
+            .args(line)
             .env("LINKSPAN_STATS_DIR", "off")
             .envs(env.iter().copied())
             .stdin(Stdio::null())
@@ -144,6 +159,23 @@ impl Node {
     pub(crate) fn heard(&mut self, text: &str) -> usize {
         self.said.extend(self.lines.try_iter());
         self.said.iter().filter(|l| l.contains(text)).count()
+    }
+
+    /// Waits for the end of the process; its exit code, and every line it said.
+    pub(crate) fn end(&mut self, within: Duration) -> Outcome<(Option<i32>, String)> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(status) = self.child.try_wait().map_err(|e| e.to_string())? {
+                while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(1)) {
+                    self.said.push(line);
+                }
+                return Ok((status.code(), self.said.join("\n")));
+            }
+            if Instant::now() >= until {
+                return Err(format!("{} does not end within {within:?}", self.name));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Sends a signal by name.

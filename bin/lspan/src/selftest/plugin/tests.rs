@@ -1,24 +1,25 @@
 use super::*;
 
+fn table(version: u32) -> Table {
+    let device = Device { name: "lo".into(), speed: 10_000, ptr_support: PTR_HOST | PTR_DMABUF };
+    Table { version, name: "linkspan".into(), devices: vec![device] }
+}
+
 #[test]
-fn found_damaged_and_missing() {
-    let dir = std::env::temp_dir().join(format!("lspan-plugin-{}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
-    let places = [dir.clone()];
-    let missing = line(NAMES[0], &places);
+fn complete_tables_that_agree() {
+    let tables: Vec<Table> = VERSIONS.map(table).collect();
+    let text = summary(&tables).unwrap();
+    assert_eq!(text, "tables v6 to v12, v12 calls itself linkspan: lo, 10000 Mb/s, host and dma-buf memory");
+    let old = summary(&tables[..6]).unwrap_err();
+    assert!(old.contains("lacks ncclNetPlugin_v12"), "{old}");
+    let mut odd = tables.clone();
+    odd[1].devices.clear();
+    assert!(summary(&odd).unwrap_err().contains("disagree: v7 calls itself linkspan: no device"));
+}
+
+#[test]
+fn a_missing_file_is_skipped_and_says_what_makes_one() {
+    let missing = line(NAMES[0], &[std::env::temp_dir().join("no-such-folder")]);
     assert_eq!(missing.verdict, Verdict::Skip);
-    assert!(missing.text.contains("xtask dist"));
-
-    let mut file = b"\x7fELF...\0".to_vec();
-    for version in 6..12 {
-        file.extend_from_slice(format!("ncclNetPlugin_v{version}\0").as_bytes());
-    }
-    fs::write(dir.join(NAMES[0]), &file).unwrap();
-    let old = line(NAMES[0], &places);
-    assert_eq!((old.verdict, old.text.ends_with("lacks ncclNetPlugin_v12")), (Verdict::Fail, true), "{}", old.text);
-
-    file.extend_from_slice(b"ncclNetPlugin_v12\0");
-    fs::write(dir.join(NAMES[0]), &file).unwrap();
-    assert_eq!(line(NAMES[0], &places).verdict, Verdict::Pass);
-    fs::remove_dir_all(&dir).unwrap();
+    assert!(missing.text.contains("xtask dist") && missing.text.contains("--plugin"));
 }
