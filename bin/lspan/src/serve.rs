@@ -4,11 +4,11 @@ use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, chain};
 use linkspan_net::WaitSet;
-use linkspan_perf::{Interrupt, Limits, serve};
+use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, serve_until};
 
 use crate::child;
 use crate::cli::ServeArgs;
@@ -20,6 +20,9 @@ use crate::signals;
 
 /// Sessions at once; a visitor beyond that is sent away at once.
 const SESSIONS: usize = 128;
+
+/// Longest that sessions may take to close after Ctrl-C.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let interrupt = match args.stdio {
@@ -55,7 +58,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             match listener.accept() {
                 Ok(Some(channel)) => {
                     begun = true;
-                    begin(channel, &sessions, limits, args.stdio)?;
+                    begin(channel, &sessions, limits, &interrupt, args.stdio)?;
                 }
                 Ok(None) => break,
                 // One connection that failed is not the end of the service.
@@ -69,7 +72,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             return Ok(Exit::Ok);
         }
         if interrupt.raised() {
-            // Peers see the connections end with this process.
+            // Each session closes its connection, so that its peer learns of it, and the last one takes this process's
+            // statistics away.
+            let until = Instant::now() + FAREWELL;
+            while sessions.load(Ordering::Acquire) > 0 && Instant::now() < until {
+                thread::sleep(Duration::from_millis(5));
+            }
             return Ok(Exit::Interrupted);
         }
         waits.clear();
@@ -86,20 +94,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     }
 }
 
-fn begin(channel: Channel, sessions: &Arc<AtomicUsize>, limits: Limits, quiet: bool) -> Result<(), Failure> {
+fn begin(
+    channel: Channel,
+    sessions: &Arc<AtomicUsize>,
+    limits: Limits,
+    interrupt: &Interrupt,
+    quiet: bool,
+) -> Result<(), Failure> {
     if sessions.load(Ordering::Acquire) >= SESSIONS {
         eprintln!("lspan: a peer was sent away: {SESSIONS} sessions are running");
         return Ok(());
     }
     sessions.fetch_add(1, Ordering::AcqRel);
-    let done = Arc::clone(sessions);
+    let (done, interrupt) = (Arc::clone(sessions), interrupt.clone());
     let session = move || {
         let mut link = FabricLink::new(channel);
         // A parent says itself what went wrong with a session.
-        if let Err(error) = serve(&mut link, &limits)
-            && !quiet
-        {
-            eprintln!("lspan: a session ended: {}", chain(&error));
+        match serve_until(&mut link, &limits, &interrupt) {
+            Ok(()) | Err(PerfError::Link(LinkError::Interrupted)) => {}
+            Err(_) if quiet => {}
+            Err(error) => eprintln!("lspan: a session ended: {}", chain(&error)),
         }
         drop(link);
         done.fetch_sub(1, Ordering::AcqRel);

@@ -17,8 +17,7 @@ pub(crate) fn interrupt() -> Result<Interrupt, Failure> {
     }
     let raised = Interrupt::new();
     for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, raised.flag())
-            .map_err(|error| Failure::system("a handler for Ctrl-C", &error))?;
+        flag::register(signal, raised.flag()).map_err(|error| Failure::system("a handler for Ctrl-C", &error))?;
     }
     Ok(RAISED.get_or_init(|| raised).clone())
 }

@@ -69,10 +69,10 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind() {
         ("multi", "multi -s 64K -P 2 -d 1h --path tcp"),
         ("connect", "connect -d 1h --path tcp"),
     ] {
-        let client = command(&format!("perf {line} --json"), name).spawn().unwrap();
+        let client = command(&format!("perf {line} --warmup 0 --json"), name).spawn().unwrap();
         wait_until("the other side is not started", || !children(client.id()).is_empty());
         let other = children(client.id())[0];
-        std::thread::sleep(Duration::from_millis(900));
+        std::thread::sleep(Duration::from_millis(1500));
         // As a terminal does it: both processes get it.
         signal("INT", other);
         signal("INT", client.id());

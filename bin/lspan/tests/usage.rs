@@ -34,6 +34,28 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         ("perf bw --iters 0", &[], 2, &["--iters", "0"]),
         ("perf bw --iters 5 --duration 1s", &[], 2, &["--iters", "--duration", "cannot be used with"]),
         ("perf bw --window 0", &[], 2, &["--window", "4096"]),
+        ("perf bw --window 4097", &[], 2, &["--window", "4097", "4096"]),
+        ("perf bw --window many", &[], 2, &["--window", "many"]),
+        ("perf bw --warmup 1000001", &[], 2, &["--warmup", "1000001", "1000000"]),
+        ("perf bw --wait fast", &[], 2, &["--wait", "fast", "spin", "sleep"]),
+        ("perf bw --direction up", &[], 2, &["--direction", "up", "recv"]),
+        ("perf bw --direction recv --bidir", &[], 2, &["--bidir", "--direction"]),
+        ("perf bw --device -1", &[], 2, &["-1"]),
+        ("perf bw --device x", &[], 2, &["--device", "x"]),
+        ("perf bw --seed x", &[], 2, &["--seed", "x"]),
+        ("perf bw --timeout 0s", &[], 2, &["--timeout", "LS0715", "24h"]),
+        ("perf bw --duration 25h", &[], 2, &["--duration", "25h", "24h"]),
+        ("perf bw --size 1..8:1", &[], 2, &["--size", "1..8:1", "factor"]),
+        ("perf bw --size 99999999999999999999", &[], 2, &["--size", "99999999999999999999"]),
+        ("perf bw --baseline --rounds 1001", &[], 2, &["--rounds", "1001", "1000"]),
+        ("perf jitter --interval soon", &[], 2, &["--interval", "\"soon\"", "500ms"]),
+        ("perf load --load-size 2G", &[], 2, &["--load-size", "\"2G\"", "1 to 1G"]),
+        ("perf serve --port 70000", &[], 2, &["--port", "70000", "65535"]),
+        ("perf bw host:port", &[], 2, &["\"host:port\"", "HOST:PORT"]),
+        ("perf bw --report /tmp", &[], 1, &["--report /tmp", "directory"]),
+        ("perf bw --report /proc/x.html", &[], 1, &["--report /proc/x.html"]),
+        ("stats --watch often", &[], 2, &["--watch", "\"often\""]),
+        ("selftest --plugin", &[], 2, &["--plugin", "FILE"]),
         ("perf multi --streams 65", &[], 2, &["--streams", "65", "64"]),
         ("perf bw --path rdma", &[], 2, &["--path", "rdma", "tcp", "shm"]),
         ("perf bw --format csv", &[], 2, &["--format", "csv", "perftest"]),
@@ -148,4 +170,26 @@ fn pages_and_completions_come_from_the_definitions() {
     }
     std::fs::remove_dir_all(&dir).unwrap();
     assert!(text(&lspan("completions bash", &[]).stdout).contains("_lspan()"));
+}
+
+#[test]
+fn a_key_file_that_others_may_read_is_refused_by_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let file = std::env::temp_dir().join(format!("lspan-key-{}", std::process::id()));
+    let name = file.to_str().unwrap();
+    for (mode, content, parts) in [
+        (0o644, "00".repeat(32), &["LS0503", "644", "600"][..]),
+        (0o620, "00".repeat(32), &["LS0503", "620", "600"]),
+        (0o600, String::new(), &["LS0503"]),
+        (0o600, "secret words that are no key".into(), &["LS0503"]),
+    ] {
+        std::fs::write(&file, &content).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let output = lspan("perf lat", &[("LINKSPAN_PSK_FILE", name)]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{mode:o}: {said}");
+        assert!(said.contains(name) && parts.iter().all(|part| said.contains(part)), "{mode:o}: {said}");
+        assert!(!said.contains("secret words") && !said.contains(&"00".repeat(32)), "the key is never shown: {said}");
+        let _ = std::fs::remove_file(&file);
+    }
 }

@@ -145,12 +145,7 @@ fn one_host(desc: &LinkDesc) -> bool {
 ///
 /// # Errors
 /// [`PerfError`] of either.
-pub fn compare<L: Link>(
-    client: &mut Client<L>,
-    bare: &mut Bare,
-    spec: &Spec,
-    rounds: u32,
-) -> Result<Found, PerfError> {
+pub fn compare<L: Link>(client: &mut Client<L>, bare: &mut Bare, spec: &Spec, rounds: u32) -> Result<Found, PerfError> {
     let mut found = Found::default();
     let (small, large) = (spec.size <= LINE_MAX, spec.size >= CMA_MIN);
     let kinds: &[Kind] = match spec.test {
@@ -282,13 +277,7 @@ fn one_of_ours<L: Link>(client: &mut Client<L>, spec: &Spec, measure: Measure) -
 }
 
 /// As [`one_of_ours`], of the limit.
-fn one_bare(
-    bare: &mut Bare,
-    spec: &Spec,
-    count: u64,
-    kind: Kind,
-    measure: Measure,
-) -> Result<(f64, f64), PerfError> {
+fn one_bare(bare: &mut Bare, spec: &Spec, count: u64, kind: Kind, measure: Measure) -> Result<(f64, f64), PerfError> {
     let warm = u64::from(spec.warmup).max(1);
     if spec.test == Test::Lat {
         let kind = match kind {

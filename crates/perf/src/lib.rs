@@ -31,7 +31,7 @@ pub use error::PerfError;
 pub use interrupt::Interrupt;
 pub use link::{Link, LinkDesc, LinkError, Ticket};
 pub use multi::{Streams, multi};
-pub use session::{Client, Limits, Outcome, serve};
+pub use session::{Client, Limits, Outcome, serve, serve_until};
 pub use spec::{Direction, Spec, Stop, Test, WaitMode};
 
 #[cfg(test)]

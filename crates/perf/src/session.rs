@@ -207,9 +207,16 @@ impl<L: Link> Client<L> {
 /// # Errors
 /// The link ended inside a test, or the client broke the protocol (it is told so first where that is possible).
 pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), PerfError> {
+    serve_until(link, limits, &Interrupt::new())
+}
+
+/// As [`serve`], until somebody wishes it to end; the client then loses its peer.
+///
+/// # Errors
+/// As [`serve`], and [`LinkError::Interrupted`].
+pub fn serve_until<L: Link + ?Sized>(link: &mut L, limits: &Limits, interrupt: &Interrupt) -> Result<(), PerfError> {
     let mut ctrl = Ctrl::new();
-    let never = Interrupt::new();
-    let mut patient = Turner::new(PATIENT, None, &never);
+    let mut patient = Turner::new(PATIENT, None, interrupt).abrupt();
     loop {
         let message = match ctrl.recv(link, &mut patient) {
             Ok(message) => message,
@@ -248,7 +255,7 @@ pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), Perf
             continue;
         }
         ctrl.send(link, &mut patient, &Reply::new(Kind::Ready))?;
-        let mut turner = Turner::new(plan.wait, None, &never);
+        let mut turner = Turner::new(plan.wait, None, interrupt).abrupt();
         for step in phase::phases(&plan) {
             if !phase::answer(link, &mut ctrl, &mut turner, &plan, &step)? {
                 return Ok(());

@@ -25,6 +25,8 @@ pub(crate) struct Turner {
     interrupt: Interrupt,
     /// When the interrupt was first seen.
     wished: Option<Instant>,
+    /// What is left to come to an end after that.
+    grace: Duration,
     idle: u32,
     idle_since: Instant,
     busy: u32,
@@ -38,11 +40,17 @@ impl Turner {
             deadline,
             interrupt: interrupt.clone(),
             wished: None,
+            grace: GRACE,
             idle: 0,
             idle_since: Instant::now(),
             busy: 0,
             due: None,
         }
+    }
+
+    /// An interrupt ends everything at once.
+    pub(crate) fn abrupt(self) -> Turner {
+        Turner { grace: Duration::ZERO, ..self }
     }
 
     /// Whether the test is to end early.
@@ -95,7 +103,7 @@ impl Turner {
 
     fn check(&mut self) -> Result<(), PerfError> {
         // A peer that does not come to an end either is left behind.
-        if self.interrupt.raised() && self.wished.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+        if self.interrupt.raised() && self.wished.get_or_insert_with(Instant::now).elapsed() >= self.grace {
             return Err(LinkError::Interrupted.into());
         }
         match self.deadline {

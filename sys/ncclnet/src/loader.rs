@@ -204,9 +204,28 @@ impl Asked {
     /// Checks every pointer of the table, whose words are those of the interface.
     fn calls(&self, maps: &Maps, words: usize) -> Result<Calls, LoadError> {
         const FIELDS: [&str; 22] = [
-            "name", "init", "devices", "getProperties", "listen", "connect", "accept", "regMr", "regMrDmaBuf", "deregMr",
-            "isend", "irecv", "iflush", "test", "closeSend", "closeRecv", "closeListen", "getDeviceMr", "irecvConsumed",
-            "makeVDevice", "finalize", "setNetAttr",
+            "name",
+            "init",
+            "devices",
+            "getProperties",
+            "listen",
+            "connect",
+            "accept",
+            "regMr",
+            "regMrDmaBuf",
+            "deregMr",
+            "isend",
+            "irecv",
+            "iflush",
+            "test",
+            "closeSend",
+            "closeRecv",
+            "closeListen",
+            "getDeviceMr",
+            "irecvConsumed",
+            "makeVDevice",
+            "finalize",
+            "setNetAttr",
         ];
         // Those that NCCL asks for before it calls them.
         const OPTIONAL: [usize; 5] = [8, 17, 18, 19, 21];

@@ -16,8 +16,8 @@ use crate::cma::Remote;
 use crate::layout::{SLOTS, Side};
 use crate::map::{Map, Slots};
 use crate::slot::Words;
-pub use wait::{Idle, Watch};
 use wait::Waiter;
+pub use wait::{Idle, Watch};
 
 /// Two processes with a fresh map of their own. Every call has its counterpart on the other side.
 #[derive(Debug)]

@@ -366,7 +366,7 @@ fn lspan_perf() -> Outcome<String> {
     }
     let mut lines = Vec::new();
     for (line, wanted) in [
-        ("perf bw -s 1M -n 50 --baseline 10.77.0.2", &["10.77.0.1:", "x bare TCP loop:", "same window"][..]),
+        ("perf bw -s 1M -n 50 --baseline 10.77.0.2", &["10.77.0.1:", "x bare TCP loop:", "bare TCP, same window"][..]),
         ("perf lat -s 8 -n 200 10.77.0.2", &["10.77.0.1:", "10.77.0.2:"]),
     ] {
         let (code, said) = world.lspan("a", &[CABLES], line)?.end(SOON * 3)?;

@@ -202,8 +202,7 @@ fn serve(mut socket: Socket, terms: Terms) -> io::Result<()> {
         let fits = size.checked_mul(window.into()).is_some_and(|bytes| bytes <= terms.memory);
         let counted = count > 0 && size.checked_mul(count).is_some();
         let kind = Loop::from_wire(round.kind).filter(|_| fits && counted);
-        let (Some(kind), true, true) =
-            (kind, (1..=SIZE_MAX).contains(&size), (1..=WINDOW_MAX).contains(&window))
+        let (Some(kind), true, true) = (kind, (1..=SIZE_MAX).contains(&size), (1..=WINDOW_MAX).contains(&window))
         else {
             return Err(io::ErrorKind::InvalidData.into());
         };

@@ -194,7 +194,14 @@ impl Split {
     }
 
     /// The other side of [`Split::send`].
-    pub(super) fn receive(&mut self, buf: HostBuf, there: u64, size: u64, count: u64, wait: WaitMode) -> io::Result<()> {
+    pub(super) fn receive(
+        &mut self,
+        buf: HostBuf,
+        there: u64,
+        size: u64,
+        count: u64,
+        wait: WaitMode,
+    ) -> io::Result<()> {
         self.round(buf, wait, |bare, mem| {
             each(mem, size, count, |part, at| bare.receive(part, slice(size), there.wrapping_add(at)))
         })

@@ -46,7 +46,7 @@ pub fn page(record: &Record) -> String {
         }
     }
     for row in record.results.iter().filter(|row| !row.histogram.is_empty()) {
-        let of = if row.test == "connect" { String::new() } else { format!(", {} B", show_size(row.size_bytes)) };
+        let of = if row.test == "connect" { String::new() } else { format!(", {}", bytes(row.size_bytes)) };
         let _ = write!(
             body,
             "<h2>Distribution: {} over {}{of}</h2>\n{}\n",
@@ -69,8 +69,8 @@ pub fn page(record: &Record) -> String {
     body.push_str("</pre>\n");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>lspan perf</title>\n<style>\
-         body{{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}}\
-         pre{{overflow-x:auto;background:#f4f4f4;padding:1rem;font-size:13px}}svg{{max-width:100%;height:auto}}\
+         body{{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}}\
+         pre{{overflow-x:auto;background:#f4f4f4;padding:1rem;font-size:12px}}svg{{width:100%;height:auto}}\
          .good{{color:#006b4a}}.bad{{color:#a33}}</style></head>\n<body>\n{body}</body></html>\n"
     )
 }
@@ -133,6 +133,8 @@ fn draw_lines(
         .build_cartesian_2d(low_x..high_x, (low_y * 0.8..high_y * 1.25).log_scale())?;
     chart
         .configure_mesh()
+        .light_line_style(BLACK.mix(0.06))
+        .bold_line_style(BLACK.mix(0.2))
         .x_desc("message size, bytes")
         .y_desc(label)
         .x_label_formatter(&|x| show_size(x.exp2().round() as u64))
@@ -178,6 +180,8 @@ fn draw_bars(svg: &mut String, row: &Row) -> Result<(), Box<dyn std::error::Erro
     chart
         .configure_mesh()
         .disable_x_mesh()
+        .light_line_style(BLACK.mix(0.06))
+        .bold_line_style(BLACK.mix(0.2))
         .x_desc("up to, us (the last step holds the tail)")
         .y_desc("samples")
         .x_labels(steps.len().min(12))
@@ -196,6 +200,12 @@ fn draw_bars(svg: &mut String, row: &Row) -> Result<(), Box<dyn std::error::Erro
     drop(chart);
     drop(root);
     Ok(())
+}
+
+/// A size with its unit.
+fn bytes(size: u64) -> String {
+    let text = show_size(size);
+    if text.ends_with(|c: char| c.is_ascii_digit()) { format!("{text} B") } else { format!("{text}iB") }
 }
 
 fn escape(text: &str) -> String {

@@ -108,7 +108,7 @@ fn line(first: &str, row: &Row, latency: &Latency) -> String {
 fn baseline(base: &BaselineRow) -> String {
     let name = match &*base.kind {
         "bare_tcp" => "bare TCP loop",
-        "bare_tcp_window" => "bare TCP loop of the same window",
+        "bare_tcp_window" => "bare TCP, same window",
         "split_cma" => "split CMA",
         "cache_line" => "cache line",
         other => other,

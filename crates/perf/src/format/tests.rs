@@ -117,7 +117,10 @@ fn baselines_read_as_ratios() {
     assert!(text.contains("1.10x bare TCP loop: 3.300 us beside 3.000 us; 10 pairs, 1.05x to 1.20x; cubic"), "{text}");
     let row = Row { baseline: vec![busy], baseline_notes: vec!["split_cma not measured: why".into()], ..bulk(8) };
     let text = Printer::new(Style::Human).row(&row);
-    assert!(text.contains("window: 0.003 M/s beside 0.003 M/s") && text.contains("split_cma not measured: why"), "{text}");
+    assert!(
+        text.contains("same window: 0.003 M/s beside 0.003 M/s") && text.contains("split_cma not measured: why"),
+        "{text}"
+    );
     assert!(text.contains("CPU 1.10x, 0.330 beside 0.300 s/GB"), "{text}");
 }
 
