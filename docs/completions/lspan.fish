@@ -77,7 +77,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 recv\t'From the peer'
 both\t'Both ways at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l no-verify -d 'Do not check the data'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l baseline -d 'Measure the machine\'s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l histogram -d 'Print a histogram below each latency row'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
@@ -103,7 +103,7 @@ nccl\t'Of nccl-tests'
 perftest\t'Of perftest'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l report -d 'Write a page with plots, everything in one file' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l no-verify -d 'Do not check the data'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l baseline -d 'Measure the machine\'s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l histogram -d 'Print a histogram below each latency row'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
@@ -129,7 +129,7 @@ perftest\t'Of perftest'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l report -d 'Write a page with plots, everything in one file' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l interval -d 'One round trip per this time' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l no-verify -d 'Do not check the data'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l baseline -d 'Measure the machine\'s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l histogram -d 'Print a histogram below each latency row'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
@@ -158,7 +158,7 @@ recv\t'From the peer'
 both\t'Both ways at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l load-size -d 'Size of the bulk messages' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l no-verify -d 'Do not check the data'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l baseline -d 'Measure the machine\'s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l histogram -d 'Print a histogram below each latency row'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
@@ -188,7 +188,7 @@ recv\t'From the peer'
 both\t'Both ways at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s P -l streams -d 'Connections at once' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l no-verify -d 'Do not check the data'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l baseline -d 'Measure the machine\'s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l histogram -d 'Print a histogram below each latency row'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
@@ -214,7 +214,7 @@ nccl\t'Of nccl-tests'
 perftest\t'Of perftest'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l report -d 'Write a page with plots, everything in one file' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l no-verify -d 'Do not check the data'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l baseline -d 'Measure a bare TCP loop and memcpy in the same run and print ours as a ratio (bw to the peer, and lat)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l baseline -d 'Measure the machine\'s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l histogram -d 'Print a histogram below each latency row'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
@@ -227,6 +227,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "connect" -d 'Connections only: set up and closed one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand selftest" -l plugin -d 'Plugin file to load, in place of those in LD_LIBRARY_PATH and the usual folders' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand selftest" -l load -d 'Be the child that loads a plugin' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand selftest" -l json -d 'Print JSON'
 complete -c lspan -n "__fish_lspan_using_subcommand selftest" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l watch -d 'Show it again every so often, as in 500ms or 2s, with rates' -r

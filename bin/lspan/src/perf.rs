@@ -120,7 +120,7 @@ pub(crate) fn measure_with(
 
 #[cold]
 fn interrupted() -> Failure {
-    Failure::new(Exit::Interrupted, "LS0709 interrupted; what was measured until then is above")
+    LinkError::Interrupted.into()
 }
 
 fn say(spec: &Spec) -> String {

@@ -45,7 +45,7 @@ pub enum LinkError {
         why: String,
     },
     /// Whoever asked for the test wants it ended.
-    #[error("LS0709 interrupted")]
+    #[error("LS0709 interrupted; what was measured until then is printed")]
     Interrupted,
     /// Anything else that ended the link.
     #[error("LS0703 {what} failed on {path}")]
