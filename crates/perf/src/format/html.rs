@@ -124,13 +124,16 @@ fn draw_lines(
     let high_x = points().map(|point| point.0).fold(0.0, f64::max).max(low_x + 1.0);
     let low_y = points().map(|point| point.1).fold(f64::INFINITY, f64::min);
     let high_y = points().map(|point| point.1).fold(0.0, f64::max);
+    // Whole decades: a logarithmic axis has labels at their ends at least.
+    let decade = |y: f64, round: fn(f64) -> f64| 10f64.powf(round(y.log10()));
+    let (low_y, high_y) = (decade(low_y * 0.98, f64::floor), decade(high_y * 1.02, f64::ceil));
     let root = SVGBackend::with_string(svg, PLOT).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d(low_x..high_x, (low_y * 0.8..high_y * 1.25).log_scale())?;
+        .build_cartesian_2d(low_x..high_x, (low_y..high_y).log_scale())?;
     chart
         .configure_mesh()
         .light_line_style(BLACK.mix(0.06))
