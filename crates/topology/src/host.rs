@@ -32,6 +32,8 @@ pub struct NumaNode {
     pub cpus: Vec<u32>,
     /// Its memory, bytes.
     pub memory_bytes: u64,
+    /// How far the nodes are, in their order, in the units of ACPI's SLIT: 10 is the node itself.
+    pub distances: Vec<u32>,
 }
 
 impl Host {
@@ -68,6 +70,11 @@ fn nodes(roots: &Roots) -> Vec<NumaNode> {
                 id,
                 cpus: cpu_list(&sysfs::text(&node.join("cpulist")).unwrap_or_default()),
                 memory_bytes: kib(&sysfs::text(&node.join("meminfo")).unwrap_or_default(), "MemTotal:"),
+                distances: sysfs::text(&node.join("distance"))
+                    .unwrap_or_default()
+                    .split_whitespace()
+                    .map_while(|far| far.parse().ok())
+                    .collect(),
             })
         })
         .collect();

@@ -1,9 +1,10 @@
 //! Network interfaces as sysfs describes them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use crate::kind::{self, Kind};
+use crate::pci::{PciPlace, is_pci};
 use crate::sysfs::{self, Roots};
 
 /// One address as the kernel lists it (getifaddrs, netlink): the input of [`interfaces`].
@@ -37,6 +38,15 @@ impl IfAddr {
             IpAddr::V4(ip) => ip.is_link_local(),
             IpAddr::V6(ip) => ip.is_unicast_link_local(),
         }
+    }
+
+    /// The subnet, as in `10.0.4.0/22`.
+    pub fn subnet(&self) -> String {
+        let net: IpAddr = match self.ip {
+            IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() & !u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into(),
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into(),
+        };
+        format!("{net}/{}", self.prefix)
     }
 
     /// Whether `other` lies in this address's subnet.
@@ -88,12 +98,19 @@ pub struct Interface {
     pub pci_path: Option<PathBuf>,
     /// The bond or bridge that it is a part of.
     pub master: Option<String>,
+    /// What the card calls the port behind it (`phys_port_name`), as in `p0`.
+    pub port_name: Option<String>,
 }
 
 impl Interface {
     /// PCI address (`0000:01:00.0`), where there is one.
     pub fn pci_address(&self) -> Option<&str> {
         self.pci_path.as_deref()?.file_name()?.to_str()
+    }
+
+    /// Where the device sits on PCI.
+    pub fn place(&self) -> Option<PciPlace> {
+        PciPlace::of(self.pci_path.as_deref()?, self.numa_node)
     }
 
     fn bare(name: &str) -> Interface {
@@ -112,6 +129,7 @@ impl Interface {
             numa_node: None,
             pci_path: None,
             master: None,
+            port_name: None,
         }
     }
 }
@@ -162,6 +180,7 @@ fn read(roots: &Roots, dir: &Path, name: &str) -> Interface {
         numa_node: sysfs::number(&dir.join("device/numa_node")), // -1, "none", does not parse as u32
         pci_path: pci(roots, &dir.join("device")),
         master: sysfs::link_name(&dir.join("master")),
+        port_name: sysfs::text(&dir.join("phys_port_name")),
         driver,
         ..Interface::bare(name)
     }
@@ -169,26 +188,9 @@ fn read(roots: &Roots, dir: &Path, name: &str) -> Interface {
 
 /// The PCI function that the device is or sits on (a virtio device is a child of its PCI function).
 fn pci(roots: &Roots, device: &Path) -> Option<PathBuf> {
-    let real = device.canonicalize().ok()?;
+    let real = roots.real(device)?;
     let below = real.ancestors().find(|dir| dir.file_name().and_then(|name| name.to_str()).is_some_and(is_pci))?;
-    // Keep the path as seen from the injected root.
-    let sys = roots.sys.canonicalize().ok()?;
-    Some(roots.sys.join(below.strip_prefix(sys).ok()?))
-}
-
-/// `dddd:bb:dd.f` in hexadecimal; domains may have more than four digits (VMD).
-fn is_pci(name: &str) -> bool {
-    let Some((address, function)) = name.split_once('.') else {
-        return false;
-    };
-    let parts: Vec<&str> = address.split(':').collect();
-    let hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    parts.len() == 3
-        && parts.iter().all(|part| hex(part))
-        && parts[0].len() >= 4
-        && parts[1].len() == 2
-        && parts[2].len() == 2
-        && matches!(function.as_bytes(), [b'0'..=b'7'])
+    Some(below.to_owned())
 }
 
 #[cfg(test)]

@@ -4,8 +4,11 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Most bytes taken of one kernel file. `/proc/meminfo` is the longest that we read, about 2 KiB.
+/// Most bytes taken of one kernel file. `/proc/meminfo` and `/proc/net/arp` are the longest that we read, some KiB.
 const FILE_MAX: u64 = 64 << 10;
+
+/// Most names taken of one directory; the largest that we list, the PCI functions of a big server, holds about 1000.
+const NAMES_MAX: usize = 16 << 10;
 
 /// Where sysfs and procfs are mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,14 +34,29 @@ impl Roots {
     pub(crate) fn net(&self) -> PathBuf {
         self.sys.join("class/net")
     }
+
+    /// Where `path` really is, as a path below the injected sysfs; `None` where it does not exist, is a loop of links,
+    /// or leads out of sysfs.
+    pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
+        let (real, sys) = (path.canonicalize().ok()?, self.sys.canonicalize().ok()?);
+        Some(self.sys.join(real.strip_prefix(sys).ok()?))
+    }
+}
+
+/// The first `max` bytes of the file. Only regular files are opened: a pipe or a device would block or do something.
+pub(crate) fn bytes(path: &Path, max: u64) -> Option<Vec<u8>> {
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// The file's text without surrounding white space; `None` where it cannot be read (many attributes answer with an
 /// error while a link is down) or is empty.
 pub(crate) fn text(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(FILE_MAX).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    let text = String::from_utf8_lossy(&bytes(path, FILE_MAX)?).trim().to_owned();
     (!text.is_empty()).then_some(text)
 }
 
@@ -54,7 +72,7 @@ pub(crate) fn link_name(path: &Path) -> Option<String> {
 
 /// Sorted names in a directory; none where it cannot be read.
 pub(crate) fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().take(NAMES_MAX);
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names

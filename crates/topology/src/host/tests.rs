@@ -12,13 +12,14 @@ fn host_from_a_fixture() {
         .file("sys/devices/system/cpu/online", "0-2,5")
         .file("sys/devices/system/node/node1/cpulist", "2,5")
         .file("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:  2 kB")
+        .file("sys/devices/system/node/node1/distance", "21 10")
         .file("sys/devices/system/node/node0/cpulist", "0-1")
         .file("sys/devices/system/node/possible", "0-1");
     let host = Host::read(&fix.roots());
     assert_eq!((&*host.name, &*host.kernel, host.boot_id.as_deref()), ("spark-1", "6.12.0", Some("0d1f")));
     assert_eq!((host.cpus, host.memory_bytes), (4, 128 << 20));
     assert_eq!(host.cpu_model.as_deref(), Some("A fast one"));
-    assert_eq!(host.numa[1], NumaNode { id: 1, cpus: vec![2, 5], memory_bytes: 2048 });
+    assert_eq!(host.numa[1], NumaNode { id: 1, cpus: vec![2, 5], memory_bytes: 2048, distances: vec![21, 10] });
     assert_eq!(host.numa[0].cpus, [0, 1]);
 }
 

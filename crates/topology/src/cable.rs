@@ -1,0 +1,155 @@
+//! Cables: who is at the other end, which paths each offers, and why one is or is not usable.
+
+mod network;
+mod thunderbolt;
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use crate::{Interface, Link, Machine, Verdict};
+
+/// What a cable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Thunderbolt or USB4, with a host at its other end.
+    Thunderbolt,
+    /// Ethernet.
+    Ethernet,
+    /// InfiniBand.
+    Infiniband,
+}
+
+impl fmt::Display for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Medium::Thunderbolt => "thunderbolt",
+            Medium::Ethernet => "ethernet",
+            Medium::Infiniband => "infiniband",
+        })
+    }
+}
+
+/// A cable that has something at its other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// What it is.
+    pub medium: Medium,
+    /// The XDomain (`0-1`) or the network interface on it.
+    pub name: String,
+    /// Speeds, as far as known; a network card has one "lane".
+    pub link: Link,
+    /// Who says to be at the other end; networks do not tell.
+    pub peer: Option<Peer>,
+    /// Who answered at the other end, IPv4; at most [`NEIGHBOURS_SHOWN`].
+    pub neighbours: Vec<Ipv4Addr>,
+    /// How many answered.
+    pub neighbour_count: usize,
+    /// Ways for bytes over it.
+    pub paths: Vec<Path>,
+    /// What else is worth knowing, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Neighbours listed per cable; behind a switch there may be hundreds.
+pub const NEIGHBOURS_SHOWN: usize = 8;
+
+/// The other end of a Thunderbolt cable, by its own word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// UUID of its host router.
+    pub unique_id: Option<String>,
+    /// Vendor; `Linux` for Linux.
+    pub vendor_name: Option<String>,
+    /// Name of the device; the host name for Linux.
+    pub device_name: Option<String>,
+    /// It is this host: both ends of the cable are plugged in here.
+    pub this_host: bool,
+    /// Other cables to the same host router (the same UUID).
+    pub also: Vec<String>,
+    /// Other cables whose peer has the same names but another UUID: probably another port of the same host.
+    pub perhaps_also: Vec<String>,
+}
+
+/// How bytes go over a cable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Means {
+    /// TCP over a network interface.
+    Tcp,
+    /// Queue pairs: InfiniBand or RoCE v2.
+    Rdma,
+    /// USB4STREAM.
+    Stream,
+    /// A Thunderbolt service with this key.
+    Service(String),
+}
+
+impl fmt::Display for Means {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Means::Tcp => "tcp",
+            Means::Rdma => "rdma",
+            Means::Stream => "stream",
+            Means::Service(key) => key,
+        })
+    }
+}
+
+/// A way for bytes over a cable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// How.
+    pub means: Means,
+    /// The interface, RDMA device and port (`mlx5_0/1`), or service that carries it; empty where it is missing.
+    pub over: String,
+    /// Whether linkspan moves bytes there.
+    pub usable: bool,
+    /// Why not; or, for a usable one, what there is to know.
+    pub reason: Option<String>,
+}
+
+impl Path {
+    fn no(means: Means, over: &str, reason: impl Into<String>) -> Path {
+        Path { means, over: over.to_owned(), usable: false, reason: Some(reason.into()) }
+    }
+
+    fn judged(over: &str, verdict: &Verdict) -> Path {
+        let reason = match verdict {
+            Verdict::Usable => None,
+            Verdict::LeftOut(reason) => Some(reason.to_string()),
+        };
+        Path { means: Means::Tcp, over: over.to_owned(), usable: verdict.is_usable(), reason }
+    }
+}
+
+/// Which rooms this build of linkspan has, beside TCP: what a cable offers is usable only with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rooms {
+    /// InfiniBand and RoCE v2.
+    pub verbs: bool,
+    /// USB4STREAM.
+    pub stream: bool,
+}
+
+/// All cables of the machine: Thunderbolt ones by name, then those of network cards in the order of `survey`, which is
+/// every interface with the verdict on it.
+pub fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: Rooms) -> Vec<Cable> {
+    let mut cables = thunderbolt::cables(machine, survey, rooms);
+    cables.extend(network::cables(machine, survey, rooms));
+    for cable in &mut cables {
+        let names: Vec<&str> = match cable.medium {
+            Medium::Thunderbolt => {
+                cable.paths.iter().filter(|path| path.means == Means::Tcp).map(|path| &*path.over).collect()
+            }
+            Medium::Ethernet | Medium::Infiniband => vec![&*cable.name],
+        };
+        let heard = machine.neighbours.iter().filter(|neighbour| names.contains(&&*neighbour.interface));
+        let heard: Vec<Ipv4Addr> = heard.map(|neighbour| neighbour.ip).collect();
+        cable.neighbour_count = heard.len();
+        cable.neighbours = heard.into_iter().take(NEIGHBOURS_SHOWN).collect();
+    }
+    cables
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Thunderbolt cables with a host at the other end.
+
+use crate::cable::{Cable, Means, Medium, Path, Peer, Rooms};
+use crate::{Interface, Machine, Service, Verdict, XDomain};
+
+/// Protocol id of Apple's RDMA over Thunderbolt (key `rdma`), as macOS 26.2 announces it: 0xFA57.
+const APPLE_RDMA: u32 = 64087;
+
+pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: Rooms) -> Vec<Cable> {
+    let all: Vec<&XDomain> = machine.thunderbolt.iter().flat_map(|domain| &domain.xdomains).collect();
+    all.iter()
+        .map(|xdomain| {
+            let peer = peer(machine, &all, xdomain);
+            let mut paths = vec![network(xdomain, survey)];
+            let others = xdomain.services.iter().filter(|service| service.key.as_deref() != Some("network"));
+            paths.extend(others.map(|service| other(service, rooms)));
+            Cable {
+                medium: Medium::Thunderbolt,
+                name: xdomain.name.clone(),
+                link: xdomain.link,
+                notes: notes(machine, xdomain, &peer),
+                peer: Some(peer),
+                neighbours: Vec::new(),
+                neighbour_count: 0,
+                paths,
+            }
+        })
+        .collect()
+}
+
+fn peer(machine: &Machine, all: &[&XDomain], xdomain: &XDomain) -> Peer {
+    let others = || all.iter().filter(|other| other.name != xdomain.name);
+    let same_id = |other: &XDomain| other.unique_id.is_some() && other.unique_id == xdomain.unique_id;
+    let same_name = |other: &XDomain| {
+        other.device_name.is_some()
+            && other.device_name == xdomain.device_name
+            && other.vendor_name == xdomain.vendor_name
+    };
+    let names = |pick: &dyn Fn(&XDomain) -> bool| -> Vec<String> {
+        others().filter(|other| pick(other)).map(|other| other.name.clone()).collect()
+    };
+    let mut own = machine.thunderbolt.iter().flat_map(|domain| &domain.routers).filter(|router| router.route == 0);
+    Peer {
+        unique_id: xdomain.unique_id.clone(),
+        vendor_name: xdomain.vendor_name.clone(),
+        device_name: xdomain.device_name.clone(),
+        this_host: xdomain.unique_id.is_some() && own.any(|router| router.unique_id == xdomain.unique_id),
+        also: names(&same_id),
+        perhaps_also: names(&|other| same_name(other) && !same_id(other)),
+    }
+}
+
+/// TCP over thunderbolt_net. Three things must come together: the peer's service, the driver here, and the interface
+/// with an address.
+fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> Path {
+    let Some(service) = xdomain.service("network") else {
+        return Path::no(Means::Tcp, "", "the peer offers no network service; `modprobe thunderbolt_net` there");
+    };
+    let Some(name) = &service.interface else {
+        let why = if service.driver.is_none() {
+            "the peer offers a network, but no driver took it here; `modprobe thunderbolt_net`"
+        } else {
+            "its interface is not in this network namespace"
+        };
+        return Path::no(Means::Tcp, "", why);
+    };
+    match survey.iter().find(|(iface, _)| iface.name == *name) {
+        Some((_, verdict)) => Path::judged(name, verdict),
+        None => Path::no(Means::Tcp, name, "its interface is not in this network namespace"),
+    }
+}
+
+fn other(service: &Service, rooms: Rooms) -> Path {
+    let key = service.key.clone().unwrap_or_else(|| "?".into());
+    let over = &*service.name;
+    if key == "stream" {
+        return match (&service.driver, rooms.stream) {
+            (None, _) => Path::no(
+                Means::Stream,
+                over,
+                "the peer offers USB4STREAM, but no driver took it here; `modprobe thunderbolt_stream` (Linux 7.2)",
+            ),
+            (Some(_), false) => {
+                Path::no(Means::Stream, over, "USB4STREAM is there, but this version of linkspan does not use it")
+            }
+            (Some(_), true) => Path { means: Means::Stream, over: over.to_owned(), usable: true, reason: None },
+        };
+    }
+    let why = match (&*key, service.prtcid) {
+        ("rdma", Some(APPLE_RDMA)) => "Apple's RDMA over Thunderbolt, which linkspan does not speak".to_owned(),
+        (_, Some(prtcid)) => format!("protocol {prtcid}, which linkspan does not speak"),
+        (_, None) => "a protocol that linkspan does not know".to_owned(),
+    };
+    Path::no(Means::Service(key), over, why)
+}
+
+fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer) -> Vec<String> {
+    let mut notes = Vec::new();
+    if peer.this_host {
+        notes.push("both ends are plugged into this host".to_owned());
+    }
+    if xdomain.chained() {
+        notes.push(format!("behind a device at port {}, whose link other traffic shares", xdomain.port()));
+    }
+    if !peer.also.is_empty() {
+        notes.push(format!("to the same host router as {}", peer.also.join(", ")));
+    }
+    if !peer.perhaps_also.is_empty() {
+        notes.push(format!("probably to the same host as {}", peer.perhaps_also.join(", ")));
+    }
+    let one_lane = |way: &Option<crate::Lanes>| way.is_some_and(|lanes| lanes.lanes == 1);
+    if one_lane(&xdomain.link.rx) && one_lane(&xdomain.link.tx) {
+        notes.push("runs on one lane of two: try another cable, or plug it in anew".to_owned());
+    }
+    let domain = machine.thunderbolt.iter().find(|domain| domain.xdomains.iter().any(|x| x.name == xdomain.name));
+    if domain.is_some_and(|domain| domain.iommu_dma_protection == Some(false)) {
+        notes.push("no IOMMU protection: a device on this cable could reach all memory; switch the IOMMU on".to_owned());
+    }
+    notes
+}
