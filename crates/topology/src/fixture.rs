@@ -5,7 +5,26 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{AddrEntry, Roots};
+use crate::{AddrEntry, Interface, Roots, Verdict, interfaces, judge};
+
+/// Like a DGX Spark: one adapter whose two ports are each reached through two PCIe links.
+pub const SPARK: &str = include_str!("../fixtures/spark.tree");
+/// A mini PC with AMD Strix Halo and one USB4 cable to its twin.
+pub const STRIX_HALO: &str = include_str!("../fixtures/strix-halo.tree");
+/// The same with three cables to one peer and one to a Mac.
+pub const TWO_CABLES: &str = include_str!("../fixtures/two-cables.tree");
+/// No cable to another host.
+pub const LAPTOP: &str = include_str!("../fixtures/laptop.tree");
+/// Eight GPUs and eight adapters on two NUMA nodes.
+pub const EIGHT_GPUS: &str = include_str!("../fixtures/eight-gpus.tree");
+/// All of them, by name.
+pub const ALL: [(&str, &str); 5] = [
+    ("spark", SPARK),
+    ("strix-halo", STRIX_HALO),
+    ("two-cables", TWO_CABLES),
+    ("laptop", LAPTOP),
+    ("eight-gpus", EIGHT_GPUS),
+];
 
 /// A folder below the system's temporary one that goes away with this value.
 #[derive(Debug)]
@@ -69,7 +88,8 @@ impl Fixture {
                     }
                     ["pci", path, class, vendor, id, numa @ ..] => {
                         let numa = numa.first().copied().unwrap_or("-1");
-                        for (file, text) in [("class", *class), ("vendor", vendor), ("device", id), ("numa_node", numa)] {
+                        for (file, text) in [("class", *class), ("vendor", vendor), ("device", id), ("numa_node", numa)]
+                        {
                             fix.file(&format!("sys/devices/{path}/{file}"), text);
                         }
                         let address = path.rsplit('/').next().unwrap();
@@ -91,6 +111,13 @@ impl Fixture {
     /// sysfs and procfs of this machine.
     pub fn roots(&self) -> Roots {
         Roots::under(&self.root)
+    }
+
+    /// Its interfaces with the verdict on each.
+    pub fn survey(&self) -> Vec<(Interface, Verdict)> {
+        let list = interfaces(&self.roots(), &self.addrs);
+        let verdicts = judge(&list, None);
+        list.into_iter().zip(verdicts).collect()
     }
 
     /// Writes an attribute, with the end of line that the kernel puts.

@@ -1,5 +1,8 @@
 //! The host itself: names, processors, memory.
 
+use std::path::Path;
+
+use crate::look::clean;
 use crate::sysfs::{self, Roots};
 
 /// What is worth knowing of the host beside its interfaces.
@@ -44,19 +47,26 @@ impl Host {
         let cpuinfo = sysfs::text(&roots.proc.join("cpuinfo")).unwrap_or_default();
         let cpu = roots.sys.join("devices/system/cpu/online");
         Host {
-            name: sysfs::text(&kernel.join("hostname")).unwrap_or_default(),
-            kernel: sysfs::text(&kernel.join("osrelease")).unwrap_or_default(),
+            name: one_line(&kernel.join("hostname")).unwrap_or_default(),
+            kernel: one_line(&kernel.join("osrelease")).unwrap_or_default(),
             arch: std::env::consts::ARCH,
-            boot_id: sysfs::text(&kernel.join("random/boot_id")),
+            boot_id: one_line(&kernel.join("random/boot_id")),
             cpu_model: cpuinfo
                 .lines()
                 .find(|line| line.starts_with("model name"))
-                .and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())),
+                .and_then(|line| Some(clean(line.split_once(':')?.1.trim(), LINE_MAX))),
             cpus: sysfs::text(&cpu).map_or(0, |text| cpu_list(&text).len()),
             memory_bytes: kib(&meminfo, "MemTotal:"),
             numa: nodes(roots),
         }
     }
+}
+
+/// Longest line that is kept, characters: `__NEW_UTS_LEN` of `linux/utsname.h` is 64, models of processors have 48.
+const LINE_MAX: usize = 128;
+
+fn one_line(path: &Path) -> Option<String> {
+    sysfs::text(path).map(|text| clean(&text, LINE_MAX))
 }
 
 fn nodes(roots: &Roots) -> Vec<NumaNode> {

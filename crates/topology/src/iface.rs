@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use crate::kind::{self, Kind};
+use crate::look::clean;
 use crate::pci::{PciPlace, is_pci};
 use crate::sysfs::{self, Roots};
 
@@ -43,8 +44,12 @@ impl IfAddr {
     /// The subnet, as in `10.0.4.0/22`.
     pub fn subnet(&self) -> String {
         let net: IpAddr = match self.ip {
-            IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() & !u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into(),
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into(),
+            IpAddr::V4(ip) => {
+                Ipv4Addr::from_bits(ip.to_bits() & !u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
+            }
+            IpAddr::V6(ip) => {
+                Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
+            }
         };
         format!("{net}/{}", self.prefix)
     }
@@ -180,7 +185,7 @@ fn read(roots: &Roots, dir: &Path, name: &str) -> Interface {
         numa_node: sysfs::number(&dir.join("device/numa_node")), // -1, "none", does not parse as u32
         pci_path: pci(roots, &dir.join("device")),
         master: sysfs::link_name(&dir.join("master")),
-        port_name: sysfs::text(&dir.join("phys_port_name")),
+        port_name: sysfs::text(&dir.join("phys_port_name")).map(|name| clean(&name, 16)),
         driver,
         ..Interface::bare(name)
     }

@@ -89,7 +89,8 @@ impl<'a> Look<'a> {
 /// At most `max` characters, none of which moves a cursor or turns the direction of writing.
 pub(crate) fn clean(text: &str, max: usize) -> String {
     let odd = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
     let mut kept: String = text.chars().take(max).map(|c| if odd(c) { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(max).is_some() {

@@ -62,3 +62,6 @@ impl Machine {
         distance(a, b, self.host.numa.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,7 +134,9 @@ impl fmt::Display for NotReady {
                 "no RoCE v2 GID but link-local ones; give {} an IP address",
                 interface.as_deref().unwrap_or("the port's network interface")
             ),
-            NotReady::RoceV1Only => f.write_str("RoCE v1 GIDs only, which no router passes; enable RoCE v2 on the card"),
+            NotReady::RoceV1Only => {
+                f.write_str("RoCE v1 GIDs only, which no router passes; enable RoCE v2 on the card")
+            }
             NotReady::Iwarp => f.write_str("an iWARP device; linkspan speaks InfiniBand and RoCE v2"),
         }
     }

@@ -223,14 +223,7 @@ pub(crate) fn read(look: &mut Look<'_>) -> Vec<Domain> {
 }
 
 fn bare(number: u32) -> Domain {
-    Domain {
-        number,
-        security: None,
-        iommu_dma_protection: None,
-        pci: None,
-        routers: Vec::new(),
-        xdomains: Vec::new(),
-    }
+    Domain { number, security: None, iommu_dma_protection: None, pci: None, routers: Vec::new(), xdomains: Vec::new() }
 }
 
 /// `DEVTYPE` of the uevent tells hosts from devices; where it is missing, only routers have `authorized`.

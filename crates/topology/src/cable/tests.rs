@@ -1,0 +1,131 @@
+use super::*;
+use crate::Machine;
+use crate::fixture::{EIGHT_GPUS, Fixture, LAPTOP, SPARK, STRIX_HALO, TWO_CABLES};
+
+fn found(fix: &Fixture, rooms: Rooms) -> Vec<Cable> {
+    cables(&Machine::read(&fix.roots()), &fix.survey(), rooms)
+}
+
+fn of(tree: &str) -> Vec<Cable> {
+    found(&Fixture::tree(tree), Rooms::default())
+}
+
+fn named<'a>(cables: &'a [Cable], name: &str) -> &'a Cable {
+    cables.iter().find(|cable| cable.name == name).unwrap_or_else(|| panic!("{name}: {cables:#?}"))
+}
+
+fn path<'a>(cable: &'a Cable, means: &Means) -> &'a Path {
+    cable.paths.iter().find(|path| path.means == *means).unwrap_or_else(|| panic!("{means}: {cable:#?}"))
+}
+
+fn why(path: &Path) -> &str {
+    assert!(!path.usable, "{path:?}");
+    path.reason.as_deref().unwrap()
+}
+
+#[test]
+fn one_cable_between_mini_pcs() {
+    let cables = of(STRIX_HALO);
+    let names: Vec<(Medium, &str)> = cables.iter().map(|cable| (cable.medium, &*cable.name)).collect();
+    assert_eq!(names, [(Medium::Thunderbolt, "0-1"), (Medium::Ethernet, "enp193s0")], "and no radio");
+    let cable = &cables[0];
+    let peer = cable.peer.as_ref().unwrap();
+    assert_eq!((peer.device_name.as_deref(), peer.this_host), (Some("strix-b"), false));
+    assert!(peer.also.is_empty() && peer.perhaps_also.is_empty() && cable.notes.is_empty(), "{cable:#?}");
+    assert_eq!(cable.paths, [Path { means: Means::Tcp, over: "thunderbolt0".into(), usable: true, reason: None }]);
+    assert_eq!(cable.neighbours, [Ipv4Addr::new(10, 0, 0, 2)]);
+}
+
+#[test]
+fn several_cables_to_one_peer() {
+    let cables = of(TWO_CABLES);
+    let first = named(&cables, "0-1");
+    let peer = first.peer.as_ref().unwrap();
+    assert_eq!((&*peer.also, &*peer.perhaps_also), (&["0-3".to_owned()][..], &["1-1".to_owned()][..]));
+    assert!(path(first, &Means::Tcp).usable);
+    assert!(why(path(first, &Means::Stream)).contains("does not use it"));
+    for part in ["same host router as 0-3", "probably to the same host as 1-1", "no IOMMU protection"] {
+        assert!(first.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", first.notes);
+    }
+
+    let second = named(&cables, "0-3");
+    assert!(why(path(second, &Means::Tcp)).contains("link-local"));
+    assert!(second.notes.iter().any(|note| note.contains("one lane")), "{:?}", second.notes);
+
+    let third = named(&cables, "1-1");
+    assert!(why(path(third, &Means::Tcp)).contains("`modprobe thunderbolt_net`"));
+    assert!(why(path(third, &Means::Stream)).contains("modprobe thunderbolt_stream"));
+    assert!(!third.notes.iter().any(|note| note.contains("IOMMU") || note.contains("one lane")), "{:?}", third.notes);
+
+    let mac = named(&cables, "1-3");
+    assert!(why(path(mac, &Means::Tcp)).contains("the peer offers no network service"));
+    assert!(why(path(mac, &Means::Service("rdma".into()))).contains("Apple"));
+    assert!(why(path(mac, &Means::Service("odd".into()))).contains("protocol 77"));
+    assert!(mac.peer.as_ref().unwrap().also.is_empty());
+}
+
+#[test]
+fn rooms_make_offers_usable() {
+    let rooms = Rooms { verbs: true, stream: true };
+    let cables = found(&Fixture::tree(TWO_CABLES), rooms);
+    assert!(path(named(&cables, "0-1"), &Means::Stream).usable);
+    assert!(!path(named(&cables, "1-1"), &Means::Stream).usable, "no driver took it");
+    let cables = found(&Fixture::tree(SPARK), rooms);
+    let rdma = path(named(&cables, "enp1s0f0np0"), &Means::Rdma);
+    assert_eq!(rdma.reason.as_deref(), Some("RoCE v2 GID 3 (10.10.0.1)"));
+    assert!(rdma.usable);
+    assert!(!path(named(&cables, "enP2p1s0f1np1"), &Means::Rdma).usable, "link-local alone");
+}
+
+#[test]
+fn four_ports_of_a_spark() {
+    let cables = of(SPARK);
+    let names: Vec<&str> = cables.iter().map(|cable| &*cable.name).collect();
+    assert_eq!(names, ["enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7"]);
+    let first = named(&cables, "enp1s0f0np0");
+    assert_eq!(path(first, &Means::Rdma).over, "rocep1s0f0/1");
+    assert!(why(path(first, &Means::Rdma)).starts_with("ready by RoCE v2 GID 3 (10.10.0.1)"));
+    assert!(first.notes.iter().any(|n| n.contains("shares port p0") && n.contains("enP2p1s0f0np0")), "{first:#?}");
+    assert!(!first.notes.iter().any(|n| n.contains("MTU")));
+    assert!(named(&cables, "enP2p1s0f0np0").notes.iter().any(|n| n.contains("MTU 1500") && n.contains("1024")));
+    assert!(why(path(named(&cables, "enP2p1s0f1np1"), &Means::Rdma)).contains("give enP2p1s0f1np1 an IP address"));
+    let lan = named(&cables, "enP7s7");
+    assert!(why(path(lan, &Means::Tcp)).contains("far slower"), "10 beside 200 Gb/s");
+    assert!(lan.paths.len() == 1 && lan.notes.is_empty());
+    assert_eq!(lan.neighbour_count, 1);
+}
+
+#[test]
+fn a_laptop_has_none() {
+    assert_eq!(of(LAPTOP), []);
+}
+
+#[test]
+fn infiniband_roce_and_soft_roce() {
+    let cables = of(EIGHT_GPUS);
+    assert_eq!(cables.len(), 9, "no docker0, no veth");
+    assert_eq!(cables[0].medium, Medium::Infiniband);
+    assert!(why(path(&cables[0], &Means::Rdma)).starts_with("ready by LID 17"));
+    assert!(why(path(&cables[3], &Means::Rdma)).contains("opensm"));
+    assert!(why(path(&cables[7], &Means::Rdma)).contains("the port is down"));
+    assert_eq!(path(named(&cables, "eno1"), &Means::Rdma).over, "rxe0/1");
+    let narrow = cables[5].notes.iter().any(|note| note.contains("PCIe 32 GT/s x8 of 32 GT/s x16"));
+    assert!(narrow, "{:?}", cables[5].notes);
+}
+
+#[test]
+fn a_cable_from_this_host_to_itself() {
+    let tree = TWO_CABLES.replace("d2040000-0080-7518-b3c8-e1ac3a6b0202", "c5030000-0070-6508-a3c8-f1ac3a6b0101");
+    let cables = of(&tree);
+    let cable = named(&cables, "1-1");
+    assert!(cable.peer.as_ref().unwrap().this_host && cable.notes[0].contains("this host"));
+    assert!(!named(&cables, "0-1").peer.as_ref().unwrap().this_host);
+}
+
+#[test]
+fn an_interface_in_another_namespace() {
+    let fix = Fixture::tree(STRIX_HALO);
+    let survey: Vec<_> = fix.survey().into_iter().filter(|(iface, _)| iface.name != "thunderbolt0").collect();
+    let cables = cables(&Machine::read(&fix.roots()), &survey, Rooms::default());
+    assert!(why(path(&cables[0], &Means::Tcp)).contains("network namespace"));
+}

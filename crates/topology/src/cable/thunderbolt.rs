@@ -114,7 +114,8 @@ fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer) -> Vec<String> {
     }
     let domain = machine.thunderbolt.iter().find(|domain| domain.xdomains.iter().any(|x| x.name == xdomain.name));
     if domain.is_some_and(|domain| domain.iommu_dma_protection == Some(false)) {
-        notes.push("no IOMMU protection: a device on this cable could reach all memory; switch the IOMMU on".to_owned());
+        notes
+            .push("no IOMMU protection: a device on this cable could reach all memory; switch the IOMMU on".to_owned());
     }
     notes
 }
