@@ -20,7 +20,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show interfaces and paths, and why each is or is not used
+    /// Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used
     Status(StatusArgs),
     /// Measure a path
     #[command(after_long_help = "The older spelling `--server [--device N]` and `--client [HOST] [--device N] --test \
