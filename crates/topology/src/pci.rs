@@ -96,6 +96,20 @@ pub struct PcieLink {
     pub width: u32,
 }
 
+impl PcieLink {
+    /// What all lanes carry one way, Mb/s: 8b/10b coding up to 5 GT/s, 128b/130b up to 32 GT/s, and 242 of 256 bytes of
+    /// a flit from 64 GT/s on (PCI Express Base Specification 6.0, 4.2). Headers of packets take their part of it.
+    pub fn mbps(&self) -> u32 {
+        let (useful, all) = match self.mt_s {
+            ..8_000 => (8, 10),
+            8_000..64_000 => (128, 130),
+            _ => (242, 256),
+        };
+        let raw = u64::from(self.mt_s) * u64::from(self.width);
+        u32::try_from(raw * useful / all).unwrap_or(u32::MAX)
+    }
+}
+
 impl fmt::Display for PcieLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} GT/s x{}", f64::from(self.mt_s) / 1000.0, self.width)

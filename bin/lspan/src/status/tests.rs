@@ -82,7 +82,10 @@ fn four_ports_of_a_spark() {
 fn a_laptop_without_cables() {
     let text = plain(LAPTOP);
     assert!(text.contains("no cable to another host"), "{text}");
-    assert!(line(&text, "0-1 is TS4").contains("boltctl authorize 00d4a0c8-0000-0018-8000-000000000abc"), "{text}");
+    assert!(
+        line(&text, "thunderbolt 0-1: TS4").contains("boltctl authorize 00d4a0c8-0000-0018-8000-000000000abc"),
+        "{text}"
+    );
     assert!(line(&text, "0000:01:00.0").contains("asleep"), "{text}");
     assert!(!text.contains("RDMA"), "{text}");
 }

@@ -191,7 +191,10 @@ fn thunderbolt(text: &mut String, domain: &Domain) {
     for router in domain.routers.iter().filter(|router| router.authorized == Some(false)) {
         let name = router.device_name.as_deref().unwrap_or("a device");
         let id = router.unique_id.as_deref().unwrap_or("UUID");
-        text.push_str(&format!("{} is {name}, not authorised; `boltctl authorize {id}` lets it in\n", router.name));
+        text.push_str(&format!(
+            "thunderbolt {}: {name} is not authorised; `boltctl authorize {id}` lets it in\n",
+            router.name
+        ));
     }
 }
 

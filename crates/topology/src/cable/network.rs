@@ -32,12 +32,12 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: 
 }
 
 /// RDMA ports on the same port as this interface.
-fn ports<'a>(machine: &'a Machine, interface: &str) -> Vec<(&'a RdmaDevice, &'a RdmaPort)> {
+pub(super) fn ports<'a>(machine: &'a Machine, interface: &str) -> Vec<(&'a RdmaDevice, &'a RdmaPort)> {
     let all = machine.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     all.filter(|(_, port)| port.interface.as_deref() == Some(interface)).collect()
 }
 
-fn rdma(device: &RdmaDevice, port: &RdmaPort, rooms: Rooms) -> Path {
+pub(super) fn rdma(device: &RdmaDevice, port: &RdmaPort, rooms: Rooms) -> Path {
     let over = format!("{}/{}", device.name, port.number);
     match port.ready() {
         Err(why) => Path::no(Means::Rdma, &over, why.to_string()),
@@ -76,11 +76,18 @@ fn notes(
             iface.name
         ));
     }
-    if ports.iter().any(|(device, _)| device.link.narrow()) {
-        for (device, _) in ports {
-            if let (Some(now), Some(most)) = (device.link.now, device.link.most) {
-                notes.push(format!("{} runs on PCIe {now} of {most}", device.name));
-            }
+    for (device, port) in ports {
+        if let (Some(now), Some(rate)) = (device.link.now, port.rate_mbps)
+            && now.mbps() < rate
+        {
+            let slot = device.link.most.filter(|_| device.link.narrow());
+            notes.push(format!(
+                "{} is on PCIe {now}{}, which carries {} Gb/s, less than the port's {}",
+                device.name,
+                slot.map_or_else(String::new, |most| format!(" of x{}", most.width)),
+                now.mbps() / 1000,
+                rate / 1000
+            ));
         }
     }
     let twins = twins(machine, survey, iface, ports);

@@ -58,7 +58,7 @@ fn several_cables_to_one_peer() {
     assert!(!third.notes.iter().any(|note| note.contains("IOMMU") || note.contains("one lane")), "{:?}", third.notes);
 
     let mac = named(&cables, "1-3");
-    assert!(why(path(mac, &Means::Tcp)).contains("the peer offers no network service"));
+    assert!(why(path(mac, &Means::Tcp)).contains("no network service; switch its Thunderbolt networking on"));
     assert!(why(path(mac, &Means::Service("rdma".into()))).contains("Apple"));
     assert!(why(path(mac, &Means::Service("odd".into()))).contains("protocol 77"));
     assert!(mac.peer.as_ref().unwrap().also.is_empty());
@@ -109,8 +109,12 @@ fn infiniband_roce_and_soft_roce() {
     assert!(why(path(&cables[3], &Means::Rdma)).contains("opensm"));
     assert!(why(path(&cables[7], &Means::Rdma)).contains("the port is down"));
     assert_eq!(path(named(&cables, "eno1"), &Means::Rdma).over, "rxe0/1");
-    let narrow = cables[5].notes.iter().any(|note| note.contains("PCIe 32 GT/s x8 of 32 GT/s x16"));
-    assert!(narrow, "{:?}", cables[5].notes);
+    assert_eq!(
+        cables[5].notes,
+        ["mlx5_5 is on PCIe 32 GT/s x8 of x16, which carries 252 Gb/s, less than the port's 400"],
+        "and the others, on x16, have no note"
+    );
+    assert!(cables[4].notes.is_empty(), "{:?}", cables[4].notes);
 }
 
 #[test]
@@ -128,4 +132,18 @@ fn an_interface_in_another_namespace() {
     let survey: Vec<_> = fix.survey().into_iter().filter(|(iface, _)| iface.name != "thunderbolt0").collect();
     let cables = cables(&Machine::read(&fix.roots()), &survey, Rooms::default());
     assert!(why(path(&cables[0], &Means::Tcp)).contains("network namespace"));
+}
+
+#[test]
+fn soft_roce_on_a_thunderbolt_interface() {
+    let rxe = "sys/class/infiniband/rxe0";
+    let gid = "0000:0000:0000:0000:0000:ffff:0a00:0001";
+    let tree = format!(
+        "{STRIX_HALO}{rxe}/parent\tthunderbolt0\n{rxe}/ports/1/state\t4: ACTIVE\n{rxe}/ports/1/link_layer\tEthernet\n\
+         {rxe}/ports/1/gids/0\t{gid}\n{rxe}/ports/1/gid_attrs/types/0\tRoCE v2\n"
+    );
+    let cables = found(&Fixture::tree(&tree), Rooms { verbs: true, stream: false });
+    let rdma = path(&cables[0], &Means::Rdma);
+    assert_eq!((&*rdma.over, rdma.usable), ("rxe0/1", true));
+    assert_eq!(rdma.reason.as_deref(), Some("RoCE v2 GID 0 (10.0.0.1)"));
 }

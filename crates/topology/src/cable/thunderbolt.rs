@@ -1,5 +1,6 @@
 //! Thunderbolt cables with a host at the other end.
 
+use crate::cable::network::ports;
 use crate::cable::{Cable, Means, Medium, Path, Peer, Rooms};
 use crate::{Interface, Machine, Service, Verdict, XDomain};
 
@@ -11,7 +12,11 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: 
     all.iter()
         .map(|xdomain| {
             let peer = peer(machine, &all, xdomain);
-            let mut paths = vec![network(xdomain, survey)];
+            let tcp = network(xdomain, survey);
+            // Soft-RoCE on the interface, or a driver that makes a device of the cable.
+            let rdma = if tcp.over.is_empty() { Vec::new() } else { ports(machine, &tcp.over) };
+            let mut paths = vec![tcp];
+            paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port, rooms)));
             let others = xdomain.services.iter().filter(|service| service.key.as_deref() != Some("network"));
             paths.extend(others.map(|service| other(service, rooms)));
             Cable {
@@ -54,7 +59,11 @@ fn peer(machine: &Machine, all: &[&XDomain], xdomain: &XDomain) -> Peer {
 /// with an address.
 fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> Path {
     let Some(service) = xdomain.service("network") else {
-        return Path::no(Means::Tcp, "", "the peer offers no network service; `modprobe thunderbolt_net` there");
+        let way_out = match xdomain.vendor_name.as_deref() {
+            Some("Linux") => "`modprobe thunderbolt_net` there",
+            _ => "switch its Thunderbolt networking on",
+        };
+        return Path::no(Means::Tcp, "", format!("the peer offers no network service; {way_out}"));
     };
     let Some(name) = &service.interface else {
         let why = if service.driver.is_none() {
@@ -114,8 +123,9 @@ fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer) -> Vec<String> {
     }
     let domain = machine.thunderbolt.iter().find(|domain| domain.xdomains.iter().any(|x| x.name == xdomain.name));
     if domain.is_some_and(|domain| domain.iommu_dma_protection == Some(false)) {
-        notes
-            .push("no IOMMU protection: a device on this cable could reach all memory; switch the IOMMU on".to_owned());
+        notes.push(
+            "no IOMMU protection: a PCIe device in this port could reach all memory; switch the IOMMU on".to_owned(),
+        );
     }
     notes
 }

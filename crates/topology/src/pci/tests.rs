@@ -57,3 +57,12 @@ fn paths_that_are_no_function() {
         assert_eq!(PciPlace::of(Path::new(path), None), None, "{path}");
     }
 }
+
+#[test]
+fn what_a_link_carries() {
+    for (mt_s, width, want) in
+        [(2_500, 1, 2_000), (8_000, 4, 31_507), (32_000, 4, 126_030), (64_000, 16, 968_000), (u32::MAX, 32, u32::MAX)]
+    {
+        assert_eq!(PcieLink { mt_s, width }.mbps(), want);
+    }
+}
