@@ -22,7 +22,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
             cand -V 'Print version'
             cand --version 'Print version'
-            cand status 'Show interfaces and paths, and why each is or is not used'
+            cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
@@ -277,7 +277,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;help'= {
-            cand status 'Show interfaces and paths, and why each is or is not used'
+            cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
