@@ -6,7 +6,7 @@ mod thunderbolt;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::{Interface, Link, Machine, Verdict};
+use crate::{Interface, Link, Machine, Reason, Verdict};
 
 /// What a cable is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +113,33 @@ impl Path {
         Path { means, over: over.to_owned(), usable: false, reason: Some(reason.into()) }
     }
 
-    fn judged(over: &str, verdict: &Verdict) -> Path {
-        let reason = match verdict {
+    /// TCP over the interface of this name. A part of a bond or bridge is as usable as that.
+    fn tcp(name: &str, survey: &[(Interface, Verdict)]) -> Path {
+        let find = |name: &str| survey.iter().find(|(iface, _)| iface.name == name).map(|(_, verdict)| verdict);
+        let Some(mut verdict) = find(name) else {
+            return Path::no(Means::Tcp, name, "its interface is not in this network namespace");
+        };
+        let mut whole = None;
+        // A port of a bond that is a port of a bridge is the deepest that makes sense.
+        for _ in 0..3 {
+            let Verdict::LeftOut(Reason::PartOf(master)) = verdict else {
+                break;
+            };
+            let Some(next) = find(master) else {
+                break;
+            };
+            (verdict, whole) = (next, Some(master));
+        }
+        let why = match verdict {
             Verdict::Usable => None,
             Verdict::LeftOut(reason) => Some(reason.to_string()),
         };
-        Path { means: Means::Tcp, over: over.to_owned(), usable: verdict.is_usable(), reason }
+        let reason = match (whole, why) {
+            (Some(whole), Some(why)) => Some(format!("part of {whole}, which is left out: {why}")),
+            (Some(whole), None) => Some(format!("as a part of {whole}")),
+            (None, why) => why,
+        };
+        Path { means: Means::Tcp, over: name.to_owned(), usable: verdict.is_usable(), reason }
     }
 }
 

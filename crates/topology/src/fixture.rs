@@ -59,7 +59,8 @@ impl Fixture {
 
     /// A machine from text, a line each:
     /// - `PATH<TAB>CONTENT` is a file; `\n`, `\t` and `\\` in the content stand for themselves;
-    /// - `PATH -> TARGET` is a symbolic link; a target that begins with `/` is below the fixture's root;
+    /// - `PATH -> TARGET` and `PATH<TAB>-> TARGET` are symbolic links; a target that begins with `/` is below the
+    ///   fixture's root;
     /// - `address INTERFACE IP/PREFIX` is an address that the kernel would list;
     /// - `net NAME INDEX DEVICE [ATTRIBUTE=VALUE...]` is a network interface that is up, on the device `DEVICE` below
     ///   `/sys/devices` (`-` for none), `pci PATH CLASS VENDOR DEVICE [NUMA]` a PCI function;
@@ -73,7 +74,9 @@ impl Fixture {
         let mut fix = Fixture::new();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            if let Some((path, content)) = line.split_once('\t') {
+            if let Some((path, target)) = line.split_once("\t-> ") {
+                fix.link(path, target);
+            } else if let Some((path, content)) = line.split_once('\t') {
                 fix.file(path, &unescaped(content));
             } else if let Some((path, target)) = line.split_once(" -> ") {
                 fix.link(path, target);
@@ -130,7 +133,7 @@ impl Fixture {
         self
     }
 
-    /// Makes a symbolic link, and what it leads to where that is an absolute path without one.
+    /// Makes a symbolic link; a target below the fixture's root that is not there becomes a folder.
     pub fn link(&self, path: &str, to: &str) -> &Fixture {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

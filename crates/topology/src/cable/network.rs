@@ -12,9 +12,9 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: 
     let wired = survey.iter().filter(|(iface, _)| matches!(iface.kind, Kind::Physical | Kind::Infiniband));
     wired
         .filter(|(iface, _)| iface.up && iface.carrier == Some(true))
-        .map(|(iface, verdict)| {
+        .map(|(iface, _)| {
             let ports = ports(machine, &iface.name);
-            let mut paths = vec![Path::judged(&iface.name, verdict)];
+            let mut paths = vec![Path::tcp(&iface.name, survey)];
             paths.extend(ports.iter().map(|(device, port)| rdma(device, port, rooms)));
             let lanes = iface.speed_mbps.map(|mbps| Lanes { lane_mbps: mbps, lanes: 1 });
             Cable {

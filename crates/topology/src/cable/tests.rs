@@ -147,3 +147,33 @@ fn soft_roce_on_a_thunderbolt_interface() {
     assert_eq!((&*rdma.over, rdma.usable), ("rxe0/1", true));
     assert_eq!(rdma.reason.as_deref(), Some("RoCE v2 GID 0 (10.0.0.1)"));
 }
+
+#[test]
+fn a_cable_that_is_a_port_of_a_bridge() {
+    let bridged = format!(
+        "{STRIX_HALO}net br0 9 - uevent=DEVTYPE=bridge bridge/bridge_id=x\n\
+         sys/devices/virtual/net/br0/brif/thunderbolt0 -> ../x\n\
+         sys/class/net/thunderbolt0/master -> ../br0\n"
+    );
+    let tcp = |tree: &str| path(&of(tree)[0], &Means::Tcp).clone();
+    let without = tcp(&bridged);
+    assert_eq!(why(&without), "part of br0, which is left out: has no IP address");
+    let with = tcp(&format!("{bridged}address br0 10.1.0.1/24\n"));
+    assert_eq!((with.usable, &*with.over, with.reason.as_deref()), (true, "thunderbolt0", Some("as a part of br0")));
+    // A bridge that says to be part of itself.
+    let turning = tcp(&format!("{bridged}sys/class/net/br0/master -> ../br0\n"));
+    assert!(why(&turning).contains("br0"));
+}
+
+/// Trees of some tools leave uevents out, for the kernel's can be written to.
+#[test]
+fn hosts_are_told_from_devices_without_uevents() {
+    for tree in [STRIX_HALO, TWO_CABLES, LAPTOP] {
+        let whole: Vec<Cable> = of(tree);
+        let bare: String = tree.lines().filter(|line| !line.contains("/uevent\t")).map(|l| format!("{l}\n")).collect();
+        let thunderbolt = |list: Vec<Cable>| -> Vec<Cable> {
+            list.into_iter().filter(|cable| cable.medium == Medium::Thunderbolt).collect()
+        };
+        assert_eq!(thunderbolt(of(&bare)), thunderbolt(whole));
+    }
+}
