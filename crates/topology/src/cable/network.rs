@@ -13,9 +13,13 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: 
     wired
         .filter(|(iface, _)| iface.up && iface.carrier == Some(true))
         .map(|(iface, _)| {
-            let ports = ports(machine, &iface.name);
+            let mut own = ports(machine, &iface.name);
+            // RDMA of a bond is one device for all its cards (mlx5_bond_0), with the bond's addresses.
+            if let Some(master) = &iface.master {
+                own.extend(ports(machine, master));
+            }
             let mut paths = vec![Path::tcp(&iface.name, survey)];
-            paths.extend(ports.iter().map(|(device, port)| rdma(device, port, rooms)));
+            paths.extend(own.iter().map(|(device, port)| rdma(device, port, rooms)));
             let lanes = iface.speed_mbps.map(|mbps| Lanes { lane_mbps: mbps, lanes: 1 });
             Cable {
                 medium: if iface.kind == Kind::Infiniband { Medium::Infiniband } else { Medium::Ethernet },
@@ -25,7 +29,7 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: 
                 neighbours: Vec::new(),
                 neighbour_count: 0,
                 paths,
-                notes: notes(machine, survey, iface, &ports),
+                notes: notes(machine, survey, iface, &own),
             }
         })
         .collect()

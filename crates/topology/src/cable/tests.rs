@@ -177,3 +177,22 @@ fn hosts_are_told_from_devices_without_uevents() {
         assert_eq!(thunderbolt(of(&bare)), thunderbolt(whole));
     }
 }
+
+#[test]
+fn rdma_of_a_bond_is_offered_by_each_of_its_cards() {
+    let rdma = "sys/class/infiniband/mlx5_bond_0/ports/1";
+    let tree = format!(
+        "net bond0 4 - bonding/mode=x\naddress bond0 10.0.0.1/24\n\
+         net eth0 2 pci0000:00/0000:01:00.0\nnet eth1 3 pci0000:00/0000:01:00.1\n\
+         sys/class/net/eth0/master -> ../bond0\nsys/class/net/eth1/master -> ../bond0\n\
+         {rdma}/state\t4: ACTIVE\n{rdma}/link_layer\tEthernet\n\
+         {rdma}/gids/0\t0000:0000:0000:0000:0000:ffff:0a00:0001\n\
+         {rdma}/gid_attrs/types/0\tRoCE v2\n{rdma}/gid_attrs/ndevs/0\tbond0\n"
+    );
+    let cables = found(&Fixture::tree(&tree), Rooms { verbs: true, stream: false });
+    for name in ["eth0", "eth1"] {
+        let cable = named(&cables, name);
+        assert_eq!((&*path(cable, &Means::Rdma).over, path(cable, &Means::Rdma).usable), ("mlx5_bond_0/1", true));
+        assert_eq!(path(cable, &Means::Tcp).reason.as_deref(), Some("as a part of bond0"));
+    }
+}
