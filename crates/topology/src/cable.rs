@@ -45,7 +45,7 @@ pub struct Cable {
     /// How many answered.
     pub neighbour_count: usize,
     /// Ways for bytes over it.
-    pub paths: Vec<Path>,
+    pub paths: Vec<CablePath>,
     /// What else is worth knowing, a sentence each.
     pub notes: Vec<String>,
 }
@@ -97,7 +97,7 @@ impl fmt::Display for Means {
 
 /// A way for bytes over a cable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct CablePath {
     /// How.
     pub means: Means,
     /// The interface, RDMA device and port (`mlx5_0/1`), or service that carries it; empty where it is missing.
@@ -108,16 +108,16 @@ pub struct Path {
     pub reason: Option<String>,
 }
 
-impl Path {
-    fn no(means: Means, over: &str, reason: impl Into<String>) -> Path {
-        Path { means, over: over.to_owned(), usable: false, reason: Some(reason.into()) }
+impl CablePath {
+    fn no(means: Means, over: &str, reason: impl Into<String>) -> CablePath {
+        CablePath { means, over: over.to_owned(), usable: false, reason: Some(reason.into()) }
     }
 
     /// TCP over the interface of this name. A part of a bond or bridge is as usable as that.
-    fn tcp(name: &str, survey: &[(Interface, Verdict)]) -> Path {
+    fn tcp(name: &str, survey: &[(Interface, Verdict)]) -> CablePath {
         let find = |name: &str| survey.iter().find(|(iface, _)| iface.name == name).map(|(_, verdict)| verdict);
         let Some(mut verdict) = find(name) else {
-            return Path::no(Means::Tcp, name, "its interface is not in this network namespace");
+            return CablePath::no(Means::Tcp, name, "its interface is not in this network namespace");
         };
         let mut whole = None;
         // A port of a bond that is a port of a bridge is the deepest that makes sense.
@@ -139,7 +139,7 @@ impl Path {
             (Some(whole), None) => Some(format!("as a part of {whole}")),
             (None, why) => why,
         };
-        Path { means: Means::Tcp, over: name.to_owned(), usable: verdict.is_usable(), reason }
+        CablePath { means: Means::Tcp, over: name.to_owned(), usable: verdict.is_usable(), reason }
     }
 }
 

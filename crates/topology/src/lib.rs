@@ -21,7 +21,7 @@ mod sysfs;
 mod thunderbolt;
 mod verdict;
 
-pub use cable::{Cable, Means, Medium, NEIGHBOURS_SHOWN, Path, Peer, Rooms, cables};
+pub use cable::{Cable, CablePath, Means, Medium, NEIGHBOURS_SHOWN, Peer, Rooms, cables};
 pub use filter::{BadFilter, IfFilter};
 pub use gpu::Gpu;
 pub use host::{Host, NumaNode};

@@ -1,6 +1,6 @@
 //! Cables of network cards: Ethernet and InfiniBand.
 
-use crate::cable::{Cable, Means, Medium, Path, Rooms};
+use crate::cable::{Cable, CablePath, Means, Medium, Rooms};
 use crate::{Interface, Kind, Lanes, Link, Machine, RdmaDevice, RdmaPort, Verdict};
 
 /// Smallest packet of a network interface that leaves room for RoCE's largest path MTU, 4096 bytes of payload with
@@ -18,7 +18,7 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: 
             if let Some(master) = &iface.master {
                 own.extend(ports(machine, master));
             }
-            let mut paths = vec![Path::tcp(&iface.name, survey)];
+            let mut paths = vec![CablePath::tcp(&iface.name, survey)];
             paths.extend(own.iter().map(|(device, port)| rdma(device, port, rooms)));
             let lanes = iface.speed_mbps.map(|mbps| Lanes { lane_mbps: mbps, lanes: 1 });
             Cable {
@@ -41,10 +41,10 @@ pub(super) fn ports<'a>(machine: &'a Machine, interface: &str) -> Vec<(&'a RdmaD
     all.filter(|(_, port)| port.interface.as_deref() == Some(interface)).collect()
 }
 
-pub(super) fn rdma(device: &RdmaDevice, port: &RdmaPort, rooms: Rooms) -> Path {
+pub(super) fn rdma(device: &RdmaDevice, port: &RdmaPort, rooms: Rooms) -> CablePath {
     let over = format!("{}/{}", device.name, port.number);
     match port.ready() {
-        Err(why) => Path::no(Means::Rdma, &over, why.to_string()),
+        Err(why) => CablePath::no(Means::Rdma, &over, why.to_string()),
         Ok(gid) => {
             let by = match gid {
                 Some(gid) if port.lid.unwrap_or(0) == 0 => match gid.ipv4() {
@@ -58,7 +58,7 @@ pub(super) fn rdma(device: &RdmaDevice, port: &RdmaPort, rooms: Rooms) -> Path {
             } else {
                 format!("ready by {by}, but this version of linkspan moves no bytes over verbs")
             };
-            Path { means: Means::Rdma, over, usable: rooms.verbs, reason: Some(reason) }
+            CablePath { means: Means::Rdma, over, usable: rooms.verbs, reason: Some(reason) }
         }
     }
 }

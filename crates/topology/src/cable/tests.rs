@@ -14,11 +14,11 @@ fn named<'a>(cables: &'a [Cable], name: &str) -> &'a Cable {
     cables.iter().find(|cable| cable.name == name).unwrap_or_else(|| panic!("{name}: {cables:#?}"))
 }
 
-fn path<'a>(cable: &'a Cable, means: &Means) -> &'a Path {
+fn path<'a>(cable: &'a Cable, means: &Means) -> &'a CablePath {
     cable.paths.iter().find(|path| path.means == *means).unwrap_or_else(|| panic!("{means}: {cable:#?}"))
 }
 
-fn why(path: &Path) -> &str {
+fn why(path: &CablePath) -> &str {
     assert!(!path.usable, "{path:?}");
     path.reason.as_deref().unwrap()
 }
@@ -32,7 +32,7 @@ fn one_cable_between_mini_pcs() {
     let peer = cable.peer.as_ref().unwrap();
     assert_eq!((peer.device_name.as_deref(), peer.this_host), (Some("strix-b"), false));
     assert!(peer.also.is_empty() && peer.perhaps_also.is_empty() && cable.notes.is_empty(), "{cable:#?}");
-    assert_eq!(cable.paths, [Path { means: Means::Tcp, over: "thunderbolt0".into(), usable: true, reason: None }]);
+    assert_eq!(cable.paths, [CablePath { means: Means::Tcp, over: "thunderbolt0".into(), usable: true, reason: None }]);
     assert_eq!(cable.neighbours, [Ipv4Addr::new(10, 0, 0, 2)]);
 }
 

@@ -1,7 +1,7 @@
 //! Thunderbolt cables with a host at the other end.
 
 use crate::cable::network::ports;
-use crate::cable::{Cable, Means, Medium, Path, Peer, Rooms};
+use crate::cable::{Cable, CablePath, Means, Medium, Peer, Rooms};
 use crate::{Interface, Machine, Service, Verdict, XDomain};
 
 /// Protocol id of Apple's RDMA over Thunderbolt (key `rdma`), as macOS 26.2 announces it: 0xFA57.
@@ -57,13 +57,13 @@ fn peer(machine: &Machine, all: &[&XDomain], xdomain: &XDomain) -> Peer {
 
 /// TCP over thunderbolt_net. Three things must come together: the peer's service, the driver here, and the interface
 /// with an address.
-fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> Path {
+fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> CablePath {
     let Some(service) = xdomain.service("network") else {
         let way_out = match xdomain.vendor_name.as_deref() {
             Some("Linux") => "`modprobe thunderbolt_net` there",
             _ => "switch its Thunderbolt networking on",
         };
-        return Path::no(Means::Tcp, "", format!("the peer offers no network service; {way_out}"));
+        return CablePath::no(Means::Tcp, "", format!("the peer offers no network service; {way_out}"));
     };
     let Some(name) = &service.interface else {
         let why = if service.driver.is_none() {
@@ -71,25 +71,25 @@ fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> Path {
         } else {
             "its interface is not in this network namespace"
         };
-        return Path::no(Means::Tcp, "", why);
+        return CablePath::no(Means::Tcp, "", why);
     };
-    Path::tcp(name, survey)
+    CablePath::tcp(name, survey)
 }
 
-fn other(service: &Service, rooms: Rooms) -> Path {
+fn other(service: &Service, rooms: Rooms) -> CablePath {
     let key = service.key.clone().unwrap_or_else(|| "?".into());
     let over = &*service.name;
     if key == "stream" {
         return match (&service.driver, rooms.stream) {
-            (None, _) => Path::no(
+            (None, _) => CablePath::no(
                 Means::Stream,
                 over,
                 "the peer offers USB4STREAM, but no driver took it here; `modprobe thunderbolt_stream` (Linux 7.2)",
             ),
             (Some(_), false) => {
-                Path::no(Means::Stream, over, "USB4STREAM is there, but this version of linkspan does not use it")
+                CablePath::no(Means::Stream, over, "USB4STREAM is there, but this version of linkspan does not use it")
             }
-            (Some(_), true) => Path { means: Means::Stream, over: over.to_owned(), usable: true, reason: None },
+            (Some(_), true) => CablePath { means: Means::Stream, over: over.to_owned(), usable: true, reason: None },
         };
     }
     let why = match (&*key, service.prtcid) {
@@ -97,7 +97,7 @@ fn other(service: &Service, rooms: Rooms) -> Path {
         (_, Some(prtcid)) => format!("protocol {prtcid}, which linkspan does not speak"),
         (_, None) => "a protocol that linkspan does not know".to_owned(),
     };
-    Path::no(Means::Service(key), over, why)
+    CablePath::no(Means::Service(key), over, why)
 }
 
 fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer) -> Vec<String> {
