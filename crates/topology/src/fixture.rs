@@ -209,3 +209,6 @@ impl Drop for Fixture {
         let _ = fs::remove_dir_all(&self.root);
     }
 }
+
+#[cfg(test)]
+mod tests;
