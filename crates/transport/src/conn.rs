@@ -385,9 +385,11 @@ impl<R: Rail> Conn<R> {
     }
 
     fn drop_all(&mut self) {
-        for (rail, taken) in self.rails.up.iter_mut().zip(&mut self.rails.taken) {
-            if let Some(rail) = rail.take() {
-                *taken = rail.taken();
+        for slot in 0..self.rails.used {
+            if let Some(rail) = self.rails.up[slot].take() {
+                self.rails.taken[slot] = rail.taken();
+                drop(rail);
+                self.engine.rail_down(slot);
             }
         }
     }

@@ -259,24 +259,40 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_ack(&mut self, head: &Head) -> Result<(), Broken> {
-        self.account(head.id.get(), head.total.get()).map(|_| ())
+        self.hear(head.id.get(), head.total.get()).map(|_| ())
     }
 
-    fn account(&mut self, rail_id: u32, landed: u64) -> Result<Option<usize>, Broken> {
+    fn hear(&mut self, rail_id: u32, landed: u64) -> Result<Option<usize>, Broken> {
         let landed = u32::try_from(landed).map_err(|_| Broken(format!("{landed} chunks landed on rail {rail_id}")))?;
+        self.rails.hear(rail_id, landed)
+    }
+
+    /// Counts what the peer has acknowledged and our rails have taken.
+    #[inline]
+    pub(super) fn pump_acks(&mut self, out: &impl Outlet<B>) {
+        for slot in 0..self.rails.used() {
+            if self.rails.has_heard(slot) {
+                self.hand_back(slot, out.taken(slot));
+            }
+        }
+    }
+
+    pub(super) fn hand_back(&mut self, slot: usize, taken: u64) {
         let ops = &mut self.ops;
-        self.rails.acked(rail_id, landed, |piece| {
+        self.rails.hand_back(slot, taken, |piece| {
             if let Some(ticket) = piece.ticket {
                 ops.chunk_back(ticket);
             }
-        })
+        });
     }
 
     pub(super) fn on_rail_down(&mut self, head: &Head) -> Result<(), Broken> {
         let id = head.id.get();
-        let Some(slot) = self.account(id, head.total.get())? else {
+        let Some(slot) = self.hear(id, head.total.get())? else {
             return self.on_stranger_down(id);
         };
+        // The caller drops this rail before it asks after any operation, so nothing of it is read any more.
+        self.hand_back(slot, u64::MAX);
         let (again, onesided, control) = (&mut self.sends.again, &self.onesided, &mut self.control);
         self.rails.settle(slot, |piece| {
             if planted::is(Bug::LostChunks) {

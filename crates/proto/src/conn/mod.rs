@@ -15,6 +15,8 @@
 //! rail, says what had landed ([`Kind::RailDown`]), and only then is the rest sent again elsewhere. No chunk can land
 //! twice, and none can land late.
 
+#[cfg(any(test, fuzzing))]
+mod bounds;
 mod control;
 mod credit;
 mod log;
@@ -179,6 +181,8 @@ impl<B: Buf> Engine<B> {
             self.rails.resend(rail, |piece| again.push_back(piece));
         }
         if let Some(gone) = self.rails.down(rail) {
+            // Nothing is read from it any more either, so what the peer has acknowledged is done.
+            self.hand_back(rail, u64::MAX);
             let mut head = Head::new(Kind::RailDown);
             head.id.set(gone.id);
             head.total.set(u64::from(gone.landed));
@@ -209,7 +213,8 @@ impl<B: Buf> Engine<B> {
         }
     }
 
-    /// A live rail that the peer has declared down, if any: drop it, then call [`Engine::rail_down`].
+    /// A live rail that the peer has declared down, if any: drop it, then call [`Engine::rail_down`]. To be asked after
+    /// each round of arrivals, before [`Engine::test`].
     pub fn condemned(&mut self) -> Option<usize> {
         self.rails.condemned()
     }
@@ -241,6 +246,7 @@ impl<B: Buf> Engine<B> {
     pub fn pump(&mut self, out: &mut impl Outlet<B>, busy: bool) {
         self.idle_pumps = if busy { 0 } else { self.idle_pumps.saturating_add(1) };
         let idle = self.idle_pumps >= IDLE_FLUSH;
+        self.pump_acks(out);
         if self.control.replaying() {
             self.control.replay(out, &self.rails);
         }

@@ -61,8 +61,11 @@ pub(super) struct Rail<B> {
     unsettled: bool,
     condemned: bool,
     sent: u32,
+    /// Chunks that the peer says have landed, and how many of them have been handed back.
+    heard: u32,
     acked: u32,
-    flight: VecDeque<Piece<B>>,
+    /// With the number under which the rail will have taken them.
+    flight: VecDeque<(u64, Piece<B>)>,
     arriving: VecDeque<Arriving>,
     pub(super) landed: u32,
     owes_ack: bool,
@@ -87,6 +90,7 @@ impl<B: Buf> Rails<B> {
                 unsettled: false,
                 condemned: false,
                 sent: 0,
+                heard: 0,
                 acked: 0,
                 flight: VecDeque::with_capacity(WINDOW_ALONE),
                 arriving: VecDeque::with_capacity(MAX_ARRIVING),
@@ -112,6 +116,7 @@ impl<B: Buf> Rails<B> {
         rail.live = true;
         rail.condemned = false;
         rail.sent = 0;
+        rail.heard = 0;
         rail.acked = 0;
         rail.flight.clear();
         rail.arriving.clear();
@@ -195,47 +200,58 @@ impl<B: Buf> Rails<B> {
         self.rails[slot].sent
     }
 
-    /// A chunk has been accepted by the rail; `track` keeps it until it is acknowledged.
-    pub(super) fn sent(&mut self, slot: usize, piece: Piece<B>, track: bool) {
+    /// A chunk has been accepted by the rail as number `pos`; `track` keeps it until it is acknowledged.
+    pub(super) fn sent(&mut self, slot: usize, pos: u64, piece: Piece<B>, track: bool) {
         let rail = &mut self.rails[slot];
         rail.sent = rail.sent.wrapping_add(1);
         if track {
-            rail.flight.push_back(piece);
+            rail.flight.push_back((pos, piece));
         }
     }
 
-    /// The peer says that `landed` chunks have landed on rail `id`; calls `back` for each newly acknowledged one.
-    pub(super) fn acked(
-        &mut self,
-        id: u32,
-        landed: u32,
-        mut back: impl FnMut(Piece<B>),
-    ) -> Result<Option<usize>, Broken> {
+    /// The peer says that `landed` chunks have landed on rail `id`. They are acknowledged by [`Rails::hand_back`].
+    pub(super) fn hear(&mut self, id: u32, landed: u32) -> Result<Option<usize>, Broken> {
         let Some(slot) = self.rails.iter().position(|r| r.id == id && (r.live || r.unsettled)) else {
             return Ok(None); // a rail settled long ago
         };
         let rail = &mut self.rails[slot];
-        let fresh = landed.wrapping_sub(rail.acked);
-        if (fresh as i32) < 0 {
+        if (landed.wrapping_sub(rail.heard) as i32) < 0 {
             return Ok(Some(slot)); // overtaken by a newer word
         }
-        if fresh as usize > rail.flight.len() {
+        if landed.wrapping_sub(rail.acked) as usize > rail.flight.len() {
             return Err(Broken(format!(
                 "{landed} chunks acknowledged on rail {id}, only {} were sent",
                 rail.acked as usize + rail.flight.len()
             )));
         }
-        for piece in rail.flight.drain(..fresh as usize) {
-            back(piece);
-        }
-        rail.acked = landed;
+        rail.heard = landed;
         Ok(Some(slot))
+    }
+
+    /// Whether the peer has spoken of chunks that were not handed back.
+    #[inline]
+    pub(super) fn has_heard(&self, slot: usize) -> bool {
+        self.rails[slot].heard != self.rails[slot].acked
+    }
+
+    /// Hands out chunks that the peer says have landed and that the rail has `taken`: until then it may read their
+    /// memory, whatever a peer that lies says. A rail that is down reads nothing more.
+    pub(super) fn hand_back(&mut self, slot: usize, taken: u64, mut back: impl FnMut(Piece<B>)) {
+        let rail = &mut self.rails[slot];
+        while rail.acked != rail.heard {
+            match rail.flight.front() {
+                Some(&(pos, piece)) if pos <= taken || !rail.live => back(piece),
+                _ => return,
+            }
+            rail.flight.pop_front();
+            rail.acked = rail.acked.wrapping_add(1);
+        }
     }
 
     /// The peer reads this rail no longer: hands out what had not landed.
     pub(super) fn settle(&mut self, slot: usize, mut again: impl FnMut(Piece<B>)) {
         let rail = &mut self.rails[slot];
-        for piece in rail.flight.drain(..) {
+        for (_, piece) in rail.flight.drain(..) {
             again(piece);
         }
         rail.unsettled = false;
@@ -247,7 +263,7 @@ impl<B: Buf> Rails<B> {
     /// A planted bug: sends everything in flight again without having asked.
     pub(super) fn resend(&mut self, slot: usize, mut again: impl FnMut(Piece<B>)) {
         let rail = &mut self.rails[slot];
-        rail.flight.drain(..).for_each(&mut again);
+        rail.flight.drain(..).for_each(|(_, piece)| again(piece));
         rail.condemned = true;
     }
 
@@ -271,7 +287,7 @@ impl<B: Buf> Rails<B> {
 
     /// Whether a chunk that was sent and not acknowledged was read from region `key`.
     pub(super) fn is_leaving_from(&self, key: u32) -> bool {
-        self.rails.iter().any(|r| r.flight.iter().any(|piece| piece.key == key))
+        self.rails.iter().any(|r| r.flight.iter().any(|(_, piece)| piece.key == key))
     }
 
     /// Whether a chunk is on its way into region `key` right now.

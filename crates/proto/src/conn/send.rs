@@ -224,7 +224,7 @@ impl<B: Buf> Engine<B> {
                 continue;
             };
             piece.head = head;
-            self.rails.sent(rail, piece, self.cfg.acked);
+            self.rails.sent(rail, pos, piece, self.cfg.acked);
             return Some((rail, pos));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
-use super::super::{Access, MAX_OPS, MAX_RECVS, Outcome, Ticket};
+use super::super::{Access, Outcome, RemoteSlice, Ticket};
 use super::wire::Wire;
 use super::{Joined, Mem};
 use crate::head::EAGER_MAX;
@@ -118,7 +118,7 @@ impl Victim {
             self.open.push((ticket, buf));
         }
         let buf = self.fenced(9000);
-        let from = super::super::RemoteSlice { key: 5, offset: 0 };
+        let from = RemoteSlice { key: 5, offset: 0 };
         if let Ok(ticket) = self.joined.ends[0].post_read(&mut self.joined.wires[0], buf, from) {
             self.open.push((ticket, buf));
         }
@@ -229,27 +229,9 @@ impl Victim {
         self.test();
         assert!(self.fences.iter().all(|f| f.is_all(0xFE)), "a byte where none was granted");
         assert!(self.free.iter().all(|m| m.is_all(0xEE)), "a byte after the report");
-        let engine = &self.joined.ends[0];
-        let sizes = engine.sizes_of_queues();
-        for (name, len, most) in sizes {
+        for (name, len, most) in self.joined.ends[0].held() {
             assert!(len <= most, "{len} {name}, the bound is {most}");
         }
-    }
-}
-
-impl super::super::Engine<Mem> {
-    /// Everything that a peer can make grow, with its bound.
-    fn sizes_of_queues(&self) -> [(&'static str, usize, usize); 6] {
-        let [grants, cutting, again] = self.sends.lens();
-        let [notifies, disowned] = self.onesided.lens();
-        [
-            ("messages queued", self.control.queued(), 1024 + MAX_RECVS),
-            ("grants", grants, MAX_RECVS),
-            ("transfers", cutting, MAX_OPS + MAX_RECVS),
-            ("chunks to send again", again, 8 * 64),
-            ("notifications", notifies, 64 << 10),
-            ("refused writes", disowned, MAX_OPS),
-        ]
     }
 }
 
@@ -289,4 +271,35 @@ fn floods_are_bounded() {
             }
         }
     }
+}
+
+/// A chunk that the peer acknowledges before the rail has taken it is still being read: neither the send nor the region
+/// it comes from is free.
+#[test]
+fn an_acknowledgement_ahead_of_the_rail_frees_nothing() {
+    let mut joined = Joined::new(1, true);
+    let (src, region) = (Mem::filled(4096 * 3, 1), Mem::filled(4000, 2));
+    let recv = joined.recv(1, &[(0, Mem::new(4096 * 3))]);
+    joined.settle();
+    let send = joined.send(0, 0, src).unwrap();
+    let key = joined.ends[0].expose(region, Access::Read).unwrap();
+    let dst = Mem::new(4000);
+    joined.ends[1].post_read(&mut joined.wires[1], dst, RemoteSlice { key, offset: 0 }).unwrap();
+    assert!(joined.deliver(1, 0).unwrap());
+    joined.pump(0, true);
+    let waiting = joined.wires[0].queues[0].iter().filter(|item| item.kind().is_payload()).count();
+    assert_eq!(waiting, 4, "three chunks and the answer wait in the rail");
+    let mut lie = Head::new(Kind::Ack);
+    lie.total.set(4);
+    lie.seq.set(joined.ends[0].control.due());
+    joined.ends[0].on_ctrl(0, &lie.sealed(), &[]).unwrap();
+    joined.pump(0, true);
+    assert_eq!(joined.test(0, send), Outcome::Pending);
+    assert!(!joined.ends[0].unexpose(key), "the answer has not left");
+    while joined.deliver(0, 0).unwrap() {
+        joined.pump(0, true);
+        assert_eq!(joined.ends[0].unexpose(key), joined.wires[0].queues[0].is_empty());
+    }
+    assert_eq!(joined.test(0, send), Outcome::Done(4096 * 3));
+    assert_eq!(joined.test(1, recv), Outcome::Done(4096 * 3));
 }

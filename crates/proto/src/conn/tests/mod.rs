@@ -8,9 +8,7 @@ mod wire;
 mod wrap;
 
 use super::control::Control;
-use super::onesided::OneSided;
 use super::rails::Rails;
-use super::send::Sends;
 use wire::{Joined, Mem};
 
 /// What only tests ask.
@@ -30,22 +28,6 @@ impl Control {
     /// Number of the next message to receive.
     fn due(&self) -> u32 {
         self.rx_next as u32
-    }
-
-    fn queued(&self) -> usize {
-        self.queue.len()
-    }
-}
-
-impl Sends<Mem> {
-    fn lens(&self) -> [usize; 3] {
-        [self.grants.len(), self.cutting.len(), self.again.len()]
-    }
-}
-
-impl OneSided<Mem> {
-    fn lens(&self) -> [usize; 2] {
-        [self.notifies.len(), self.disowned.len()]
     }
 }
 
