@@ -66,6 +66,12 @@ impl ShmRail {
         self.watch.fd()
     }
 
+    /// The shared memory, for tests and fuzzers that play a peer gone mad.
+    #[doc(hidden)]
+    pub fn map(&self) -> &Map {
+        self.reach.map()
+    }
+
     #[cold]
     fn down(&self, fault: Fault) -> Down {
         let path = self.info.path.clone();

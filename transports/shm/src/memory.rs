@@ -51,9 +51,8 @@ impl Reach {
         Reach { map: map.clone(), side, pid, remote, gate, pull_only, between }
     }
 
-    #[cfg(test)]
-    pub(crate) fn map(&self) -> Arc<Map> {
-        self.map.clone()
+    pub(crate) fn map(&self) -> &Arc<Map> {
+        &self.map
     }
 
     /// Whether chunks can be copied directly at all.

@@ -276,10 +276,12 @@ impl Receiver {
             return Err(lie("a piece of no transfer"));
         };
         let index = offset / t.slice as u64;
+        if index >= u64::from(t.count) {
+            return Err(lie(format!("a piece at {offset} of {} slices of {}", t.count, t.slice)));
+        }
         let start = index * t.slice as u64;
         let end = (start + t.slice as u64).min(dest.len() as u64);
-        let expected = index < u64::from(t.count)
-            && (t.claimed | t.read | t.ringed) & (1 << index) == 0
+        let expected = (t.claimed | t.read | t.ringed) & (1 << index) == 0
             && offset - start == t.ringed_at as u64
             && r.len > 0
             && r.len as u64 <= end - offset;

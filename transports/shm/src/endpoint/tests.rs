@@ -88,7 +88,7 @@ fn a_receiver_survives_any_scribbling() {
             _ => (4096, layout::total(config.ring)),
         };
         let (mut a, mut b) = pair(config).unwrap();
-        let map = b.reach.map();
+        let map = b.reach.map().clone();
         let mut sink = Guarded::new(64 << 10);
         let mut none = Guarded::new(0);
         for step in 0..200 {
@@ -130,7 +130,7 @@ fn a_sender_survives_any_scribbling() {
     for seed in 1..=400u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let (mut a, _b) = pair(config).unwrap();
-        let map = a.reach.map();
+        let map = a.reach.map().clone();
         let mut none = Guarded::new(0);
         for step in 0..200 {
             let _ = a.data(&chunk(step, 40_000), src.slice().sub(0, 40_000).unwrap());
@@ -190,5 +190,31 @@ fn a_chunk_that_was_stopped_before_its_end_is_not_reported() {
         }
         let last = b.poll(&mut sink);
         assert_eq!((last.is_ok(), sink.1), if stop { (false, 0) } else { (true, 1) });
+    }
+}
+
+/// A piece at the end of the address space is nobody's, and no arithmetic on its offset goes wrong.
+#[test]
+fn a_piece_at_an_impossible_offset_is_a_lie() {
+    const TAIL: usize = 4096;
+    const RING: usize = 16384;
+    for offset in [u64::MAX, u64::MAX - 4095, 64 << 10, 1 << 40] {
+        let config = Config { ring: 64 << 10, cma_from: 8 << 10, slice: 4096, ..Config::default() };
+        let (mut a, mut b) = pair(config).unwrap();
+        let (src, mut sink) = (HostBuf::new(64 << 10), Guarded::new(64 << 10));
+        a.data(&chunk(0, 64 << 10), src.slice()).unwrap();
+        a.flush().unwrap();
+        b.poll(&mut sink).unwrap();
+        let map = a.reach.map().clone();
+        let tail = map.peek(TAIL);
+        assert_eq!(tail, 64, "one offer, or the direct copy is not to be had here");
+        let generation = (map.peek(RING + 56) >> 32) as u32;
+        let line = crate::record::piece(64, 0, generation, offset);
+        for (n, word) in line.chunks_exact(8).enumerate() {
+            map.scribble(RING + 64 + 8 * n, u64::from_le_bytes(word.try_into().unwrap()));
+        }
+        map.scribble(TAIL, tail + 128);
+        let error = b.poll(&mut sink).unwrap_err();
+        assert!(error.to_string().contains("LS0103"), "{error}");
     }
 }
