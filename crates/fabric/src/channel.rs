@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
+use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
 use linkspan_tcp::{Dial, Sentinel};
@@ -13,7 +14,6 @@ use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
-use crate::greeting::Greeting;
 use crate::listener::{Desk, FIRST_RETURN};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meter::Meter;

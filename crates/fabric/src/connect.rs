@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
@@ -12,7 +13,6 @@ use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 use crate::channel::{Channel, Parts, Redial, Returns};
 use crate::config::PathChoice;
 use crate::device::Device;
-use crate::greeting::Greeting;
 use crate::listener::socket_addr;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};

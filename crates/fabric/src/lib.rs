@@ -11,7 +11,6 @@ mod config;
 mod connect;
 mod device;
 mod error;
-mod greeting;
 mod listener;
 mod local;
 mod log;

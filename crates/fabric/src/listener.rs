@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
 use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
@@ -12,7 +13,6 @@ use linkspan_tcp::{Listen, Stream};
 use linkspan_transport::{Conn, WaitFd};
 
 use crate::channel::{Channel, Parts, Returns};
-use crate::greeting::Greeting;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
 use crate::room::AnyRail;

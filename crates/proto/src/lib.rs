@@ -6,6 +6,7 @@
 
 mod buf;
 pub mod conn;
+pub mod greeting;
 pub mod handle;
 pub mod head;
 pub mod login;
