@@ -191,14 +191,18 @@ impl Desk {
         let Half { run, peer, offer } = half;
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
-            if self.returned.len() < MAX_WAITING {
-                self.returned.push((session.conn_id, session.stream, secured));
+            // The oldest may be of a connection that is gone, which nobody will ever ask for.
+            if self.returned.len() >= MAX_WAITING {
+                self.returned.remove(0);
             }
+            self.returned.push((session.conn_id, session.stream, secured));
             return;
         }
         let waiting: usize = self.arrivals.values().map(|a| a.streams.len()).sum();
         if waiting >= MAX_WAITING {
-            return;
+            // Peers that never say their plan, or one that cannot be kept, give way to who comes now.
+            let oldest = self.arrivals.iter().min_by_key(|(_, a)| a.since).map(|(id, _)| *id);
+            oldest.and_then(|id| self.arrivals.remove(&id));
         }
         let arrival = self.arrivals.entry(session.conn_id).or_insert_with(|| Arrival {
             peer,

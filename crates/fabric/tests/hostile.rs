@@ -39,13 +39,15 @@ fn address(handle: &Handle) -> SocketAddr {
     handle.addrs()[0].socket()
 }
 
-/// Logs in like an honest peer, over a plain socket, while `listener` is served.
-fn log_in(listener: &Listener) -> (TcpStream, Channel) {
+/// Logs one stream in like an honest peer, over a plain socket, while `listener` is served.
+fn log_stream_in(listener: &Listener, conn: u64, number: u16) -> TcpStream {
     let handle = Handle::decode(&listener.handle()).unwrap();
     let mut stream = TcpStream::connect(address(&handle)).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let params =
-        ClientParams { blob: vec![1, 0, 0, 0], ..ClientParams::new(handle.listen_id, handle.token.clone(), 7, 0) };
+    let params = ClientParams {
+        blob: vec![1, 0, 0, 0],
+        ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
+    };
     let start = Instant::now();
     let mut login = Login::client(params, Seed::random().unwrap(), start.elapsed()).unwrap();
     loop {
@@ -60,11 +62,17 @@ fn log_in(listener: &Listener) -> (TcpStream, Channel) {
             login.feed(&bytes[..n], start.elapsed());
         }
         match login.poll(start.elapsed()) {
-            Progress::Done(_) => break,
+            Progress::Done(_) => return stream,
             Progress::Failed(error) => panic!("{error}"),
             _ => {}
         }
     }
+}
+
+/// The same, and agrees on a connection over this one stream.
+fn log_in(listener: &Listener) -> (TcpStream, Channel) {
+    let mut stream = log_stream_in(listener, 7, 0);
+    let start = Instant::now();
     let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0], sentinel: None };
     stream.write_all(&plan.encode()).unwrap();
     let channel = loop {
@@ -201,6 +209,35 @@ fn strangers_cost_nothing_and_stop_nobody() {
         }
     }
     drop(silent);
+}
+
+/// Peers that hold the handle may log in and go no further, or say plans that name streams which never come, or come
+/// back to connections that never were: as many as they like, and an honest peer still gets through.
+#[test]
+fn connections_that_never_come_up_keep_nobody_out() {
+    let fabric = fabric();
+    let listener = fabric.listen(0).unwrap();
+    let mut held = Vec::new();
+    for conn in 0..400 {
+        let mut stream = log_stream_in(&listener, conn, if conn % 3 == 2 { 64 } else { 0 });
+        if conn % 3 == 0 {
+            let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0, 1], sentinel: None };
+            stream.write_all(&plan.encode()).unwrap();
+        }
+        held.push(stream);
+    }
+    let mut connecting = fabric.connect(0, &listener.handle()).unwrap();
+    let (mut here, mut there) = (None, None);
+    let until = Instant::now() + Duration::from_secs(10);
+    while here.is_none() || there.is_none() {
+        assert!(Instant::now() < until, "connections that never come up keep an honest peer out");
+        if here.is_none() {
+            here = connecting.poll().unwrap();
+        }
+        if there.is_none() {
+            there = listener.accept().unwrap();
+        }
+    }
 }
 
 #[test]
