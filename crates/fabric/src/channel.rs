@@ -1,26 +1,23 @@
 //! A connection as callers of the fabric see it: a [`Conn`] over rails of any rooms, with its sentinel, its log lines
 //! and its lost rails coming back.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
-use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
-use linkspan_proto::login::{ClientParams, Login, Seed};
-use linkspan_tcp::{Dial, Sentinel};
+use linkspan_tcp::Sentinel;
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
-use crate::listener::{Desk, FIRST_RETURN};
-use crate::logins::{LoginRun, LoginStep};
+use crate::listener::Desk;
 use crate::meter::Meter;
+use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::Secured;
 use crate::stats::Counter;
-use crate::{Fabric, chain, clock};
+use crate::{Fabric, chain};
 
 /// Progress calls between two looks at the clock (24 ns): under 1 % of a spinning caller's time.
 const TICK_CALLS: u32 = 64;
@@ -35,38 +32,14 @@ const SLEEP: Duration = Duration::from_secs(1);
 /// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
 const LAST_LOOKS: usize = 256;
 
-/// Time between two tries to bring a lost rail back.
-const REDIAL: Duration = Duration::from_secs(1);
-
 /// How lost rails come back.
 pub(crate) enum Returns {
     /// They do not: there is one rail, or it is not TCP.
     Never,
     /// The peer dials again, our listener's desk receives.
     Accepts { desk: Arc<Mutex<Desk>>, conn: u64 },
-    /// We dial again.
-    Dials { handle: Handle, conn: u64, redials: Vec<Redial> },
-}
-
-/// One rail's way back.
-pub(crate) struct Redial {
-    from: Option<SocketAddr>,
-    to: SocketAddr,
-    path: String,
-    state: RedialState,
-}
-
-enum RedialState {
-    Up,
-    Down { next: Instant },
-    Dialing(Dial),
-    Login(Box<LoginRun>, u16),
-}
-
-impl Redial {
-    pub(crate) fn new(from: Option<SocketAddr>, to: SocketAddr, path: String) -> Redial {
-        Redial { from, to, path, state: RedialState::Up }
-    }
+    /// We dial again, each time under the next number: a stream logs in once.
+    Dials { handle: Handle, conn: u64, next: u16, redials: Vec<Redial> },
 }
 
 /// A connection to a peer process. Driven by one thread at a time; no call blocks but [`Channel::wait`].
@@ -80,6 +53,7 @@ pub struct Channel {
     last_tick: Instant,
     last_active: Instant,
     rails_lost: u64,
+    rails_back: u64,
     told_lost: bool,
     /// The message posted last was alone in flight.
     lonely: bool,
@@ -118,6 +92,7 @@ impl Channel {
             last_tick: now,
             last_active: now,
             rails_lost: 0,
+            rails_back: 0,
             told_lost: false,
             lonely: true,
         };
@@ -286,7 +261,7 @@ impl Channel {
         let mending = match &self.returns {
             Returns::Never => false,
             Returns::Accepts { .. } => self.rails_lost > 0,
-            Returns::Dials { redials, .. } => redials.iter().any(|r| !matches!(r.state, RedialState::Up)),
+            Returns::Dials { redials, .. } => redials.iter().any(Redial::is_busy),
         };
         let watched =
             self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
@@ -350,9 +325,7 @@ impl Channel {
                 .log()
                 .warn(&format!("rail lost: {} {}: {why}; {} left", lost.info.room, lost.info.path, lost.left));
             if let Returns::Dials { redials, .. } = &mut self.returns {
-                for redial in redials.iter_mut().filter(|r| r.path == lost.info.path) {
-                    redial.state = RedialState::Down { next: now + REDIAL };
-                }
+                redials.iter_mut().for_each(|r| r.lost(&lost.info.path, now));
             }
         }
         self.take_back(now);
@@ -368,23 +341,25 @@ impl Channel {
                 let mut desk = desk.lock().unwrap_or_else(|e| e.into_inner());
                 back.extend(desk.returned(*conn));
             }
-            Returns::Dials { handle, conn, redials } => {
-                let next = self.conn.next_rail_id().max(u32::from(FIRST_RETURN));
-                for redial in redials {
-                    if let Some((number, secured)) = redial.poll(&self.fabric, handle, *conn, next as u16, now) {
-                        redial.path = secured.stream.path();
-                        back.push((number, secured));
-                    }
-                }
+            Returns::Dials { handle, conn, next, redials } => {
+                back.extend(redials.iter_mut().filter_map(|r| r.poll(&self.fabric, handle, *conn, next, now)));
             }
         }
         for (number, secured) in back {
             let path = secured.stream.path();
             match self.fabric.tcp_rail(secured, "came back", None) {
                 Ok(rail) => {
-                    if self.conn.add_rail(rail, u32::from(number)).is_ok() {
+                    if self.conn.add_rail(rail, u32::from(number)).is_err() {
+                        if let Returns::Dials { redials, .. } = &mut self.returns {
+                            redials.iter_mut().for_each(|r| r.lost(&path, now));
+                        }
+                    } else if self.rails_back < self.rails_lost {
+                        self.rails_back += 1;
                         self.meter.add(Counter::RailsBack, 1);
                         self.fabric.log().info(&format!("rail back: tcp {path}"));
+                    } else {
+                        let now = self.conn.rails().count();
+                        self.fabric.log().info(&format!("rail added: tcp {path}: it can be reached now; {now} in all"));
                     }
                 }
                 Err(error) => self.fabric.log().warn(&chain(&error)),
@@ -413,49 +388,5 @@ pub fn wait_any(channels: &mut [&mut Channel], most: Duration) {
     }
     for channel in channels {
         channel.after_sleep();
-    }
-}
-
-impl Redial {
-    fn poll(
-        &mut self,
-        fabric: &Fabric,
-        handle: &Handle,
-        conn: u64,
-        number: u16,
-        now: Instant,
-    ) -> Option<(u16, Secured)> {
-        let again = RedialState::Down { next: now + REDIAL };
-        self.state = match std::mem::replace(&mut self.state, RedialState::Up) {
-            RedialState::Up => return None,
-            RedialState::Down { next } if now < next => RedialState::Down { next },
-            RedialState::Down { .. } => match Dial::start(self.from, self.to, &fabric.tcp_options(), REDIAL * 2) {
-                Ok(dial) => RedialState::Dialing(dial),
-                Err(_) => again,
-            },
-            RedialState::Dialing(mut dial) => match dial.poll() {
-                Ok(None) => RedialState::Dialing(dial),
-                Ok(Some(stream)) => {
-                    let params = ClientParams {
-                        guard: fabric.config().guard.clone(),
-                        blob: Greeting::default().encode(),
-                        ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
-                    };
-                    match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {
-                        Ok(login) => RedialState::Login(Box::new(LoginRun { stream, login }), number),
-                        Err(_) => again,
-                    }
-                }
-                Err(_) => again,
-            },
-            RedialState::Login(mut run, number) => match run.poll() {
-                Ok(LoginStep::Done(session)) => {
-                    return Some((number, Secured::new(run.stream, session.ciphers)));
-                }
-                Ok(_) => RedialState::Login(run, number),
-                Err(_) => again,
-            },
-        };
-        None
     }
 }

@@ -4,18 +4,19 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
-use linkspan_proto::handle::{HANDLE_LEN, Handle};
+use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_tcp::Dial;
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 
-use crate::channel::{Channel, Parts, Redial, Returns};
+use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
 use crate::device::Device;
-use crate::listener::socket_addr;
+use crate::listener::{FIRST_RETURN, socket_addr};
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
+use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::{MessageError, Secured};
 use crate::{Error, Fabric, chain, clock};
@@ -62,6 +63,8 @@ pub struct Connecting {
     same_host: bool,
     /// Name of the device.
     device: String,
+    /// Pairs of addresses whose interface has no link yet, with its name.
+    later: Vec<(SocketAddr, SocketAddr, String)>,
 }
 
 struct Proposed {
@@ -100,8 +103,13 @@ impl Connecting {
             same_host,
             device: device.name.clone(),
             handle,
+            later: Vec::new(),
         };
-        for (from, to, why, mbps) in pairs(&device, &connecting.handle, fabric.streams(&device), same_host) {
+        let streams = fabric.streams(&device);
+        if !same_host {
+            connecting.later = later(fabric, &device, &connecting.handle, streams);
+        }
+        for (from, to, why, mbps) in pairs(&device, &connecting.handle, streams, same_host) {
             let number = connecting.tries.len() as u16;
             connecting.start(from, to, number, why, mbps);
         }
@@ -241,10 +249,12 @@ impl Connecting {
             }
             let up = self.tries.iter().filter(|t| rail_up(t)).take(if routed { 1 } else { MAX_RAILS });
             let streams: Vec<u16> = up.map(|t| t.number).collect();
+            // What may get more rails later must be able to carry several.
+            let grows = !routed && (!failed.is_empty() || !self.later.is_empty());
             let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
             Plan {
                 carrier: Carrier::Tcp,
-                acked: self.fabric.acked() || streams.len() > 1,
+                acked: self.fabric.acked() || streams.len() > 1 || grows,
                 streams,
                 sentinel: self.tries.iter().find(guard).map(|t| t.number),
             }
@@ -358,12 +368,20 @@ impl Connecting {
                 }
             }
         }
+        let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
         let returns = if plan.acked && !redials.is_empty() {
-            Returns::Dials { handle: self.handle.clone(), conn: self.conn_id, redials }
+            let late = self.tries.iter().filter(|t| t.number != SENTINEL && !plan.streams.contains(&t.number));
+            redials.extend(late.filter(|t| t.from.is_some()).map(|t| Redial::later(t.from, t.to)));
+            if redials.iter().all(|r| r.from().is_some()) {
+                left_out
+                    .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
+                redials.extend(self.later.iter().map(|&(from, to, _)| Redial::later(Some(from), to)));
+            }
+            redials.truncate(MAX_RAILS);
+            Returns::Dials { handle: self.handle.clone(), conn: self.conn_id, next: FIRST_RETURN, redials }
         } else {
             Returns::Never
         };
-        let left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
         Ok(Channel::new(
             &fabric,
             Parts {
@@ -400,6 +418,22 @@ impl Try {
         let up = matches!(self.state, TryState::Up(..) | TryState::Used);
         (!up && self.number != SENTINEL).then(|| self.describe())
     }
+}
+
+/// The pairs of addresses that could be tried if an interface of ours had a link.
+fn later(fabric: &Fabric, device: &Device, handle: &Handle, streams: usize) -> Vec<(SocketAddr, SocketAddr, String)> {
+    let mut list = Vec::new();
+    for port in crate::later::ports(fabric.config(), fabric.survey(), device) {
+        // Another of our interfaces in that subnet is what reaches it already.
+        let served = |to: &Addr| device.ports.iter().any(|p| to.same_subnet(p.addr.ip));
+        let to = handle.addrs().iter().find(|to| to.same_subnet(port.addr.ip) && !served(to));
+        if let Some(to) = to {
+            let from = socket_addr(port.addr.ip, 0, port.addr.scope);
+            let to = socket_addr(to.ip, to.port, port.addr.scope);
+            list.extend((0..streams).map(|_| (from, to, port.name.clone())));
+        }
+    }
+    list
 }
 
 /// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say.

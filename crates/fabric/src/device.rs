@@ -79,19 +79,29 @@ fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
     interface.addrs.iter().filter(fits).min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6())).copied()
 }
 
+/// The address family that NCCL_SOCKET_FAMILY asks for.
+pub(crate) fn family() -> Option<String> {
+    std::env::var("NCCL_SOCKET_FAMILY").ok()
+}
+
+/// An interface as part of a device; `None` without an address of the family.
+pub(crate) fn port(interface: &Interface, family: Option<&str>) -> Option<Port> {
+    let mbps = interface.speed_mbps.unwrap_or(UNKNOWN_MBPS);
+    Some(Port { name: interface.name.clone(), addr: address(interface, family)?, mbps })
+}
+
 /// Groups the usable interfaces into devices.
 ///
 /// # Errors
 /// Nothing is usable, not even loopback.
 pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<Device>, Error> {
-    let family = std::env::var("NCCL_SOCKET_FAMILY").ok();
+    let family = family();
     let host = Host::read(&Roots::default());
     let mut groups: BTreeMap<(u32, usize), Vec<(&Interface, Port)>> = BTreeMap::new();
     for (n, (interface, verdict)) in survey.iter().enumerate() {
-        let Some(addr) = address(interface, family.as_deref()).filter(|_| verdict.is_usable()) else {
+        let Some(port) = port(interface, family.as_deref()).filter(|_| verdict.is_usable()) else {
             continue;
         };
-        let port = Port { name: interface.name.clone(), addr, mbps: interface.speed_mbps.unwrap_or(UNKNOWN_MBPS) };
         let group = (interface.numa_node.unwrap_or(0), if config.split { n } else { 0 });
         groups.entry(group).or_default().push((interface, port));
     }

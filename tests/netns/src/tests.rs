@@ -23,6 +23,18 @@ pub(crate) const ALL: &[Test] = &[
     },
     Test { name: "rail-loss", what: "a cable is cut in mid-transfer and comes back", waits: false, run: rail_loss },
     Test {
+        name: "late-rail",
+        what: "a cable that is down when the connection is made is taken in when it comes up",
+        waits: false,
+        run: late_rail,
+    },
+    Test {
+        name: "late-peer",
+        what: "so is one on which the peer could not be reached then",
+        waits: false,
+        run: late_peer,
+    },
+    Test {
         name: "same-docker0",
         what: "equal bridge subnets on both hosts do no harm",
         waits: false,
@@ -159,6 +171,42 @@ fn rail_loss() -> Outcome<String> {
         return Err(format!("the counter is wrong: {done}"));
     }
     Ok(format!("noticed after {noticed:.1?}, back after {back:.1?}; {done}"))
+}
+
+/// Two hosts of which b listens on two shaped cables; `cut` makes the second one useless before a connects, `mend` undoes it.
+fn late(cut: (&str, &str), mend: (&str, &str)) -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    two_cables(&world)?;
+    world.shape("a", "cab0", 200)?;
+    world.shape("a", "cab1", 200)?;
+    let mut to = world.node("b", &[CABLES], &["listen", "400", "1048576"])?;
+    let handle = to.expect("handle", SOON)?;
+    world.ip(cut.0, cut.1)?;
+    let mut from = world.node("a", &[CABLES], &["connect", &handle, "400", "1048576"])?;
+    let up = from.expect("up", SOON)?;
+    if up.contains("rails") {
+        return Err(format!("a rail over a cable that is cut: {up}"));
+    }
+    to.expect("at", SOON)?;
+    world.ip(mend.0, mend.1)?;
+    let mended = Instant::now();
+    let added = from.expect("INFO rail added", SOON * 2)?;
+    let took = mended.elapsed();
+    to.expect("INFO rail added", SOON)?;
+    let done = to.expect("done", SOON * 6)?;
+    from.expect("done", SOON)?;
+    if !done.contains("rails_lost 0") || from.heard("rail added") != 1 || from.heard("rail lost") > 0 {
+        return Err(format!("a rail was lost, or added more than once: {done}"));
+    }
+    Ok(format!("after {took:.1?}: {added}; {done}"))
+}
+
+fn late_rail() -> Outcome<String> {
+    late(("a", "link set cab1 down"), ("a", "link set cab1 up"))
+}
+
+fn late_peer() -> Outcome<String> {
+    late(("b", "addr del 10.77.1.2/24 dev cab1"), ("b", "addr add 10.77.1.2/24 dev cab1"))
 }
 
 fn same_docker0() -> Outcome<String> {
