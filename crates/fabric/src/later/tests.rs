@@ -14,6 +14,7 @@ fn config(ifname: &'static str) -> Config {
 
 fn card(name: &str, ip: &str, kind: Kind, node: u32) -> Interface {
     Interface {
+        port_name: None,
         name: name.into(),
         index: 0,
         kind,
