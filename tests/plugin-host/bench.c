@@ -19,7 +19,9 @@ struct bench {
 	void *send, *recv, *smr, *rmr;
 	char *out, *in;
 	size_t size;
-	int window, fd;
+	int window;
+	/* A duplex connection; and one that is used in the other direction, so that there is one per direction. */
+	int fd, back;
 	uint32_t *samples;
 };
 
@@ -110,18 +112,18 @@ static double plugin_latency(struct bench *b, uint64_t span)
 	return median(b, i - AHEAD);
 }
 
-static double bare_latency(struct bench *b, uint64_t span)
+static double bare_latency(struct bench *b, uint64_t span, int out, int in_fd)
 {
 	uint64_t last = now_ns(), end = last + span, i = 0;
 	for (bool over = false; !over; i++) {
 		char *in = b->in + i % AHEAD * b->size;
 		over = is_last(b, i, end);
 		if (b->r->id == 0)
-			bare_send(b->fd, b->out, b->size);
-		bare_recv(b->fd, in, b->size);
+			bare_send(out, b->out, b->size);
+		bare_recv(in_fd, in, b->size);
 		if (b->r->id == 1) {
 			over = in[0];
-			bare_send(b->fd, b->out, b->size);
+			bare_send(out, b->out, b->size);
 		}
 		sample(b, i, &last);
 	}
@@ -175,7 +177,7 @@ static void setup(struct bench *b, struct rank *r)
 	memset(b->in, 2, len);
 	b->smr = reg(r, b->send, b->out, len), b->rmr = reg(r, b->recv, b->in, len);
 	b->samples = buffer_new(SAMPLES * sizeof *b->samples);
-	b->fd = bare_open(r);
+	b->fd = bare_open(r), b->back = bare_open(r);
 	barrier(r);
 }
 
@@ -185,32 +187,38 @@ static void teardown(struct bench *b)
 	dereg_mr(b->r, b->send, b->smr);
 	dereg_mr(b->r, b->recv, b->rmr);
 	edges_close(b->r, b->e, 2);
-	close(b->fd);
+	close(b->fd), close(b->back);
 }
 
 static void latency_body(struct rank *r)
 {
+	enum { OURS, DUPLEX, SPLIT, WAYS };
 	struct bench b;
-	double ours[ROUNDS], bare[ROUNDS], ratio[ROUNDS];
+	double us[WAYS][ROUNDS], ratio[WAYS][ROUNDS];
 	setup(&b, r);
-	uint64_t span = (uint64_t)options.seconds * SECOND / (2 * ROUNDS);
+	uint64_t span = (uint64_t)options.seconds * SECOND / (WAYS * ROUNDS);
 	plugin_latency(&b, 20 * MS);
 	for (int i = 0; i < ROUNDS; i++) {
-		for (int k = 0; k < 2; k++) {
-			barrier(r);
+		for (int k = 0; k < WAYS; k++) {
 			/* Who goes first changes from round to round. */
-			if (k == i % 2)
-				ours[i] = plugin_latency(&b, span) / 1e3;
-			else
-				bare[i] = bare_latency(&b, span) / 1e3;
+			int way = (k + i) % WAYS;
+			barrier(r);
+			double ns = way == OURS	    ? plugin_latency(&b, span)
+				    : way == DUPLEX ? bare_latency(&b, span, b.fd, b.fd)
+				    : r->id == 0    ? bare_latency(&b, span, b.fd, b.back)
+						    : bare_latency(&b, span, b.back, b.fd);
+			us[way][i] = ns / 1e3;
 		}
-		ratio[i] = ours[i] / bare[i];
+		for (int way = 0; way < WAYS; way++)
+			ratio[way][i] = us[OURS][i] / us[way][i];
 	}
 	if (r->id == 0) {
 		printf("lat v%d %zu B, %d rounds: ", options.version, b.size, ROUNDS);
-		spread(ours, ROUNDS, "half round trip", " us");
-		spread(bare, ROUNDS, ", bare TCP", " us");
-		spread(ratio, ROUNDS, ", ratio", "");
+		spread(us[OURS], ROUNDS, "half round trip", " us");
+		spread(us[DUPLEX], ROUNDS, ", bare TCP", " us");
+		spread(ratio[DUPLEX], ROUNDS, ", ratio", "");
+		spread(us[SPLIT], ROUNDS, "; a stream per direction as NCCL's connections are, bare TCP", " us");
+		spread(ratio[SPLIT], ROUNDS, ", ratio", "");
 		printf("\n");
 	}
 	teardown(&b);

@@ -77,6 +77,9 @@ pub(crate) struct Rx {
     frames: Frames,
     /// The scratch holds bytes that were never looked at.
     fresh: bool,
+    /// The last chunk was short, and the next is likely to be: its grant, not ours, acknowledges what is read, so there
+    /// is nothing to ask first (on loopback half a round trip of 16 KiB takes 8.6 us so and 9.3 us with the question).
+    short: bool,
     behind: Behind,
 }
 
@@ -92,6 +95,7 @@ impl Rx {
             read: READ_LEAST,
             frames: Frames::BEGIN,
             fresh: !read_ahead.is_empty(),
+            short: false,
             behind: Behind::default(),
         })
     }
@@ -116,7 +120,7 @@ impl Rx {
         }
         let mut total = 0;
         for _ in 0..READS {
-            let most = match self.frames.inside() {
+            let most = match self.frames.inside() || self.short {
                 true => self.behind.all(),
                 false => match self.behind.ask(fd).map_err(Fault::System)? {
                     Some(most) => most,
@@ -135,6 +139,7 @@ impl Rx {
                     active |= n > 1;
                     total += n;
                     let payload = self.digest(sink)?;
+                    self.short &= payload;
                     if n == asked && asked < most && !payload {
                         self.read = (self.read * 2).min(SCRATCH);
                     }
@@ -192,6 +197,7 @@ impl Rx {
         self.lo += used;
         if let Some(len) = payload {
             self.read = read_after(len);
+            self.short = len <= COPY_MOST;
         }
         Ok(inside || payload.is_some())
     }
