@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Floor of each crate by its folder, times ten; floor 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const FLOORS: [(&str, u32); 15] = [
+const FLOORS: [(&str, u32); 16] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("sys/", 20),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u32); 15] = [
     ("crates/mount", 47),
     ("doors/", 50),
     ("bin/", 50),
+    ("lab/", 60),
     ("tests/", 60),
     ("xtask", 60),
 ];
