@@ -2,7 +2,12 @@
 
 /// CRC-32C with initial value and final inversion of all ones. Bit by bit: control packets are short and rare.
 pub(crate) fn crc32c(data: &[u8]) -> u32 {
-    !data.iter().fold(!0, |crc, byte| {
+    extend(0, data)
+}
+
+/// The CRC-32C of what `crc` is of, and `data` behind it.
+pub(crate) fn extend(crc: u32, data: &[u8]) -> u32 {
+    !data.iter().fold(!crc, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |c, _| if c & 1 == 1 { c >> 1 ^ 0x82f6_3b78 } else { c >> 1 })
     })
 }

@@ -1,5 +1,12 @@
 //! Hosts in software: the other end of a cable without a second guest.
 
+mod command;
+mod host;
+mod service;
+
+pub use host::SoftHost;
+pub use service::{Announced, Service};
+
 use crate::nhi::Frame;
 use crate::time::Time;
 
@@ -84,7 +91,16 @@ impl PeerIo {
     }
 }
 
-/// The peer that a topology gets when nothing else is set.
-pub fn standard(_index: usize, _spec: &crate::topology::HostSpec) -> Box<dyn Peer> {
-    Box::new(Mute)
+/// The peer that a topology gets when nothing else is set: a [`SoftHost`] whose services come from commands.
+pub fn standard(index: usize, spec: &crate::topology::HostSpec) -> Box<dyn Peer> {
+    // Another prefix than that of guests' routers; the index in its low half.
+    Box::new(SoftHost::new(&spec.name, 0x0012_3400_50f7_0000 | index as u64, spec.lanes))
+}
+
+/// Bytes of a frame by its number, so that a receiver can tell frames and places in them apart.
+pub fn pattern(number: u64, len: usize) -> Vec<u8> {
+    let mut rng = crate::rng::Rng::new(number);
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    bytes.truncate(len);
+    bytes
 }
