@@ -74,11 +74,14 @@ pub fn lane_gbps(generation: u8) -> u64 {
 /// Bytes of the header and check that go before each packet on the wire.
 const PACKET_HEADER: u64 = 4;
 
-/// Nanoseconds that a packet of `len` payload bytes keeps a direction of the link busy, rounded up.
+/// Nanoseconds that a packet of `len` payload bytes keeps a direction of the link busy. What is left of a nanosecond is
+/// kept in `carry`, in bits, for the next packet.
 ///
 /// Line coding is not counted: this is a model in which one direction is faster than another by the right ratio,
 /// not a measure of hardware.
-pub fn wire_time(generation: u8, tx_lanes: u64, len: usize) -> Time {
-    let bits = (len as u64 + PACKET_HEADER) * 8;
-    bits.div_ceil(lane_gbps(generation) * tx_lanes)
+pub fn wire_time(generation: u8, tx_lanes: u64, len: usize, carry: &mut u64) -> Time {
+    let bits = (len as u64 + PACKET_HEADER) * 8 + *carry;
+    let rate = lane_gbps(generation) * tx_lanes;
+    *carry = bits % rate;
+    bits / rate
 }

@@ -66,6 +66,8 @@ pub(crate) struct Wire {
     /// Round robin among equals: who was served last, and how often he may be served again by his weight.
     pub(crate) last: Option<Source>,
     pub(crate) turns: u8,
+    /// Part of a nanosecond that the last packet took.
+    pub(crate) carry: u64,
 }
 
 /// Packets that arrived at one end and have not been taken, per HopID.

@@ -214,7 +214,9 @@ impl World {
             let cable = &mut self.cables[at];
             cable.stats.packets += 1;
             let lanes = cable.width_at(side).tx_lanes();
-            let time = if self.options.wire_time { wire_time(cable.speed, lanes, packet.bytes().len()) } else { 0 };
+            let (speed, len) = (cable.speed, packet.bytes().len());
+            let carry = &mut cable.wires[side].carry;
+            let time = if self.options.wire_time { wire_time(speed, lanes, len, carry) } else { 0 };
             cable.stats.busy_ns[side] += time;
             if time == 0 {
                 self.arrive(at, 1 - side, packet);

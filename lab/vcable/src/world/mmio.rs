@@ -88,6 +88,7 @@ impl World {
             guest.reset();
         }
         self.check_links();
+        self.settle();
     }
 
     /// Reads PCI configuration space.
