@@ -1,6 +1,5 @@
 //! The control channel: packets on ring 0, big-endian words with a CRC at the end.
 
-
 use crate::crc::crc32c;
 use crate::router::Space;
 
@@ -116,8 +115,7 @@ pub fn unseal(bytes: &[u8]) -> Result<Vec<u32>, PacketError> {
     if bytes.len() < 12 || bytes.len() > MAX_PACKET || bytes.len() % 4 != 0 {
         return Err(PacketError::Length(bytes.len()));
     }
-    let mut words: Vec<u32> =
-        bytes.chunks_exact(4).map(|w| w.iter().fold(0, |v, b| v << 8 | u32::from(*b))).collect();
+    let mut words: Vec<u32> = bytes.chunks_exact(4).map(|w| w.iter().fold(0, |v, b| v << 8 | u32::from(*b))).collect();
     let found = words.pop().unwrap_or(0);
     let right = crc32c(&bytes[..bytes.len() - 4]);
     if found != right {

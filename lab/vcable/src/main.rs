@@ -2,13 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use linkspan_vcable::fault::Script;
 use linkspan_vcable::serve::{self, Config, ServeError, Server};
+use linkspan_vcable::time;
 use linkspan_vcable::topology::{PRESETS, Topology};
+use linkspan_vcable::trace::text::describe;
+use linkspan_vcable::trace::{Trace, What};
 use linkspan_vcable::world::Options;
 
 #[derive(Parser)]
@@ -30,6 +34,24 @@ enum Cmd {
         #[arg(required = true, trailing_var_arg = true)]
         command: Vec<String>,
     },
+    /// Print a trace like a protocol analyser
+    Trace {
+        /// File that 'vcable serve --trace' wrote
+        file: PathBuf,
+        /// Only this host
+        #[arg(long)]
+        host: Option<String>,
+        /// Only control packets, frames or events
+        #[arg(long)]
+        only: Option<Only>,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Only {
+    Control,
+    Frame,
+    Event,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -99,6 +121,7 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }),
+        Cmd::Trace { file, host, only } => print_trace(&file, host.as_deref(), only),
     };
     result.unwrap_or_else(|error| {
         eprintln!("vcable: {error}");
@@ -155,6 +178,31 @@ fn serve_world(args: &Serve) -> Result<ExitCode, ServeError> {
     if failures > 0 {
         eprintln!("vcable: {failures} failures of drivers on record");
         return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_trace(file: &Path, host: Option<&str>, only: Option<Only>) -> Result<ExitCode, ServeError> {
+    let bytes = std::fs::read(file).map_err(|what| ServeError::File { path: file.to_owned(), what })?;
+    let trace = Trace::parse(&bytes)?;
+    let width = trace.names.iter().map(String::len).max().unwrap_or(0);
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for entry in &trace.entries {
+        let name = trace.names.get(entry.host).map_or("?", String::as_str);
+        let wanted = match only {
+            None => true,
+            Some(Only::Control) => matches!(entry.what, What::Control { .. }),
+            Some(Only::Frame) => matches!(entry.what, What::Frame { .. }),
+            Some(Only::Event) => matches!(entry.what, What::Event(_)),
+        };
+        if !wanted || host.is_some_and(|h| h != name) {
+            continue;
+        }
+        let text = describe(&entry.what, entry.full_len);
+        // A reader that has seen enough, such as head, closes the pipe.
+        if writeln!(out, "{:>12} {name:width$} {text}", time::display(entry.at)).is_err() {
+            break;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

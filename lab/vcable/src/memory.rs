@@ -16,8 +16,10 @@ pub enum Access {
 
 /// An access outside what the guest mapped for the device; behind a strict IOMMU, a driver's bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
-#[error("LS0901 DMA {access:?} of {len} bytes at {addr:#x}: not mapped for the device; \
-         the driver posted an address before mapping it, after unmapping it, or with the wrong length")]
+#[error(
+    "LS0901 DMA {access:?} of {len} bytes at {addr:#x}: not mapped for the device; \
+         the driver posted an address before mapping it, after unmapping it, or with the wrong length"
+)]
 pub struct DmaFault {
     /// Bus address of the first byte.
     pub addr: u64,

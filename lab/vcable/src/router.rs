@@ -226,13 +226,7 @@ impl Router {
     }
 
     /// Reads `len` words.
-    pub(crate) fn read(
-        &self,
-        adapter: usize,
-        space: Space,
-        offset: usize,
-        len: usize,
-    ) -> Result<&[u32], ConfigError> {
+    pub(crate) fn read(&self, adapter: usize, space: Space, offset: usize, len: usize) -> Result<&[u32], ConfigError> {
         self.space(adapter, space)?.get(offset..offset + len).ok_or(ConfigError::InvalidSpace)
     }
 

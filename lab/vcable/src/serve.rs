@@ -166,8 +166,7 @@ impl Server {
         let lines = config.topology.hosts.iter().map(|spec| Lines::new(spec.msi)).collect();
         let inner = Inner { world, lines, planned: 0, trace, quit: false };
         let shared = Arc::new(Shared { inner: Mutex::new(inner), wake: Condvar::new(), start: Instant::now() });
-        std::fs::create_dir_all(&config.dir)
-            .map_err(|what| ServeError::File { path: config.dir.clone(), what })?;
+        std::fs::create_dir_all(&config.dir).map_err(|what| ServeError::File { path: config.dir.clone(), what })?;
         let mut sockets = Vec::new();
         for (host, spec) in config.topology.hosts.iter().enumerate().filter(|(_, s)| !s.peer) {
             let path = config.dir.join(format!("{}.sock", spec.name));

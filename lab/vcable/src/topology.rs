@@ -199,21 +199,23 @@ impl Topology {
                 return Err(format!("cable '{name}': port {} of its host is taken", end.port));
             }
         }
-        let mut cable =
-            CableSpec { name: name.to_owned(), ends, generation: 4, width: Width::Single, plugged: true };
+        let mut cable = CableSpec { name: name.to_owned(), ends, generation: 4, width: Width::Single, plugged: true };
         for word in rest {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("gen", n) => {
                     cable.generation = number(word, n, 2, 4)? as u8;
                     let hosts = ends.map(|e| e.host);
-                    hosts.iter().for_each(|h| self.hosts[*h].generation = self.hosts[*h].generation.max(cable.generation));
+                    hosts
+                        .iter()
+                        .for_each(|h| self.hosts[*h].generation = self.hosts[*h].generation.max(cable.generation));
                 }
                 ("lanes", n) => {
                     let lanes = number(word, n, 1, 2)? as u8;
                     ends.iter().for_each(|e| self.hosts[e.host].lanes = self.hosts[e.host].lanes.max(lanes));
                 }
                 ("width", w) => {
-                    cable.width = Width::parse(w).ok_or_else(|| format!("'{word}': single, dual, asym-tx or asym-rx"))?;
+                    cable.width =
+                        Width::parse(w).ok_or_else(|| format!("'{word}': single, dual, asym-tx or asym-rx"))?;
                 }
                 ("unplugged", "") => cable.plugged = false,
                 _ => return Err(format!("'{word}': gen=2..4, lanes=1..2, width=WIDTH or unplugged wanted")),

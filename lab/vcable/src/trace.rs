@@ -1,8 +1,11 @@
 //! What happened, in order: control packets, frames, events.
 
 mod pcap;
+mod read;
+pub mod text;
 
 pub use pcap::{LINK_TYPE, Pcap, Switch};
+pub use read::{Entry, Trace};
 
 use crate::time::Time;
 

@@ -134,14 +134,13 @@ fn rule(name: &str, class: &str, rest: &[&str], names: &dyn Names) -> Result<Rul
     if class == PacketClass::Frame && matches!(damage, Damage::Delay(_) | Damage::Reorder) {
         return Err("frames stay in order on a path: drop, corrupt or duplicate wanted".to_owned());
     }
-    let kind = match keys.get("type") {
-        None => None,
-        Some(name) => Some(
-            (1..=18)
-                .find(|k| crate::xdomain::type_name(*k) == name)
-                .ok_or_else(|| format!("'{name}': the name of an XDomain message type wanted, such as uuid-request"))?,
-        ),
-    };
+    let kind =
+        match keys.get("type") {
+            None => None,
+            Some(name) => Some((1..=18).find(|k| crate::xdomain::type_name(*k) == name).ok_or_else(|| {
+                format!("'{name}': the name of an XDomain message type wanted, such as uuid-request")
+            })?),
+        };
     let chance = keys.get("p").map_or(Ok(1.0), |p| p.parse().map_err(|_| format!("'{p}': a number from 0 to 1")))?;
     if !(0.0..=1.0).contains(&chance) {
         return Err(format!("p={chance}: a number from 0 to 1 wanted"));

@@ -1,8 +1,6 @@
 //! Descriptor rings in guest memory.
 
-use super::regs::{
-    DESC_COMPLETED, DESC_INTERRUPT, DESC_LEN, DESC_OVERRUN, E2E, ENABLE, MAX_FRAME, RAW,
-};
+use super::regs::{DESC_COMPLETED, DESC_INTERRUPT, DESC_LEN, DESC_OVERRUN, E2E, ENABLE, MAX_FRAME, RAW};
 use crate::memory::{DmaFault, GuestMemory};
 
 /// One frame as the cable carries it.

@@ -100,7 +100,9 @@ fn number(text: &str, most: u64) -> Result<u64, String> {
 fn bytes(hex: &str) -> Result<Vec<u8>, String> {
     let digits: Option<Vec<u32>> = hex.chars().map(|c| c.to_digit(16)).collect();
     match digits {
-        Some(d) if !d.is_empty() && d.len() % 2 == 0 => Ok(d.chunks_exact(2).map(|p| (p[0] << 4 | p[1]) as u8).collect()),
+        Some(d) if !d.is_empty() && d.len() % 2 == 0 => {
+            Ok(d.chunks_exact(2).map(|p| (p[0] << 4 | p[1]) as u8).collect())
+        }
         _ => Err(format!("'{hex}': pairs of hexadecimal digits wanted")),
     }
 }

@@ -186,7 +186,14 @@ pub(super) fn regions() -> Vec<ServerRegion> {
             let flags = if size == 0 { 0 } else { VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE };
             let argsz = size_of::<vfio_region_info>() as u32;
             ServerRegion {
-                region_info: vfio_region_info { argsz, index, size, flags, offset: u64::from(index) << 40, cap_offset: 0 },
+                region_info: vfio_region_info {
+                    argsz,
+                    index,
+                    size,
+                    flags,
+                    offset: u64::from(index) << 40,
+                    cap_offset: 0,
+                },
                 sparse_areas: Vec::new(),
                 mmap_fd: None,
             }

@@ -13,8 +13,8 @@ const MAX_LINE: u64 = 64 * 1024;
 
 pub(super) fn listen(path: &Path, shared: Arc<Shared>) -> Result<(), ServeError> {
     let _ = std::fs::remove_file(path);
-    let listener = UnixListener::bind(path)
-        .map_err(|e| ServeError::Socket { path: path.to_owned(), what: e.to_string() })?;
+    let listener =
+        UnixListener::bind(path).map_err(|e| ServeError::Socket { path: path.to_owned(), what: e.to_string() })?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let shared = shared.clone();

@@ -66,8 +66,7 @@ impl<W: Write> Pcap<W> {
     fn block(&mut self, kind: u32, body: &[u8]) {
         let padding = body.len().next_multiple_of(4) - body.len();
         let len = (12 + body.len() + padding) as u32;
-        let parts: [&[u8]; 5] =
-            [&kind.to_le_bytes(), &len.to_le_bytes(), body, &[0; 3][..padding], &len.to_le_bytes()];
+        let parts: [&[u8]; 5] = [&kind.to_le_bytes(), &len.to_le_bytes(), body, &[0; 3][..padding], &len.to_le_bytes()];
         for part in parts {
             let _ = self.out.write_all(part);
         }

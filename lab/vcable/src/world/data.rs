@@ -165,8 +165,7 @@ impl World {
                         .receiver(at, 1 - side, hop)
                         .and_then(|(host, ring)| self.guest(host)?.nhi.rx(ring.into()))
                         .is_some_and(Ring::e2e);
-                    let credit =
-                        started || !e2e || self.faults.ignore_credits || self.granted(at, 1 - side, hop);
+                    let credit = started || !e2e || self.faults.ignore_credits || self.granted(at, 1 - side, hop);
                     if credit && self.may_send(at, side, hop) {
                         found.push((5, 1, Source::Peer(hop)));
                     }

@@ -78,7 +78,8 @@ impl Faults {
 
     /// Lines that are due because a cable has seen so many frames.
     fn due(&mut self, cable: usize, frames: u64) -> Vec<usize> {
-        let due = self.frames.iter().filter(|(c, n, _)| *c == cable && *n <= frames).map(|(_, _, line)| *line).collect();
+        let due =
+            self.frames.iter().filter(|(c, n, _)| *c == cable && *n <= frames).map(|(_, _, line)| *line).collect();
         self.frames.retain(|(c, n, _)| !(*c == cable && *n <= frames));
         due
     }

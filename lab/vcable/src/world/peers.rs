@@ -40,7 +40,8 @@ impl PeerHost {
 
     /// HopIDs of a port with something to send.
     pub(crate) fn waiting(&self, port: usize) -> Vec<u16> {
-        let mut hops: Vec<u16> = self.queues.iter().filter(|((p, _), q)| *p == port && !q.is_empty()).map(|((_, h), _)| *h).collect();
+        let mut hops: Vec<u16> =
+            self.queues.iter().filter(|((p, _), q)| *p == port && !q.is_empty()).map(|((_, h), _)| *h).collect();
         hops.extend(self.outgoing.keys().filter(|(p, _)| *p == port).map(|(_, h)| *h));
         hops.sort_unstable();
         hops.dedup();

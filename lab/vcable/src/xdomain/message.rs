@@ -187,9 +187,7 @@ impl Message {
             UUID_RESPONSE => {
                 Body::UuidResponse { source: uuid(1)?, route: u64::from(w(5)? & 0x3f_ffff) << 32 | u64::from(w(6)?) }
             }
-            PROPERTIES_REQUEST => {
-                Body::PropertiesRequest { source: uuid(1)?, target: uuid(5)?, offset: w(9)? as u16 }
-            }
+            PROPERTIES_REQUEST => Body::PropertiesRequest { source: uuid(1)?, target: uuid(5)?, offset: w(9)? as u16 },
             PROPERTIES_RESPONSE => Body::PropertiesResponse {
                 source: uuid(1)?,
                 target: uuid(5)?,

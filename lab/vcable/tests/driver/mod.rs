@@ -325,7 +325,14 @@ impl Lab {
         offset as u32 | (len as u32) << 13 | (adapter as u32) << 19 | space << 25 | d.seq << 27
     }
 
-    pub(crate) fn read(&mut self, host: usize, adapter: usize, space: u32, offset: usize, len: usize) -> Result<Vec<u32>, u32> {
+    pub(crate) fn read(
+        &mut self,
+        host: usize,
+        adapter: usize,
+        space: u32,
+        offset: usize,
+        len: usize,
+    ) -> Result<Vec<u32>, u32> {
         let address = self.address(host, adapter, space, offset, len);
         match self.request(host, pdf::READ, &[0, 0, address]) {
             Some((pdf::READ, words)) => {
