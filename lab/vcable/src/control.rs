@@ -112,7 +112,7 @@ impl Address {
 /// Length or CRC are wrong.
 pub fn unseal(bytes: &[u8]) -> Result<Vec<u32>, PacketError> {
     // Route, and one word of CRC: the least that any packet has.
-    if bytes.len() < 12 || bytes.len() > MAX_PACKET || bytes.len() % 4 != 0 {
+    if bytes.len() < 12 || bytes.len() > MAX_PACKET || !bytes.len().is_multiple_of(4) {
         return Err(PacketError::Length(bytes.len()));
     }
     let mut words: Vec<u32> = bytes.chunks_exact(4).map(|w| w.iter().fold(0, |v, b| v << 8 | u32::from(*b))).collect();

@@ -138,7 +138,7 @@ impl Nhi {
             }
             o if (TX_OPTIONS..TX_OPTIONS + 32 * hops).contains(&o) => {
                 let index = ((o - TX_OPTIONS) / 32) as usize;
-                if (o - TX_OPTIONS) % 32 == 0 && switch(&mut self.tx[index], value) {
+                if (o - TX_OPTIONS).is_multiple_of(32) && switch(&mut self.tx[index], value) {
                     check_size(&self.tx[index], "TX", index)?;
                     return Ok(Effect::TxSwitched(index));
                 }

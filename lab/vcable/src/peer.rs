@@ -54,6 +54,7 @@ pub(crate) enum PeerOut {
     Message { port: usize, pdf: u8, words: Vec<u32> },
     Frame { port: usize, hop: u16, frame: Frame },
     Timer { at: Time, token: u64 },
+    Bond { port: usize },
     Note(String),
 }
 
@@ -83,6 +84,11 @@ impl PeerIo {
     /// Asks to be called at a time.
     pub fn timer(&mut self, at: Time, token: u64) {
         self.out.push(PeerOut::Timer { at, token });
+    }
+
+    /// Bonds the lanes of a port as soon as the other end is set to two.
+    pub fn bond(&mut self, port: usize) {
+        self.out.push(PeerOut::Bond { port });
     }
 
     /// Leaves a line in the trace.

@@ -121,10 +121,20 @@ fn the_peer_answers_what_linux_asks() {
 }
 
 #[test]
-fn two_lanes_are_negotiated_by_the_greater_uuid() {
-    // The peer's UUID begins with 0x77, the guest's with 1.
+fn two_lanes_are_bonded_by_the_smaller_uuid() {
+    // The UUID of this peer begins with 0x77, the guest's with 1: the guest leads.
     let mut lab = lab(2);
+    assert_eq!(answer(&mut lab, &Directory::default()), ["uuid", "status", "properties"]);
+    let mut lab = Lab::new("host a\npeer p\ncable ap a:1 p:1 lanes=2");
+    lab.world.set_peer(1, Box::new(SoftHost::new("soft", 0, 2)));
+    lab.start_all();
     assert_eq!(answer(&mut lab, &Directory::default()), ["uuid", "status", "change", "properties"]);
+    assert_eq!(lab.lane_rate(0, 1), (4, 1));
+    for adapter in [2, 1] {
+        let word = lab.read(0, adapter, 1, 0x11, 1).unwrap()[0];
+        lab.write(0, adapter, 1, 0x11, &[word | 3 << 4]);
+    }
+    assert_eq!(lab.lane_rate(0, 1), (4, 2));
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn msix_is_enabled_by_its_bit_only() {
     assert!(!config.msix());
     config.write(0x52, &[0, 0x80]);
     assert!(config.msix());
-    let mut msi = super::tests::config(true, false);
+    let mut msi = tests::config(true, false);
     msi.write(0x52, &[0, 0x80]);
     assert!(!msi.msix());
 }

@@ -231,12 +231,15 @@ impl SoftHost {
                 self.enter(io, port, if self.lanes == 2 { Step::LinkStatus } else { Step::Properties });
             }
             Body::LinkStatusResponse { supported_width, .. } if step == Step::LinkStatus => {
-                // The host with the greater UUID asks for the change, the other one waits for it.
-                let leads = state.remote.is_some_and(|remote| self.uuid > remote);
+                // The host with the smaller UUID asks for the change and bonds, the other one waits for it.
+                let leads = state.remote.is_some_and(|remote| self.uuid < remote);
                 let next = if supported_width >= 2 && leads { Step::LinkChange } else { Step::Properties };
                 self.enter(io, port, next);
             }
-            Body::LinkChangeResponse { .. } if step == Step::LinkChange => self.enter(io, port, Step::Properties),
+            Body::LinkChangeResponse { status: 0 } if step == Step::LinkChange => {
+                io.bond(port);
+                self.enter(io, port, Step::Properties);
+            }
             Body::PropertiesResponse { offset, total, data, .. } if step == Step::Properties => {
                 let fits = usize::from(offset) == state.block.len() && usize::from(total) <= MAX_BLOCK;
                 if fits && !data.is_empty() {
@@ -288,7 +291,7 @@ impl SoftHost {
 fn tag_timers(io: &mut PeerIo, mark: usize, index: usize) {
     for out in &mut io.out[mark..] {
         if let super::PeerOut::Timer { token, .. } = out {
-            *token = *token & 0xffff_ffff | (index as u64 + 1) * SERVICE_TOKENS;
+            *token = (*token & 0xffff_ffff) | ((index as u64 + 1) * SERVICE_TOKENS);
         }
     }
 }

@@ -46,7 +46,7 @@ impl<'a> Trace<'a> {
         let mut rest = bytes;
         while let (Some(kind), Some(len)) = (word(rest, 0), word(rest, 4)) {
             let len = len as usize;
-            if len < 12 || len % 4 != 0 {
+            if len < 12 || !len.is_multiple_of(4) {
                 return Err(wrong(&format!("a block of {len} bytes")));
             }
             let Some(block) = rest.get(..len) else { break };

@@ -31,7 +31,7 @@ impl World {
                     if interrupt {
                         self.raise(host, bit);
                     }
-                    self.from_driver(host, frame.eof, &frame.data);
+                    self.driver_sent(host, frame.eof, &frame.data);
                 }
                 (Err(fault), _) | (_, Err(fault)) => self.fail(host, Misuse::Dma(fault)),
             }
@@ -45,7 +45,7 @@ impl World {
         progress
     }
 
-    fn from_driver(&mut self, host: usize, kind: u8, bytes: &[u8]) {
+    fn driver_sent(&mut self, host: usize, kind: u8, bytes: &[u8]) {
         self.hosts[host].stats.control_sent += 1;
         self.record(host, What::Control { direction: Direction::Out, pdf: kind, bytes });
         let words = match unseal(bytes) {
@@ -60,7 +60,7 @@ impl World {
                     self.plug_answered(host, (word >> 8 & 0x3f) as usize);
                 }
             }
-            pdf::XDOMAIN_REQUEST | pdf::XDOMAIN_RESPONSE => self.to_other_host(host, kind, words),
+            pdf::XDOMAIN_REQUEST | pdf::XDOMAIN_RESPONSE => self.pass_on(host, kind, words),
             _ => {}
         }
     }
@@ -114,7 +114,7 @@ impl World {
         self.cable_at(host, port).filter(|(cable, _)| self.cables[*cable].up)
     }
 
-    fn to_other_host(&mut self, host: usize, kind: u8, words: Vec<u32>) {
+    fn pass_on(&mut self, host: usize, kind: u8, words: Vec<u32>) {
         if let Some((cable, side)) = self.link_of_route(host, route(&words)) {
             self.message(cable, side, kind, words);
         }

@@ -67,9 +67,8 @@ impl World {
         let (name, ends) = (cable.name.clone(), cable.ends);
         self.note(self.hosts.len(), &format!("cable {name}: link up"));
         self.show_link(at);
-        for (side, end) in ends.into_iter().enumerate() {
+        for end in ends {
             self.plug_event(end.host, end.port, false);
-            let _ = side;
             self.with_peer(end.host, |peer, io| peer.link(io, end.port, true));
         }
     }
@@ -178,7 +177,7 @@ impl World {
     }
 
     /// Bonds the lanes when both ends want two and one of them started it.
-    fn try_bonding(&mut self, host: usize, port: usize) {
+    pub(super) fn try_bonding(&mut self, host: usize, port: usize) {
         let Some((at, _)) = self.cable_at(host, port) else { return };
         let cable = &self.cables[at];
         if !cable.up || cable.width != Width::Single {
@@ -190,7 +189,7 @@ impl World {
         };
         let started = |side: usize| match &self.hosts[cable.ends[side].host].kind {
             Kind::Guest(guest) => guest.router.bonding(cable.ends[side].port),
-            Kind::Peer(_) => false,
+            Kind::Peer(peer) => peer.bonding >> (cable.ends[side].port & 15) & 1 == 1,
         };
         if wants(0) && wants(1) && (started(0) || started(1)) {
             self.set_width(at, Width::Dual);

@@ -18,6 +18,8 @@ const QUEUE: usize = 65_536;
 pub(crate) struct PeerHost {
     pub(crate) logic: Box<dyn Peer>,
     pub(crate) lanes: u8,
+    /// Ports whose lanes the peer wants to bond: one bit each.
+    pub(crate) bonding: u16,
     /// HopIDs that take nothing for now, by fault: one bit each.
     pub(crate) stalled: u64,
     queues: BTreeMap<(usize, u16), VecDeque<Frame>>,
@@ -31,6 +33,7 @@ impl PeerHost {
         PeerHost {
             logic: Box::new(Mute),
             lanes: spec.lanes,
+            bonding: 0,
             stalled: 0,
             queues: BTreeMap::new(),
             outgoing: BTreeMap::new(),
@@ -69,6 +72,12 @@ impl World {
             match out {
                 PeerOut::Timer { at, token } => self.at(at.max(self.now + 1), Event::PeerTimer { host, token }),
                 PeerOut::Note(text) => self.note(host, &text),
+                PeerOut::Bond { port } => {
+                    if let Some(Kind::Peer(peer)) = self.hosts.get_mut(host).map(|h| &mut h.kind) {
+                        peer.bonding |= 1 << (port & 15);
+                    }
+                    self.try_bonding(host, port);
+                }
                 PeerOut::Message { port, pdf, words } => {
                     if self.traced() {
                         let bytes = crate::control::seal(&words);
@@ -109,6 +118,7 @@ impl World {
 
     pub(super) fn peer_link_down(&mut self, host: usize, port: usize) {
         if let Some(Kind::Peer(peer)) = self.hosts.get_mut(host).map(|h| &mut h.kind) {
+            peer.bonding &= !(1 << (port & 15));
             peer.queues.retain(|(p, _), _| *p != port);
             peer.outgoing.retain(|(p, _), _| *p != port);
             peer.partial.retain(|(p, _), _| *p != port);
