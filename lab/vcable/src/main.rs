@@ -86,9 +86,9 @@ struct Serve {
     /// MSI instead of MSI-X on all hosts
     #[arg(long)]
     msi: bool,
-    /// Power management with wake events on all hosts
+    /// No power management on all hosts: no wake events, a suspended host interface misses a plug
     #[arg(long)]
-    pm: bool,
+    no_pm: bool,
     /// Link generation of all hosts
     #[arg(long = "gen", value_parser = clap::value_parser!(u8).range(2..=4))]
     generation: Option<u8>,
@@ -149,7 +149,7 @@ fn topology(args: &Serve) -> Result<Topology, ServeError> {
         host.version_2 = args.router.map_or(host.version_2, |r| matches!(r, RouterVersion::V2));
         host.intel = args.irq.map_or(host.intel, |i| matches!(i, Irq::Intel));
         host.msi |= args.msi;
-        host.pm |= args.pm;
+        host.pm &= !args.no_pm;
     }
     Ok(topology)
 }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! host a                      # a guest's host interface, one socket
-//! host b ports=2 router=v2 irq=intel msi machine=left hops=12 gen=4 pm edge=status
+//! host b ports=2 router=v2 irq=intel msi machine=left hops=12 gen=4 pm=off edge=status
 //! peer p                      # a host in software, inside this process
 //! cable x a:1 b:1 lanes=2 gen=3 width=asym-tx unplugged
 //! ```
@@ -55,7 +55,7 @@ impl HostSpec {
             version_2: false,
             intel: false,
             msi: false,
-            pm: false,
+            pm: true,
             generation: 3,
             lanes: 1,
             edge: Edge::Completion,
@@ -176,11 +176,12 @@ impl Topology {
                 ("edge", "completion") => host.edge = Edge::Completion,
                 ("edge", "status") => host.edge = Edge::Status,
                 ("msi", "") => host.msi = true,
-                ("pm", "") => host.pm = true,
+                ("pm", "on") => host.pm = true,
+                ("pm", "off") => host.pm = false,
                 _ => {
                     return Err(format!(
                         "'{word}': machine=NAME, ports=N, hops=N, gen=2..4, lanes=1..2, router=v1|v2, irq=plain|intel, \
-                         edge=completion|status, msi or pm wanted"
+                         edge=completion|status, pm=on|off or msi wanted"
                     ));
                 }
             }

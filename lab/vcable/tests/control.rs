@@ -1,5 +1,7 @@
 //! Control channel, hot plug, bonding, links.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
+
 mod driver;
 
 use driver::Lab;
@@ -180,7 +182,7 @@ fn buffer_allocation_is_answered_and_other_operations_are_not_supported() {
 
 #[test]
 fn a_suspended_interface_is_woken_by_a_plug() {
-    let mut lab = Lab::new("host a pm\nhost b\ncable ab a:1 b:1 unplugged");
+    let mut lab = Lab::new("host a\nhost b\ncable ab a:1 b:1 unplugged");
     lab.start_all();
     lab.write(0, 1, 1, PORT_CS_19, &[1 << 16]); // wake on connect
     lab.stop(0, 0, true);

@@ -1,5 +1,7 @@
 //! Frames: paths, credits, overflow, masks, damage, interrupts.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
+
 mod driver;
 
 use driver::{Lab, us};
@@ -394,4 +396,15 @@ fn without_wire_time_everything_arrives_at_once() {
     lab.send(0, 1, &pattern(1, 4096), 1, 2);
     assert_eq!(lab.reap(1, 1).len(), 1);
     assert_eq!(lab.lane_state(0, 1), LANE_UP);
+}
+
+#[test]
+fn the_largest_ring_that_the_register_can_say_works() {
+    let mut lab = Lab::up("pair");
+    lab.start_tx(0, 1, 16, 0);
+    lab.world.bar_write(0, TX_RINGS + 16 + 12, 65_535);
+    lab.send(0, 1, &[1; 64], 1, 2);
+    lab.run(MS);
+    assert_eq!(lab.world.host_stats(0).unrouted, 1);
+    lab.assert_clean();
 }

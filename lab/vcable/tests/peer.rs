@@ -1,5 +1,7 @@
 //! A guest's driver against a host in software: discovery, properties, bonding, frames, faults.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
+
 mod driver;
 
 use std::sync::{Arc, Mutex};

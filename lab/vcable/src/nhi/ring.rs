@@ -86,7 +86,8 @@ impl Ring {
         if !self.enabled() || len < 2 || self.driver >= len || self.device >= len {
             return 0;
         }
-        (self.driver + len - self.device) % len
+        // Sizes go up to 65535: the sum does not fit 16 bits.
+        ((u32::from(self.driver) + u32::from(len) - u32::from(self.device)) % u32::from(len)) as u16
     }
 
     fn desc(&self, mem: &dyn GuestMemory) -> Result<Desc, DmaFault> {

@@ -119,7 +119,10 @@ impl ServerBackend for Backend {
         let host = self.host;
         match region {
             VFIO_PCI_BAR0_REGION_INDEX => {
-                if !offset.is_multiple_of(4) || !data.len().is_multiple_of(4) || offset + data.len() as u64 > u64::from(BAR0_SIZE) {
+                if !offset.is_multiple_of(4)
+                    || !data.len().is_multiple_of(4)
+                    || offset + data.len() as u64 > u64::from(BAR0_SIZE)
+                {
                     return Err(io::Error::other("BAR 0 takes aligned dwords"));
                 }
                 self.shared.with(|inner| {

@@ -12,12 +12,21 @@ fn presets_are_what_their_names_say() {
 
 #[test]
 fn all_words_of_a_host_and_a_cable() {
-    let text = "# two\nhost a ports=2 hops=12 router=v2 irq=intel msi pm gen=4 lanes=2 edge=status machine=m # one\n\
+    let text = "# two\nhost a ports=2 hops=12 router=v2 irq=intel msi pm=off gen=4 lanes=2 edge=status machine=m # one\n\
                 peer p\n\ncable x a:2 p width=dual gen=3 unplugged";
     let t = Topology::parse(text).unwrap();
     let a = &t.hosts[0];
     assert_eq!((a.ports, a.hops, a.generation, a.lanes, a.machine.as_str()), (2, 12, 4, 2, "m"));
-    assert!(a.version_2 && a.intel && a.msi && a.pm && a.edge == Edge::Status && !a.peer && t.hosts[1].peer);
+    assert!(
+        a.version_2
+            && a.intel
+            && a.msi
+            && !a.pm
+            && t.hosts[1].pm
+            && a.edge == Edge::Status
+            && !a.peer
+            && t.hosts[1].peer
+    );
     let cable = &t.cables[0];
     assert_eq!(cable.ends, [End { host: 0, port: 2 }, End { host: 1, port: 1 }]);
     assert_eq!((cable.width, cable.generation, cable.plugged), (Width::Dual, 3, false));

@@ -82,7 +82,7 @@ impl World {
                 .filter(|o| (o.cable, o.side, o.hop) == (at, 1 - side, hop))
                 .map(|o| 1 + usize::from(o.again))
                 .sum(),
-            Kind::Peer(peer) => usize::from(peer.outgoing.get(&(cable.ends[1 - side].port, hop)).is_some()),
+            Kind::Peer(peer) => usize::from(peer.outgoing.contains_key(&(cable.ends[1 - side].port, hop))),
         };
         let flying = cable.wires[1 - side].busy.as_ref().is_some_and(|p| p.hop == hop && p.last);
         started + usize::from(flying) + cable.ingress[side].ends(hop)
