@@ -2,9 +2,11 @@
 
 mod command;
 mod host;
+pub(crate) mod network;
 mod service;
 
 pub use host::SoftHost;
+pub use network::Network;
 pub use service::{Announced, Service};
 
 use crate::nhi::Frame;

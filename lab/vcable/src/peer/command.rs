@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! service KEY [PRTCID [VERS [REVS [STNS [UUID]]]]]   # announce a service
+//! network [HOP]                                      # USB4NET: answers ARP, ping and UDP
 //! send PORT HOP SOF EOF COUNT LEN                    # frames with a running pattern
 //! data PORT HOP SOF EOF HEX                          # one frame
 //! message PORT request|response HEX                  # an XDomain packet, words without the CRC
@@ -11,8 +12,7 @@
 //! ```
 
 use super::host::SoftHost;
-use super::service::Announced;
-use super::{PeerIo, pattern};
+use super::{Announced, Network, PeerIo, pattern};
 use crate::control::pdf;
 use crate::nhi::Frame;
 use crate::nhi::regs::MAX_FRAME;
@@ -21,7 +21,7 @@ use crate::xdomain::Uuid;
 /// Most frames of one command.
 const MAX_COUNT: u64 = 65_536;
 
-const USAGE: &str = "service KEY [PRTCID [VERS [REVS [STNS [UUID]]]]], send PORT HOP SOF EOF COUNT LEN, \
+const USAGE: &str = "service KEY [PRTCID [VERS [REVS [STNS [UUID]]]]], network [HOP], send PORT HOP SOF EOF COUNT LEN, \
                      data PORT HOP SOF EOF HEX, message PORT request|response HEX, echo FROM TO|off, seen HOP or state \
                      wanted";
 
@@ -35,8 +35,13 @@ pub(super) fn run(host: &mut SoftHost, io: &mut PeerIo, words: &[&str]) -> Resul
                 // A name of its own for each key.
                 None => Uuid::of_uid(u64::from(crate::crc::crc32c(key.as_bytes())) << 8 | 0x5e),
             };
-            host.services.push(Box::new(Announced::new(key, uuid, numbers)));
-            host.changed(io);
+            host.add(io, Box::new(Announced::new(key, uuid, numbers)));
+            Ok(String::new())
+        }
+        ["network", rest @ ..] if rest.len() <= 1 => {
+            let first = u64::from(crate::router::layout::FIRST_HOP);
+            let hop = rest.first().map_or(Ok(first), |w| number(w, crate::router::layout::LANE_MAX_HOP.into()))?;
+            host.add(io, Box::new(Network::new(hop.max(first) as u16)));
             Ok(String::new())
         }
         ["send", port, hop, sof, eof, count, len] => {

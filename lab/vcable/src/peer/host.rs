@@ -66,7 +66,7 @@ pub struct SoftHost {
     name: String,
     lanes: u8,
     generation: u32,
-    pub(super) services: Vec<Box<dyn Service>>,
+    services: Vec<Box<dyn Service>>,
     ports: BTreeMap<usize, Port>,
     /// Frames of a HopID go back on another.
     pub(super) echo: BTreeMap<u16, u16>,
@@ -135,8 +135,18 @@ impl SoftHost {
         self.ports.get(&port).is_some_and(|p| p.step == Step::Ready)
     }
 
+    /// Adds a service while links are up.
+    pub fn add(&mut self, io: &mut PeerIo, service: Box<dyn Service>) {
+        self.services.push(service);
+        self.changed(io);
+        let ready: Vec<usize> = self.ports.keys().copied().filter(|p| self.is_ready(*p)).collect();
+        for port in ready {
+            self.ready(io, port);
+        }
+    }
+
     /// The properties changed: everybody is told.
-    pub(super) fn changed(&mut self, io: &mut PeerIo) {
+    fn changed(&mut self, io: &mut PeerIo) {
         self.generation += 1;
         let ports: Vec<usize> = self.ports.iter().filter(|(_, p)| p.step != Step::Down).map(|(n, _)| *n).collect();
         for port in ports {

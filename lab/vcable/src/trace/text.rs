@@ -4,12 +4,9 @@ use std::fmt::Write as _;
 
 use super::{Direction, What};
 use crate::control::{Address, pdf, route, unseal};
+use crate::peer::network::PROTOCOL as NETWORK;
 use crate::xdomain::property::{Directory, Value};
-use crate::xdomain::{Body, Message, Uuid, discovery, type_name};
-
-/// UUID of the USB4NET login protocol, 798f589e-3616-8a47-97c6-5664a920c8dd.
-const NETWORK: Uuid =
-    Uuid([0x79, 0x8f, 0x58, 0x9e, 0x36, 0x16, 0x8a, 0x47, 0x97, 0xc6, 0x56, 0x64, 0xa9, 0x20, 0xc8, 0xdd]);
+use crate::xdomain::{Body, Message, discovery, type_name};
 
 /// One line for what a record holds; `full_len` is its length before a trace cut it.
 pub fn describe(what: &What<'_>, full_len: usize) -> String {

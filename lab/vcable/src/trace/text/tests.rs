@@ -1,5 +1,6 @@
 use super::*;
 use crate::control::seal;
+use crate::xdomain::Uuid;
 
 fn line(kind: u8, words: &[u32]) -> String {
     control(kind, &seal(words))
