@@ -62,6 +62,15 @@ impl Width {
     }
 }
 
+/// A link that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// 2 to 4.
+    pub generation: u8,
+    /// As the first end sees it.
+    pub width: Width,
+}
+
 /// Speed of one lane in Gb/s: generation 2 has 10, 3 has 20, 4 has 40.
 pub fn lane_gbps(generation: u8) -> u64 {
     match generation {

@@ -144,7 +144,9 @@ fn topology(args: &Serve) -> Result<Topology, ServeError> {
         }
     };
     for host in &mut topology.hosts {
-        host.lanes = args.lanes.unwrap_or(host.lanes);
+        // A link of generation 4 has two lanes.
+        let least = if args.generation == Some(4) { 2 } else { host.lanes };
+        host.lanes = args.lanes.unwrap_or(least);
         host.generation = args.generation.unwrap_or(host.generation);
         host.version_2 = args.router.map_or(host.version_2, |r| matches!(r, RouterVersion::V2));
         host.intel = args.irq.map_or(host.intel, |i| matches!(i, Irq::Intel));

@@ -9,14 +9,15 @@ pub use host::SoftHost;
 pub use network::Network;
 pub use service::{Announced, Service};
 
+use crate::link::LinkState;
 use crate::nhi::Frame;
 use crate::time::Time;
 
 /// What a software host does. All calls come from the world, one at a time, in virtual time.
 pub trait Peer: Send {
     /// The link of a port came up or went away.
-    fn link(&mut self, io: &mut PeerIo, port: usize, up: bool) {
-        let _ = (io, port, up);
+    fn link(&mut self, io: &mut PeerIo, port: usize, link: Option<LinkState>) {
+        let _ = (io, port, link);
     }
 
     /// An XDomain packet arrived: its words without the CRC, route first.

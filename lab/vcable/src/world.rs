@@ -134,9 +134,8 @@ impl World {
                 silent: false,
             })
             .collect();
-        let generation = |host: usize| topology.hosts[host].generation;
-        let cables =
-            topology.cables.iter().map(|c| Cable::new(c, c.ends.map(|e| generation(e.host)))).collect::<Vec<_>>();
+        let rate = |host: usize| (topology.hosts[host].generation, topology.hosts[host].lanes);
+        let cables = topology.cables.iter().map(|c| Cable::new(c, c.ends.map(|e| rate(e.host)))).collect::<Vec<_>>();
         World {
             now: 0,
             options,

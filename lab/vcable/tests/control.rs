@@ -159,6 +159,18 @@ fn asymmetric_links_are_wider_on_one_side() {
 }
 
 #[test]
+fn generation_4_links_come_up_bonded_and_are_never_single() {
+    let mut lab = Lab::up("host a gen=4\nhost b gen=4\ncable ab a:1 b:1 lanes=2");
+    assert_eq!((lab.lane_rate(0, 1), lab.lane_rate(1, 1)), ((2, 2), (2, 2)));
+    assert!(lab.world.command("width ab single").unwrap_err().to_string().contains("two lanes"));
+    lab.world.command("speed ab 3").unwrap();
+    lab.world.command("width ab single").unwrap();
+    assert_eq!(lab.lane_rate(0, 1), (4, 1));
+    let mut lab = Lab::up("host a gen=4\nhost b gen=4\ncable ab a:1 b:1");
+    assert_eq!(lab.lane_rate(0, 1), (4, 1), "one lane: generation 3");
+}
+
+#[test]
 fn a_version_2_interface_is_reset_by_its_register() {
     let mut lab = Lab::up("host a router=v2\nhost b\ncable ab a:1 b:1 gen=2");
     assert_eq!(lab.lane_rate(0, 1), (8, 1));

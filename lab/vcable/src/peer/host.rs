@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Peer, PeerIo, Service};
 use crate::control::pdf;
+use crate::link::{LinkState, Width};
 use crate::nhi::Frame;
 use crate::time::SEC;
 use crate::xdomain::property::{Directory, MAX_BLOCK};
@@ -38,6 +39,8 @@ struct Port {
     seq: u8,
     /// Tells a timer of an earlier step from one of this.
     epoch: u32,
+    /// The link came up with one lane: it may be bonded.
+    single: bool,
     remote: Option<Uuid>,
     block: Vec<u32>,
     properties: Option<Directory>,
@@ -45,7 +48,16 @@ struct Port {
 
 impl Port {
     fn new() -> Port {
-        Port { step: Step::Down, tries: 0, seq: 0, epoch: 0, remote: None, block: Vec::new(), properties: None }
+        Port {
+            step: Step::Down,
+            tries: 0,
+            seq: 0,
+            epoch: 0,
+            single: false,
+            remote: None,
+            block: Vec::new(),
+            properties: None,
+        }
     }
 }
 
@@ -238,7 +250,8 @@ impl SoftHost {
             Body::LinkChangeRequest { .. } => Self::respond(io, port, seq, &Body::LinkChangeResponse { status: 0 }),
             Body::UuidResponse { source, .. } if step == Step::Uuid => {
                 state.remote = Some(source);
-                self.enter(io, port, if self.lanes == 2 { Step::LinkStatus } else { Step::Properties });
+                let bond = self.lanes == 2 && state.single;
+                self.enter(io, port, if bond { Step::LinkStatus } else { Step::Properties });
             }
             Body::LinkStatusResponse { supported_width, .. } if step == Step::LinkStatus => {
                 // The host with the smaller UUID asks for the change and bonds, the other one waits for it.
@@ -307,10 +320,12 @@ fn tag_timers(io: &mut PeerIo, mark: usize, index: usize) {
 }
 
 impl Peer for SoftHost {
-    fn link(&mut self, io: &mut PeerIo, port: usize, up: bool) {
-        self.ports.entry(port).or_insert_with(Port::new).remote = None;
-        self.enter(io, port, if up { Step::Uuid } else { Step::Down });
-        if !up {
+    fn link(&mut self, io: &mut PeerIo, port: usize, link: Option<LinkState>) {
+        let state = self.ports.entry(port).or_insert_with(Port::new);
+        state.remote = None;
+        state.single = link.is_some_and(|l| l.width == Width::Single);
+        self.enter(io, port, if link.is_some() { Step::Uuid } else { Step::Down });
+        if link.is_none() {
             self.each(io, |service, io| {
                 service.lost(io, port);
                 false

@@ -66,7 +66,7 @@ impl Network {
         self.command = (self.command + 1) & 0xff_ffff;
         link.last = self.command;
         let rest = [1, u32::from(self.hop), 0, 0, 0, 0]; // protocol version, transmit HopID
-        send(io, port, pdf::XDOMAIN_REQUEST, 0, (own, remote), [LOGIN, self.command], &rest);
+        send(io, port, 0, (own, remote), [LOGIN, self.command], &rest);
         io.timer(io.now() + RETRY, token(port, self.command));
     }
 
@@ -124,20 +124,12 @@ fn token(port: usize, login: u32) -> u64 {
     u64::from(login) << 8 | port as u64 & 0xff
 }
 
-fn send(
-    io: &mut PeerIo,
-    port: usize,
-    kind: u8,
-    seq: u8,
-    (own, remote): (Uuid, Uuid),
-    [what, command]: [u32; 2],
-    rest: &[u32],
-) {
+fn send(io: &mut PeerIo, port: usize, seq: u8, (own, remote): (Uuid, Uuid), [what, command]: [u32; 2], rest: &[u32]) {
     let mut words = own.words().to_vec();
     words.extend(remote.words());
     words.extend([what, command]);
     words.extend_from_slice(rest);
-    io.send_message(port, kind, Message { route: 0, seq, protocol: PROTOCOL, words }.encode());
+    io.send_message(port, pdf::XDOMAIN_RESPONSE, Message { route: 0, seq, protocol: PROTOCOL, words }.encode());
 }
 
 impl Service for Network {
@@ -175,7 +167,7 @@ impl Service for Network {
         }
     }
 
-    fn message(&mut self, io: &mut PeerIo, port: usize, request: bool, message: &Message) -> bool {
+    fn message(&mut self, io: &mut PeerIo, port: usize, _request: bool, message: &Message) -> bool {
         if message.protocol != PROTOCOL {
             return false;
         }
@@ -184,25 +176,26 @@ impl Service for Network {
         };
         let Some(uuids) = link.uuids else { return true };
         let again = [*what, *command];
-        match (request, *what) {
-            (true, LOGIN) => {
+        // Linux sends all of these as responses, requests too: the type tells.
+        match *what {
+            LOGIN => {
                 link.receive_hop = message.words.get(11).map(|h| *h as u16);
                 let mac = self.mac;
                 let low = u32::from_le_bytes([mac[0], mac[1], mac[2], mac[3]]);
                 let rest = [0, low, u32::from_le_bytes([mac[4], mac[5], 0, 0]), 6, 0, 0, 0, 0];
-                send(io, port, pdf::XDOMAIN_RESPONSE, message.seq, uuids, [LOGIN_RESPONSE, again[1]], &rest);
+                send(io, port, message.seq, uuids, [LOGIN_RESPONSE, again[1]], &rest);
                 // Its interface is up now: our own login will be answered.
                 if !link.answered {
                     self.login(io, port);
                 }
             }
-            (true, LOGOUT) => {
+            LOGOUT => {
                 link.receive_hop = None;
                 link.answered = false;
-                send(io, port, pdf::XDOMAIN_RESPONSE, message.seq, uuids, [STATUS, again[1]], &[0]);
+                send(io, port, message.seq, uuids, [STATUS, again[1]], &[0]);
                 io.timer(io.now() + RETRY, token(port, link.last));
             }
-            (false, LOGIN_RESPONSE) => {
+            LOGIN_RESPONSE => {
                 // Status 0 is success.
                 link.answered |= message.words.get(10) == Some(&0);
             }

@@ -130,8 +130,12 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    pub(crate) fn new(spec: &CableSpec, hosts: [u8; 2]) -> Cable {
-        let generation = spec.generation.min(hosts[0]).min(hosts[1]);
+    /// `hosts` are the highest generation and the lanes of either end.
+    pub(crate) fn new(spec: &CableSpec, hosts: [(u8, u8); 2]) -> Cable {
+        let lanes = hosts[0].1.min(hosts[1].1);
+        let generation = spec.generation.min(hosts[0].0).min(hosts[1].0);
+        // Generation 4 has no link of one lane.
+        let generation = if lanes == 1 { generation.min(3) } else { generation };
         Cable {
             name: spec.name.clone(),
             ends: spec.ends,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Event, Kind, World};
 use crate::error::Error;
 use crate::fault::{Command, Damage, PacketClass, Rule, Script, When};
+use crate::link::Width;
 use crate::rng::Rng;
 use crate::time::Time;
 
@@ -129,6 +130,9 @@ impl World {
             Command::Retrain { cable } => {
                 self.link_down(cable, "retrained");
                 self.check_links();
+            }
+            Command::Width { cable, width: Width::Single } if self.cables[cable].speed == 4 => {
+                return Err(format!("a generation 4 link has two lanes: 'speed {} 3' first", self.cables[cable].name));
             }
             Command::Width { cable, width } => {
                 if !self.cables[cable].up {

@@ -3,7 +3,7 @@
 use super::cable::Cable;
 use super::guest::PlugEvent;
 use super::{Event, Kind, World};
-use crate::link::Width;
+use crate::link::{LinkState, Width};
 use crate::router::Effect;
 use crate::router::layout::lane_adapter;
 use crate::time::{MS, SEC, Time};
@@ -62,14 +62,19 @@ impl World {
         cable.training = None;
         cable.up = true;
         cable.stats.ups += 1;
-        cable.width = cable.trained;
+        // Generation 4 links come up bonded.
+        cable.width = match cable.trained {
+            Width::Single if cable.speed == 4 => Width::Dual,
+            width => width,
+        };
+        let state = LinkState { generation: cable.speed, width: cable.width };
         cable.clear();
         let (name, ends) = (cable.name.clone(), cable.ends);
         self.note(self.hosts.len(), &format!("cable {name}: link up"));
         self.show_link(at);
         for end in ends {
             self.plug_event(end.host, end.port, false);
-            self.with_peer(end.host, |peer, io| peer.link(io, end.port, true));
+            self.with_peer(end.host, |peer, io| peer.link(io, end.port, Some(state)));
         }
     }
 
@@ -199,7 +204,7 @@ impl World {
     /// Sets the width of a link that is up, as the first end sees it.
     pub(super) fn set_width(&mut self, at: usize, width: Width) {
         let cable = &mut self.cables[at];
-        if !cable.up || cable.width == width {
+        if !cable.up || cable.width == width || (cable.speed == 4 && width == Width::Single) {
             return;
         }
         cable.width = width;

@@ -123,7 +123,7 @@ impl World {
             peer.outgoing.retain(|(p, _), _| *p != port);
             peer.partial.retain(|(p, _), _| *p != port);
         }
-        self.with_peer(host, |peer, io| peer.link(io, port, false));
+        self.with_peer(host, |peer, io| peer.link(io, port, None));
     }
 
     /// A packet for a peer; with the last one of a frame the peer gets it.

@@ -22,7 +22,7 @@ fn connected() -> (Network, PeerIo) {
     let directory = Directory::default().directory("network", Directory::with_uuid(DIRECTORY));
     network.ready(&mut io, 1, (OWN, REMOTE), &directory);
     let (kind, login) = sent(&mut io).remove(0);
-    assert_eq!((kind, &login.words[8..12]), (pdf::XDOMAIN_REQUEST, &[LOGIN, 1, 1, 8][..]));
+    assert_eq!((kind, &login.words[8..12]), (pdf::XDOMAIN_RESPONSE, &[LOGIN, 1, 1, 8][..]));
     let mut words = login.words.clone();
     words[11] = 9;
     assert!(network.message(&mut io, 1, true, &Message { words, ..login.clone() }));
