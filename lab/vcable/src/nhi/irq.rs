@@ -8,7 +8,7 @@ use crate::time::Time;
 pub enum IrqOut {
     /// Send this vector now.
     Fire(u8),
-    /// Call [`Interrupts::timer`] with this vector at this time.
+    /// Ask again about this vector at this time: its throttling interval is over then.
     Timer(u8, Time),
 }
 
