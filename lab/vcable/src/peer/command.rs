@@ -19,7 +19,7 @@ use crate::nhi::regs::MAX_FRAME;
 use crate::xdomain::Uuid;
 
 /// Most frames of one command.
-const MAX_COUNT: u64 = 65_536;
+const MAX_COUNT: u64 = 8_192;
 
 const USAGE: &str = "service KEY [PRTCID [VERS [REVS [STNS [UUID]]]]], network [HOP], send PORT HOP SOF EOF COUNT LEN, \
                      data PORT HOP SOF EOF HEX, message PORT request|response HEX, echo FROM TO|off, seen HOP or state \

@@ -12,7 +12,7 @@ use crate::topology::HostSpec;
 use crate::trace::{Direction, What};
 
 /// Frames that wait in a peer for one HopID; further ones are refused with a note.
-const QUEUE: usize = 65_536;
+const QUEUE: usize = 8_192;
 
 /// A host in software.
 pub(crate) struct PeerHost {
