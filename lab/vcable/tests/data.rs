@@ -409,3 +409,57 @@ fn the_largest_ring_that_the_register_can_say_works() {
     assert_eq!(lab.world.host_stats(0).unrouted, 1);
     lab.assert_clean();
 }
+
+#[test]
+fn two_cables_between_two_hosts_carry_their_own_frames() {
+    let mut lab = Lab::up("pair2");
+    for (ring, port) in [(1, 1), (2, 2)] {
+        lab.start_tx(0, ring, 64, 0);
+        lab.start_rx(1, ring, 64, 0, MASKS);
+        lab.path_in(1, port, 8, ring, 14);
+        lab.path_out(0, ring, port, 8);
+        lab.post(1, ring, 60);
+    }
+    for number in 0..20 {
+        lab.send(0, 1, &pattern(number, 1000), 1, 2);
+        lab.send(0, 2, &pattern(100 + number, 1000), 1, 2);
+    }
+    lab.run(MS);
+    lab.world.command("unplug ab1").unwrap();
+    for number in 20..30 {
+        lab.send(0, 1, &pattern(number, 1000), 1, 2);
+        lab.send(0, 2, &pattern(100 + number, 1000), 1, 2);
+    }
+    lab.run(MS);
+    for (ring, first, count) in [(1, 0, 20), (2, 100, 30)] {
+        let got = lab.reap(1, ring);
+        assert_eq!(got.len(), count);
+        assert!(got.iter().enumerate().all(|(n, (data, ..))| *data == pattern(first + n as u64, 1000)));
+    }
+    let frames = [0, 1].map(|cable| lab.world.cable_stats(cable).frames);
+    assert_eq!(frames, [20, 30]);
+    lab.assert_clean();
+}
+
+#[test]
+fn flow_control_needs_the_way_back() {
+    let mut lab = Lab::up("pair");
+    lab.stream([0, 1], 1, 64);
+    lab.post(1, 1, 10);
+    // The receiver's path for credits is off: nothing may start.
+    let entry = lab.read(1, 3, 0, 2, 1).unwrap()[0];
+    lab.write(1, 3, 0, 2, &[entry & !(1 << 31)]);
+    lab.send(0, 1, &[1; 64], 1, 2);
+    lab.run(MS);
+    assert!(lab.reap(1, 1).is_empty());
+    lab.write(1, 3, 0, 2, &[entry]);
+    lab.run(MS);
+    assert_eq!(lab.reap(1, 1).len(), 1);
+    // Ignoring end-to-end credits overflows the ring, and is told.
+    lab.world.command("ignore-credits on").unwrap();
+    for number in 0..15 {
+        lab.send(0, 1, &pattern(number, 64), 1, 2);
+    }
+    lab.run(MS);
+    assert_eq!((lab.reap(1, 1).len(), lab.world.host_stats(1).overflows), (9, 6));
+}
