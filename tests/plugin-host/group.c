@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hosts.h"
 #include "util.h"
 
 struct options options;
@@ -66,15 +67,19 @@ static void *progress_main(void *arg)
 	return NULL;
 }
 
-void barrier(struct rank *r)
+void barrier_arrive(struct rank *r)
 {
 	/* The second word counts rounds; the first one ranks of this round. */
-	int round = r->shared->barrier[1];
 	if (atomic_fetch_add(&r->shared->barrier[0], 1) == r->n - 1) {
 		r->shared->barrier[0] = 0;
 		r->shared->barrier[1]++;
-		return;
 	}
+}
+
+void barrier(struct rank *r)
+{
+	int round = r->shared->barrier[1];
+	hosts_barrier(r);
 	uint64_t end = now_ns() + 20 * SECOND;
 	while (r->shared->barrier[1] == round) {
 		CHECK(now_ns() < end, "another rank does not come to the barrier");
@@ -87,11 +92,13 @@ static void rank_main(struct rank *r, int deadline)
 	util_where("v%d %s[%d]", options.version, options.test ? options.test : options.bench, r->id);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGALRM, SIG_DFL);
-	alarm((unsigned)deadline);
+	alarm((unsigned)(options.join ? 300 : deadline));
 	r->shared->pid[r->id] = getpid();
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->turn, NULL);
 
+	if (options.join)
+		hosts_join(r);
 	net_load(&r->net, options.plugin, options.version);
 	int rc = net_init(&r->net), devices;
 	CHECK(rc == OK, "init returned %d", rc);
@@ -127,11 +134,14 @@ int group_run(int n, int deadline, body *body)
 	CHECK(shared != MAP_FAILED, "no shared memory");
 	pid_t pid[RANKS_MAX];
 	fflush(NULL);
+	/* One rank of many hosts, or all of one. */
+	int ranks = n, first = options.join ? options.rank : 0;
+	n = options.join ? 1 : n;
 	for (int i = 0; i < n; i++) {
 		pid[i] = fork();
 		CHECK(pid[i] >= 0, "fork: %s", strerror(errno));
 		if (pid[i] == 0) {
-			struct rank r = {.id = i, .n = n, .shared = shared, .body = body};
+			struct rank r = {.id = first + i, .n = ranks, .shared = shared, .body = body};
 			rank_main(&r, deadline);
 		}
 	}
@@ -193,6 +203,7 @@ static void open_job(void *arg)
 		CHECK(rc == OK, "listen returned %d", rc);
 		memcpy(r->shared->edge[base + i].handle, handle[i], HANDLE);
 		r->shared->edge[base + i].ready = 1;
+		hosts_edge(r, base + i);
 	}
 	uint64_t end = now_ns() + 15 * SECOND;
 	while (left > 0) {

@@ -59,7 +59,9 @@ struct rank {
 /* What the command line says. */
 struct options {
 	const char *plugin, *test, *bench;
-	int version, ranks, window, seconds;
+	/* ADDRESS:PORT where ranks on several hosts meet; NULL where all are on this one. */
+	const char *join;
+	int version, ranks, window, seconds, rank, rounds;
 	size_t size;
 	bool quick;
 };

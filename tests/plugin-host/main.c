@@ -26,6 +26,7 @@ static const struct {
 	{"grouped", test_grouped, {2}, "receives with tags, 32 x 8"},
 	{"noblock", test_noblock, {2}, "no call sleeps"},
 	{"allreduce", test_allreduce, {2, 4, 8}, "ring, every value checked"},
+	{"rounds", test_rounds, {2, 4, 8}, "AllReduce of --size bytes, --rounds times"},
 	{"allgather", test_allgather, {2, 4, 8}, "ring, every byte checked"},
 	{"sendrecv", test_sendrecv, {2, 4, 8}, "all pairs at once"},
 	{"ll", test_ll, {2}, "8-byte words with flags, watched"},
@@ -45,6 +46,8 @@ _Noreturn static void usage(int code)
 	FILE *f = code ? stderr : stdout;
 	fprintf(f, "usage: plugin-host --plugin FILE.so [--version 6..12|all] [--test NAME|all] [--ranks 1..8] [--quick]\n"
 		   "                   [--plant FAULT] [--verbose]\n"
+		   "       plugin-host --plugin FILE.so --join ADDRESS:PORT --rank I --ranks N --test allreduce|rounds|...\n"
+		   "                   [--size BYTES[K|M]] [--rounds N]\n"
 		   "       plugin-host --plugin FILE.so --bench lat|rate|bw|idle [--version N] [--size BYTES[K|M]]\n"
 		   "                   [--window N] [--seconds N]\n"
 		   "exit: 0 all passed, 1 a test failed, 2 usage\n"
@@ -106,10 +109,11 @@ int main(int argc, char **argv)
 	static const struct option known[] = {
 		{"plugin", 1, NULL, 'p'}, {"version", 1, NULL, 'v'}, {"test", 1, NULL, 't'},  {"ranks", 1, NULL, 'n'},
 		{"plant", 1, NULL, 'f'},  {"bench", 1, NULL, 'b'},   {"size", 1, NULL, 's'},  {"window", 1, NULL, 'w'},
-		{"seconds", 1, NULL, 'T'}, {"quick", 0, NULL, 'q'},  {"verbose", 0, NULL, 'V'}, {"help", 0, NULL, 'h'},
+		{"seconds", 1, NULL, 'T'}, {"join", 1, NULL, 'j'},
+		{"rank", 1, NULL, 'r'},   {"rounds", 1, NULL, 'R'},  {"quick", 0, NULL, 'q'},  {"verbose", 0, NULL, 'V'}, {"help", 0, NULL, 'h'},
 		{NULL, 0, NULL, 0}};
 	int first = 12, last = 12;
-	options = (struct options){.test = "all", .size = 8, .window = 1, .seconds = 4};
+	options = (struct options){.test = "all", .size = 8, .window = 1, .seconds = 4, .rounds = 4};
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
 		switch (c) {
 		case 'p': options.plugin = optarg; break;
@@ -131,6 +135,9 @@ int main(int argc, char **argv)
 		case 's': options.size = (size_t)number(optarg, "size", 1, 64 << 20); break;
 		case 'w': options.window = (int)number(optarg, "window", 1, 32); break;
 		case 'T': options.seconds = (int)number(optarg, "seconds", 1, 600); break;
+		case 'j': options.join = optarg; break;
+		case 'r': options.rank = (int)number(optarg, "rank", 0, RANKS_MAX - 1); break;
+		case 'R': options.rounds = (int)number(optarg, "rounds", 1, 1000000); break;
 		case 'q': options.quick = true; break;
 		case 'V': net_verbose = true; break;
 		case 'h': usage(0);
@@ -138,6 +145,8 @@ int main(int argc, char **argv)
 		}
 	}
 	if (options.plugin == NULL || optind < argc)
+		usage(2);
+	if (options.join != NULL && (options.ranks < 2 || options.rank >= options.ranks || strcmp(options.test, "all") == 0))
 		usage(2);
 	if (access(options.plugin, R_OK) != 0) {
 		fprintf(stderr, "plugin-host: cannot read the plugin '%s'\n", options.plugin);
