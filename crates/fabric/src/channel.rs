@@ -28,6 +28,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// Longest sleep of a caller that waits. The end of the peer wakes it at once; a second bounds what only the clock sees.
 const SLEEP: Duration = Duration::from_secs(1);
 
+/// How long no path may carry after the sentinel was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
+/// TCP room).
+const GRACE: Duration = Duration::from_secs(25);
+
 /// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
 /// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
 const LAST_LOOKS: usize = 256;
@@ -48,6 +52,7 @@ pub struct Channel {
     meter: Meter,
     fabric: Fabric,
     sentinel: Option<Sentinel>,
+    unwatched: Option<Unwatched>,
     returns: Returns,
     calls: u32,
     last_tick: Instant,
@@ -63,6 +68,15 @@ impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Channel({})", self.describe())
     }
+}
+
+/// A sentinel that was lost with its path.
+struct Unwatched {
+    /// When another path was last known to carry.
+    since: Instant,
+    /// Whether a line told it.
+    told: bool,
+    why: Down,
 }
 
 /// What a channel is made of.
@@ -87,6 +101,7 @@ impl Channel {
             conn: parts.conn,
             fabric: fabric.clone(),
             sentinel: parts.sentinel,
+            unwatched: None,
             returns: parts.returns,
             calls: 0,
             last_tick: now,
@@ -299,15 +314,7 @@ impl Channel {
             return;
         }
         self.last_tick = now;
-        if let Some(Err(why)) = self.sentinel.as_mut().map(Sentinel::check) {
-            // The end of the sentinel may overtake bytes that are still in the rails: read them first.
-            for _ in 0..LAST_LOOKS {
-                if !matches!(self.conn.progress(), Ok(Poll::Active)) {
-                    break;
-                }
-            }
-            self.conn.fail(why);
-        }
+        self.watch(now);
         let silence = now.duration_since(self.last_active);
         if self.fabric.config().stall.is_some_and(|stall| silence > stall) {
             let why = format!("silent for {} ms with operations in flight (LINKSPAN_STALL_MS)", silence.as_millis());
@@ -331,6 +338,49 @@ impl Channel {
         self.take_back(now);
         let retries = self.conn.rails().filter_map(|(_, rail)| rail.retries()).sum();
         self.meter.retries(retries);
+    }
+
+    /// Asks the sentinel. Its end proves that the process is gone; its silence that its own path is, and the peer with
+    /// it where no other path carries.
+    fn watch(&mut self, now: Instant) {
+        if let Some(sentinel) = self.sentinel.as_mut()
+            && let Err(why) = sentinel.check()
+        {
+            let silent = sentinel.silent();
+            // The end of the sentinel may overtake bytes that are still in the rails: read them first.
+            for _ in 0..LAST_LOOKS {
+                if !matches!(self.conn.progress(), Ok(Poll::Active)) {
+                    break;
+                }
+            }
+            self.sentinel = None;
+            self.unwatched = Some(Unwatched { since: now, told: false, why });
+            if !silent {
+                self.end_unwatched();
+            }
+        }
+        let Some(gone) = self.unwatched.as_mut() else { return };
+        // Rails over the sentinel's own interface prove nothing: idle ones end a little later.
+        let interface = match &gone.why {
+            Down::PeerGone { path, .. } => path.split(' ').next().unwrap_or_default(),
+            _ => "",
+        };
+        if self.conn.carries(|path| gone.told || path.split(' ').next() != Some(interface)) {
+            // From here on the rails' own keepalive, and the grace, tell a dead host.
+            gone.since = now;
+            if !std::mem::replace(&mut gone.told, true) {
+                let line = format!("nothing watches the peer any more, other paths carry on: {}", chain(&gone.why));
+                self.fabric.log().warn(&line);
+            }
+        } else if !gone.told || now.duration_since(gone.since) >= GRACE {
+            self.end_unwatched();
+        }
+    }
+
+    fn end_unwatched(&mut self) {
+        if let Some(gone) = self.unwatched.take() {
+            self.conn.fail(gone.why);
+        }
     }
 
     fn take_back(&mut self, now: Instant) {

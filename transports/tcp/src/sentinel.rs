@@ -18,6 +18,7 @@ const SILENCE: Duration = Duration::from_secs(25);
 pub struct Sentinel {
     stream: Stream,
     path: String,
+    silent: bool,
 }
 
 impl Sentinel {
@@ -27,7 +28,7 @@ impl Sentinel {
         // Keepalive waits while bytes of the login are unacknowledged; this bounds that too. On a stream without
         // data no full window can be mistaken for death, and where the option is missing keepalive remains.
         let _ = stream.socket().set_tcp_user_timeout(Some(SILENCE));
-        Sentinel { stream, path }
+        Sentinel { stream, path, silent: false }
     }
 
     /// Asks whether the peer is alive: one system call, so for every few milliseconds and not for every operation.
@@ -35,6 +36,7 @@ impl Sentinel {
     /// # Errors
     /// It is gone, or it sent something.
     pub fn check(&mut self) -> Result<(), Down> {
+        use std::io::ErrorKind as K;
         match linkspan_net::recv(self.stream.as_fd(), &mut [0; 1]) {
             Ok(None) => Ok(()),
             Ok(Some(0)) => Err(Down::PeerGone { path: self.path.clone(), why: "end of stream".into() }),
@@ -42,11 +44,21 @@ impl Sentinel {
                 let why = "it sent bytes on the sentinel connection, which carries none".into();
                 Err(Down::Protocol { path: self.path.clone(), why })
             }
-            Err(source) => Err(match gone(&source) {
-                Some(why) => Down::PeerGone { path: self.path.clone(), why: why.into() },
-                None => Down::System { call: "recv", path: self.path.clone(), source },
-            }),
+            Err(source) => {
+                let told = matches!(source.kind(), K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted);
+                self.silent = !told;
+                Err(match gone(&source) {
+                    Some(why) => Down::PeerGone { path: self.path.clone(), why: why.into() },
+                    None => Down::System { call: "recv", path: self.path.clone(), source },
+                })
+            }
         }
+    }
+
+    /// Whether the last check ended in silence (the peer's host does not answer on this path) rather than in an end
+    /// that the peer's kernel told.
+    pub fn silent(&self) -> bool {
+        self.silent
     }
 
     /// What to wait for before the next [`Sentinel::check`].
