@@ -29,6 +29,7 @@ usage: cargo xtask COMMAND
   netns NAME|all         tests that need network namespaces (root)
   fuzz [--seconds N] [TARGET]
                          every fuzz target (or one) for N seconds each, default 20
+  lab WORDS              virtual machines with soft-RoCE and the virtual Thunderbolt cable: setup, list, run, shell, ...
   aarch64 [--fresh]      cross-builds and runs unit, layout and wire tests under qemu-user
 ";
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         ["loom"] => stages::loom(&root),
         ["netns", name] => stages::netns(&root, name),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
+        ["lab", rest @ ..] => stages::lab(&root, rest),
         ["aarch64"] => stages::aarch64(&root, false),
         ["aarch64", "--fresh"] => stages::aarch64(&root, true),
         ["help" | "--help" | "-h"] => {

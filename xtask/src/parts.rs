@@ -20,7 +20,7 @@ pub(crate) struct Part {
     root: bool,
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     Part {
         name: "core",
         what: "lspan, the plugin, all unit tests",
@@ -48,6 +48,13 @@ const PARTS: [Part; 4] = [
         programs: &["c++"],
         packages: "g++",
         root: false,
+    },
+    Part {
+        name: "lab",
+        what: "virtual machines with soft-RoCE and the virtual Thunderbolt cable",
+        programs: &["debootstrap", "apt-get", "unshare"],
+        packages: "debootstrap apt util-linux",
+        root: true,
     },
 ];
 

@@ -1,0 +1,131 @@
+//! Where everything lies that setup fetched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{At, Error, Result};
+
+/// Kernels that setup knows: the name used everywhere, and the Debian suite that has it.
+pub(crate) const KERNELS: [Known; 3] = [
+    Known { name: "7.3", suite: "trixie-backports", quick: true },
+    Known { name: "6.12", suite: "trixie", quick: true },
+    Known { name: "7.2", suite: "trixie-backports", quick: false },
+];
+
+/// Name of the kernel that [`crate::setup::debug`] builds.
+pub(crate) const DEBUG: &str = "debug";
+
+/// One of [`KERNELS`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Version without its last number.
+    pub(crate) name: &'static str,
+    /// Suite that carries it.
+    pub(crate) suite: &'static str,
+    /// Whether the quick level runs on it.
+    pub(crate) quick: bool,
+}
+
+/// The cache folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    dir: PathBuf,
+}
+
+/// A kernel that is ready to boot.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// Its name: one of [`KERNELS`], or [`DEBUG`].
+    pub(crate) name: String,
+    /// What `uname -r` says in it.
+    pub(crate) release: String,
+    /// Folder with `vmlinuz` and `modules/`.
+    pub(crate) dir: PathBuf,
+}
+
+impl Cache {
+    /// The folder of `LINKSPAN_LAB_CACHE`, else `lab` below the build folder.
+    pub(crate) fn open() -> Result<Cache> {
+        let dir = match std::env::var_os("LINKSPAN_LAB_CACHE") {
+            Some(dir) if !dir.is_empty() => PathBuf::from(dir),
+            _ => std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from).join("lab"),
+        };
+        fs::create_dir_all(&dir).at(dir.display())?;
+        let dir = dir.canonicalize().at(dir.display())?;
+        Ok(Cache { dir })
+    }
+
+    /// A path in it.
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.dir.join(below)
+    }
+
+    /// The Debian root.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.path("root")
+    }
+
+    /// Folder of a kernel.
+    pub(crate) fn kernel_dir(&self, name: &str) -> PathBuf {
+        self.dir.join("kernels").join(name)
+    }
+
+    /// A kernel that setup has fetched.
+    pub(crate) fn kernel(&self, name: &str) -> Result<Kernel> {
+        let dir = self.kernel_dir(name);
+        let release = dir.join("release");
+        if let Ok(text) = fs::read_to_string(&release) {
+            return Ok(Kernel { name: name.to_owned(), release: text.trim().to_owned(), dir });
+        }
+        if name == DEBUG {
+            return Err(Error::NotSetUp { path: release, words: "debug-kernel".to_owned() });
+        }
+        if !KERNELS.iter().any(|known| known.name == name) {
+            let known: Vec<&str> = KERNELS.iter().map(|k| k.name).chain([DEBUG]).collect();
+            return Err(Error::Unknown { kind: "kernel", name: name.to_owned(), known: known.join(", ") });
+        }
+        Err(Error::NotSetUp { path: release, words: format!("setup --kernel {name}") })
+    }
+
+    /// Whether a step of setup has been done with exactly these words.
+    pub(crate) fn done(&self, step: &str, words: &str) -> bool {
+        fs::read_to_string(self.stamp(step)).is_ok_and(|text| text == words)
+    }
+
+    /// Notes that a step is done.
+    pub(crate) fn note(&self, step: &str, words: &str) -> Result<()> {
+        let stamp = self.stamp(step);
+        fs::create_dir_all(self.dir.join("steps")).at(self.dir.display())?;
+        fs::write(&stamp, words).at(stamp.display())
+    }
+
+    fn stamp(&self, step: &str) -> PathBuf {
+        self.dir.join("steps").join(step)
+    }
+}
+
+impl Kernel {
+    /// `uname -r` as numbers, to compare.
+    pub(crate) fn version(&self) -> (u32, u32) {
+        let mut parts = self.release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    }
+
+    /// The image.
+    pub(crate) fn image(&self) -> PathBuf {
+        self.dir.join("vmlinuz")
+    }
+
+    /// Folder with `modules.dep`.
+    pub(crate) fn modules(&self) -> PathBuf {
+        self.dir.join("modules/lib/modules").join(&self.release)
+    }
+}
+
+/// Replaces a folder by a finished one.
+pub(crate) fn put(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to).at(to.display())?;
+    }
+    fs::rename(from, to).at(to.display())
+}

@@ -1,0 +1,102 @@
+//! A script that runs in a guest.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::guest::link::Sender;
+use crate::wire::Kind;
+
+/// Most that a job may say, bytes: tests say little, and a guest is not trusted.
+const MOST: usize = 32 << 20;
+
+/// What a job said, and how it ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Output {
+    /// Exit code; 128 + n signal n.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) out: String,
+    /// Standard error.
+    pub(crate) err: String,
+}
+
+/// A running script. Dropping it leaves it running in the guest.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) guest: String,
+    pub(crate) number: u32,
+    pub(crate) what: String,
+    pub(crate) from: Receiver<(Kind, Vec<u8>)>,
+    pub(crate) to: Sender,
+    pub(crate) until: Instant,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: Vec<u8>,
+    pub(crate) code: Option<i32>,
+}
+
+impl Job {
+    /// Waits for its end; killed when that does not come in time.
+    pub(crate) fn wait(mut self, limit: Duration) -> Result<Output> {
+        let until = self.until.min(Instant::now() + limit);
+        while self.code.is_none() {
+            if !self.step(until)? {
+                self.kill();
+                return Err(self.late(&self.what, limit));
+            }
+        }
+        Ok(Output { code: self.code.unwrap_or(-1), out: text(&self.out), err: text(&self.err) })
+    }
+
+    /// Waits until its output (standard output and error) has a line with `part`; that line.
+    pub(crate) fn expect(&mut self, part: &str, limit: Duration) -> Result<String> {
+        let until = self.until.min(Instant::now() + limit);
+        loop {
+            let said = format!("{}\n{}", text(&self.out), text(&self.err));
+            if let Some(line) = said.lines().find(|line| line.contains(part)) {
+                return Ok(line.to_owned());
+            }
+            if let Some(code) = self.code {
+                let script = self.what.clone();
+                let said = format!("no line has `{part}`{}", crate::proc::tail(&said, 15));
+                return Err(Error::Script { guest: self.guest.clone(), script, code, said });
+            }
+            if !self.step(until)? {
+                return Err(self.late(&format!("a line with `{part}` of {}", self.what), limit));
+            }
+        }
+    }
+
+    /// Kills it with all it started.
+    pub(crate) fn kill(&self) {
+        self.to.send(Kind::Kill, self.number, b"");
+    }
+
+    /// Takes one message; false where none came in time.
+    fn step(&mut self, until: Instant) -> Result<bool> {
+        let gone = |why: &str| Error::Gone { guest: self.guest.clone(), why: why.to_owned() };
+        match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok((Kind::Out, bytes)) => self.out.extend_from_slice(&bytes),
+            Ok((Kind::Err, bytes)) => self.err.extend_from_slice(&bytes),
+            Ok((Kind::Exit, bytes)) => self.code = Some(bytes.try_into().map_or(-1, i32::from_le_bytes)),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => return Ok(false),
+            Err(RecvTimeoutError::Disconnected) => return Err(gone("its agent does not answer any more")),
+        }
+        if self.out.len() + self.err.len() > MOST {
+            self.kill();
+            return Err(gone("a job said more than it may"));
+        }
+        Ok(true)
+    }
+
+    fn late(&self, what: &str, limit: Duration) -> Error {
+        let said = format!("{}\n{}", text(&self.out), text(&self.err));
+        let (guest, tail) = (self.guest.clone(), crate::proc::tail(said.trim_end(), 15));
+        Error::Deadline { guest, what: what.to_owned(), seconds: limit.as_secs(), tail }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

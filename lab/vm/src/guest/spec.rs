@@ -1,0 +1,170 @@
+//! What a guest is made of, and the command line that says so.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::error::{At, Result};
+use crate::proc;
+use crate::root;
+
+/// A guest before it is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    /// Its name, which is its hostname too.
+    pub(crate) name: String,
+    /// Memory, MiB.
+    pub(crate) memory: u32,
+    /// Virtual processors.
+    pub(crate) cpus: u32,
+    /// All its time, from start to end.
+    pub(crate) deadline: Duration,
+    /// Parts of lines of its kernel's log that this test expects.
+    pub(crate) allowed: Vec<&'static str>,
+    /// Words behind the kernel's own.
+    pub(crate) append: String,
+    /// Whether DMA goes through an emulated IOMMU with strict unmapping.
+    pub(crate) viommu: bool,
+    /// Sockets of virtual Thunderbolt host interfaces.
+    pub(crate) cables: Vec<PathBuf>,
+    nics: Vec<Nic>,
+    root: PathBuf,
+    image: PathBuf,
+    initrd: PathBuf,
+    run: PathBuf,
+    logs: PathBuf,
+}
+
+#[derive(Clone, Debug)]
+struct Nic {
+    own: PathBuf,
+    peer: PathBuf,
+    address: String,
+}
+
+/// Folders and files that all guests of a test share.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The Debian root.
+    pub(crate) root: PathBuf,
+    /// The kernel's image.
+    pub(crate) image: PathBuf,
+    /// The initramfs.
+    pub(crate) initrd: PathBuf,
+    /// Sockets: a short path, since a socket's is at most 107 bytes long (unix(7)).
+    pub(crate) run: PathBuf,
+    /// Consoles.
+    pub(crate) logs: PathBuf,
+}
+
+impl Spec {
+    /// A small guest without any device.
+    pub(crate) fn new(name: &str, place: &Place) -> Spec {
+        Spec {
+            name: name.to_owned(),
+            memory: 448,
+            cpus: 1,
+            deadline: Duration::from_secs(240),
+            allowed: Vec::new(),
+            append: String::new(),
+            viommu: false,
+            cables: Vec::new(),
+            nics: Vec::new(),
+            root: place.root.clone(),
+            image: place.image.clone(),
+            initrd: place.initrd.clone(),
+            run: place.run.clone(),
+            logs: place.logs.clone(),
+        }
+    }
+
+    /// Joins this guest and another by an Ethernet cable: `lanN` on each, N counted per guest.
+    pub(crate) fn ethernet(&mut self, other: &mut Spec) {
+        let socket =
+            |from: &Spec, to: &Spec| from.run.join(format!("{}-{}-{}.eth", from.name, to.name, from.nics.len()));
+        let (here, there) = (socket(self, other), socket(other, self));
+        // Locally administered addresses of QEMU's own prefix; the last byte is the interface's number.
+        let address = |spec: &Spec| {
+            let sum = spec.name.bytes().fold(7u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
+            format!("52:54:00:4c:{sum:02x}:{:02x}", spec.nics.len())
+        };
+        let (own, peer) = (address(self), address(other));
+        self.nics.push(Nic { own: here.clone(), peer: there.clone(), address: own });
+        other.nics.push(Nic { own: there, peer: here, address: peer });
+    }
+
+    /// Where its kernel writes.
+    pub(crate) fn console(&self) -> PathBuf {
+        self.logs.join(format!("{}.console", self.name))
+    }
+
+    /// The socket of its agent's port.
+    pub(crate) fn channel(&self) -> PathBuf {
+        self.run.join(format!("{}.agent", self.name))
+    }
+
+    /// Starts QEMU.
+    pub(crate) fn start(&self) -> Result<Child> {
+        for socket in self.nics.iter().map(|nic| nic.own.as_path()).chain([self.channel().as_path()]) {
+            // Left by an earlier life of the same guest.
+            let _ = std::fs::remove_file(socket);
+        }
+        let errors = self.logs.join(format!("{}.qemu", self.name));
+        let errors = std::fs::File::create(&errors).at(errors.display())?;
+        let mut command = self.command();
+        command.stdout(Stdio::null()).stderr(errors);
+        command.spawn().at(proc::shown(&command))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = root::program(&self.root, "usr/bin/qemu-system-x86_64");
+        let memory = format!("memory-backend-memfd,id=mem,size={}M,share=on", self.memory);
+        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", &self.cpus.to_string()]);
+        command.args(["-m", &format!("{}M", self.memory), "-object", &memory]);
+        command.args(["-machine", "q35,memory-backend=mem", "-nodefaults", "-display", "none", "-no-reboot"]);
+        for folder in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
+            command.arg("-L").arg(self.root.join(folder));
+        }
+        command.arg("-serial").arg(option("file:", &self.console()));
+        if self.viommu {
+            // Before the devices whose DMA it translates.
+            command.args(["-device", "intel-iommu,intremap=off,caching-mode=on"]);
+        }
+        for socket in &self.cables {
+            command.arg("-device").arg(format!(
+                r#"{{"driver":"vfio-user-pci","socket":{{"path":"{}","type":"unix"}}}}"#,
+                socket.display()
+            ));
+        }
+        command.arg("-chardev").arg(format!("socket,id=agent,server=on,wait=off,path={}", self.channel().display()));
+        command.args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=lab"]);
+        for (n, nic) in self.nics.iter().enumerate() {
+            command.arg("-netdev").arg(format!(
+                "dgram,id=n{n},local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                nic.own.display(),
+                nic.peer.display()
+            ));
+            command.arg("-device").arg(format!("virtio-net-pci,netdev=n{n},mac={},romfile=", nic.address));
+        }
+        command.arg("-kernel").arg(&self.image).arg("-initrd").arg(&self.initrd).arg("-append").arg(self.words());
+        command
+    }
+
+    /// The kernel's command line. `no_timer_check` and `tsc=reliable`: on a busy machine the checks of an emulated
+    /// timer fail for want of time, not for a fault.
+    fn words(&self) -> String {
+        let iommu = if self.viommu { "intel_iommu=on iommu.strict=1 iommu.passthrough=0" } else { "intel_iommu=off" };
+        format!(
+            "console=ttyS0 quiet loglevel=5 panic=-1 log_buf_len=4M mitigations=off no_timer_check tsc=reliable audit=0 \
+             {iommu} lab.name={} {}",
+            self.name, self.append
+        )
+    }
+}
+
+/// A path behind a prefix.
+fn option(prefix: &str, path: &Path) -> std::ffi::OsString {
+    let mut text = std::ffi::OsString::from(prefix);
+    text.push(path);
+    text
+}

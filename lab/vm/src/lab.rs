@@ -1,0 +1,140 @@
+//! What a test has in its hands: a kernel, its modules, guests to boot, a cable to join them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::cache::{Cache, Kernel};
+use crate::error::{At, Error, Result};
+use crate::guest::spec::Place;
+use crate::guest::{Guest, Job, Spec};
+use crate::initrd::{self, Put};
+use crate::modules::Modules;
+
+/// Everything for tests on one kernel.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    /// The kernel that guests run.
+    pub(crate) kernel: Kernel,
+    place: Place,
+    modules: Modules,
+    logs: PathBuf,
+    checks: usize,
+    since: Instant,
+}
+
+impl Lab {
+    /// Prepares the initramfs of a kernel with somebody's modules and files in it.
+    pub(crate) fn new(cache: &Cache, kernel: &str, more: &[PathBuf], puts: &[Put]) -> Result<Lab> {
+        let kernel = cache.kernel(kernel)?;
+        let modules = Modules::of(&kernel, more)?;
+        let run = short_folder()?;
+        let logs = cache.path("logs").join(&kernel.name);
+        let initrd = run.join("initrd");
+        initrd::make(cache, &kernel, &modules, more, puts, &initrd)?;
+        let place = Place { root: cache.root(), image: kernel.image(), initrd, run, logs: logs.clone() };
+        Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now() })
+    }
+
+    /// Begins a test: consoles go to a folder of its name.
+    pub(crate) fn begin(&mut self, test: &str) -> Result<()> {
+        self.place.logs = self.logs.join(test);
+        let _ = fs::remove_dir_all(&self.place.logs);
+        fs::create_dir_all(&self.place.logs).at(self.place.logs.display())?;
+        (self.checks, self.since) = (0, Instant::now());
+        Ok(())
+    }
+
+    /// A guest to be.
+    pub(crate) fn guest(&self, name: &str) -> Spec {
+        Spec::new(name, &self.place)
+    }
+
+    /// Starts guests at once and waits until all are there.
+    pub(crate) fn boot<const N: usize>(&mut self, specs: [&Spec; N]) -> Result<[Guest; N]> {
+        let guests = self.boot_all(&specs)?;
+        guests.try_into().map_err(|_| Error::Check("a guest was lost while booting".to_owned()))
+    }
+
+    /// The same for a number of guests that is known only now.
+    pub(crate) fn boot_all(&mut self, specs: &[&Spec]) -> Result<Vec<Guest>> {
+        let begun = Instant::now();
+        let mut guests = specs.iter().map(|spec| Guest::start(spec)).collect::<Result<Vec<Guest>>>()?;
+        for guest in &mut guests {
+            guest.ready()?;
+        }
+        let names: Vec<&str> = guests.iter().map(Guest::name).collect();
+        self.say(&format!("{} up after {:.1} s", names.join(", "), begun.elapsed().as_secs_f64()));
+        Ok(guests)
+    }
+
+    /// Ends guests in order; each must be calm and go.
+    pub(crate) fn finish(&mut self, guests: impl IntoIterator<Item = Guest>) -> Result<()> {
+        let guests: Vec<Guest> = guests.into_iter().collect();
+        // With thunderbolt0 up, the shutdown of 7.3.4's host interface warns of rings that are still active. All at once,
+        // as long as there is a peer to take leave of: the driver waits 10 s for one that does not answer.
+        let down: Result<Vec<Job>> =
+            guests.iter().map(|guest| guest.spawn("ip link set thunderbolt0 down 2>/dev/null")).collect();
+        for job in down? {
+            job.wait(Duration::from_secs(60))?;
+        }
+        for guest in guests {
+            guest.finish()?;
+        }
+        self.say("kernels calm, guests gone");
+        Ok(())
+    }
+
+    /// Notes a check that held.
+    pub(crate) fn say(&mut self, what: &str) {
+        println!("       {what} ({:.1} s)", self.since.elapsed().as_secs_f64());
+        self.since = Instant::now();
+        self.checks += 1;
+    }
+
+    /// Notes a check that this kernel or this build cannot make, and why.
+    pub(crate) fn skip(&mut self, what: &str, why: &str) {
+        println!("       skipped: {what}: {why}");
+        self.since = Instant::now();
+    }
+
+    /// Checks that held so far in this test.
+    pub(crate) fn checks(&self) -> usize {
+        self.checks
+    }
+
+    /// Whether the kernel has a module of this name.
+    pub(crate) fn has(&self, module: &str) -> bool {
+        self.modules.has(module)
+    }
+
+    /// Where sockets lie.
+    pub(crate) fn run(&self) -> &Path {
+        &self.place.run
+    }
+
+    /// Where the logs of this test lie.
+    pub(crate) fn logs(&self) -> &Path {
+        &self.place.logs
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.place.run);
+    }
+}
+
+/// A new folder with a short path: sockets live in it.
+fn short_folder() -> Result<PathBuf> {
+    let base = std::env::temp_dir();
+    for n in 0..1000 {
+        let folder = base.join(format!("lab{}.{n}", std::process::id()));
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).at(folder.display()),
+        }
+    }
+    Err(Error::Check(format!("{}: no free name for a folder", base.display())))
+}

@@ -1,0 +1,116 @@
+//! Kernel modules that Debian leaves off, and modules of other people: built in the root against Debian's headers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cache::{Cache, DEBUG, Kernel, Known};
+use crate::error::{At, Error, Result};
+use crate::proc;
+use crate::root;
+use crate::setup::{BUILD, apt};
+
+/// Kconfig symbols of drivers/thunderbolt that Debian's kernels may leave off, and their modules.
+pub(crate) const LEFT_OFF: [(&str, &str); 2] =
+    [("USB4_STREAM", "thunderbolt_stream"), ("USB4_DMA_TEST", "thunderbolt_dma_test")];
+
+/// Builds those of [`LEFT_OFF`] that this kernel's sources have and its packages lack, from the very same version.
+pub(crate) fn left_off(cache: &Cache, title: &str, known: Known) -> Result<()> {
+    let (root, kernel) = (cache.root(), cache.kernel(known.name)?);
+    headers(&root, title, &kernel.release)?;
+    let version = fs::read_to_string(kernel.dir.join("version")).at("version")?;
+    let source = format!("linux-source-{}", known.name);
+    let folder = format!("build/source-{}", known.name);
+    apt::download(&root, title, &[format!("{source}={}", version.trim())], &folder)?;
+    let unpack = format!(
+        "cd /{folder}\ndpkg-deb --fsys-tarfile {source}_*.deb | tar -x -O --wildcards '*/{source}.tar.xz' |\n\
+         xz -dc -T0 | tar -x --strip-components=2 --wildcards '*/drivers/thunderbolt'\nrm -f *.deb"
+    );
+    proc::watched(title, &mut root::script(&root, &unpack))?;
+    let config = fs::read_to_string(kernel.dir.join("config")).at("config")?;
+    let makefile = root.join(&folder).join("thunderbolt/Makefile");
+    let makefile = fs::read_to_string(&makefile).at(makefile.display())?;
+    let mut switches = String::new();
+    let mut wanted = Vec::new();
+    for (symbol, module) in LEFT_OFF {
+        let symbol = format!("CONFIG_{symbol}");
+        if makefile.contains(&symbol) && !config.contains(&format!("{symbol}=")) {
+            switches.push_str(&format!(" {symbol}=m"));
+            wanted.push(module);
+        }
+    }
+    let extra = extra(&kernel);
+    fs::create_dir_all(&extra).at(extra.display())?;
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    // Symbols that Debian's configuration has are told to the compiler by its own autoconf.h; those left off are not
+    // asked about in the sources, only in the Makefile.
+    let build = format!(
+        "make -s -j\"$(nproc)\" -C /usr/src/linux-headers-{} M=/{folder}/thunderbolt{switches} modules",
+        kernel.release
+    );
+    proc::watched(title, &mut root::script(&root, &build))?;
+    for module in wanted {
+        let built = root.join(&folder).join("thunderbolt").join(format!("{module}.ko"));
+        fs::copy(&built, extra.join(format!("{module}.ko"))).at(built.display())?;
+    }
+    fs::remove_dir_all(root.join(&folder)).at(folder)
+}
+
+/// Folder of the modules that were built for a kernel.
+pub(crate) fn extra(kernel: &Kernel) -> PathBuf {
+    kernel.dir.join("extra")
+}
+
+fn headers(root: &Path, title: &str, release: &str) -> Result<()> {
+    let mut packages = BUILD.to_vec();
+    let headers = format!("linux-headers-{release}");
+    packages.push(&headers);
+    // 6.12's headers ask for its image by name, with all that an installed image wants; it is not installed here, so
+    // they are unpacked with what they need to build and without what they need to boot.
+    let kbuild = format!("linux-kbuild-{}", release.trim_end_matches("-amd64"));
+    let common = format!("{}-common", headers.trim_end_matches("-amd64"));
+    apt::install(root, title, &[&BUILD[..], &["gcc-14", &kbuild]].concat(), "trixie")?;
+    let mut words = vec![headers.clone(), common];
+    // Since 7.0 a package of its own holds the configuration.
+    let base = format!("linux-base-{release}");
+    if apt::names(root, &base)?.contains(&base) {
+        words.push(base);
+    }
+    let folder = format!("var/tmp/headers-{release}");
+    apt::download(root, title, &words, &folder)?;
+    let text = format!("cd /{folder}\nfor deb in *.deb; do dpkg-deb -x $deb /; done\nrm -rf /{folder}");
+    proc::watched(title, &mut root::script(root, &text))
+}
+
+/// Builds the module in `folder` (a Makefile with `obj-m`) for a kernel; the built files are named.
+pub(crate) fn build(cache: &Cache, kernel: &Kernel, folder: &Path) -> Result<Vec<PathBuf>> {
+    let root = cache.root();
+    let name = folder.canonicalize().at(folder.display())?;
+    let name = name.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_else(|| "module".to_owned());
+    let place = format!("build/{}/{name}", kernel.name);
+    let copy = root.join(&place);
+    if copy.exists() {
+        fs::remove_dir_all(&copy).at(copy.display())?;
+    }
+    let above = root.join(format!("build/{}", kernel.name));
+    fs::create_dir_all(&above).at(above.display())?;
+    proc::output(proc::guarded("cp").arg("-r").arg(folder).arg(&copy))?;
+    let tree = match kernel.name.as_str() {
+        DEBUG => "/build/debug/linux".to_owned(),
+        _ => format!("/usr/src/linux-headers-{}", kernel.release),
+    };
+    let text = format!("make -s -j\"$(nproc)\" -C {tree} M=/{place} modules");
+    proc::watched(&name, &mut root::script(&root, &text))?;
+    let mut built: Vec<PathBuf> = fs::read_dir(&copy)
+        .at(copy.display())?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "ko"))
+        .collect();
+    built.sort();
+    if built.is_empty() {
+        return Err(Error::Check(format!("{}: its Makefile built no .ko file", folder.display())));
+    }
+    Ok(built)
+}

@@ -1,0 +1,115 @@
+//! The tests: one entry each.
+
+mod rdma;
+pub(crate) mod tb;
+mod thunderbolt;
+mod usage;
+
+use crate::cli::Level;
+use crate::error::Result;
+use crate::lab::Lab;
+
+/// One composition of guests and what is proven with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Test {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The level that it belongs to.
+    pub(crate) level: Level,
+    /// Oldest kernel that it makes sense on.
+    pub(crate) since: (u32, u32),
+    /// Long, and about our own programs or about the cable more than about the kernel: the quick level runs it on the
+    /// newest kernel only.
+    pub(crate) newest: bool,
+    /// What it proves.
+    pub(crate) what: &'static str,
+    /// What it does.
+    pub(crate) run: fn(&mut Lab) -> Result<()>,
+}
+
+/// Any kernel that setup knows.
+const ANY: (u32, u32) = (0, 0);
+
+/// All of them, the cheap ones first.
+pub(crate) const ALL: &[Test] = &[
+    Test {
+        name: "tb-pair",
+        level: Level::Quick,
+        since: ANY,
+        newest: false,
+        what: "one cable from discovery to the death of a host: network, streams, dma_test, plug, reload, rescan, suspend",
+        run: thunderbolt::pair,
+    },
+    Test {
+        name: "tb-bonding",
+        level: Level::Quick,
+        since: ANY,
+        newest: false,
+        what: "two lanes become one link",
+        run: thunderbolt::bonding,
+    },
+    Test {
+        name: "tb-viommu",
+        level: Level::Quick,
+        since: ANY,
+        newest: false,
+        what: "every DMA through a strict IOMMU: none outside of what the driver mapped",
+        run: thunderbolt::viommu,
+    },
+    Test {
+        name: "tb-faults",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "damaged frames, lost interrupts, damaged control packets, a silent host: the kernel recovers",
+        run: thunderbolt::faults,
+    },
+    Test {
+        name: "tb-variants",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        what: "router version 2, Intel's interrupts, MSI",
+        run: thunderbolt::variants,
+    },
+    Test {
+        name: "use-cable",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "lspan perf and the plugin over thunderbolt_net; a cut cable is told; an Ethernet rail carries on",
+        run: usage::cable,
+    },
+    Test {
+        name: "rxe-one",
+        level: Level::Quick,
+        since: ANY,
+        newest: false,
+        what: "soft-RoCE in one guest: loopback; two network namespaces where the kernel can",
+        run: rdma::one,
+    },
+    Test {
+        name: "rxe-pair",
+        level: Level::Quick,
+        since: ANY,
+        newest: false,
+        what: "soft-RoCE between two guests: ibv_rc_pingpong and perftest as the reference",
+        run: rdma::pair,
+    },
+    Test {
+        name: "rxe-triangle",
+        level: Level::Quick,
+        since: ANY,
+        newest: false,
+        what: "three guests, a subnet for each edge: RC traffic on all three",
+        run: rdma::triangle,
+    },
+    Test {
+        name: "rxe-ring",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        what: "four guests in a ring, a subnet for each edge: RC traffic on all four",
+        run: rdma::ring,
+    },
+];

@@ -1,0 +1,187 @@
+//! Soft-RoCE (rdma_rxe) with Debian's own tools as the reference.
+
+use std::time::Duration;
+
+use crate::error::{Result, check};
+use crate::guest::Guest;
+use crate::lab::Lab;
+
+const SOON: Duration = Duration::from_secs(40);
+
+/// One end of an RDMA connection.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    guest: &'a Guest,
+    /// Words before each command: a namespace to be in.
+    within: &'a str,
+    device: &'a str,
+    address: &'a str,
+}
+
+/// Gives an interface an address and an RDMA device. An Ethernet MTU of 4200 leaves room for an RDMA MTU of 4096.
+fn device(guest: &Guest, interface: &str, address: &str, device: &str) -> Result<()> {
+    guest.sh(&format!(
+        "modprobe crc32_generic 2>/dev/null; modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm\n\
+         ip addr add {address} dev {interface} && ip link set {interface} mtu 4200 up &&\n\
+         rdma link add {device} type rxe netdev {interface}"
+    ))?;
+    let state = format!("grep -q ACTIVE /sys/class/infiniband/{device}/ports/1/state");
+    guest.until("an active RDMA port", SOON, &state)?;
+    Ok(())
+}
+
+/// Index of the GID that is the interface's IPv4 address: RoCE v2 writes it as an IPv4-mapped IPv6 address.
+fn gid(end: End<'_>) -> Result<u32> {
+    let list = end.guest.sh(&format!(
+        "{} sh -c 'cd /sys/class/infiniband/{}/ports/1/gids && for i in 0 1 2 3 4 5; do echo $i $(cat $i); done'",
+        end.within, end.device
+    ))?;
+    let address = end.address.split('/').next().unwrap_or_default();
+    let bytes: Vec<u8> = address.split('.').filter_map(|n| n.parse().ok()).collect();
+    let [a, b, c, d] = bytes[..] else {
+        return Err(crate::error::Error::Check(format!("{address} is not an IPv4 address")));
+    };
+    let wanted = format!("0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}");
+    let line = list.lines().find(|line| line.ends_with(&wanted));
+    line.and_then(|line| line.split(' ').next()?.parse().ok())
+        .ok_or_else(|| crate::error::Error::Check(format!("{}: no GID for {address} among\n{list}", end.guest.name())))
+}
+
+/// Runs one of the reference programs between two ends; what the connecting side said.
+fn play(server: End<'_>, client: End<'_>, program: &str, says: &str) -> Result<String> {
+    let (there, here) = (gid(server)?, gid(client)?);
+    let flag = if program.starts_with("ibv_rc") { "-g" } else { "-x" };
+    let address = server.address.split('/').next().unwrap_or_default();
+    let command = |end: End<'_>, gid: u32| format!("{} {program} -d {} {flag} {gid}", end.within, end.device);
+    let serving = server.guest.spawn(&command(server, there))?;
+    // Their meeting is an ordinary TCP connection on port 18515 = 0x4853, or what the program prefers.
+    let listening = format!("{} cat /proc/net/tcp /proc/net/tcp6 | grep -q ':485[0-9A-F] .* 0A '", server.within);
+    server.guest.until(&format!("{program} to listen"), SOON, &listening)?;
+    let said = client.guest.sh_for(SOON, &format!("{} {address}", command(client, here)))?;
+    serving.wait(SOON)?;
+    check(said.contains(says), || format!("{program} does not say `{says}`:\n{said}"))?;
+    Ok(said)
+}
+
+/// What every edge must carry.
+fn edge(server: End<'_>, client: End<'_>) -> Result<()> {
+    play(server, client, "ibv_rc_pingpong -c -n 200 -s 8192", "bytes in")?;
+    play(server, client, "ib_write_bw -F -n 100 -s 65536", "BW average")?;
+    Ok(())
+}
+
+pub(crate) fn one(lab: &mut Lab) -> Result<()> {
+    let mut spec = lab.guest("a");
+    spec.cpus = 2;
+    let [a] = lab.boot([&spec])?;
+    a.sh("modprobe dummy numdummies=1")?;
+    device(&a, "dummy0", "10.1.0.1/24", "rxe0")?;
+    let end = End { guest: &a, within: "", device: "rxe0", address: "10.1.0.1" };
+    play(end, end, "ibv_rc_pingpong -c -n 200 -s 8192", "bytes in")?;
+    lab.say("loopback: ibv_rc_pingpong with its data checked");
+    a.sh("rdma link delete rxe0 && ip link del dummy0")?;
+    lab.say("the device goes");
+    namespaces(lab, &a)?;
+    a.sh("rmmod rdma_rxe")?;
+    lab.say("the module goes");
+    lab.finish([a])
+}
+
+/// Two network namespaces of one kernel: since its soft-RoCE has sockets in each namespace.
+fn namespaces(lab: &mut Lab, guest: &Guest) -> Result<()> {
+    let made = guest.run(
+        SOON,
+        "set -e\nrdma system set netns exclusive\nmodprobe veth\n\
+         ip netns add n1; ip netns add n2\nip link add v1 netns n1 type veth peer name v2 netns n2\n\
+         for n in 1 2; do\nip -n n$n link set lo up\nip -n n$n addr add 10.2.0.$n/24 dev v$n\n\
+         ip -n n$n link set v$n mtu 4200 up\nip netns exec n$n rdma link add rxe$n type rxe netdev v$n\ndone",
+    )?;
+    let tidy = "ip netns del n1; ip netns del n2; rdma system set netns shared";
+    if made.code != 0 {
+        let why = made.err.lines().last().unwrap_or("no reason given").to_owned();
+        lab.skip("two network namespaces", &format!("this kernel's soft-RoCE: {why}"));
+        guest.run(SOON, tidy)?;
+        return Ok(());
+    }
+    let end = |within, device, address| End { guest, within, device, address };
+    let one = end("ip netns exec n1", "rxe1", "10.2.0.1");
+    let two = end("ip netns exec n2", "rxe2", "10.2.0.2");
+    play(one, two, "ibv_rc_pingpong -c -n 100 -s 8192", "bytes in")?;
+    guest.sh(tidy)?;
+    lab.say("two network namespaces: ibv_rc_pingpong with its data checked");
+    Ok(())
+}
+
+pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
+    let (mut one, mut two) = (lab.guest("a"), lab.guest("b"));
+    one.ethernet(&mut two);
+    let [a, b] = lab.boot([&one, &two])?;
+    device(&a, "lan0", "10.1.0.1/24", "rxe0")?;
+    device(&b, "lan0", "10.1.0.2/24", "rxe0")?;
+    lab.say("a port each is active");
+    let (x, y) = (
+        End { guest: &a, within: "", device: "rxe0", address: "10.1.0.1" },
+        End { guest: &b, within: "", device: "rxe0", address: "10.1.0.2" },
+    );
+    for (program, says) in [
+        ("ibv_rc_pingpong -c -n 300 -s 16384", "bytes in"),
+        ("ibv_rc_pingpong -c -e -n 300 -s 1024", "bytes in"),
+        ("ib_write_bw -F -n 200 -s 65536", "BW average"),
+        ("ib_read_bw -F -n 200 -s 65536", "BW average"),
+        ("ib_send_lat -F -n 200 -s 64 -e", "t_typical"),
+        ("ib_write_lat -F -n 200 -s 8", "t_typical"),
+        ("ib_atomic_lat -F -n 200 -A FETCH_AND_ADD", "t_typical"),
+    ] {
+        play(x, y, program, says)?;
+        lab.say(program);
+    }
+    play(y, x, "ibv_rc_pingpong -c -n 100 -s 4096", "bytes in")?;
+    lab.say("the other way round");
+    lab.finish([a, b])
+}
+
+/// Guests in a circle: guest n has `lan0` towards the one before it and `lan1` towards the one after it.
+fn circle<const N: usize>(lab: &mut Lab, names: [&str; N]) -> Result<()> {
+    let mut specs = names.map(|name| lab.guest(name));
+    for n in 0..N {
+        let mut next = specs[(n + 1) % N].clone();
+        specs[n].ethernet(&mut next);
+        specs[(n + 1) % N] = next;
+    }
+    let guests = lab.boot(specs.each_ref())?;
+    // Edge n lies between guest n and the next one, in subnet 10.1.n.0/30. Interfaces are numbered as they were joined.
+    let mut used = [0; N];
+    let mut edges = Vec::new();
+    for n in 0..N {
+        let next = (n + 1) % N;
+        let mut ends = Vec::new();
+        for (side, at) in [(1, n), (2, next)] {
+            let (interface, address) = (format!("lan{}", used[at]), format!("10.1.{n}.{side}/30"));
+            let name = format!("rxe{}", used[at]);
+            used[at] += 1;
+            device(&guests[at], &interface, &address, &name)?;
+            ends.push((at, name, address));
+        }
+        edges.push(ends);
+    }
+    lab.say("two active ports each");
+    for ends in &edges {
+        let [from, to] = &ends[..] else { continue };
+        let end = |(at, device, address): &'_ (usize, String, String)| (*at, device.clone(), address.clone());
+        let ((a, da, aa), (b, db, ab)) = (end(from), end(to));
+        edge(
+            End { guest: &guests[a], within: "", device: &da, address: &aa },
+            End { guest: &guests[b], within: "", device: &db, address: &ab },
+        )?;
+        lab.say(&format!("RC traffic {} - {}", guests[a].name(), guests[b].name()));
+    }
+    lab.finish(guests)
+}
+
+pub(crate) fn triangle(lab: &mut Lab) -> Result<()> {
+    circle(lab, ["a", "b", "c"])
+}
+
+pub(crate) fn ring(lab: &mut Lab) -> Result<()> {
+    circle(lab, ["a", "b", "c", "d"])
+}

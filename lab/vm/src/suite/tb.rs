@@ -1,0 +1,107 @@
+//! What tests of Thunderbolt have in common: how a host's drivers are brought up, and what they are asked.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result, check};
+use crate::guest::{Guest, Spec};
+use crate::lab::Lab;
+use crate::vcable::Cable;
+
+/// Longest that something may take which takes a second or two: the machine may be busy.
+pub(crate) const SOON: Duration = Duration::from_secs(40);
+
+/// Loads the drivers. Without a peer the host interface would be suspended and miss a later plug: that is kept off.
+pub(crate) fn load(guest: &Guest) -> Result<()> {
+    guest.sh("modprobe configfs; mount -t configfs configfs /sys/kernel/config 2>/dev/null\n\
+         modprobe thunderbolt && modprobe thunderbolt_net &&\n\
+         for dev in /sys/bus/pci/drivers/thunderbolt/0*; do echo on >$dev/power/control; done")?;
+    Ok(())
+}
+
+/// Waits for the other host to be known.
+pub(crate) fn found(guest: &Guest) -> Result<()> {
+    guest.until("the other host", SOON, "test -e /sys/bus/thunderbolt/devices/0-1/unique_id")?;
+    Ok(())
+}
+
+/// Waits for the other host to be forgotten.
+pub(crate) fn lost(guest: &Guest) -> Result<()> {
+    guest.until("the other host to go", SOON, "test ! -e /sys/bus/thunderbolt/devices/0-1")?;
+    Ok(())
+}
+
+/// The service of the other host with this key, as `0-1.0`.
+pub(crate) fn service(guest: &Guest, key: &str) -> Result<String> {
+    let script = format!(
+        "while :; do for k in /sys/bus/thunderbolt/devices/*/key; do\n\
+         [ \"$(cat $k 2>/dev/null)\" = {key} ] && basename $(dirname $k) && exit\ndone; sleep 0.1; done"
+    );
+    Ok(guest.sh_for(SOON, &script)?.trim().to_owned())
+}
+
+/// An attribute of the other host.
+pub(crate) fn attribute(guest: &Guest, name: &str) -> Result<String> {
+    guest.read(&format!("/sys/bus/thunderbolt/devices/0-1/{name}"))
+}
+
+/// Gives the network interface an address and waits for its carrier.
+pub(crate) fn net_up(guest: &Guest, address: &str) -> Result<()> {
+    guest.until("thunderbolt0", SOON, "test -e /sys/class/net/thunderbolt0")?;
+    guest.sh(&format!("ip addr add {address}/24 dev thunderbolt0 2>/dev/null; ip link set thunderbolt0 up"))?;
+    Ok(())
+}
+
+/// Brings the network up on both and waits until they hear each other.
+pub(crate) fn net(a: &Guest, b: &Guest) -> Result<()> {
+    net_up(a, "10.9.0.1")?;
+    net_up(b, "10.9.0.2")?;
+    for guest in [a, b] {
+        guest.until("a carrier", SOON, "grep -q 1 /sys/class/net/thunderbolt0/carrier")?;
+    }
+    a.until("a ping over the cable", SOON, "ping -c 1 -W 1 10.9.0.2 >/dev/null")?;
+    Ok(())
+}
+
+/// Sends `mib` MiB of random bytes over TCP from one to the other, compared at the end.
+pub(crate) fn transfer(from: &Guest, to: &Guest, to_address: &str, mib: usize) -> Result<()> {
+    from.sh(&format!("dd if=/dev/urandom of=/tmp/sent bs=1M count={mib} 2>/dev/null"))?;
+    let receiving = to.spawn("agent agent listen 5001 >/tmp/got; md5sum </tmp/got; rm /tmp/got")?;
+    to.until("a listener", SOON, "grep -q ':1389 .* 0A ' /proc/net/tcp /proc/net/tcp6")?;
+    let sent = from.sh_for(
+        SOON * 2,
+        &format!("agent agent connect {to_address}:5001 </tmp/sent && md5sum </tmp/sent; rm /tmp/sent"),
+    )?;
+    let got = receiving.wait(SOON)?.out;
+    check(sent == got && !sent.trim().is_empty(), || format!("{mib} MiB over TCP: sent {sent}, received {got}"))
+}
+
+/// Two hosts and a cable, with their drivers loaded and each other found.
+pub(crate) fn pair(
+    lab: &mut Lab,
+    words: &[&str],
+    change: impl Fn(&mut Spec),
+) -> Result<(Cable, [Spec; 2], [Guest; 2])> {
+    let mut all = vec!["--topology", "pair"];
+    all.extend(words);
+    let cable = Cable::start(lab, &all)?;
+    let specs = ["a", "b"].map(|name| {
+        let mut spec = lab.guest(name);
+        spec.cables.push(cable.socket(name));
+        change(&mut spec);
+        spec
+    });
+    let guests = lab.boot(specs.each_ref())?;
+    for guest in &guests {
+        load(guest)?;
+    }
+    for guest in &guests {
+        found(guest)?;
+    }
+    Ok((cable, specs, guests))
+}
+
+/// A script that must be silent: what it prints is the error.
+pub(crate) fn silent(guest: &Guest, script: &str) -> Result<()> {
+    let said = guest.sh(script)?;
+    if said.trim().is_empty() { Ok(()) } else { Err(Error::Check(format!("{}: {}", guest.name(), said.trim()))) }
+}

@@ -1,0 +1,105 @@
+//! linkspan itself between two guests, over thunderbolt_net.
+
+use std::time::{Duration, Instant};
+
+use super::tb::{self, SOON, net};
+use crate::error::{Result, check};
+use crate::guest::{Guest, Job};
+use crate::lab::Lab;
+use crate::vcable::Cable;
+
+/// A dead host is reported within 30 s (the sentinel's keepalive); the rest is a busy machine.
+const TOLD: Duration = Duration::from_secs(45);
+
+/// What both sides run with: the cable chosen by its name.
+const CABLE: &str = "LINKSPAN_IFNAME==thunderbolt0";
+
+/// The plugin with the host that plays NCCL's part: rank 0 on `a`, rank 1 on `b`, meeting over `at`.
+fn ranks(a: &Guest, b: &Guest, at: &str, env: &str, words: &str) -> Result<[Job; 2]> {
+    let start = |guest: &Guest, rank: u32| {
+        guest.spawn(&format!(
+            "{env} exec plugin-host --plugin /usr/lib/libnccl-net-linkspan.so --verbose --join {at}:9900 --rank {rank} \
+             --ranks 2 {words}"
+        ))
+    };
+    Ok([start(a, 0)?, start(b, 1)?])
+}
+
+pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
+    let cable = Cable::start(lab, &["--topology", "pair"])?;
+    let [mut one, mut two] = ["a", "b"].map(|name| lab.guest(name));
+    one.ethernet(&mut two);
+    for spec in [&mut one, &mut two] {
+        spec.cables.push(cable.socket(&spec.name));
+    }
+    let guests = lab.boot([&one, &two])?;
+    let [a, b] = &guests;
+    for (guest, address) in [(a, "10.8.0.1"), (b, "10.8.0.2")] {
+        guest.sh(&format!("ip addr add {address}/24 dev lan0 && ip link set lan0 up"))?;
+        tb::load(guest)?;
+    }
+    for guest in [a, b] {
+        tb::found(guest)?;
+    }
+    net(a, b)?;
+    lab.say("a Thunderbolt cable and an Ethernet cable: ping over both");
+
+    let mut server = b.spawn(&format!("{CABLE} exec lspan perf serve"))?;
+    b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
+    let said = a.run(SOON * 2, &format!("{CABLE} lspan perf bw 10.9.0.2 --size 1M --iters 8 2>&1"))?;
+    check(said.code == 0 || said.code == 3, || {
+        format!("lspan perf ended with {}: {}{}", said.code, said.out, said.err)
+    })?;
+    check(said.out.contains("thunderbolt0"), || format!("lspan perf does not name the cable:\n{}", said.out))?;
+    server.kill();
+    let _ = server.expect("listening", Duration::from_millis(10));
+    lab.say("lspan perf over thunderbolt0, named");
+
+    let [first, second] = ranks(a, b, "10.8.0.1", CABLE, "--test allreduce --quick")?;
+    for job in [first, second] {
+        let said = job.wait(SOON * 2)?;
+        let text = format!("{}{}", said.out, said.err);
+        check(said.code == 0, || format!("AllReduce ended with {}:\n{text}", said.code))?;
+        check(text.contains("thunderbolt0"), || format!("the plugin does not name the cable:\n{text}"))?;
+    }
+    lab.say("the plugin over thunderbolt0, named: AllReduce, every value checked");
+
+    // Handles meet over Ethernet, data goes over the cable alone.
+    let mut jobs = ranks(a, b, "10.8.0.1", CABLE, "--test rounds --size 1M --rounds 100000")?;
+    for job in &mut jobs {
+        job.expect("round 3", SOON)?;
+    }
+    let cut = Instant::now();
+    cable.tell("unplug ab")?;
+    for job in jobs {
+        let said = job.wait(TOLD)?;
+        let text = format!("{}{}", said.out, said.err);
+        check(said.code == 1 && text.contains("returned 6"), || {
+            format!("a cut cable should be ncclRemoteError (6); ended with {}:\n{text}", said.code)
+        })?;
+        check(text.contains("LS0"), || format!("no line says what was lost:\n{text}"))?;
+    }
+    lab.say(&format!("the cable cut in mid-AllReduce: both sides told after {:.1} s", cut.elapsed().as_secs_f64()));
+
+    cable.tell("replug ab")?;
+    for guest in [a, b] {
+        tb::found(guest)?;
+    }
+    net(a, b)?;
+    let both = "LINKSPAN_IFNAME==thunderbolt0,lan0";
+    let mut jobs = ranks(a, b, "10.8.0.1", both, "--test rounds --size 1M --rounds 60")?;
+    for job in &mut jobs {
+        job.expect("round 3", SOON)?;
+    }
+    cable.tell("unplug ab")?;
+    let [first, second] = jobs;
+    let said = [first.wait(SOON * 3)?, second.wait(SOON)?];
+    let text = said.each_ref().map(|said| format!("{}{}", said.out, said.err));
+    for (said, own) in said.iter().zip(&text) {
+        check(said.code == 0, || format!("with an Ethernet rail beside it: {}:\n{}\n{}", said.code, text[0], text[1]))?;
+        check(own.contains("rail lost"), || format!("no line says that a rail was lost:\n{own}"))?;
+    }
+    lab.say("the cable cut with an Ethernet rail beside it: every value right");
+    lab.finish(guests)?;
+    cable.finish()
+}

@@ -1,0 +1,101 @@
+//! The virtual cable: the server of `lab/vcable` as a child process, commanded over its control socket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use crate::error::{At, Error, Result};
+use crate::lab::Lab;
+use crate::proc;
+
+/// How long the server may take to come, to answer, to go.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Cable {
+    server: Child,
+    folder: PathBuf,
+}
+
+impl Cable {
+    /// Starts `vcable serve` with these words and waits until its sockets are there.
+    pub(crate) fn start(lab: &Lab, words: &[&str]) -> Result<Cable> {
+        let program = std::env::var_os("VCABLE").filter(|path| !path.is_empty()).ok_or_else(|| {
+            Error::Check("VCABLE does not name the server: `cargo xtask lab` builds it and says where".to_owned())
+        })?;
+        let folder = lab.run().join("cable");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).at(folder.display())?;
+        let log = lab.logs().join("vcable.log");
+        let log = std::fs::File::create(&log).at(log.display())?;
+        let mut command = proc::guarded(program);
+        command.arg("serve").arg("--dir").arg(&folder).arg("--control").arg(folder.join("control")).args(words);
+        command.arg("--trace").arg(lab.logs().join("cable.pcapng"));
+        let mut server = command.stdout(Stdio::piped()).stderr(log).spawn().at(proc::shown(&command))?;
+        let (tell, ready) = channel();
+        if let Some(out) = server.stdout.take() {
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(out).lines().map_while(std::result::Result::ok);
+                if lines.any(|line| line == "ready") {
+                    let _ = tell.send(());
+                }
+                lines.for_each(drop);
+            });
+        }
+        let cable = Cable { server, folder };
+        match ready.recv_timeout(SOON) {
+            Ok(()) => Ok(cable),
+            Err(_) => Err(Error::Check(format!("the virtual cable does not start; see {}", lab.logs().display()))),
+        }
+    }
+
+    /// Socket of a host interface.
+    pub(crate) fn socket(&self, host: &str) -> PathBuf {
+        self.folder.join(format!("{host}.sock"))
+    }
+
+    /// Gives a command, as `unplug ab`, and returns the answer.
+    pub(crate) fn tell(&self, command: &str) -> Result<String> {
+        let control = self.folder.join("control");
+        let mut stream = UnixStream::connect(&control).at(control.display())?;
+        stream.set_read_timeout(Some(SOON)).at(control.display())?;
+        writeln!(stream, "{command}").at(control.display())?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).at(control.display())?;
+        let line = line.trim_end();
+        match line.strip_prefix("ok") {
+            Some(answer) => Ok(answer.trim_start().to_owned()),
+            None => Err(Error::Check(format!("the virtual cable, told `{command}`: {line}"))),
+        }
+    }
+
+    /// Fails where a driver did something that hardware would not forgive: DMA outside of what was mapped, say.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.tell("check").map(drop)
+    }
+
+    /// Ends the server, which must have nothing against the drivers.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.check()?;
+        self.tell("quit")?;
+        let begun = Instant::now();
+        while begun.elapsed() < SOON {
+            if let Some(status) = self.server.try_wait().at("the virtual cable")? {
+                let why = format!("the virtual cable ended with {status}");
+                return if status.success() { Ok(()) } else { Err(Error::Check(why)) };
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(Error::Check("the virtual cable does not quit".to_owned()))
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        proc::end(&mut self.server);
+    }
+}

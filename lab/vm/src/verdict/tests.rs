@@ -1,0 +1,37 @@
+use super::wrong;
+
+const CALM: &str = "[    0.0] Linux version 6.12\n[    1.2] thunderbolt 0-1: new host found, vendor=0x1d6b device=0x4\n\
+                    [    1.3] thunderbolt_stream: loading out-of-tree module taints kernel.\n\
+                    [    1.4] kmemleak: Kernel memory leak detector initialized\n\
+                    [    1.5] thunderbolt 0000:00:03.0: device links to tunneled native ports are missing!\n";
+
+#[test]
+fn a_calm_log_is_calm() {
+    assert_eq!(wrong(CALM, &[]), None);
+    assert_eq!(wrong("", &[]), None);
+}
+
+#[test]
+fn each_kind_of_trouble_is_seen_with_what_stands_around_it() {
+    for line in [
+        "[  3.1] WARNING: CPU: 0 PID: 33 at drivers/thunderbolt/ctl.c:400 tb_ctl_rx",
+        "[  3.1] BUG: kernel NULL pointer dereference, address: 0000000000000010",
+        "[  3.1] INFO: task modprobe:91 blocked for more than 25 seconds.",
+        "[  3.1] WARNING: possible circular locking dependency detected",
+        "[  3.1] BUG: KASAN: slab-use-after-free in ring_work+0x1",
+        "[  3.1] kmemleak: 2 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
+        "[  3.1] DMA-API: thunderbolt 0000:00:03.0: device driver frees DMA memory with wrong function",
+        "[  3.1] DMAR: [DMA Write NO_PASID] Request device [00:03.0] fault addr 0xfffff000",
+        "[  3.1] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+    ] {
+        let said = wrong(&format!("{CALM}{line}\n[  3.2] after"), &[]).expect(line);
+        assert!(said.contains(line) && said.contains("after") && said.contains("taints"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_test_expects_is_let_through_and_nothing_else() {
+    let log = "[1] WARNING: CPU: 0 at a.c:1 f\n[2] WARNING: CPU: 0 at b.c:2 g\n";
+    assert!(wrong(log, &["at a.c:1", "at b.c:2"]).is_none());
+    assert!(wrong(log, &["at a.c:1"]).unwrap().contains("b.c"));
+}
