@@ -453,7 +453,11 @@ fn many<'a, 'm: 'a>(
     let split = |(view, there): (&View<'m>, &RemoteBuffer)| {
         (Part { local: view.raw(), remote: there.place() }, view.hold())
     };
+    let empty = parts.clone().next().is_none();
     state.ops.parts(id, parts.map(split));
+    if empty {
+        state.ops.finish(id, Ok(0));
+    }
     state.ops.submit(id);
     Ok(id)
 }

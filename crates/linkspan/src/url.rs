@@ -88,6 +88,11 @@ impl Url {
         self.kind
     }
 
+    /// Number of the transport; 0 for a listener. No secret.
+    pub fn number(&self) -> u64 {
+        self.id
+    }
+
     /// The addresses in it, without the secret; what `Debug` shows.
     pub fn redacted(&self) -> String {
         let addrs: Vec<String> = match Handle::decode(&self.handle) {

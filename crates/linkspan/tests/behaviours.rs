@@ -351,7 +351,9 @@ fn notifications_count_and_come_in_order() {
         for n in 0..70 {
             assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), n);
         }
-        writes.into_iter().for_each(|w| drop(w.wait().unwrap()));
+        for w in writes {
+            w.wait().unwrap();
+        }
         assert!(matches!(b.wait_for_write_blocking(Some(Duration::ZERO)), Err(Error::Timeout)), "one too many");
         check(&inbox, 0, MIB, 4);
     }
@@ -421,7 +423,9 @@ fn tagged_messages_meet_their_receives() {
         let sends = [a.send(9, &small.view(), Some(LONG)), a.send(7, &large.view(), Some(LONG))];
         assert_eq!(b.recv_blocking(9, &x.view_mut().unwrap(), Some(LONG)).unwrap(), 100);
         assert_eq!(first.wait().unwrap(), 3 * MIB as u64);
-        sends.into_iter().for_each(|s| drop(s.wait().unwrap()));
+        for s in sends {
+            s.wait().unwrap();
+        }
         check(&x, 0, 100, 1);
         check(&y, 0, 3 * MIB, 2);
         let tiny = Memory::host(10);
@@ -443,7 +447,9 @@ fn a_listener_serves_many_peers() {
         let peers: Vec<Transport> = (0..8).map(|_| client.transport().unwrap()).collect();
         let connects: Vec<_> = peers.iter().map(|p| p.connect(&url, LONG)).collect();
         let accepted: Vec<Transport> = (0..8).map(|_| listener.accept_blocking(LONG).unwrap()).collect();
-        connects.into_iter().for_each(|c| drop(c.wait().unwrap()));
+        for c in connects {
+            c.wait().unwrap();
+        }
         for (n, peer) in peers.iter().enumerate() {
             peer.send_blocking(5, &filled(10, n as u64).view(), Some(LONG)).unwrap();
         }

@@ -8,15 +8,15 @@ use linkspan::{Config, Context, Log, Memory, Transport};
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// Paths under test: their name as `path()` begins with it, and the settings.
-pub const PATHS: [(&str, &[(&str, &str)]); 4] = [
+pub const PATHS: [(&str, &[(&str, &str)]); 3] = [
     ("tcp", &[("LINKSPAN_PATH", "tcp")]),
     ("shm", &[("LINKSPAN_PATH", "shm")]),
     ("shm", &[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")]),
-    ("3 rails: tcp", &[("LINKSPAN_PATH", "tcp"), ("LINKSPAN_TCP_STREAMS", "3")]),
 ];
 
 pub fn context(extra: &[(&str, &str)]) -> Context {
-    context_with(extra, Log::off())
+    let log = if std::env::var_os("LINKSPAN_LOG").is_some() { Log::stderr() } else { Log::off() };
+    context_with(extra, log)
 }
 
 pub fn context_with(extra: &[(&str, &str)], log: Log) -> Context {
