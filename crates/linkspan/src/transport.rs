@@ -336,7 +336,8 @@ impl Transport {
     }
 
     /// Sends a message to the peer's receive with the same tag; the k-th send with a tag meets the k-th receive with it.
-    /// Output: bytes sent.
+    /// Output: bytes sent. It is done when the peer's process has it; a small one may be so before its receive is posted, and
+    /// what has not been received when either transport ends is lost with it.
     ///
     /// # Errors
     /// [`Error::Tag`], [`Error::Interrupted`]; see [`Transport`]. A message longer than its receive is [`Error::Op`], small ones

@@ -203,6 +203,8 @@ fn write_timeout_production_disconnected_peer() {
         let src = filled(8192, 4);
         own.write_blocking(&src.view(), &peer.remote, None, Some(LONG)).unwrap();
         peer.signal(rustix::process::Signal::STOP);
+        // Its threads stop when they next enter the kernel.
+        std::thread::sleep(Duration::from_millis(50));
         let began = Instant::now();
         // Stopped, not dead: it cannot confirm that it reads the old path no longer.
         let error = own.write_blocking(&src.view(), &peer.remote, None, Some(Duration::from_millis(100)));
