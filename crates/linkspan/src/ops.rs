@@ -4,9 +4,47 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Instant;
 
-use linkspan_fabric::{Buf, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
+use linkspan_fabric::{Buf, Channel, ChannelError, MemSlice, OpError, Poll, RemoteSlice, Ticket};
 
 use crate::memory::Hold;
+
+type Posted = Result<Option<Ticket>, ChannelError>;
+
+/// What carries operations: a channel of the fabric, or a simulated connection in tests.
+pub(crate) trait Path {
+    fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted;
+    fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted;
+    fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted;
+    fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted;
+    fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError>;
+    fn progress(&mut self) -> Result<Poll, ChannelError>;
+}
+
+impl Path for Channel {
+    fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted {
+        Channel::post_write(self, src, to, notify)
+    }
+
+    fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted {
+        Channel::post_read(self, dst, from)
+    }
+
+    fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted {
+        Channel::post_send(self, tag, src)
+    }
+
+    fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted {
+        Channel::post_recv(self, &[(tag, dst)])
+    }
+
+    fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
+        Channel::test(self, ticket)
+    }
+
+    fn progress(&mut self) -> Result<Poll, ChannelError> {
+        Channel::progress(self)
+    }
+}
 
 /// Parts of one batch in flight at a time: half of what a connection takes, so that a batch leaves room for others.
 const WINDOW: usize = 256;
@@ -361,7 +399,7 @@ impl Ops {
     }
 
     /// Gives the connection what it takes.
-    pub(crate) fn pump(&mut self, ch: &mut Channel) {
+    pub(crate) fn pump(&mut self, ch: &mut impl Path) {
         while let Some(&id) = self.unposted.front() {
             if !self.is_open(id) {
                 self.unposted.pop_front();
@@ -381,6 +419,12 @@ impl Ops {
         }
     }
 
+    /// Whether something waits for the connection to take it.
+    #[inline]
+    pub(crate) fn has_unposted(&self) -> bool {
+        !self.unposted.is_empty() || !self.tails.is_empty()
+    }
+
     fn touch(&mut self, id: OpId) {
         let Some(op) = self.get(id).filter(|op| !op.touched) else { return };
         let (alone, seq) = (op.parts.len() == 1 && op.next == 0, op.seq);
@@ -397,7 +441,7 @@ impl Ops {
     }
 
     /// Posts parts of the operation. False: not all of them.
-    fn post(&mut self, id: OpId, ch: &mut Channel) -> bool {
+    fn post(&mut self, id: OpId, ch: &mut impl Path) -> bool {
         let op = &mut self.table[id.index as usize];
         while op.next < op.parts.len() && op.fail.is_none() && !op.expired {
             if op.window.len() >= WINDOW {
@@ -409,7 +453,7 @@ impl Ops {
                 Kind::Write => ch.post_write(local, remote, notify.map(|n| n.value)),
                 Kind::Read => ch.post_read(local, remote),
                 Kind::Send(tag) => ch.post_send(tag, local),
-                Kind::Recv(tag) => ch.post_recv(&[(tag, local)]),
+                Kind::Recv(tag) => ch.post_recv(tag, local),
                 Kind::Wait | Kind::Connect => Ok(None),
             });
             match posted {
@@ -430,7 +474,7 @@ impl Ops {
     }
 
     /// Posts the notification that follows an operation. False: not yet.
-    fn post_tail(&mut self, id: OpId, ch: &mut Channel) -> bool {
+    fn post_tail(&mut self, id: OpId, ch: &mut impl Path) -> bool {
         let Some(op) = self.get(id).filter(|op| op.result.is_none() && op.fail.is_none() && !op.expired) else {
             return true;
         };
@@ -457,7 +501,7 @@ impl Ops {
     }
 
     /// Reports what is done.
-    pub(crate) fn reap(&mut self, ch: &mut Channel) {
+    pub(crate) fn reap(&mut self, ch: &mut impl Path) {
         let mut at = 0;
         while let Some(&id) = self.active.get(at) {
             if self.reap_one(id, ch) {
@@ -469,7 +513,7 @@ impl Ops {
     }
 
     /// True: the operation has reported.
-    fn reap_one(&mut self, id: OpId, ch: &mut Channel) -> bool {
+    fn reap_one(&mut self, id: OpId, ch: &mut impl Path) -> bool {
         let Some(op) = self.open(id) else { return true };
         while let Some(&ticket) = op.window.front() {
             match ch.test(ticket) {
@@ -605,6 +649,16 @@ impl Ops {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_touched(&self, id: OpId) -> bool {
+        self.get(id).is_some_and(|op| op.touched)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_expired(&self, id: OpId) -> bool {
+        self.get(id).is_some_and(|op| op.expired)
+    }
+
     /// Ends one operation that the connection no longer knows.
     pub(crate) fn drop_now(&mut self, id: OpId) {
         self.release(id);
@@ -620,11 +674,11 @@ pub(crate) struct Ending {
 
 /// Posts, past errors of earlier messages: an eager message that met too small a receive is told to whoever calls next.
 #[inline]
-fn posting(
-    ch: &mut Channel,
+fn posting<P: Path>(
+    ch: &mut P,
     kind: Kind,
-    mut post: impl FnMut(&mut Channel) -> Result<Option<Ticket>, ChannelError>,
-) -> Result<Option<Ticket>, ChannelError> {
+    mut post: impl FnMut(&mut P) -> Posted,
+) -> Posted {
     let two_sided = matches!(kind, Kind::Send(_) | Kind::Recv(_));
     while two_sided && matches!(ch.progress(), Err(ChannelError::Op(_))) {}
     loop {
@@ -635,3 +689,6 @@ fn posting(
         }
     }
 }
+
+#[cfg(test)]
+mod seeds;

@@ -170,7 +170,7 @@ impl State {
     #[inline]
     pub(crate) fn pump(&mut self) {
         if let Phase::Up(ch) = &mut self.phase {
-            self.ops.pump(ch);
+            self.ops.pump(&mut **ch);
         }
     }
 
@@ -201,7 +201,13 @@ impl State {
     pub(crate) fn step(&mut self) -> bool {
         let active = match &mut self.phase {
             Phase::Up(ch) => match ch.progress() {
-                Ok(Poll::Idle) => false,
+                Ok(Poll::Idle) => {
+                    // Room on the medium may come without an arrival.
+                    if self.ops.has_unposted() {
+                        self.ops.pump(&mut **ch);
+                    }
+                    false
+                }
                 // An error of a message that had reported.
                 Ok(Poll::Active) | Err(ChannelError::Op(_)) => true,
                 Err(_) => {
@@ -225,8 +231,8 @@ impl State {
 
     fn settle(&mut self) {
         if let Phase::Up(ch) = &mut self.phase {
-            self.ops.reap(ch);
-            self.ops.pump(ch);
+            self.ops.reap(&mut **ch);
+            self.ops.pump(&mut **ch);
             if self.regions.any_leaving() {
                 self.regions.settle(Some(ch), &mut self.ops.left.holds);
             }
@@ -254,7 +260,7 @@ impl State {
         }
         let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
         let _ = ch.progress();
-        self.ops.reap(&mut ch);
+        self.ops.reap(&mut *ch);
         while let Some(value) = ch.take_notify() {
             self.carry.push_back(value);
         }
@@ -352,7 +358,7 @@ impl State {
     pub(crate) fn close(&mut self) {
         if let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Broken(Arc::from("it was dropped"))) {
             let _ = ch.progress();
-            self.ops.reap(&mut ch);
+            self.ops.reap(&mut *ch);
         }
         self.ops.end(Fail::Aborted, |_| true);
         self.regions.clear(&mut self.ops.left.holds);
