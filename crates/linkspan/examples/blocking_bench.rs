@@ -38,7 +38,8 @@ impl Lane {
     fn round(&mut self, count: u64) -> Result<f64> {
         let Lane { source, target, word, remote, .. } = self;
         let took = std::thread::scope(|s| -> Result<Duration> {
-            let waiter = s.spawn(move || (0..count).try_for_each(|_| target.wait_for_write_blocking(LIMIT).map(|_| ())));
+            let waiter =
+                s.spawn(move || (0..count).try_for_each(|_| target.wait_for_write_blocking(LIMIT).map(|_| ())));
             let began = Instant::now();
             for n in 0..count {
                 source.write_blocking(&word.view(), remote, Some(Notify::value(n)), LIMIT)?;

@@ -34,7 +34,8 @@ fn trainer() -> Result<()> {
         model.fill(0, &weights(model.len(), step))?;
         // Posted before there can be an answer: what a peer has sent and nobody has received ends with its transport.
         let word = Memory::host(1);
-        let looked: Vec<_> = routes.iter().map(|(t, _)| Ok(t.recv(1, &word.view_mut()?, LIMIT))).collect::<Result<_>>()?;
+        let looked: Vec<_> =
+            routes.iter().map(|(t, _)| Ok(t.recv(1, &word.view_mut()?, LIMIT))).collect::<Result<_>>()?;
         let began = Instant::now();
         let writes: Vec<_> =
             routes.iter().map(|(t, to)| t.write(&model.view(), to, Some(Notify::value(step)), LIMIT)).collect();

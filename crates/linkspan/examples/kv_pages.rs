@@ -25,7 +25,8 @@ fn page(request: u64, n: usize, len: usize) -> Vec<u8> {
 }
 
 fn prefill() -> Result<()> {
-    let (pages, kib, requests) = (option("--pages", 2048)? as usize, option("--kib", 16)? as usize, option("--requests", 3)?);
+    let (pages, kib, requests) =
+        (option("--pages", 2048)? as usize, option("--kib", 16)? as usize, option("--requests", 3)?);
     let numbers = [pages.to_string(), kib.to_string(), requests.to_string()];
     let args = ["decode", "--pages", &numbers[0], "--kib", &numbers[1], "--requests", &numbers[2]];
     let mut peer = Peer::start(&args)?;
@@ -46,7 +47,8 @@ fn prefill() -> Result<()> {
         }
         // Posted before there can be an answer: what a peer has sent and nobody has received ends with its transport.
         let word = Memory::host(1);
-        let (first, second) = (transport.recv(1, &word.view_mut()?, LIMIT), transport.recv(1, &word.view_mut()?, LIMIT));
+        let (first, second) =
+            (transport.recv(1, &word.view_mut()?, LIMIT), transport.recv(1, &word.view_mut()?, LIMIT));
         let began = Instant::now();
         let bytes = transport.write_batch_blocking(&parts, Some(Notify::value(request)), LIMIT)?;
         let scattered = began.elapsed();
@@ -65,7 +67,8 @@ fn prefill() -> Result<()> {
 }
 
 fn decode() -> Result<()> {
-    let (pages, kib, requests) = (option("--pages", 2048)? as usize, option("--kib", 16)? as usize, option("--requests", 3)?);
+    let (pages, kib, requests) =
+        (option("--pages", 2048)? as usize, option("--kib", 16)? as usize, option("--requests", 3)?);
     let transport = Transport::new()?;
     let (len, cache) = (kib << 10, Memory::host(pages * (kib << 10)));
     let remote = transport.expose(&cache.view(), Access::Write)?.remote();

@@ -80,7 +80,9 @@ impl Context {
             _ => (true, "with processes on this host".to_owned()),
         };
         let cma = match (shm.0, config.cma) {
-            (true, true) => (true, "with processes of the same user; each connection tries it and says if not".to_owned()),
+            (true, true) => {
+                (true, "with processes of the same user; each connection tries it and says if not".to_owned())
+            }
             (true, false) => (false, "LINKSPAN_CMA=0 forbids it".to_owned()),
             (false, _) => (false, shm.1.clone()),
         };

@@ -116,5 +116,4 @@ impl Door {
         let quiet = coming.iter_mut().all(|c| c.hail.channel.arm(fds));
         quiet.then_some(if coming_in || !coming.is_empty() { COMING } else { IDLE })
     }
-
 }

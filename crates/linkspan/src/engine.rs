@@ -1,8 +1,8 @@
 //! The engine thread: one for all transports of a context. It drives those that nobody else drives, and sleeps when there
 //! is nothing to do.
 
-use std::sync::{Arc, Mutex, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::WaitFd;
@@ -41,8 +41,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// Starts the thread; it ends when [`Engine::stop`] is called.
     pub(crate) fn start() -> Result<Arc<Engine>, Error> {
-        let engine =
-            Arc::new(Engine { list: Mutex::default(), bell: Bell::new()?, stop: AtomicBool::new(false) });
+        let engine = Arc::new(Engine { list: Mutex::default(), bell: Bell::new()?, stop: AtomicBool::new(false) });
         let own = engine.clone();
         let spawned = std::thread::Builder::new().name("linkspan".into()).spawn(move || own.run());
         spawned.map_err(|source| Error::System { call: "spawning the engine thread", source })?;

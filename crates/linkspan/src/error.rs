@@ -13,7 +13,9 @@ use crate::{Access, OpError};
 pub enum Error {
     /// The operation was not done in time. Its path was revoked: no byte of it lands any more, no notification of it
     /// comes, its local memory is free. The path is made again and the transport stays usable.
-    #[error("LS1101 the operation was not done within its timeout; its path was revoked and the transport stays usable")]
+    #[error(
+        "LS1101 the operation was not done within its timeout; its path was revoked and the transport stays usable"
+    )]
     Timeout,
     /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped,
     /// or its host does not answer): bytes of the operation may still land in the peer's memory, none in ours.
@@ -34,7 +36,9 @@ pub enum Error {
     #[error(transparent)]
     Op(#[from] OpError),
     /// There is no peer yet.
-    #[error("LS1106 the transport has no peer yet: call connect, or wait_connected on the side whose URL was given out")]
+    #[error(
+        "LS1106 the transport has no peer yet: call connect, or wait_connected on the side whose URL was given out"
+    )]
     NotConnected,
     /// The transport has a peer already, another one.
     #[error("LS1107 the transport has a peer already: one transport serves one peer, make another one")]
@@ -67,7 +71,9 @@ pub enum Error {
         have: usize,
     },
     /// The remote buffer does not give this right.
-    #[error("LS1111 this remote buffer was given out for {access:?} only: the peer must expose it with the right to {want}")]
+    #[error(
+        "LS1111 this remote buffer was given out for {access:?} only: the peer must expose it with the right to {want}"
+    )]
     NoRight {
         /// What it gives.
         access: Access,

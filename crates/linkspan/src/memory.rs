@@ -130,12 +130,9 @@ impl Memory {
     pub fn slice_at(&self, ptr: *const u8, len: usize) -> Result<View<'_>, Error> {
         match self.offset_of(ptr, len) {
             Some(offset) => self.slice(offset, len),
-            None => Err(Error::NotInside {
-                address: ptr as usize,
-                len,
-                base: self.as_ptr() as usize,
-                have: self.len(),
-            }),
+            None => {
+                Err(Error::NotInside { address: ptr as usize, len, base: self.as_ptr() as usize, have: self.len() })
+            }
         }
     }
 

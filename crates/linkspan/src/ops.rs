@@ -392,9 +392,8 @@ impl Ops {
 
     /// Whether a write before `seq` is not done.
     fn earlier_open(&self, seq: u64) -> bool {
-        let open = |&id: &OpId| {
-            self.get(id).is_some_and(|op| op.kind == Kind::Write && op.result.is_none() && op.seq < seq)
-        };
+        let open =
+            |&id: &OpId| self.get(id).is_some_and(|op| op.kind == Kind::Write && op.result.is_none() && op.seq < seq);
         self.active.iter().any(open) || self.unposted.iter().any(open)
     }
 
@@ -428,9 +427,9 @@ impl Ops {
     fn touch(&mut self, id: OpId) {
         let Some(op) = self.get(id).filter(|op| !op.touched) else { return };
         let (alone, seq) = (op.parts.len() == 1 && op.next == 0, op.seq);
-        let follows = op.notify.is_some_and(|notify| {
-            !alone || !self.tails.is_empty() || (notify.fence && self.earlier_open(seq))
-        });
+        let follows = op
+            .notify
+            .is_some_and(|notify| !alone || !self.tails.is_empty() || (notify.fence && self.earlier_open(seq)));
         if follows {
             self.tails.push_back(id);
         }
@@ -674,11 +673,7 @@ pub(crate) struct Ending {
 
 /// Posts, past errors of earlier messages: an eager message that met too small a receive is told to whoever calls next.
 #[inline]
-fn posting<P: Path>(
-    ch: &mut P,
-    kind: Kind,
-    mut post: impl FnMut(&mut P) -> Posted,
-) -> Posted {
+fn posting<P: Path>(ch: &mut P, kind: Kind, mut post: impl FnMut(&mut P) -> Posted) -> Posted {
     let two_sided = matches!(kind, Kind::Send(_) | Kind::Recv(_));
     while two_sided && matches!(ch.progress(), Err(ChannelError::Op(_))) {}
     loop {

@@ -253,8 +253,8 @@ impl Shared {
         let Some(most) = guard.arm(fds, Instant::now()) else { return guard };
         set.add(self.bell.wait_fd());
         for fd in fds.iter() {
-                set.add(*fd);
-            }
+            set.add(*fd);
+        }
         guard.driver = Driver::Asleep;
         self.unlock(guard);
         // An interrupted or failed sleep is a short one.

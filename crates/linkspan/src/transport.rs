@@ -280,12 +280,7 @@ impl Transport {
     ///
     /// # Errors
     /// As [`Transport::write`].
-    pub fn write_batch<'m>(
-        &self,
-        parts: &[Write<'m>],
-        notify: Option<Notify>,
-        timeout: Option<Duration>,
-    ) -> Op<'m> {
+    pub fn write_batch<'m>(&self, parts: &[Write<'m>], notify: Option<Notify>, timeout: Option<Duration>) -> Op<'m> {
         self.begin(|state| many(state, Kind::Write, parts.iter().map(|p| (&p.0, &p.1)), notify, timeout))
     }
 
@@ -451,9 +446,8 @@ fn many<'a, 'm: 'a>(
         return Err(Error::EmptyBatch);
     }
     let id = state.ops.start(kind, notify, deadline(timeout));
-    let split = |(view, there): (&View<'m>, &RemoteBuffer)| {
-        (Part { local: view.raw(), remote: there.place() }, view.hold())
-    };
+    let split =
+        |(view, there): (&View<'m>, &RemoteBuffer)| (Part { local: view.raw(), remote: there.place() }, view.hold());
     let empty = parts.clone().next().is_none();
     state.ops.parts(id, parts.map(split));
     if empty {
@@ -475,13 +469,7 @@ fn wait(state: &mut State, timeout: Option<Duration>) -> Result<OpId, Error> {
     Ok(id)
 }
 
-fn message(
-    state: &mut State,
-    kind: Kind,
-    tag: u32,
-    view: &View<'_>,
-    timeout: Option<Duration>,
-) -> Result<OpId, Error> {
+fn message(state: &mut State, kind: Kind, tag: u32, view: &View<'_>, timeout: Option<Duration>) -> Result<OpId, Error> {
     state.ready()?;
     if tag == HELLO_TAG {
         return Err(Error::Tag(tag));

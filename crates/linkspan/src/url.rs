@@ -46,7 +46,9 @@ pub enum UrlError {
     #[error("LS1121 the URL has version {0:?}, this linkspan reads version 1: install the same release on both sides")]
     Version(String),
     /// Another length.
-    #[error("LS1122 the URL has {got} characters behind its version where {CHARS} belong: it was cut or has gained some")]
+    #[error(
+        "LS1122 the URL has {got} characters behind its version where {CHARS} belong: it was cut or has gained some"
+    )]
     Length {
         /// As found.
         got: usize,

@@ -26,7 +26,10 @@ fn query_support() {
     };
     assert_eq!(names(&[("LINKSPAN_PATH", "auto")]), [("tcp", true), ("shm", true), ("cma", true)]);
     assert_eq!(names(&[("LINKSPAN_PATH", "tcp")]), [("tcp", true), ("shm", false), ("cma", false)]);
-    assert_eq!(names(&[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")]), [("tcp", false), ("shm", true), ("cma", false)]);
+    assert_eq!(
+        names(&[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")]),
+        [("tcp", false), ("shm", true), ("cma", false)]
+    );
 }
 
 #[test]

@@ -123,12 +123,17 @@ fn an_epoll_loop_drives_by_event_fd_and_poll() {
             let end = Instant::now() + LONG;
             while write.is_some() || wait.is_some() {
                 assert!(Instant::now() < end, "round {round}: no event within {LONG:?}");
-                let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(9) }; 4];
+                let mut events =
+                    [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(9) }; 4];
                 let most = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
                 let n = epoll::wait(&set, &mut events, Some(&most)).unwrap();
                 assert!(n > 0, "round {round}: slept for 5 s, write {write:?}, wait {wait:?}");
                 for event in &events[..n] {
-                    if event.data.u64() == 0 { a.poll() } else { b.poll() };
+                    if event.data.u64() == 0 {
+                        a.poll()
+                    } else {
+                        b.poll()
+                    };
                 }
                 if let Some(report) = write.as_mut().and_then(linkspan::Op::test) {
                     assert_eq!(report.unwrap(), 1 << 20);

@@ -35,7 +35,9 @@ fn batch() {
 
 #[test]
 fn broadcast() {
-    assert!(example("broadcast", &["--workers", "3", "--mib", "4", "--steps", "2"]).contains("step 1: 4 MiB to 3 workers"));
+    assert!(
+        example("broadcast", &["--workers", "3", "--mib", "4", "--steps", "2"]).contains("step 1: 4 MiB to 3 workers")
+    );
 }
 
 #[test]

@@ -151,7 +151,8 @@ fn outside_its_region_against_its_rights_and_with_old_keys_a_peer_gets_nothing()
             let refused = raw.write(len, key, offset).unwrap_err();
             assert!(refused.contains("LS0013"), "{refused}");
         }
-        for (key, offset) in [(read_only, end), (read_only, end + 1 - len as u64), (write_only, 0), (gone.remote().key(), 0)]
+        for (key, offset) in
+            [(read_only, end), (read_only, end + 1 - len as u64), (write_only, 0), (gone.remote().key(), 0)]
         {
             let refused = raw.read(len, key, offset).unwrap_err();
             assert!(refused.contains("LS0013"), "{refused}");

@@ -178,10 +178,10 @@ fn a_peer_killed_between_small_writes() {
 
 #[test]
 fn a_peer_killed_before_and_during_connect() {
-    for path in 0..PATHS.len() {
+    for (path, (_, settings)) in PATHS.into_iter().enumerate() {
         for pause in [0, 1, 3, 10] {
             let peer = Peer::start(path);
-            let own = context(PATHS[path].1).transport().unwrap();
+            let own = context(settings).transport().unwrap();
             let connect = own.connect(&peer.url, Duration::from_secs(2));
             std::thread::sleep(Duration::from_millis(pause));
             peer.signal(rustix::process::Signal::KILL);

@@ -156,8 +156,7 @@ impl Run {
         let deadline = deadline.map(|ns| self.base + Duration::from_nanos(ns));
         let read = rng.one_in(4);
         let count = if rng.one_in(4) { rng.within(2, 6) as usize } else { 1 };
-        let lens: Vec<usize> =
-            (0..count).map(|_| *rng.choose(&[0, 8, 3000, 8192, 8193, 20_000, 9000])).collect();
+        let lens: Vec<usize> = (0..count).map(|_| *rng.choose(&[0, 8, 3000, 8192, 8193, 20_000, 9000])).collect();
         let len: usize = lens.iter().sum();
         let notify = Notify { value: number, fence: rng.one_in(4) };
         let notify = (!read && !rng.one_in(3)).then_some(notify);
@@ -190,7 +189,11 @@ impl Run {
     fn hear(&mut self) {
         while let Some(value) = self.b.take_notify() {
             let number = value as usize;
-            assert!(self.last_heard.is_none_or(|last| last < value), "notification {value} after {:?}", self.last_heard);
+            assert!(
+                self.last_heard.is_none_or(|last| last < value),
+                "notification {value} after {:?}",
+                self.last_heard
+            );
             self.last_heard = Some(value);
             let known = &self.known[number];
             assert!(!known.heard && known.end != End1::TimedOut, "notification {value} of a write that timed out");
@@ -358,7 +361,8 @@ impl Run {
             }
         }
         let open = self.known.iter().filter(|k| k.end == End1::Open).count();
-        let (a, b) = (self.a.as_ref().map(|a| (a.in_flight(), a.lost().is_some())), self.b.lost().map(|l| l.to_string()));
+        let (a, b) =
+            (self.a.as_ref().map(|a| (a.in_flight(), a.lost().is_some())), self.b.lost().map(|l| l.to_string()));
         panic!("hung with {open} operations open; path of the writer (in flight, lost) {a:?}; target lost: {b:?}");
     }
 
@@ -409,7 +413,9 @@ fn no_notification_is_lost_or_early_and_no_byte_late() {
         sum.late_success += met.late_success;
     }
     let Met { revoked, lost, timed_out, done, dropped, late_success } = sum;
-    println!("{done} done, {timed_out} timed out, {dropped} dropped, {late_success} done although late; {revoked} paths revoked, {lost} lost");
+    println!(
+        "{done} done, {timed_out} timed out, {dropped} dropped, {late_success} done although late; {revoked} paths revoked, {lost} lost"
+    );
     if many {
         assert!([revoked, lost, timed_out, done, dropped].iter().all(|&n| n > 10), "some faults hardly happened");
     }
