@@ -366,8 +366,6 @@ impl Channel {
         let mut back: Vec<(u16, Secured)> = Vec::new();
         match &mut self.returns {
             Returns::Never => {}
-            // Whoever else waits at the desk is woken by its sockets; taken from them here, a stream would go unnoticed.
-            Returns::Accepts { .. } if self.rails_lost == 0 => {}
             Returns::Accepts { desk, conn } => {
                 let mut desk = desk.lock().unwrap_or_else(|e| e.into_inner());
                 back.extend(desk.returned(*conn));

@@ -67,6 +67,7 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Door, Error> {
         let listener = fabric.listen(device)?;
+        listener.attend();
         let mut fds = Vec::new();
         listener.wait_fds(&mut fds);
         Ok(Door { listener, fabric: fabric.clone(), coming: Mutex::default(), sockets: fds.len() })

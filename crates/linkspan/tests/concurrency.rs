@@ -236,23 +236,3 @@ fn dropping_a_future_cancels_it_and_spares_the_others() {
         assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 8);
     }
 }
-
-#[test]
-fn an_idle_context_uses_no_time() {
-    let (a, b) = pair(PATHS[1].1);
-    let (_inbox, remote) = open(&b, 8);
-    a.write_blocking(&Memory::host(8).view(), &remote, None, Some(LONG)).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
-    let spent = || {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-    };
-    // Other tests of this process may be at work: the quietest of some spans counts.
-    let least = (0..20).map(|_| {
-        let before = spent();
-        std::thread::sleep(Duration::from_millis(200));
-        spent() - before
-    });
-    let least = least.min().unwrap();
-    assert!(least < Duration::from_millis(4), "two idle transports used {least:?} of 200 ms");
-}

@@ -2,7 +2,7 @@
 //! Checked: no notification is lost, doubled, early or out of order; once an operation has reported, no byte of its local
 //! memory changes; once a timeout has reported, no byte of it lands at the target any more.
 //!
-//! `LINKSPAN_SEEDS=10000 cargo test --release -p linkspan seeds` runs that many; `LINKSPAN_SEED=17` runs one.
+//! `SEEDS=10000 cargo test --release -p linkspan seeds` runs that many; `SEED=17` runs one.
 
 use std::time::{Duration, Instant};
 
@@ -396,15 +396,15 @@ impl Run {
 #[test]
 fn no_notification_is_lost_or_early_and_no_byte_late() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
-    let seeds = match number("LINKSPAN_SEED") {
+    let seeds = match number("SEED") {
         Some(one) => one..one + 1,
-        None => 0..number("LINKSPAN_SEEDS").unwrap_or(200),
+        None => 0..number("SEEDS").unwrap_or(200),
     };
     let many = seeds.end - seeds.start > 1;
     let mut sum = Met::default();
     for seed in seeds {
         let met = std::panic::catch_unwind(|| Run::new(seed).go());
-        let met = met.unwrap_or_else(|_| panic!("again with: LINKSPAN_SEED={seed} cargo test -p linkspan seeds"));
+        let met = met.unwrap_or_else(|_| panic!("again with: SEED={seed} cargo test -p linkspan seeds"));
         sum.revoked += met.revoked;
         sum.lost += met.lost;
         sum.timed_out += met.timed_out;

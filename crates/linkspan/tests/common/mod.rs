@@ -37,14 +37,15 @@ pub(crate) fn pair(extra: &[(&str, &str)]) -> (Transport, Transport) {
 
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    (0..len)
-        .map(|_| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            (x >> 24) as u8
-        })
-        .collect()
+    let words = std::iter::repeat_with(|| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x.to_le_bytes()
+    });
+    let mut bytes: Vec<u8> = words.take(len.div_ceil(8)).flatten().collect();
+    bytes.truncate(len);
+    bytes
 }
 
 pub(crate) fn filled(len: usize, seed: u64) -> Memory {
