@@ -2,9 +2,11 @@
 
 use std::any::Any;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use linkspan_fabric::{Buf, HostBuf, MemSlice};
+use linkspan_shmring::pages::Pages;
 
 use crate::Error;
 
@@ -14,6 +16,8 @@ use crate::Error;
 pub enum MemoryKind {
     /// This process's own pages.
     Host,
+    /// Pages of a file, a memfd or another descriptor that can be mapped.
+    Mapped,
     /// Pages that somebody else owns and has lent.
     Lent,
 }
@@ -21,6 +25,7 @@ pub enum MemoryKind {
 /// The place where further kinds (device memory) join: each says what it is and keeps itself alive.
 enum Owner {
     Host { _buf: HostBuf },
+    Mapped { _pages: Pages },
     Lent { _owner: Box<dyn Any + Send + Sync> },
 }
 
@@ -57,6 +62,18 @@ impl Memory {
         memory
     }
 
+    /// `len` bytes from `offset` (a multiple of the page size) of what `fd` stands for: a file, a memfd, a dma-buf whose exporter
+    /// lets processors map it (and keeps it coherent, or the caller brackets its use with `DMA_BUF_IOCTL_SYNC`). `writable`:
+    /// what arrives goes to the descriptor's owner; it must be open for reading and writing then. The descriptor may be closed
+    /// afterwards. A file that is made shorter while it is mapped ends the process (SIGBUS); a memfd can be sealed against it.
+    ///
+    /// # Errors
+    /// [`Error::System`]: the range is empty or outside, or the system refuses.
+    pub fn map(fd: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Memory, Error> {
+        let pages = Pages::map(fd, offset, len, writable).map_err(|source| Error::System { call: "mmap", source })?;
+        Ok(Memory(Arc::new(Inner { slice: pages.slice(), writable, owner: Owner::Mapped { _pages: pages } })))
+    }
+
     /// Memory of somebody else: `owner` keeps the bytes mapped and is dropped when nothing uses them any more, on any thread.
     /// What [`MemSlice::new`] asks for must hold as long as `owner` lives. `writable`: bytes may be written to.
     pub fn lend(slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
@@ -67,6 +84,7 @@ impl Memory {
     pub fn kind(&self) -> MemoryKind {
         match self.0.owner {
             Owner::Host { .. } => MemoryKind::Host,
+            Owner::Mapped { .. } => MemoryKind::Mapped,
             Owner::Lent { .. } => MemoryKind::Lent,
         }
     }

@@ -485,3 +485,38 @@ fn a_new_transport_to_the_same_place_works_at_once() {
         check(&inbox, 0, 8, round);
     }
 }
+
+#[test]
+fn mapped_memory_is_written_from_and_into() {
+    use std::os::fd::AsFd;
+    let fd = rustix::fs::memfd_create("behaviours", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&fd, 2 * MIB as u64).unwrap();
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let inbox = Memory::map(fd.as_fd(), 0, MIB, true).unwrap();
+        let source = Memory::map(fd.as_fd(), MIB as u64, MIB, true).unwrap();
+        source.fill(0, &pattern(MIB, 6)).unwrap();
+        inbox.fill(0, &vec![0; MIB]).unwrap();
+        let remote = b.expose(&inbox.view(), Access::ReadWrite).unwrap().remote();
+        a.write_blocking(&source.view(), &remote, Some(Notify::COUNT), Some(LONG)).unwrap();
+        b.wait_for_write_blocking(Some(LONG)).unwrap();
+        check(&Memory::map(fd.as_fd(), 0, MIB, false).unwrap(), 0, MIB, 6);
+        let frozen = Memory::map(fd.as_fd(), 0, MIB, false).unwrap();
+        assert!(matches!(b.expose(&frozen.view(), Access::Write), Err(Error::ReadOnly)));
+    }
+}
+
+#[test]
+fn sixty_four_peers_connect() {
+    let (server, client) = (context(PATHS[1].1), context(PATHS[1].1));
+    let listener = server.listen().unwrap();
+    let peers: Vec<Transport> = (0..64).map(|_| client.transport().unwrap()).collect();
+    let began = Instant::now();
+    let connects: Vec<_> = peers.iter().map(|p| p.connect(listener.url(), LONG)).collect();
+    for connect in connects {
+        connect.wait().unwrap();
+    }
+    println!("64 peers connected in {:?}", began.elapsed());
+    let accepted: Vec<Transport> = (0..64).map(|_| listener.accept_blocking(LONG).unwrap()).collect();
+    assert!(accepted.iter().chain(&peers).all(Transport::connected));
+}

@@ -125,3 +125,18 @@ fn read_only_memory_stays_so() {
     assert!(matches!(memory.fill(0, b"x"), Err(Error::ReadOnly)));
     assert_eq!(memory.view().len(), 8);
 }
+
+#[test]
+fn mapped_memory_is_the_descriptors() {
+    use std::os::fd::AsFd;
+    let fd = rustix::fs::memfd_create("memory", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&fd, 1 << 17).unwrap();
+    let (all, part) =
+        (Memory::map(fd.as_fd(), 0, 1 << 17, true).unwrap(), Memory::map(fd.as_fd(), 1 << 16, 100, false).unwrap());
+    assert_eq!((all.kind(), part.kind(), part.len()), (MemoryKind::Mapped, MemoryKind::Mapped, 100));
+    all.fill(1 << 16, b"hello").unwrap();
+    assert_eq!(&part.to_vec()[..5], b"hello");
+    assert!(matches!(part.fill(0, b"x"), Err(Error::ReadOnly)));
+    let outside = Memory::map(fd.as_fd(), 1 << 16, 1 << 17, true).unwrap_err();
+    assert_eq!(outside.code(), "LS1117", "{outside}");
+}
