@@ -205,7 +205,6 @@ impl Shared {
             }
             steps += 1;
             if !steps.is_multiple_of(CLOCK_STEPS) {
-                std::hint::spin_loop();
                 continue;
             }
             let now = Instant::now();
@@ -305,8 +304,11 @@ impl Serve for Shared {
         let calls = self.calls.load(Ordering::Relaxed);
         let driven = self.calls_seen.swap(calls, Ordering::Relaxed) != calls;
         let urgent = self.urgent.swap(false, Ordering::SeqCst);
+        if driven && !urgent {
+            return Served::Driven;
+        }
         let mut guard = self.lock();
-        if guard.driver != Driver::Nobody || (driven && !urgent) {
+        if guard.driver != Driver::Nobody {
             return Served::Driven;
         }
         guard.after_sleep();

@@ -398,7 +398,7 @@ fn no_notification_is_lost_or_early_and_no_byte_late() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let seeds = match number("SEED") {
         Some(one) => one..one + 1,
-        None => 0..number("SEEDS").unwrap_or(200),
+        None => 0..number("SEEDS").unwrap_or(100),
     };
     let many = seeds.end - seeds.start > 1;
     let mut sum = Met::default();
