@@ -276,7 +276,15 @@ impl Ops {
     /// The operation is complete and waits for its turn.
     pub(crate) fn submit(&mut self, id: OpId) {
         match self.get(id).map(|op| op.kind) {
-            Some(Kind::Wait) => self.waits.push_back(id),
+            Some(Kind::Wait) => {
+                // Those that timed out behind one that waits for ever.
+                if self.waits.len() >= 64 && self.waits.len().is_power_of_two() {
+                    let mut waits = std::mem::take(&mut self.waits);
+                    waits.retain(|&id| self.is_open(id));
+                    self.waits = waits;
+                }
+                self.waits.push_back(id);
+            }
             Some(Kind::Connect) | None => {}
             _ => self.unposted.push_back(id),
         }

@@ -520,3 +520,18 @@ fn sixty_four_peers_connect() {
     let accepted: Vec<Transport> = (0..64).map(|_| listener.accept_blocking(LONG).unwrap()).collect();
     assert!(accepted.iter().chain(&peers).all(Transport::connected));
 }
+
+#[test]
+fn short_waits_beside_a_long_one_leave_nothing_behind() {
+    let (a, b) = pair(PATHS[1].1);
+    let (_inbox, remote) = open(&b, 8);
+    let long = b.wait_for_write(None);
+    for _ in 0..5000 {
+        assert!(matches!(b.wait_for_write_blocking(Some(Duration::ZERO)), Err(Error::Timeout)));
+    }
+    let short = b.wait_for_write(Some(LONG));
+    for value in [1, 2] {
+        a.write_blocking(&Memory::host(8).view(), &remote, Some(Notify::value(value)), Some(LONG)).unwrap();
+    }
+    assert_eq!((long.wait().unwrap(), short.wait().unwrap()), (1, 2), "the oldest wait is served first");
+}
