@@ -218,6 +218,12 @@ impl Channel {
         self.conn.flush();
     }
 
+    /// See [`Conn::late_error`].
+    #[inline]
+    pub fn late_error(&mut self) -> Option<linkspan_transport::OpError> {
+        self.conn.late_error()
+    }
+
     /// Whether the peer ended the connection in good order, as opposed to having died.
     pub fn peer_said_bye(&self) -> bool {
         self.conn.peer_said_bye()

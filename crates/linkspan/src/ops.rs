@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Instant;
 
-use linkspan_fabric::{Buf, Channel, ChannelError, MemSlice, OpError, Poll, RemoteSlice, Ticket};
+use linkspan_fabric::{Buf, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
 
 use crate::memory::Hold;
 
@@ -17,7 +17,7 @@ pub(crate) trait Path {
     fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted;
     fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted;
     fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError>;
-    fn progress(&mut self) -> Result<Poll, ChannelError>;
+    fn late_error(&mut self) -> Option<OpError>;
 }
 
 impl Path for Channel {
@@ -41,8 +41,9 @@ impl Path for Channel {
         Channel::test(self, ticket)
     }
 
-    fn progress(&mut self) -> Result<Poll, ChannelError> {
-        Channel::progress(self)
+    #[inline]
+    fn late_error(&mut self) -> Option<OpError> {
+        Channel::late_error(self)
     }
 }
 
@@ -456,7 +457,7 @@ impl Ops {
             }
             let Part { local, remote } = op.parts[op.next];
             let notify = op.notify.filter(|_| op.tail == Tail::None);
-            let posted = posting(ch, op.kind, |ch| match op.kind {
+            let posted = posting(ch, |ch| match op.kind {
                 Kind::Write => ch.post_write(local, remote, notify.map(|n| n.value)),
                 Kind::Read => ch.post_read(local, remote),
                 Kind::Send(tag) => ch.post_send(tag, local),
@@ -490,7 +491,7 @@ impl Ops {
             return false;
         }
         let nothing = MemSlice::EMPTY;
-        match posting(ch, Kind::Write, |ch| ch.post_write(nothing, last.remote, Some(notify.value))) {
+        match posting(ch, |ch| ch.post_write(nothing, last.remote, Some(notify.value))) {
             Ok(Some(ticket)) => {
                 let op = &mut self.table[id.index as usize];
                 op.window.push_back(ticket);
@@ -679,18 +680,12 @@ pub(crate) struct Ending {
     pub(crate) connect: bool,
 }
 
-/// Posts, past errors of earlier messages: an eager message that met too small a receive is told to whoever calls next.
+/// Posts, past errors of earlier messages: that an eager message met too small a receive is told to whoever calls next, and the
+/// receiver knows it.
 #[inline]
-fn posting<P: Path>(ch: &mut P, kind: Kind, mut post: impl FnMut(&mut P) -> Posted) -> Posted {
-    let two_sided = matches!(kind, Kind::Send(_) | Kind::Recv(_));
-    while two_sided && matches!(ch.progress(), Err(ChannelError::Op(_))) {}
-    loop {
-        match post(ch) {
-            // Not of this one: nothing one-sided meets a receive.
-            Err(ChannelError::Op(OpError::Oversize { .. })) if !two_sided => {}
-            answer => return answer,
-        }
-    }
+fn posting<P: Path>(ch: &mut P, post: impl FnOnce(&mut P) -> Posted) -> Posted {
+    while ch.late_error().is_some() {}
+    post(ch)
 }
 
 #[cfg(test)]

@@ -34,6 +34,10 @@ const REDIAL: Duration = Duration::from_millis(20);
 /// again waits for less than a millisecond.
 const DOOR_STEPS: u32 = 4096;
 
+/// Least time between two looks at sentinel and door after sleeps: they are system calls, and a call that slept is wanted back
+/// at once. What woke the sleeper there is readable still, and found by the next look.
+const HOUSE: Duration = Duration::from_millis(1);
+
 /// Notifications kept over the end of a path; as many as a connection itself keeps.
 const MAX_CARRY: usize = 64 << 10;
 
@@ -105,6 +109,7 @@ pub(crate) struct State {
     /// Notifications of paths that have ended.
     carry: VecDeque<u64>,
     steps: u32,
+    kept: Instant,
 }
 
 impl State {
@@ -129,6 +134,7 @@ impl State {
             past: [(0, 0); PAST],
             carry: VecDeque::new(),
             steps: 0,
+            kept: Instant::now(),
         }
     }
 
@@ -555,7 +561,13 @@ impl State {
         Some(most)
     }
 
+    /// Keeps house after a sleep, at most every [`HOUSE`].
     pub(crate) fn after_sleep(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.kept) < HOUSE {
+            return;
+        }
+        self.kept = now;
         if let Phase::Up(ch) = &mut self.phase {
             ch.after_sleep();
         }

@@ -361,6 +361,12 @@ impl<R: Rail> Conn<R> {
         self.news.pop_front()
     }
 
+    /// Takes an error of a message that had already reported, which the next call would tell otherwise; for callers that post
+    /// for several others.
+    pub fn late_error(&mut self) -> Option<OpError> {
+        self.engine.late_error()
+    }
+
     /// Whether the peer said goodbye.
     pub fn peer_said_bye(&self) -> bool {
         self.engine.peer_said_bye()

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::Access;
+use linkspan_fabric::{Access, Poll};
 use linkspan_sim::{End, Fault, LinkConfig, Rng, SimRail, World};
 use linkspan_transport::{Conn, Down, HostBuf};
 
@@ -41,8 +41,8 @@ impl Path for Conn<SimRail> {
         Conn::test(self, ticket)
     }
 
-    fn progress(&mut self) -> Result<Poll, ChannelError> {
-        Conn::progress(self)
+    fn late_error(&mut self) -> Option<OpError> {
+        Conn::late_error(self)
     }
 }
 
