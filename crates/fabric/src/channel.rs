@@ -217,6 +217,39 @@ impl Channel {
         self.conn.take_notify()
     }
 
+    /// See [`Conn::expose_at`].
+    #[must_use]
+    pub fn expose_at(&mut self, key: u32, mem: MemSlice, access: Access) -> bool {
+        self.conn.expose_at(key, mem, access)
+    }
+
+    /// See [`Conn::notifies_seen`].
+    pub fn notifies_seen(&self) -> u64 {
+        self.conn.notifies_seen()
+    }
+
+    /// See [`Conn::flush`].
+    pub fn flush(&mut self) {
+        self.conn.flush();
+    }
+
+    /// See [`Conn::late_error`].
+    #[inline]
+    pub fn late_error(&mut self) -> Option<linkspan_transport::OpError> {
+        self.conn.late_error()
+    }
+
+    /// Whether the peer ended the connection in good order, as opposed to having died.
+    pub fn peer_said_bye(&self) -> bool {
+        self.conn.peer_said_bye()
+    }
+
+    /// Ends the connection without a goodbye: when this returns, nothing of ours reads or writes any memory given to it.
+    pub fn cut(&mut self, why: &str) {
+        self.told_lost = true;
+        self.conn.fail(Down::PeerGone { path: String::new(), why: why.to_owned() });
+    }
+
     /// See [`Conn::test`].
     ///
     /// # Errors
@@ -262,8 +295,9 @@ impl Channel {
         wait_any(&mut [self], most);
     }
 
-    /// Prepares to sleep: adds what to wait for, or returns false where there is work.
-    fn arm(&mut self, fds: &mut Vec<WaitFd>) -> bool {
+    /// Prepares to sleep: adds what to wait for, or returns false where there is work. For callers that sleep on more than
+    /// channels; [`Channel::after_sleep`] follows. The next [`Channel::progress`] undoes it.
+    pub fn arm(&mut self, fds: &mut Vec<WaitFd>) -> bool {
         if !self.conn.arm(fds) {
             return false;
         }
@@ -272,7 +306,7 @@ impl Channel {
     }
 
     /// Longest sleep: shorter while something has to be looked after by the clock.
-    fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         let mending = match &self.returns {
             Returns::Never => false,
             Returns::Accepts { .. } => self.rails_lost > 0,
@@ -283,7 +317,8 @@ impl Channel {
         if mending || watched { TICK } else { SLEEP }
     }
 
-    fn after_sleep(&mut self) {
+    /// Keeps house after a sleep that [`Channel::arm`] prepared.
+    pub fn after_sleep(&mut self) {
         self.last_tick = self.last_tick.checked_sub(TICK).unwrap_or(self.last_tick);
         self.tick(false);
     }

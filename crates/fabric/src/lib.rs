@@ -31,6 +31,7 @@ pub use error::{Error, chain};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_transport::{
     Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Poll, RailInfo, RemoteSlice, Ticket,
+    WaitFd,
 };
 pub use listener::Listener;
 pub use log::{Level, Log};

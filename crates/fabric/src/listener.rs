@@ -65,6 +65,7 @@ impl Listener {
             table: Arc::new(LoginTable::new(USED_BOUND)),
             halves: Vec::new(),
             arrivals: HashMap::new(),
+            attended: false,
             returned: Vec::new(),
         };
         Ok(Listener { desk: Arc::new(Mutex::new(desk)), handle: handle.encode() })
@@ -73,6 +74,13 @@ impl Listener {
     /// What a peer needs to connect; secret, 128 bytes.
     pub fn handle(&self) -> [u8; HANDLE_LEN] {
         self.handle
+    }
+
+    /// The owner will call [`Listener::accept`] whenever a descriptor of [`Listener::wait_fds`] wakes it, also after the
+    /// last accept. Otherwise connections that are up look at the sockets themselves, for rails that come back, and what
+    /// they take from them wakes the owner no more.
+    pub fn attend(&self) {
+        self.desk.lock().unwrap_or_else(|e| e.into_inner()).attended = true;
     }
 
     /// The next connection that is up, if there is one. Never blocks.
@@ -128,6 +136,8 @@ pub(crate) struct Desk {
     table: Arc<LoginTable>,
     halves: Vec<Half>,
     arrivals: HashMap<u64, Arrival>,
+    /// The listener's owner looks after the sockets for as long as there are connections.
+    attended: bool,
     /// Rails that came back for connections that are up.
     returned: Vec<(u64, u16, Secured)>,
 }
@@ -228,7 +238,8 @@ impl Desk {
 
     /// A rail that came back for connection `conn`.
     pub(crate) fn returned(&mut self, conn: u64) -> Option<(u16, Secured)> {
-        if let Err(error) = self.pump() {
+        let pumped = if self.attended { Ok(()) } else { self.pump() };
+        if let Err(error) = pumped {
             self.fabric.log().warn(&chain(&error));
         }
         let at = self.returned.iter().position(|r| r.0 == conn)?;

@@ -210,6 +210,17 @@ impl<R: Rail> Conn<R> {
         self.engine.unexpose(key)
     }
 
+    /// Exposes memory under a key that the caller has chosen; see [`Engine::expose_at`].
+    #[must_use]
+    pub fn expose_at(&mut self, key: u32, mem: MemSlice, access: Access) -> bool {
+        self.engine.expose_at(key, mem, access)
+    }
+
+    /// Notifications that have come so far; see [`Engine::notifies_seen`].
+    pub fn notifies_seen(&self) -> u64 {
+        self.engine.notifies_seen()
+    }
+
     /// The oldest notification not taken yet.
     pub fn take_notify(&mut self) -> Option<u64> {
         self.engine.take_notify()
@@ -353,6 +364,17 @@ impl<R: Rail> Conn<R> {
     /// The next rail that was lost since the last call.
     pub fn news(&mut self) -> Option<RailLost> {
         self.news.pop_front()
+    }
+
+    /// Takes an error of a message that had already reported, which the next call would tell otherwise; for callers that post
+    /// for several others.
+    pub fn late_error(&mut self) -> Option<OpError> {
+        self.engine.late_error()
+    }
+
+    /// Whether the peer said goodbye.
+    pub fn peer_said_bye(&self) -> bool {
+        self.engine.peer_said_bye()
     }
 
     /// Operations posted and not yet reported.

@@ -24,6 +24,8 @@ pub mod map;
 #[cfg(not(loom))]
 pub mod page;
 #[cfg(not(loom))]
+pub mod pages;
+#[cfg(not(loom))]
 pub mod peer;
 
 #[cfg(not(loom))]

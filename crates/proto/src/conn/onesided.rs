@@ -67,6 +67,8 @@ pub(super) struct OneSided<B> {
     /// Small writes of the peer that were refused, and whose notification is not to be believed when it comes.
     pub(super) disowned: VecDeque<u32>,
     answers: usize,
+    /// Notifications that have come, those of refused writes included.
+    seen: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +97,7 @@ impl<B: Buf> OneSided<B> {
             waiting: VecDeque::new(),
             disowned: VecDeque::new(),
             answers: 0,
+            seen: 0,
         }
     }
 
@@ -143,6 +146,23 @@ impl<B: Buf> Engine<B> {
         };
         regions[index].live = Some((buf, access));
         Some(regions[index].generation << INDEX_BITS | index as u32)
+    }
+
+    /// Gives access under a key that the caller has chosen: its low 12 bits are the index of the region, the rest is a
+    /// generation above zero that was never used with it. For callers whose keys outlive a connection; such a caller
+    /// never calls [`Engine::expose`]. False: the generation is zero, or the region is in use.
+    #[must_use]
+    pub fn expose_at(&mut self, key: u32, buf: B, access: Access) -> bool {
+        let (index, generation) = ((key & ((1 << INDEX_BITS) - 1)) as usize, key >> INDEX_BITS);
+        let regions = &mut self.onesided.regions;
+        if generation == 0 || regions.get(index).is_some_and(|r| r.live.is_some()) {
+            return false;
+        }
+        while regions.len() <= index {
+            regions.push(Region { generation: 0, live: None });
+        }
+        regions[index] = Region { generation, live: Some((buf, access)) };
+        true
     }
 
     /// Takes access back. From this call on nothing new lands in the region and nothing new is read from it; `false`
@@ -279,6 +299,12 @@ impl<B: Buf> Engine<B> {
         self.onesided.notifies.pop_front()
     }
 
+    /// Notifications that have come from the peer so far, taken or not, those of refused small writes included. They come in
+    /// the order in which the peer's engine sent them, so the count tells which of them have.
+    pub fn notifies_seen(&self) -> u64 {
+        self.onesided.seen
+    }
+
     fn check_onesided(&self, offset: u64, len: u64) -> Result<(), Refused> {
         if !self.cfg.acked {
             return Err(Refused::Failed(OpError::NotAcked));
@@ -336,6 +362,7 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_notify(&mut self, head: &Head) -> Result<(), Broken> {
+        self.onesided.seen += 1;
         let disowned = &mut self.onesided.disowned;
         let follows = |&seq: &u32| head.offset.get() == 1 + u64::from(seq);
         if let Some(at) = disowned.iter().position(follows) {

@@ -1,0 +1,81 @@
+//! Operations of every kind until there were enough, with a look at memory and descriptors: `soak [--count N]`. Fails when
+//! either has grown over the second half.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Result, option};
+use linkspan::{Access, Memory, Notify, Transport};
+
+const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+
+/// Resident memory that may come and go without being growth: allocator caches, pages of the pool touched late. 1 MiB.
+const SLACK: u64 = 1 << 20;
+
+fn resident() -> Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').nth(1).ok_or("no resident size in statm")?.parse()?;
+    Ok(pages * 4096)
+}
+
+fn descriptors() -> Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/fd")?.count())
+}
+
+fn main() -> Result<()> {
+    let count = option("--count", 1_000_000)?;
+    let (a, b) = (Transport::new()?, Transport::new()?);
+    a.connect_blocking(&b.bind()?, Duration::from_secs(20))?;
+    b.wait_connected_blocking(Duration::from_secs(20))?;
+    println!("{}", a.path().unwrap_or_default());
+    let inbox = Memory::host(1 << 20);
+    let remote = b.expose(&inbox.view(), Access::ReadWrite)?.remote();
+    let began = Instant::now();
+    let done = std::thread::scope(|s| -> Result<u64> {
+        let waiter = s.spawn(|| {
+            // The last notification says that it is the last.
+            let mut waits = 0u64;
+            while b.wait_for_write_blocking(LIMIT)? != u64::MAX {
+                waits += 1;
+            }
+            Ok::<u64, linkspan::Error>(waits)
+        });
+        let (src, dst) = (Memory::host(1 << 20), Memory::host(64 << 10));
+        let (mut done, mut notified, mut middle) = (0u64, 0u64, None);
+        while done < count {
+            // Mostly small, as it is in life; every kind in turn.
+            for n in 0..60 {
+                let view = src.slice(0, [8, 0, 512, 8192][n % 4])?;
+                a.write_blocking(&view, &remote, Some(Notify::value(done)), LIMIT)?;
+                notified += 1;
+            }
+            a.read_blocking(&dst.view_mut()?, &remote, LIMIT)?;
+            a.write_blocking(&src.slice(0, 100_000)?, &remote, Some(Notify::COUNT.fenced()), LIMIT)?;
+            let parts = [(src.slice(0, 10_000)?, remote), (src.slice(5, 5)?, remote.slice(9, 100)?)];
+            a.write_batch_blocking(&parts, Some(Notify::COUNT), LIMIT)?;
+            notified += 2;
+            let region = a.expose(&src.view(), Access::Read)?;
+            a.unexpose(&region, Duration::from_secs(1))?;
+            a.write(&src.slice(0, 9)?, &remote, None, LIMIT).wait()?;
+            done += 65;
+            if middle.is_none() && done >= count / 2 {
+                middle = Some((resident()?, descriptors()?));
+            }
+        }
+        let (memory, fds) = middle.ok_or("too few operations to compare")?;
+        let (memory_now, fds_now) = (resident()?, descriptors()?);
+        a.write_blocking(&src.slice(0, 0)?, &remote, Some(Notify::value(u64::MAX)), LIMIT)?;
+        let waits = waiter.join().map_err(|_| "the waiting thread panicked")??;
+        if waits != notified {
+            return Err(format!("{notified} notifications sent, {waits} taken").into());
+        }
+        println!("resident {} -> {} KiB, descriptors {fds} -> {fds_now}", memory >> 10, memory_now >> 10);
+        if memory_now > memory + SLACK || fds_now > fds {
+            return Err("memory or descriptors have grown over the second half".into());
+        }
+        Ok(done)
+    })?;
+    println!("{done} operations, {:.2} us each", began.elapsed().as_secs_f64() * 1e6 / done as f64);
+    Ok(())
+}

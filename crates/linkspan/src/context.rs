@@ -1,0 +1,144 @@
+//! A process's view of its machine, and the engine thread of its transports.
+
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use linkspan_fabric::{Config, Fabric, Log, PathChoice};
+
+use crate::engine::{Engine, Serve};
+use crate::{Error, Listener, Transport};
+
+/// One way by which bytes may travel, and whether this machine and these settings have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Support {
+    /// `tcp`, `shm`, `cma` (within `shm`, large messages without a copy in between).
+    pub path: &'static str,
+    /// Whether it may be taken.
+    pub usable: bool,
+    /// Over what, or why not.
+    pub why: String,
+}
+
+struct Inner {
+    fabric: Fabric,
+    engine: Arc<Engine>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+/// What transports are made from: settings, interfaces, one engine thread. Cloning is cheap; may be used from any thread. The
+/// thread ends with the last transport, listener and clone.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+static SHARED: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
+
+impl Context {
+    /// The context that is shared by the whole process, with the settings of the environment (`LINKSPAN_*`).
+    ///
+    /// # Errors
+    /// A setting cannot be read, or the machine has no interface at all.
+    pub fn shared() -> Result<Context, Error> {
+        let shared = SHARED.get_or_init(Mutex::default);
+        let mut shared = shared.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(inner) = shared.upgrade() {
+            return Ok(Context(inner));
+        }
+        let context = Context::new(Config::from_env()?, Log::stderr())?;
+        *shared = Arc::downgrade(&context.0);
+        Ok(context)
+    }
+
+    /// A context of its own.
+    ///
+    /// # Errors
+    /// The machine has no interface at all, or the system refuses a thread.
+    pub fn new(config: Config, log: Log) -> Result<Context, Error> {
+        let fabric = Fabric::new(config, log, true)?;
+        Ok(Context(Arc::new(Inner { fabric, engine: Engine::start()? })))
+    }
+
+    /// Which paths this machine and these settings have, and why not the others.
+    pub fn supported(&self) -> Vec<Support> {
+        let config = self.fabric().config();
+        let names: Vec<String> = self.fabric().devices().into_iter().map(|d| d.name).collect();
+        let tcp = match config.path {
+            PathChoice::Shm => (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
+            _ => (true, format!("over {}", names.join(", "))),
+        };
+        let shm = match config.path {
+            PathChoice::Tcp => (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
+            _ => (true, "with processes on this host".to_owned()),
+        };
+        let cma = match (shm.0, config.cma) {
+            (true, true) => {
+                (true, "with processes of the same user; each connection tries it and says if not".to_owned())
+            }
+            (true, false) => (false, "LINKSPAN_CMA=0 forbids it".to_owned()),
+            (false, _) => (false, shm.1.clone()),
+        };
+        let list = [("tcp", tcp), ("shm", shm), ("cma", cma)];
+        list.map(|(path, (usable, why))| Support { path, usable, why }).into()
+    }
+
+    /// A transport through the first device.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn transport(&self) -> Result<Transport, Error> {
+        Transport::on(self, 0)
+    }
+
+    /// A transport through device number `device`, as `lspan status` lists them.
+    ///
+    /// # Errors
+    /// The system refuses. A device that does not exist is told by `bind` and `connect`.
+    pub fn transport_on(&self, device: usize) -> Result<Transport, Error> {
+        Transport::on(self, device)
+    }
+
+    /// A listener on the first device, which accepts any number of peers.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn listen(&self) -> Result<Listener, Error> {
+        Listener::on(self, 0)
+    }
+
+    /// A listener on device number `device`.
+    ///
+    /// # Errors
+    /// There is no such device, or the system refuses.
+    pub fn listen_on(&self, device: usize) -> Result<Listener, Error> {
+        Listener::on(self, device)
+    }
+
+    pub(crate) fn fabric(&self) -> &Fabric {
+        &self.0.fabric
+    }
+
+    pub(crate) fn serve(&self, served: Weak<dyn Serve>) {
+        self.0.engine.add(served);
+    }
+
+    pub(crate) fn kick(&self) {
+        self.0.engine.kick();
+    }
+}
+
+/// A random number that is not 0.
+pub(crate) fn random() -> Result<u64, Error> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::System { call: "getrandom", source: std::io::Error::other(e.to_string()) })?;
+    Ok(u64::from_le_bytes(bytes).max(1))
+}

@@ -1,0 +1,148 @@
+//! What can go wrong, each with a stable code.
+
+use std::sync::Arc;
+
+use crate::url::UrlError;
+use crate::{Access, OpError};
+
+/// Why a call or an operation failed.
+///
+/// After [`Error::Broken`] a transport is so for ever and says so at once; after every other error it stays usable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operation was not done in time. Its path was revoked: no byte of it lands any more, no notification of it
+    /// comes, its local memory is free. The path is made again and the transport stays usable.
+    #[error(
+        "LS1101 the operation was not done within its timeout; its path was revoked and the transport stays usable"
+    )]
+    Timeout,
+    /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped,
+    /// or its host does not answer): bytes of the operation may still land in the peer's memory, none in ours.
+    #[error(
+        "LS1102 the operation was not done within its timeout and the peer has not confirmed the revocation: its bytes may still land in the peer's memory"
+    )]
+    TimedOutUnrevoked,
+    /// Ended by `abort` or because its transport was dropped.
+    #[error("LS1103 the operation was ended by abort() or because its transport was dropped")]
+    Aborted,
+    /// The transport cannot be used any more; make a new one.
+    #[error("LS1104 the transport is broken for good: {0}; make a new one")]
+    Broken(Arc<str>),
+    /// A two-sided message was under way when another operation timed out or was aborted; whether it arrived is unknown.
+    #[error("LS1105 the path was revoked under a message by another operation; whether the message arrived is unknown")]
+    Interrupted,
+    /// The peer refused the operation, or it is at fault itself.
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// There is no peer yet.
+    #[error(
+        "LS1106 the transport has no peer yet: call connect, or wait_connected on the side whose URL was given out"
+    )]
+    NotConnected,
+    /// The transport has a peer already, another one.
+    #[error("LS1107 the transport has a peer already: one transport serves one peer, make another one")]
+    HasPeer,
+    /// No connection came about.
+    #[error("LS1108 no connection: {0}")]
+    Connect(Arc<str>),
+    /// A range outside of its memory or remote buffer.
+    #[error("LS1109 {len} bytes at offset {offset} do not lie inside {of} of {have} bytes")]
+    Bounds {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Of what.
+        of: &'static str,
+        /// Its size.
+        have: u64,
+    },
+    /// An address range outside of its memory.
+    #[error("LS1110 {len} bytes at address {address:#x} do not lie inside this memory, {have} bytes at {base:#x}")]
+    NotInside {
+        /// First byte asked for.
+        address: usize,
+        /// Bytes asked for.
+        len: usize,
+        /// Where the memory begins.
+        base: usize,
+        /// Its size.
+        have: usize,
+    },
+    /// The remote buffer does not give this right.
+    #[error(
+        "LS1111 this remote buffer was given out for {access:?} only: the peer must expose it with the right to {want}"
+    )]
+    NoRight {
+        /// What it gives.
+        access: Access,
+        /// What was wanted.
+        want: &'static str,
+    },
+    /// The remote buffer belongs to another transport of the peer, or to one that has ended.
+    #[error(
+        "LS1112 this remote buffer was given out by another transport (or an earlier life of the peer): ask the peer for one from the transport it talks to us by"
+    )]
+    WrongPeer,
+    /// Memory that must not be written to.
+    #[error("LS1113 this memory is read-only here: it cannot be the destination of a read, nor be exposed for writing")]
+    ReadOnly,
+    /// Too many regions.
+    #[error("LS1114 {0} regions are exposed on this transport already: unexpose some, or expose larger ones")]
+    TooManyRegions(usize),
+    /// A region that is not exposed.
+    #[error("LS1115 region key {0:#010x} is not exposed on this transport: it was taken back already")]
+    NotExposed(u32),
+    /// Text that is not a URL of ours.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// Bytes that are not a remote buffer.
+    #[error("LS1116 these {len} bytes are not a remote buffer: {why}")]
+    RemoteBuffer {
+        /// How many.
+        len: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The fabric beneath refused to be made or to listen.
+    #[error(transparent)]
+    Fabric(#[from] linkspan_fabric::Error),
+    /// A system call failed.
+    #[error("LS1117 {call} failed")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// The system's word.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A batch without parts that is to notify.
+    #[error("LS1119 a batch without parts cannot notify: add at least one part, which may be empty")]
+    EmptyBatch,
+    /// A tag that is kept for the transport itself.
+    #[error("LS1118 tag {0:#x} is kept for the transport itself: use a smaller one")]
+    Tag(u32),
+}
+
+impl Error {
+    /// The stable code, as in `LS1101`.
+    pub fn code(&self) -> String {
+        let text = self.to_string();
+        text.get(..6).unwrap_or_default().to_owned()
+    }
+
+    /// Whether the transport can never be used again.
+    pub fn is_broken(&self) -> bool {
+        matches!(self, Error::Broken(_))
+    }
+
+    /// Whether the time was up, revoked or not.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Error::Timeout | Error::TimedOutUnrevoked)
+    }
+
+    pub(crate) fn system(call: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
+        move |errno| Error::System { call, source: errno.into() }
+    }
+}

@@ -1,0 +1,58 @@
+//! linkspan: writes into and reads from the memory of another process, over the best path there is between the two.
+//!
+//! A [`Transport`] talks to one peer. It carries one-sided operations (the peer's program takes no part in them) and tagged
+//! messages, over shared memory on one host and TCP between hosts, and says which and why ([`Transport::path`]).
+//!
+//! ```
+//! use std::time::Duration;
+//! use linkspan::{Access, Memory, Notify, Transport};
+//!
+//! # fn main() -> Result<(), linkspan::Error> {
+//! // The side that is written to. It gives its URL and the remote buffer to the other one by any way.
+//! let target = Transport::new()?;
+//! let url = target.bind()?;
+//! let inbox = Memory::host(1 << 20);
+//! let remote = target.expose(&inbox.view(), Access::Write)?.remote();
+//!
+//! // The side that writes, usually another process.
+//! let source = Transport::new()?;
+//! source.connect_blocking(&url, Duration::from_secs(10))?;
+//! let weights = Memory::copy_of(b"some bytes");
+//! source.write_blocking(&weights.view(), &remote, Some(Notify::value(7)), None)?;
+//!
+//! // The notification comes after the bytes.
+//! assert_eq!(target.wait_for_write_blocking(None)?, 7);
+//! assert_eq!(&inbox.to_vec()[..10], b"some bytes");
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod bell;
+mod context;
+mod door;
+mod engine;
+mod error;
+pub mod hello;
+mod listener;
+mod memory;
+mod op;
+mod ops;
+mod regions;
+mod remote;
+mod shared;
+mod state;
+mod transport;
+mod url;
+
+pub use context::{Context, Support};
+pub use error::Error;
+pub use linkspan_fabric::{Access, Config, Log, MemSlice, OpError, PathChoice};
+pub use listener::Listener;
+pub use memory::{Memory, MemoryKind, MutableView, View};
+pub use op::Op;
+pub use ops::Notify;
+pub use regions::Exposed;
+pub use remote::{REMOTE_BUFFER_LEN, RemoteBuffer};
+pub use transport::{Read, Transport, Write};
+pub use url::{Url, UrlError, UrlKind};

@@ -1,0 +1,183 @@
+//! A listener: one URL for any number of peers, each of which gets a transport of its own.
+
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::WaitFd;
+
+use crate::context::{Context, random};
+use crate::door::Door;
+use crate::engine::{Serve, Served};
+use crate::hello::Hello;
+use crate::shared::Shared;
+use crate::state::{Phase, State};
+use crate::{Error, Transport, Url, UrlKind};
+
+/// Peers that have connected and were not accepted yet; more are turned away.
+const BACKLOG: usize = 1024;
+
+#[derive(Default)]
+struct Inner {
+    /// Accepted or waiting to be, by number: their peers come back here when a path is made again.
+    children: HashMap<u64, Weak<Shared>>,
+    ready: VecDeque<Arc<Shared>>,
+    wakers: Vec<Waker>,
+    closed: bool,
+}
+
+struct Hall {
+    own: Weak<Hall>,
+    ctx: Context,
+    device: usize,
+    door: Door,
+    inner: Mutex<Inner>,
+    cond: Condvar,
+}
+
+/// Accepts any number of peers at one URL. Dropping it turns new peers away; transports that were accepted live on, and
+/// their paths are still made again through it when they were revoked.
+pub struct Listener {
+    hall: Arc<Hall>,
+    url: Url,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({:?})", self.url)
+    }
+}
+
+impl Listener {
+    pub(crate) fn on(ctx: &Context, device: usize) -> Result<Listener, Error> {
+        let door = Door::new(ctx.fabric(), device)?;
+        let url = Url::new(UrlKind::Listener, 0, door.handle());
+        let inner = Mutex::default();
+        let cond = Condvar::new();
+        let hall = Arc::new_cyclic(|own| Hall { own: own.clone(), ctx: ctx.clone(), device, door, inner, cond });
+        let served: Arc<dyn Serve> = hall.clone();
+        ctx.serve(Arc::downgrade(&served));
+        Ok(Listener { hall, url })
+    }
+
+    /// The URL for the peers.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The transport of the next peer that has connected, if there is one.
+    pub fn try_accept(&self) -> Option<Transport> {
+        self.hall.lock().ready.pop_front().map(Transport::from_shared)
+    }
+
+    /// Waits for the next peer.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`].
+    pub fn accept_blocking(&self, timeout: Duration) -> Result<Transport, Error> {
+        let until = Instant::now() + timeout;
+        let mut inner = self.hall.lock();
+        loop {
+            if let Some(shared) = inner.ready.pop_front() {
+                return Ok(Transport::from_shared(shared));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Timeout);
+            }
+            inner = self.hall.cond.wait_timeout(inner, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+    }
+
+    /// The next peer, as a future without a deadline of its own.
+    pub fn accept(&self) -> impl Future<Output = Transport> + '_ {
+        std::future::poll_fn(|cx| {
+            let mut inner = self.hall.lock();
+            if let Some(shared) = inner.ready.pop_front() {
+                return Poll::Ready(Transport::from_shared(shared));
+            }
+            if !inner.wakers.iter().any(|w| w.will_wake(cx.waker())) {
+                inner.wakers.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut inner = self.hall.lock();
+        inner.closed = true;
+        let waiting = std::mem::take(&mut inner.ready);
+        drop(inner);
+        waiting.into_iter().for_each(|shared| drop(Transport::from_shared(shared)));
+    }
+}
+
+impl Hall {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The transport a path belongs to, made where it is a new peer's.
+    fn child(&self, to: u64) -> Result<Arc<Shared>, Error> {
+        let mut inner = self.lock();
+        inner.children.retain(|_, child| child.strong_count() > 0);
+        if to != 0 {
+            let why = || Error::Connect(Arc::from("the transport it wants has ended"));
+            return inner.children.get(&to).and_then(Weak::upgrade).ok_or_else(why);
+        }
+        if inner.closed || inner.ready.len() >= BACKLOG {
+            return Err(Error::Connect(Arc::from("nobody accepts here any more, or too many wait to be")));
+        }
+        drop(inner);
+        let id = random()?;
+        let mut state = State::new(&self.ctx, self.device, id);
+        state.hall = self.own.upgrade().map(|hall| hall as Arc<dyn Any + Send + Sync>);
+        let shared = Shared::new(state)?;
+        self.lock().children.insert(id, Arc::downgrade(&shared));
+        Ok(shared)
+    }
+
+    fn arrived(&self, shared: Arc<Shared>) {
+        let mut inner = self.lock();
+        inner.ready.push_back(shared);
+        let wakers = std::mem::take(&mut inner.wakers);
+        drop(inner);
+        self.cond.notify_one();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Serve for Hall {
+    fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
+        while let Some((mut ch, hello)) = self.door.next() {
+            match self.child(hello.to) {
+                Ok(shared) => {
+                    let mut guard = shared.lock();
+                    let to = guard.id;
+                    guard.adopt(ch, &Hello { to, ..hello });
+                    let up = matches!(guard.phase, Phase::Up(_));
+                    shared.see_to_it(guard);
+                    if hello.to == 0 && up {
+                        self.arrived(shared);
+                    }
+                }
+                Err(error) => {
+                    self.ctx.fabric().log().info(&format!("a path that came in was refused: {error}"));
+                    ch.cut(&error.to_string());
+                }
+            }
+        }
+        let before = fds.len();
+        match self.door.arm(fds) {
+            Some(most) => Served::Armed(most),
+            None => {
+                fds.truncate(before);
+                Served::Again
+            }
+        }
+    }
+}

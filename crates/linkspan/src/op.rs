@@ -1,0 +1,136 @@
+//! An operation under way, as a future.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::Error;
+use crate::ops::OpId;
+use crate::shared::Shared;
+use crate::state::Driver;
+
+/// An operation that has begun. It is a plain future: any executor may poll it, the context's engine thread moves it on in
+/// between. Its output is the number of bytes moved; for a wait, the value of the notification.
+///
+/// Dropping it cancels what is pending: when the drop returns, nothing of it reads or writes local memory any more. Where that
+/// takes the path with it (a large transfer under way), the path is made again and other operations go on.
+#[must_use = "dropping an operation cancels it"]
+pub struct Op<'m> {
+    shared: Arc<Shared>,
+    state: Stage,
+    _memory: PhantomData<&'m ()>,
+}
+
+enum Stage {
+    Under(OpId),
+    Failed(Error),
+    Over,
+}
+
+impl std::fmt::Debug for Op<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.state {
+            Stage::Under(_) => "Op(under way)",
+            Stage::Failed(_) => "Op(failed)",
+            Stage::Over => "Op(over)",
+        })
+    }
+}
+
+impl<'m> Op<'m> {
+    pub(crate) fn new(shared: &Arc<Shared>, begun: Result<OpId, Error>) -> Op<'m> {
+        let state = match begun {
+            Ok(id) => Stage::Under(id),
+            Err(error) => Stage::Failed(error),
+        };
+        Op { shared: shared.clone(), state, _memory: PhantomData }
+    }
+
+    /// Asks without waiting. `None`: still under way. After `Some` the operation is over.
+    ///
+    /// # Panics
+    /// The operation was over already.
+    pub fn test(&mut self) -> Option<Result<u64, Error>> {
+        match std::mem::replace(&mut self.state, Stage::Over) {
+            Stage::Failed(error) => Some(Err(error)),
+            Stage::Over => panic!("an operation was asked after its report"),
+            Stage::Under(id) => {
+                let mut guard = self.shared.lock();
+                let report = guard.ops.take(id);
+                if report.is_none() {
+                    self.state = Stage::Under(id);
+                }
+                let report = report.map(|(result, hold)| (result.map_err(|fail| guard.error(fail)), hold));
+                self.shared.unlock(guard);
+                report.map(|(result, _hold)| result)
+            }
+        }
+    }
+
+    /// Waits for the report; this thread drives meanwhile.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    ///
+    /// # Panics
+    /// The operation was over already.
+    pub fn wait(mut self) -> Result<u64, Error> {
+        match std::mem::replace(&mut self.state, Stage::Over) {
+            Stage::Failed(error) => Err(error),
+            Stage::Over => panic!("an operation was asked after its report"),
+            Stage::Under(id) => self.shared.run(self.shared.lock(), id),
+        }
+    }
+}
+
+impl Future for Op<'_> {
+    type Output = Result<u64, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(report) = self.test() {
+            return Poll::Ready(report);
+        }
+        let Stage::Under(id) = self.state else { return Poll::Pending };
+        let mut guard = self.shared.lock();
+        let mut drove = false;
+        if guard.driver == Driver::Nobody && !guard.armed {
+            // The engine thread is awake or leaves this transport to callers: move on ourselves.
+            while guard.step() {}
+            guard.expire(Instant::now());
+            drove = true;
+        }
+        if let Some((result, hold)) = guard.ops.take(id) {
+            let result = result.map_err(|fail| guard.error(fail));
+            self.shared.unlock(guard);
+            drop(hold);
+            self.state = Stage::Over;
+            return Poll::Ready(result);
+        }
+        guard.ops.wake_by(id, cx.waker());
+        if drove {
+            self.shared.see_to_it(guard);
+        } else {
+            self.shared.unlock(guard);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Op<'_> {
+    fn drop(&mut self) {
+        let Stage::Under(id) = self.state else { return };
+        let mut guard = self.shared.lock();
+        let (unread, in_use) = guard.ops.forget(id);
+        if in_use {
+            guard.revoke("an operation under way was dropped", Instant::now());
+            guard.ops.drop_now(id);
+        }
+        if let Some(value) = unread {
+            guard.give_back(value);
+        }
+        if in_use { self.shared.see_to_it(guard) } else { self.shared.unlock(guard) }
+    }
+}

@@ -1,0 +1,340 @@
+//! A transport as its threads share it: the lock, who drives, and how the others wait.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::WaitFd;
+use linkspan_net::WaitSet;
+
+use crate::Error;
+use crate::bell::Bell;
+use crate::engine::{Serve, Served};
+use crate::memory::Hold;
+use crate::ops::{Leftovers, OpId};
+use crate::state::{Driver, State};
+
+/// How long a blocking call spins before it sleeps: ten times what a sleep and a wake-up cost, so that it loses little where it
+/// sleeps after all, and an answer within a network's round trip finds it awake.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Steps between two looks at the clock (25 ns each) and at other threads.
+const CLOCK_STEPS: u32 = 8;
+
+/// Longest sleep of a thread that waits for another one's driving; it is woken when anything has happened.
+const FOLLOW: Duration = Duration::from_millis(100);
+
+/// Steps of one service by the engine thread, so that it gets to its other transports.
+const SERVICE: usize = 256;
+
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    cond: Condvar,
+    /// Wakes the driver out of its sleep.
+    bell: Bell,
+    sleeper: Mutex<(Vec<WaitFd>, WaitSet)>,
+    /// Threads that want the lock.
+    wants: AtomicU32,
+    /// Blocking calls so far.
+    calls: AtomicU32,
+    /// Of these, what the engine thread has seen.
+    calls_seen: AtomicU32,
+    /// A blocking call drives.
+    driving: AtomicBool,
+    /// The engine is to drive although blocking calls have lately.
+    urgent: AtomicBool,
+    /// Rung for every report, for foreign event loops.
+    event: OnceLock<Bell>,
+}
+
+pub(crate) type Guard<'a> = MutexGuard<'a, State>;
+
+impl Shared {
+    pub(crate) fn new(state: State) -> Result<Arc<Shared>, Error> {
+        let ctx = state.ctx.clone();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            cond: Condvar::new(),
+            bell: Bell::new()?,
+            sleeper: Mutex::default(),
+            wants: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
+            calls_seen: AtomicU32::new(0),
+            driving: AtomicBool::new(false),
+            urgent: AtomicBool::new(false),
+            event: OnceLock::new(),
+        });
+        let served: Arc<dyn Serve> = shared.clone();
+        ctx.serve(Arc::downgrade(&served));
+        Ok(shared)
+    }
+
+    /// The lock. A driver that holds it in turns is asked to let go.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.wants.fetch_add(1, Ordering::Relaxed);
+        let guard = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        self.wants.fetch_sub(1, Ordering::Relaxed);
+        guard
+    }
+
+    /// Opens the lock and does what must not be done under it.
+    #[inline]
+    pub(crate) fn unlock(&self, mut guard: Guard<'_>) {
+        let news = guard.ops.finished != 0;
+        guard.ops.finished = 0;
+        let left = if guard.ops.left.is_empty() { None } else { Some(std::mem::take(&mut guard.ops.left)) };
+        let followers = news && guard.followers > 0;
+        drop(guard);
+        if news && let Some(event) = self.event.get() {
+            event.ring();
+        }
+        if followers {
+            self.cond.notify_all();
+        }
+        if let Some(Leftovers { wakers, holds }) = left {
+            wakers.into_iter().for_each(std::task::Waker::wake);
+            drop(holds);
+        }
+    }
+
+    /// After an operation was submitted by somebody who does not wait: sees to it that someone drives it.
+    pub(crate) fn see_to_it(&self, mut guard: Guard<'_>) {
+        guard.pump();
+        if let Some(ch) = guard.channel() {
+            ch.flush();
+        }
+        let driver = guard.driver;
+        let ctx = (driver == Driver::Nobody).then(|| guard.ctx.clone());
+        self.unlock(guard);
+        if driver == Driver::Asleep {
+            self.bell.ring();
+        }
+        if let Some(ctx) = ctx {
+            self.urgent.store(true, Ordering::SeqCst);
+            ctx.kick();
+        }
+    }
+
+    /// Wakes everybody: something was ended from outside.
+    pub(crate) fn wake_all(&self, guard: Guard<'_>) {
+        let ctx = guard.ctx.clone();
+        self.unlock(guard);
+        self.bell.ring();
+        self.cond.notify_all();
+        self.urgent.store(true, Ordering::SeqCst);
+        ctx.kick();
+    }
+
+    /// Drives until the operation has reported.
+    pub(crate) fn run(&self, guard: Guard<'_>, id: OpId) -> Result<u64, Error> {
+        let mut guard = self.enter(guard);
+        let (result, hold): (_, Option<Hold>) = loop {
+            guard.pump();
+            if let Some(report) = guard.ops.take(id) {
+                break report;
+            }
+            guard = match guard.driver {
+                Driver::Nobody => self.drive(guard, |state| state.ops.is_reported(id)),
+                other => self.follow(guard, other),
+            };
+        };
+        let result = result.map_err(|fail| guard.error(fail));
+        self.unlock(guard);
+        drop(hold);
+        result
+    }
+
+    /// Drives until `done` says so or `until` is over. True: it was done.
+    pub(crate) fn run_until(&self, until: Instant, mut done: impl FnMut(&mut State) -> bool) -> bool {
+        let mut guard = self.enter(self.lock());
+        let done = loop {
+            if done(&mut guard) {
+                break true;
+            }
+            if Instant::now() >= until {
+                break false;
+            }
+            guard = match guard.driver {
+                Driver::Nobody => self.drive(guard, |state| done(state) || Instant::now() >= until),
+                other => self.follow(guard, other),
+            };
+        };
+        self.unlock(guard);
+        done
+    }
+
+    /// A blocking call begins: the engine thread leaves this transport alone for a while.
+    #[inline]
+    fn enter<'a>(&'a self, mut guard: Guard<'a>) -> Guard<'a> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if std::mem::replace(&mut guard.armed, false) {
+            guard.ctx.kick();
+        }
+        guard
+    }
+
+    /// Waits until the driver has something to tell, or leaves.
+    fn follow<'a>(&'a self, mut guard: Guard<'a>, driver: Driver) -> Guard<'a> {
+        if driver == Driver::Asleep {
+            // What this thread has posted may want other descriptors.
+            if let Some(ch) = guard.channel() {
+                ch.flush();
+            }
+            self.bell.ring();
+        }
+        guard.followers += 1;
+        let waited = self.cond.wait_timeout(guard, FOLLOW);
+        let mut guard = waited.unwrap_or_else(|e| e.into_inner()).0;
+        guard.followers -= 1;
+        guard
+    }
+
+    /// Drives until `done`, spinning first and sleeping then.
+    fn drive<'a>(&'a self, mut guard: Guard<'a>, mut done: impl FnMut(&mut State) -> bool) -> Guard<'a> {
+        guard.driver = Driver::Awake;
+        self.driving.store(true, Ordering::Relaxed);
+        let (mut steps, mut spin_until) = (0u32, None::<Instant>);
+        while !done(&mut guard) {
+            if guard.step() {
+                spin_until = None;
+                if guard.followers > 0 || !guard.ops.left.is_empty() {
+                    guard = self.breathe(guard);
+                }
+                continue;
+            }
+            steps += 1;
+            if !steps.is_multiple_of(CLOCK_STEPS) {
+                continue;
+            }
+            let now = Instant::now();
+            guard.expire(now);
+            if self.wants.load(Ordering::Relaxed) > 0 {
+                guard = self.breathe(guard);
+            }
+            if now > *spin_until.get_or_insert(now + SPIN) {
+                if done(&mut guard) {
+                    break;
+                }
+                guard = self.sleep(guard);
+                spin_until = None;
+            }
+        }
+        guard.driver = Driver::Nobody;
+        self.driving.store(false, Ordering::Relaxed);
+        if guard.followers > 0 {
+            self.cond.notify_all();
+        } else if guard.ops.woken_later > 0 {
+            self.urgent.store(true, Ordering::SeqCst);
+            guard.ctx.kick();
+        }
+        guard
+    }
+
+    /// Lets others have the lock.
+    fn breathe<'a>(&'a self, guard: Guard<'a>) -> Guard<'a> {
+        self.unlock(guard);
+        for _ in 0..64 {
+            if self.wants.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn sleep<'a>(&'a self, mut guard: Guard<'a>) -> Guard<'a> {
+        let mut sleeper = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
+        let (fds, set) = &mut *sleeper;
+        fds.clear();
+        set.clear();
+        self.bell.hear();
+        let Some(most) = guard.arm(fds, Instant::now()) else { return guard };
+        set.add(self.bell.wait_fd());
+        for fd in fds.iter() {
+            set.add(*fd);
+        }
+        guard.driver = Driver::Asleep;
+        self.unlock(guard);
+        // An interrupted or failed sleep is a short one.
+        let _ = set.wait(Some(most));
+        let mut guard = self.lock();
+        guard.driver = Driver::Awake;
+        guard.after_sleep();
+        guard.expire(Instant::now());
+        guard
+    }
+
+    /// Rung whenever an operation has reported; made at the first call.
+    pub(crate) fn event(&self) -> Result<&Bell, Error> {
+        if let Some(bell) = self.event.get() {
+            return Ok(bell);
+        }
+        let bell = Bell::new()?;
+        Ok(self.event.get_or_init(|| bell))
+    }
+
+    /// Moves what can move, without waiting. True where something did.
+    pub(crate) fn poll(&self) -> bool {
+        if let Some(event) = self.event.get() {
+            event.hear();
+        }
+        let mut guard = self.lock();
+        let mut active = false;
+        if guard.driver == Driver::Nobody {
+            guard.armed = false;
+            for _ in 0..SERVICE {
+                if !guard.step() {
+                    break;
+                }
+                active = true;
+            }
+            guard.expire(Instant::now());
+        }
+        self.see_to_it(guard);
+        active
+    }
+}
+
+impl Serve for Shared {
+    fn serve(&self, fds: &mut Vec<WaitFd>, now: Instant) -> Served {
+        if self.driving.load(Ordering::Relaxed) {
+            return Served::Driven;
+        }
+        let calls = self.calls.load(Ordering::Relaxed);
+        let driven = self.calls_seen.swap(calls, Ordering::Relaxed) != calls;
+        let urgent = self.urgent.swap(false, Ordering::SeqCst);
+        if driven && !urgent {
+            return Served::Driven;
+        }
+        let mut guard = self.lock();
+        if guard.driver != Driver::Nobody {
+            return Served::Driven;
+        }
+        guard.after_sleep();
+        let mut left = SERVICE;
+        while left > 0 && guard.step() {
+            left -= 1;
+        }
+        guard.expire(now);
+        let served = if guard.is_over() {
+            Served::Over
+        } else if left == 0 {
+            Served::Again
+        } else {
+            let before = fds.len();
+            match guard.arm(fds, now) {
+                Some(most) => {
+                    guard.armed = true;
+                    Served::Armed(most)
+                }
+                None => {
+                    fds.truncate(before);
+                    Served::Again
+                }
+            }
+        };
+        self.unlock(guard);
+        served
+    }
+}

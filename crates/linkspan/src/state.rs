@@ -1,0 +1,594 @@
+//! One transport: its path, its operations, and what happens to both when the path is lost or revoked.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::{Channel, ChannelError, Connecting, HANDLE_LEN, HostBuf, Poll, WaitFd, chain};
+
+use crate::context::Context;
+use crate::door::{Door, Hail};
+use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST};
+use crate::ops::{Ending, Fail, Ops};
+use crate::regions::Regions;
+use crate::{Error, Url};
+
+/// How long a timed-out operation waits for the peer to confirm that it reads the old path no longer. A living peer's engine
+/// thread answers within a connection's set-up, milliseconds; a second allows for a loaded machine.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a path may take to be made again before the transport is broken.
+const REMAKE: Duration = Duration::from_secs(10);
+
+/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than died.
+const RETURN: Duration = Duration::from_secs(2);
+
+/// How long the side with the smaller number holds its own dialling against a peer that dials at the same time.
+const PRECEDENCE: Duration = Duration::from_millis(300);
+
+/// Time between two tries to dial.
+const REDIAL: Duration = Duration::from_millis(20);
+
+/// Steps between two looks at the door while a path is up: an idle step takes 0.1 us or more, so a peer that makes the path
+/// again waits for less than a millisecond.
+const DOOR_STEPS: u32 = 4096;
+
+/// Least time between two looks at sentinel and door after sleeps: they are system calls, and a call that slept is wanted back
+/// at once. What woke the sleeper there is readable still, and found by the next look.
+const HOUSE: Duration = Duration::from_millis(1);
+
+/// Notifications kept over the end of a path; as many as a connection itself keeps.
+const MAX_CARRY: usize = 64 << 10;
+
+/// Where a peer is dialled.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) handle: [u8; HANDLE_LEN],
+    /// Number of the transport wanted; 0: whatever the listener makes.
+    pub(crate) to: u64,
+}
+
+pub(crate) enum Phase {
+    /// No peer yet.
+    Idle,
+    /// A path is being made.
+    Making(Making),
+    Up(Box<Channel>),
+    /// For ever.
+    Broken(Arc<str>),
+}
+
+pub(crate) struct Making {
+    dial: Dial,
+    since: Instant,
+    until: Instant,
+    /// When expired operations report that nobody confirmed.
+    revoke_by: Option<Instant>,
+}
+
+enum Dial {
+    Off,
+    At(Instant),
+    Connecting(Box<Connecting>),
+    /// The path is up; the peer's hello is awaited.
+    Join(Box<Hail>),
+}
+
+/// Who drives a transport at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    Nobody,
+    Awake,
+    Asleep,
+}
+
+pub(crate) struct State {
+    pub(crate) ctx: Context,
+    pub(crate) device: usize,
+    pub(crate) id: u64,
+    pub(crate) peer: u64,
+    pub(crate) phase: Phase,
+    pub(crate) ops: Ops,
+    pub(crate) regions: Regions,
+    pub(crate) door: Option<Arc<Door>>,
+    /// The listener it came in by, which must live as long as it does.
+    pub(crate) hall: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) url: Option<Url>,
+    pub(crate) target: Option<Target>,
+    pub(crate) driver: Driver,
+    /// The engine thread sleeps on this transport's descriptors.
+    pub(crate) armed: bool,
+    /// Threads that wait for the driver.
+    pub(crate) followers: u32,
+    /// Why the last try to connect failed.
+    pub(crate) why: Arc<str>,
+    /// Paths made so far.
+    pub(crate) epoch: u32,
+    past: [(u32, u64); PAST],
+    /// Notifications of paths that have ended.
+    carry: VecDeque<u64>,
+    steps: u32,
+    kept: Instant,
+}
+
+impl State {
+    pub(crate) fn new(ctx: &Context, device: usize, id: u64) -> State {
+        State {
+            ctx: ctx.clone(),
+            device,
+            id,
+            peer: 0,
+            phase: Phase::Idle,
+            ops: Ops::default(),
+            regions: Regions::default(),
+            door: None,
+            hall: None,
+            url: None,
+            target: None,
+            driver: Driver::Nobody,
+            armed: false,
+            followers: 0,
+            why: Arc::from("nobody has connected"),
+            epoch: 0,
+            past: [(0, 0); PAST],
+            carry: VecDeque::new(),
+            steps: 0,
+            kept: Instant::now(),
+        }
+    }
+
+    pub(crate) fn channel(&mut self) -> Option<&mut Channel> {
+        match &mut self.phase {
+            Phase::Up(ch) => Some(ch),
+            _ => None,
+        }
+    }
+
+    /// Whether operations can be accepted.
+    #[inline]
+    pub(crate) fn ready(&self) -> Result<(), Error> {
+        match &self.phase {
+            Phase::Up(_) => Ok(()),
+            Phase::Broken(why) => Err(Error::Broken(why.clone())),
+            // An operation waits while a path is made again.
+            Phase::Making(_) if self.epoch > 0 => Ok(()),
+            _ => Err(Error::NotConnected),
+        }
+    }
+
+    pub(crate) fn error(&self, fail: Fail) -> Error {
+        match fail {
+            Fail::Timeout => Error::Timeout,
+            Fail::Unrevoked => Error::TimedOutUnrevoked,
+            Fail::Aborted => Error::Aborted,
+            Fail::Interrupted => Error::Interrupted,
+            Fail::Connect => Error::Connect(self.why.clone()),
+            Fail::Op(error) => Error::Op(error),
+            Fail::Broken => Error::Broken(match &self.phase {
+                Phase::Broken(why) => why.clone(),
+                _ => self.why.clone(),
+            }),
+        }
+    }
+
+    /// Hands what waits to the path.
+    #[inline]
+    pub(crate) fn pump(&mut self) {
+        if let Phase::Up(ch) = &mut self.phase {
+            self.ops.pump(&mut **ch);
+        }
+    }
+
+    /// Gives notifications that are there to those who wait.
+    pub(crate) fn deliver(&mut self) {
+        while self.ops.has_wait() {
+            let there = self.carry.pop_front().or_else(|| self.channel().and_then(Channel::take_notify));
+            match there {
+                Some(value) => self.ops.notified(value),
+                None => return,
+            }
+        }
+    }
+
+    /// Whether notifications of an ended path wait to be taken.
+    pub(crate) fn has_carry(&self) -> bool {
+        !self.carry.is_empty()
+    }
+
+    /// Puts a notification back that its waiter did not take.
+    pub(crate) fn give_back(&mut self, value: u64) {
+        self.carry.push_front(value);
+        self.deliver();
+    }
+
+    /// Moves everything that can move. True where something did.
+    #[inline]
+    pub(crate) fn step(&mut self) -> bool {
+        let active = match &mut self.phase {
+            Phase::Up(ch) => match ch.progress() {
+                Ok(Poll::Idle) => {
+                    // Room on the medium may come without an arrival.
+                    if self.ops.has_unposted() {
+                        self.ops.pump(&mut **ch);
+                    }
+                    false
+                }
+                // An error of a message that had reported.
+                Ok(Poll::Active) | Err(ChannelError::Op(_)) => true,
+                Err(_) => {
+                    self.lost();
+                    return true;
+                }
+            },
+            Phase::Making(_) => return self.make(),
+            Phase::Idle => return self.look_at_door(),
+            Phase::Broken(_) => return false,
+        };
+        if active {
+            self.settle();
+        }
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(DOOR_STEPS) {
+            self.look_at_door();
+        }
+        active
+    }
+
+    fn settle(&mut self) {
+        if let Phase::Up(ch) = &mut self.phase {
+            self.ops.reap(&mut **ch);
+            self.ops.pump(&mut **ch);
+            if self.regions.any_leaving() {
+                self.regions.settle(Some(ch), &mut self.ops.left.holds);
+            }
+        }
+        self.deliver();
+    }
+
+    /// Looks at clocks: deadlines and the making of paths.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if self.ops.expire(now) {
+            match &mut self.phase {
+                Phase::Up(_) => self.revoke("an operation timed out", now),
+                Phase::Making(making) => {
+                    making.revoke_by.get_or_insert(now + GRACE);
+                }
+                _ => self.ops.end(Fail::Timeout, |op| op.expired),
+            }
+        }
+    }
+
+    /// Ends the path on this side: from here on nothing of it touches our memory. True if there was one.
+    pub(crate) fn cut(&mut self, why: &str) -> bool {
+        if !matches!(self.phase, Phase::Up(_)) {
+            return false;
+        }
+        let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
+        let _ = ch.progress();
+        self.ops.reap(&mut *ch);
+        while let Some(value) = ch.take_notify() {
+            self.carry.push_back(value);
+        }
+        self.past.rotate_right(1);
+        self.past[0] = (self.epoch, ch.notifies_seen());
+        ch.cut(why);
+        drop(ch);
+        self.regions.settle(None, &mut self.ops.left.holds);
+        self.deliver();
+        true
+    }
+
+    /// Ends the path and makes it again in a new epoch.
+    pub(crate) fn revoke(&mut self, why: &str, now: Instant) {
+        if self.cut(why) {
+            self.ctx.fabric().log().info(&format!("path revoked: {why}"));
+            let revoke_by = self.ops.has_expired().then(|| now + GRACE);
+            self.remake(now, REMAKE, revoke_by);
+        }
+    }
+
+    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>) {
+        if self.carry.len() > MAX_CARRY {
+            return self.breaks("the peer sent more notifications than anybody waited for");
+        }
+        let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
+        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by });
+        self.why = Arc::from(why_remade(&self.target));
+    }
+
+    /// The path has ended by itself.
+    fn lost(&mut self) {
+        let (bye, why) = match &self.phase {
+            Phase::Up(ch) => (ch.peer_said_bye(), ch.lost().unwrap_or_else(|| "lost".into())),
+            _ => return,
+        };
+        if bye {
+            self.cut("the peer closed the transport");
+            return self.breaks("the peer closed its transport");
+        }
+        self.cut(&why);
+        let now = Instant::now();
+        self.remake(now, if self.target.is_some() { REMAKE } else { RETURN }, None);
+        self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
+    }
+
+    /// Ends the transport for ever.
+    pub(crate) fn breaks(&mut self, why: &str) {
+        self.cut(why);
+        if let Phase::Broken(_) = self.phase {
+            return;
+        }
+        self.phase = Phase::Broken(Arc::from(why));
+        self.ops.end(Fail::Connect, |op: Ending| op.connect);
+        self.ops.end(Fail::Broken, |_| true);
+        self.regions.settle(None, &mut self.ops.left.holds);
+        self.door = None;
+    }
+
+    /// Begins to dial, unless a peer came in by itself.
+    pub(crate) fn connect(&mut self, target: Target, until: Instant) -> Result<(), Error> {
+        if self.peer != 0 && target.to != self.peer {
+            return Err(Error::HasPeer);
+        }
+        let now = Instant::now();
+        match &self.phase {
+            Phase::Broken(why) => return Err(Error::Broken(why.clone())),
+            Phase::Making(_) => return Err(Error::HasPeer),
+            Phase::Up(_) => {}
+            Phase::Idle => {
+                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None };
+                self.phase = Phase::Making(making);
+                self.why = Arc::from("the time was up");
+            }
+        }
+        self.peer = target.to;
+        self.target = Some(target);
+        Ok(())
+    }
+
+    /// Ends everything that is pending. A path that carries some of it is revoked and made again.
+    pub(crate) fn abort(&mut self) {
+        if self.ops.is_under_way() {
+            self.revoke("aborted", Instant::now());
+        }
+        self.ops.end(Fail::Aborted, |_| true);
+        if self.epoch == 0 && matches!(self.phase, Phase::Making(_)) {
+            self.phase = Phase::Idle;
+            self.peer = 0;
+            self.target = None;
+        }
+    }
+
+    /// The owner is gone: says goodbye and ends everything.
+    pub(crate) fn close(&mut self) {
+        if let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Broken(Arc::from("it was dropped"))) {
+            let _ = ch.progress();
+            self.ops.reap(&mut *ch);
+        }
+        self.ops.end(Fail::Aborted, |_| true);
+        self.regions.clear(&mut self.ops.left.holds);
+        self.door = None;
+        self.hall = None;
+    }
+
+    fn hello(&self, epoch: u32) -> Hello {
+        Hello { from: self.id, to: self.target.as_ref().map_or(self.peer, |t| t.to), epoch, past: self.past }
+    }
+
+    fn make(&mut self) -> bool {
+        let mut active = self.look_at_door();
+        let now = Instant::now();
+        let Phase::Making(making) = &mut self.phase else { return true };
+        if making.revoke_by.is_some_and(|by| now >= by) {
+            making.revoke_by = None;
+            self.ops.end(Fail::Unrevoked, |op| op.expired);
+            return true;
+        }
+        if now >= making.until {
+            let why = self.why.clone();
+            return self.give_up(&why);
+        }
+        let dial = std::mem::replace(&mut making.dial, Dial::Off);
+        let next = match (dial, &self.target) {
+            (Dial::At(when), Some(target)) if now >= when => {
+                match self.ctx.fabric().connect(self.device, &target.handle) {
+                    Ok(connecting) => {
+                        active = true;
+                        Dial::Connecting(Box::new(connecting))
+                    }
+                    Err(error) => return self.give_up(&chain(&error)),
+                }
+            }
+            (Dial::Connecting(mut connecting), _) => match connecting.poll() {
+                Ok(None) => Dial::Connecting(connecting),
+                Ok(Some(mut ch)) => {
+                    active = true;
+                    self.regions.give(&mut ch);
+                    match say(&mut ch, self.hello(self.epoch + 1)) {
+                        true => Dial::Join(Box::new(Hail::new(ch))),
+                        false => Dial::At(now + REDIAL),
+                    }
+                }
+                // Nobody listens there any more, or the settings forbid every path: no use in trying again.
+                Err(error @ (linkspan_fabric::Error::Vanished { .. } | linkspan_fabric::Error::Timeout { .. })) => {
+                    self.why = Arc::from(chain(&error));
+                    Dial::At(now + REDIAL)
+                }
+                Err(error) => return self.give_up(&chain(&error)),
+            },
+            (Dial::Join(mut hail), _) => match hail.poll() {
+                Ok(None) => Dial::Join(hail),
+                Ok(Some(hello)) => {
+                    if (self.peer != 0 && hello.from != self.peer) || hello.to != self.id {
+                        return self.give_up("somebody else answered at that URL");
+                    }
+                    self.up(hail.channel, &hello);
+                    return true;
+                }
+                Err(why) => {
+                    self.why = Arc::from(why);
+                    Dial::At(now + REDIAL)
+                }
+            },
+            (dial, _) => dial,
+        };
+        if let Phase::Making(making) = &mut self.phase {
+            making.dial = next;
+        }
+        active
+    }
+
+    /// No path comes about.
+    fn give_up(&mut self, why: &str) -> bool {
+        if self.epoch > 0 {
+            let why = format!("the path could not be made again: {why}");
+            self.breaks(&why);
+        } else {
+            self.why = Arc::from(why);
+            self.phase = Phase::Idle;
+            self.peer = 0;
+            self.target = None;
+            self.ops.end(Fail::Connect, |op| op.connect);
+        }
+        true
+    }
+
+    /// Takes in who is at the door.
+    pub(crate) fn look_at_door(&mut self) -> bool {
+        let mut any = false;
+        while let Some((ch, hello)) = self.door.as_ref().and_then(|door| door.next()) {
+            any = true;
+            self.adopt(ch, &hello);
+        }
+        any
+    }
+
+    /// A path came in. Its peer is told by our hello that the old one is read no longer.
+    pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
+        if let Some(why) = self.objection(hello) {
+            self.ctx.fabric().log().info(&format!("a path that came in was refused: {why}"));
+            return ch.cut(why);
+        }
+        self.cut("the peer makes the path again");
+        self.regions.give(&mut ch);
+        let epoch = hello.epoch.max(self.epoch + 1);
+        let answer = Hello { to: hello.from, ..self.hello(epoch) };
+        if !say(&mut ch, answer) {
+            // It has gone again; it, or we, will dial once more.
+            let now = Instant::now();
+            return if self.epoch > 0 { self.remake(now, RETURN, None) } else { self.phase = Phase::Idle };
+        }
+        self.up(ch, &Hello { epoch, ..*hello });
+    }
+
+    fn objection(&self, hello: &Hello) -> Option<&'static str> {
+        if hello.to != self.id {
+            return Some("it wants another transport");
+        }
+        if self.peer != 0 && hello.from != self.peer {
+            return Some("it is not our peer");
+        }
+        match &self.phase {
+            Phase::Broken(_) => Some("this transport is broken"),
+            Phase::Up(_) if hello.epoch <= self.epoch => Some("it is older than the path we have"),
+            Phase::Making(Making { dial: Dial::Connecting(_) | Dial::Join(_), since, .. })
+                if self.id < hello.from && since.elapsed() < PRECEDENCE =>
+            {
+                Some("we dial the peer ourselves at this moment")
+            }
+            _ => None,
+        }
+    }
+
+    fn up(&mut self, ch: Channel, hello: &Hello) {
+        let seen = hello.seen(self.past[0].0);
+        self.epoch = hello.epoch;
+        self.peer = hello.from;
+        if let Some(target) = &mut self.target {
+            target.to = hello.from;
+        }
+        let line = ch.describe();
+        self.phase = Phase::Up(Box::new(ch));
+        if self.epoch > 1 {
+            self.ctx.fabric().log().info(&format!("path {} in use: {line}", self.epoch));
+        }
+        self.ops.relink(seen);
+        self.ops.connected();
+        self.settle();
+        if let Phase::Up(ch) = &mut self.phase {
+            ch.flush();
+        }
+    }
+
+    /// Prepares to sleep: adds what to wait for and says for how long at most, or `None` where there is work.
+    pub(crate) fn arm(&mut self, fds: &mut Vec<WaitFd>, now: Instant) -> Option<Duration> {
+        let mut most = Duration::from_secs(1);
+        if let Some(door) = &self.door {
+            most = door.arm(fds)?;
+        }
+        match &mut self.phase {
+            Phase::Up(ch) => {
+                if !ch.arm(fds) {
+                    return None;
+                }
+                most = most.min(ch.patience());
+            }
+            Phase::Making(making) => {
+                let mut until = making.until.min(making.revoke_by.unwrap_or(making.until));
+                match &mut making.dial {
+                    Dial::Off => {}
+                    Dial::At(when) => until = until.min(*when),
+                    // Shared memory is set up by polling; a millisecond is a tenth of what the whole takes.
+                    Dial::Connecting(connecting) => {
+                        connecting.wait_fds(fds);
+                        until = until.min(now + Duration::from_millis(1));
+                    }
+                    Dial::Join(hail) => {
+                        if !hail.channel.arm(fds) {
+                            return None;
+                        }
+                        until = until.min(now + REDIAL);
+                    }
+                }
+                most = most.min(until.saturating_duration_since(now));
+            }
+            Phase::Idle | Phase::Broken(_) => {}
+        }
+        if let Some(deadline) = self.ops.next_deadline() {
+            most = most.min(deadline.saturating_duration_since(now));
+        }
+        Some(most)
+    }
+
+    /// Keeps house after a sleep, at most every [`HOUSE`].
+    pub(crate) fn after_sleep(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.kept) < HOUSE {
+            return;
+        }
+        self.kept = now;
+        if let Phase::Up(ch) = &mut self.phase {
+            ch.after_sleep();
+        }
+        self.look_at_door();
+    }
+
+    /// Whether nothing at all is to be looked after.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Broken(_))
+    }
+}
+
+fn why_remade(target: &Option<Target>) -> &'static str {
+    if target.is_some() { "the peer did not answer in time" } else { "the peer did not come back" }
+}
+
+/// Sends our hello. It is small and the path is new, so it leaves at once or never.
+fn say(ch: &mut Channel, hello: Hello) -> bool {
+    let buf = HostBuf::new(HELLO_LEN);
+    let fits = linkspan_fabric::Buf::fill(&buf.slice(), 0, &hello.encode());
+    let said = fits && matches!(ch.post_send(HELLO_TAG, buf.slice()), Ok(Some(_)));
+    ch.flush();
+    said
+}

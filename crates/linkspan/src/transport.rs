@@ -1,0 +1,482 @@
+//! The transport: one peer, one-sided and two-sided operations.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::{Access, RemoteSlice};
+
+use crate::context::{Context, Support, random};
+use crate::door::Door;
+use crate::hello::HELLO_TAG;
+use crate::memory::{MutableView, View};
+use crate::op::Op;
+use crate::ops::{Kind, Notify, OpId, Part};
+use crate::regions::Exposed;
+use crate::shared::{Guard, Shared};
+use crate::state::{Phase, State, Target};
+use crate::url::{Url, UrlKind};
+use crate::{Error, RemoteBuffer};
+
+/// A connection to one peer process, for writes into and reads from its memory, and for messages.
+///
+/// Every operation comes as a future ([`Op`]) that begins at the call, and as a blocking twin whose thread drives the path
+/// itself. All may be called from several threads at a time; operations are posted in the order of the calls.
+///
+/// A `timeout` of `None` waits as long as the peer lives. When an operation's time is up while it is under way, its path is
+/// revoked: the operation reports [`Error::Timeout`] once the peer has confirmed that nothing of the old path lands any more,
+/// or [`Error::TimedOutUnrevoked`] when it has not after one more second. The path is made again by itself; other operations
+/// go on over the new one, and each notification still comes exactly once. Two-sided messages under way report
+/// [`Error::Interrupted`].
+///
+/// A peer whose process or host has died makes the transport [`Error::Broken`], for ever. A new transport to a new peer at
+/// the same place works at once. Dropping a transport ends what is pending with [`Error::Aborted`] and says goodbye.
+pub struct Transport {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.connected() { "Transport(connected)" } else { "Transport(not connected)" })
+    }
+}
+
+/// What one part of a batch writes: from here to there.
+pub type Write<'m> = (View<'m>, RemoteBuffer);
+
+/// What one part of a batch reads: into here from there.
+pub type Read<'m> = (MutableView<'m>, RemoteBuffer);
+
+impl Transport {
+    /// A transport in the shared context of the process ([`Context::shared`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new() -> Result<Transport, Error> {
+        Context::shared()?.transport()
+    }
+
+    /// Which paths the shared context has, and why not the others.
+    ///
+    /// # Errors
+    /// The shared context cannot be made.
+    pub fn supported() -> Result<Vec<Support>, Error> {
+        Ok(Context::shared()?.supported())
+    }
+
+    pub(crate) fn on(ctx: &Context, device: usize) -> Result<Transport, Error> {
+        let shared = Shared::new(State::new(ctx, device, random()?))?;
+        Ok(Transport { shared })
+    }
+
+    pub(crate) fn from_shared(shared: Arc<Shared>) -> Transport {
+        Transport { shared }
+    }
+
+    /// Lets a peer connect: the URL is for that one peer, and stays the same however often it is asked for. The peer may
+    /// connect from now on; [`Transport::wait_connected`] says when it has.
+    ///
+    /// # Errors
+    /// The device does not exist, or the system refuses to listen.
+    pub fn bind(&self) -> Result<Url, Error> {
+        let mut guard = self.shared.lock();
+        if let Some(url) = &guard.url {
+            return Ok(url.clone());
+        }
+        let door = Door::new(guard.ctx.fabric(), guard.device)?;
+        let url = Url::new(UrlKind::Transport, guard.id, door.handle());
+        guard.door = Some(Arc::new(door));
+        guard.url = Some(url.clone());
+        self.shared.see_to_it(guard);
+        Ok(url)
+    }
+
+    /// Connects to the transport or listener at `url`. One side suffices; where both have bound and call it with each other's
+    /// URL, one path comes of it. Output 0.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] names every path that was tried; [`Error::HasPeer`].
+    pub fn connect(&self, url: &Url, timeout: Duration) -> Op<'static> {
+        let begun = self.begin_connect(url, timeout).map(|(guard, id)| {
+            self.shared.see_to_it(guard);
+            id
+        });
+        Op::new(&self.shared, begun)
+    }
+
+    /// The blocking twin of [`Transport::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_blocking(&self, url: &Url, timeout: Duration) -> Result<(), Error> {
+        let (guard, id) = self.begin_connect(url, timeout)?;
+        self.shared.run(guard, id).map(|_| ())
+    }
+
+    fn begin_connect(&self, url: &Url, timeout: Duration) -> Result<(Guard<'_>, OpId), Error> {
+        let mut guard = self.shared.lock();
+        if url.kind() == UrlKind::Transport && url.id == guard.id {
+            return Err(Error::Connect(Arc::from("this is the transport's own URL; give it to the peer")));
+        }
+        let until = Instant::now() + timeout;
+        guard.connect(Target { handle: url.handle, to: url.id }, until)?;
+        let id = guard.ops.start(Kind::Connect, None, Some(until));
+        if let Phase::Up(_) = guard.phase {
+            guard.ops.connected();
+        }
+        Ok((guard, id))
+    }
+
+    /// Waits until the peer that has our URL is connected. Output 0.
+    ///
+    /// # Errors
+    /// [`Error::Connect`]: it was not in time.
+    pub fn wait_connected(&self, timeout: Duration) -> Op<'static> {
+        let begun = self.begin_wait(timeout).map(|(guard, id)| {
+            self.shared.see_to_it(guard);
+            id
+        });
+        Op::new(&self.shared, begun)
+    }
+
+    /// The blocking twin of [`Transport::wait_connected`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_connected_blocking(&self, timeout: Duration) -> Result<(), Error> {
+        let (guard, id) = self.begin_wait(timeout)?;
+        self.shared.run(guard, id).map(|_| ())
+    }
+
+    fn begin_wait(&self, timeout: Duration) -> Result<(Guard<'_>, OpId), Error> {
+        let mut guard = self.shared.lock();
+        if let Phase::Broken(why) = &guard.phase {
+            return Err(Error::Broken(why.clone()));
+        }
+        let id = guard.ops.start(Kind::Connect, None, Some(Instant::now() + timeout));
+        if let Phase::Up(_) = guard.phase {
+            guard.ops.connected();
+        }
+        Ok((guard, id))
+    }
+
+    /// Whether there is a path to the peer at this moment.
+    pub fn connected(&self) -> bool {
+        let guard = self.shared.lock();
+        matches!(guard.phase, Phase::Up(_))
+    }
+
+    /// What carries the bytes and why, one line; `None` while there is no path.
+    pub fn path(&self) -> Option<String> {
+        let mut guard = self.shared.lock();
+        guard.channel().map(|ch| ch.describe())
+    }
+
+    /// Paths to the peer so far: one, and one more for every revocation.
+    pub fn epoch(&self) -> u32 {
+        self.shared.lock().epoch
+    }
+
+    /// Gives the peer access to a range of memory, before or after it has connected, until [`Transport::unexpose`] or the end of
+    /// the transport, which keep the memory alive. The same range with the same rights twice is one region with one key.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::TooManyRegions`].
+    pub fn expose(&self, view: &View<'_>, access: Access) -> Result<Exposed, Error> {
+        if access != Access::Read && !view.is_writable() {
+            return Err(Error::ReadOnly);
+        }
+        let mut guard = self.shared.lock();
+        let State { regions, phase, id, .. } = &mut *guard;
+        let ch = match phase {
+            Phase::Up(ch) => Some(&mut **ch),
+            _ => None,
+        };
+        regions.expose(*id, view, access, ch)
+    }
+
+    /// Takes access back. When this returns nothing of the peer lands in the region any more and nothing is read from it, for
+    /// ever; operations of the peer that are under way on it are refused. Where that takes longer than `timeout` (a peer that
+    /// stopped in the middle of a write), the path is revoked and made again.
+    ///
+    /// # Errors
+    /// [`Error::NotExposed`].
+    pub fn unexpose(&self, region: &Exposed, timeout: Duration) -> Result<(), Error> {
+        let key = region.remote.key();
+        let mut guard = self.shared.lock();
+        let settled = |state: &mut State| {
+            let State { regions, phase, ops, .. } = state;
+            let ch = match phase {
+                Phase::Up(ch) => Some(&mut **ch),
+                _ => None,
+            };
+            regions.settle(ch, &mut ops.left.holds);
+            !regions.is_leaving(key)
+        };
+        let last = guard.regions.take_back(key)?;
+        let gone = !last || settled(&mut guard);
+        self.shared.unlock(guard);
+        if gone || self.shared.run_until(Instant::now() + timeout, settled) {
+            return Ok(());
+        }
+        let mut guard = self.shared.lock();
+        guard.revoke("a region was taken back", Instant::now());
+        self.shared.see_to_it(guard);
+        Ok(())
+    }
+
+    /// Writes into the peer's memory, and notifies it afterwards if asked. Output: bytes written.
+    ///
+    /// # Errors
+    /// [`Error::WrongPeer`], [`Error::NoRight`], [`Error::Bounds`] at once; see [`Transport`] for the rest. A refusal by the
+    /// peer is [`Error::Op`].
+    pub fn write<'m>(
+        &self,
+        view: &View<'m>,
+        to: &RemoteBuffer,
+        notify: Option<Notify>,
+        timeout: Option<Duration>,
+    ) -> Op<'m> {
+        self.begin(|state| one(state, Kind::Write, view, to, notify, timeout))
+    }
+
+    /// The blocking twin of [`Transport::write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_blocking(
+        &self,
+        view: &View<'_>,
+        to: &RemoteBuffer,
+        notify: Option<Notify>,
+        timeout: Option<Duration>,
+    ) -> Result<u64, Error> {
+        self.run(|state| one(state, Kind::Write, view, to, notify, timeout))
+    }
+
+    /// Reads from the peer's memory: the first `view.len()` bytes of `from`. Output: bytes read.
+    ///
+    /// # Errors
+    /// As [`Transport::write`].
+    pub fn read<'m>(&self, view: &MutableView<'m>, from: &RemoteBuffer, timeout: Option<Duration>) -> Op<'m> {
+        self.begin(|state| one(state, Kind::Read, view.view(), from, None, timeout))
+    }
+
+    /// The blocking twin of [`Transport::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_blocking(
+        &self,
+        view: &MutableView<'_>,
+        from: &RemoteBuffer,
+        timeout: Option<Duration>,
+    ) -> Result<u64, Error> {
+        self.run(|state| one(state, Kind::Read, view.view(), from, None, timeout))
+    }
+
+    /// Many writes in one call, scattered as they like on both sides; the notification covers all of them. Output: bytes
+    /// written, summed. The first refusal ends the batch.
+    ///
+    /// # Errors
+    /// As [`Transport::write`].
+    pub fn write_batch<'m>(&self, parts: &[Write<'m>], notify: Option<Notify>, timeout: Option<Duration>) -> Op<'m> {
+        self.begin(|state| many(state, Kind::Write, parts.iter().map(|p| (&p.0, &p.1)), notify, timeout))
+    }
+
+    /// The blocking twin of [`Transport::write_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_batch_blocking(
+        &self,
+        parts: &[Write<'_>],
+        notify: Option<Notify>,
+        timeout: Option<Duration>,
+    ) -> Result<u64, Error> {
+        self.run(|state| many(state, Kind::Write, parts.iter().map(|p| (&p.0, &p.1)), notify, timeout))
+    }
+
+    /// Many reads in one call. Output: bytes read, summed.
+    ///
+    /// # Errors
+    /// As [`Transport::read`].
+    pub fn read_batch<'m>(&self, parts: &[Read<'m>], timeout: Option<Duration>) -> Op<'m> {
+        self.begin(|state| many(state, Kind::Read, parts.iter().map(|p| (p.0.view(), &p.1)), None, timeout))
+    }
+
+    /// The blocking twin of [`Transport::read_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_batch_blocking(&self, parts: &[Read<'_>], timeout: Option<Duration>) -> Result<u64, Error> {
+        self.run(|state| many(state, Kind::Read, parts.iter().map(|p| (p.0.view(), &p.1)), None, timeout))
+    }
+
+    /// Waits for one notification of the peer, the oldest first; each is taken by one wait. Output: its value, 0 for
+    /// [`Notify::COUNT`]. A wait that times out leaves the path alone.
+    ///
+    /// # Errors
+    /// See [`Transport`].
+    pub fn wait_for_write(&self, timeout: Option<Duration>) -> Op<'static> {
+        self.begin(|state| wait(state, timeout))
+    }
+
+    /// The blocking twin of [`Transport::wait_for_write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_for_write_blocking(&self, timeout: Option<Duration>) -> Result<u64, Error> {
+        self.run(|state| wait(state, timeout))
+    }
+
+    /// Sends a message to the peer's receive with the same tag; the k-th send with a tag meets the k-th receive with it.
+    /// Output: bytes sent. It is done when the peer's process has it; a small one may be so before its receive is posted, and
+    /// what has not been received when either transport ends is lost with it.
+    ///
+    /// # Errors
+    /// [`Error::Tag`], [`Error::Interrupted`]; see [`Transport`]. A message longer than its receive is [`Error::Op`], small ones
+    /// at the receiver only.
+    pub fn send<'m>(&self, tag: u32, view: &View<'m>, timeout: Option<Duration>) -> Op<'m> {
+        self.begin(|state| message(state, Kind::Send(tag), tag, view, timeout))
+    }
+
+    /// The blocking twin of [`Transport::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_blocking(&self, tag: u32, view: &View<'_>, timeout: Option<Duration>) -> Result<u64, Error> {
+        self.run(|state| message(state, Kind::Send(tag), tag, view, timeout))
+    }
+
+    /// Receives a message with this tag. Output: its length.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub fn recv<'m>(&self, tag: u32, view: &MutableView<'m>, timeout: Option<Duration>) -> Op<'m> {
+        self.begin(|state| message(state, Kind::Recv(tag), tag, view.view(), timeout))
+    }
+
+    /// The blocking twin of [`Transport::recv`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn recv_blocking(&self, tag: u32, view: &MutableView<'_>, timeout: Option<Duration>) -> Result<u64, Error> {
+        self.run(|state| message(state, Kind::Recv(tag), tag, view.view(), timeout))
+    }
+
+    /// Ends everything pending, on every thread, with [`Error::Aborted`]. When it returns, no pending operation touches local
+    /// memory any more. The transport stays usable.
+    pub fn abort(&self) {
+        let mut guard = self.shared.lock();
+        guard.abort();
+        self.shared.wake_all(guard);
+    }
+
+    /// For foreign event loops: a descriptor that can be read when an operation has reported. Then call [`Transport::poll`] and
+    /// [`Op::test`].
+    ///
+    /// # Errors
+    /// The system refuses a descriptor.
+    pub fn event_fd(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.shared.event().map(|bell| bell.fd())
+    }
+
+    /// Silences the event descriptor and moves on what can move, without waiting. True where something moved.
+    pub fn poll(&self) -> bool {
+        self.shared.poll()
+    }
+
+    fn begin<'m>(&self, begin: impl FnOnce(&mut State) -> Result<OpId, Error>) -> Op<'m> {
+        let mut guard = self.shared.lock();
+        let begun = begin(&mut guard);
+        self.shared.see_to_it(guard);
+        Op::new(&self.shared, begun)
+    }
+
+    #[inline]
+    fn run(&self, begin: impl FnOnce(&mut State) -> Result<OpId, Error>) -> Result<u64, Error> {
+        let mut guard = self.shared.lock();
+        let id = begin(&mut guard)?;
+        self.shared.run(guard, id)
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        let mut guard = self.shared.lock();
+        guard.close();
+        self.shared.wake_all(guard);
+    }
+}
+
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|t| Instant::now().checked_add(t))
+}
+
+#[inline]
+fn one(
+    state: &mut State,
+    kind: Kind,
+    view: &View<'_>,
+    there: &RemoteBuffer,
+    notify: Option<Notify>,
+    timeout: Option<Duration>,
+) -> Result<OpId, Error> {
+    state.ready()?;
+    there.check(state.peer, kind == Kind::Write, view.len())?;
+    let id = state.ops.start(kind, notify, deadline(timeout));
+    state.ops.part(id, Part { local: view.raw(), remote: there.place() }, view.hold());
+    state.ops.submit(id);
+    Ok(id)
+}
+
+fn many<'a, 'm: 'a>(
+    state: &mut State,
+    kind: Kind,
+    parts: impl Iterator<Item = (&'a View<'m>, &'a RemoteBuffer)> + Clone,
+    notify: Option<Notify>,
+    timeout: Option<Duration>,
+) -> Result<OpId, Error> {
+    state.ready()?;
+    for (view, there) in parts.clone() {
+        there.check(state.peer, kind == Kind::Write, view.len())?;
+    }
+    if notify.is_some() && parts.clone().next().is_none() {
+        return Err(Error::EmptyBatch);
+    }
+    let id = state.ops.start(kind, notify, deadline(timeout));
+    let split =
+        |(view, there): (&View<'m>, &RemoteBuffer)| (Part { local: view.raw(), remote: there.place() }, view.hold());
+    let empty = parts.clone().next().is_none();
+    state.ops.parts(id, parts.map(split));
+    if empty {
+        state.ops.finish(id, Ok(0));
+    }
+    state.ops.submit(id);
+    Ok(id)
+}
+
+#[inline]
+fn wait(state: &mut State, timeout: Option<Duration>) -> Result<OpId, Error> {
+    // Notifications that came before the end are still there to be taken.
+    if let (Err(error), false) = (state.ready(), state.has_carry()) {
+        return Err(error);
+    }
+    let id = state.ops.start(Kind::Wait, None, deadline(timeout));
+    state.ops.submit(id);
+    state.deliver();
+    Ok(id)
+}
+
+fn message(state: &mut State, kind: Kind, tag: u32, view: &View<'_>, timeout: Option<Duration>) -> Result<OpId, Error> {
+    state.ready()?;
+    if tag == HELLO_TAG {
+        return Err(Error::Tag(tag));
+    }
+    let id = state.ops.start(kind, None, deadline(timeout));
+    let nowhere = RemoteSlice { key: 0, offset: 0 };
+    state.ops.part(id, Part { local: view.raw(), remote: nowhere }, view.hold());
+    state.ops.submit(id);
+    Ok(id)
+}
