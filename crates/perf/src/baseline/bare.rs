@@ -2,7 +2,7 @@
 //!
 //! The serving side listens on the link's own address for one visitor who must know the token that came over the
 //! link; it serves rounds until the visitor leaves. Over TCP: ping-pong, stream, and a stream whose window is given
-//! back by the receiver. Between two processes of one host also split CMA and a cache line ([`super::cma`]).
+//! back by the receiver. Between two processes of one host also split CMA and a cache line (`cma.rs`).
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
