@@ -85,7 +85,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: false,
-        what: "soft-RoCE in one guest: loopback; two network namespaces where the kernel can",
+        what: "soft-RoCE in one guest: loopback",
         run: rdma::one,
     },
     Test {

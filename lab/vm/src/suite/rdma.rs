@@ -81,35 +81,9 @@ pub(crate) fn one(lab: &mut Lab) -> Result<()> {
     lab.say("loopback: ibv_rc_pingpong with its data checked");
     a.sh("rdma link delete rxe0 && ip link del dummy0")?;
     lab.say("the device goes");
-    namespaces(lab, &a)?;
     a.sh("rmmod rdma_rxe")?;
     lab.say("the module goes");
     lab.finish([a])
-}
-
-/// Two network namespaces of one kernel: since its soft-RoCE has sockets in each namespace.
-fn namespaces(lab: &mut Lab, guest: &Guest) -> Result<()> {
-    let made = guest.run(
-        SOON,
-        "set -e\nrdma system set netns exclusive\nmodprobe veth\n\
-         ip netns add n1; ip netns add n2\nip link add v1 netns n1 type veth peer name v2 netns n2\n\
-         for n in 1 2; do\nip -n n$n link set lo up\nip -n n$n addr add 10.2.0.$n/24 dev v$n\n\
-         ip -n n$n link set v$n mtu 4200 up\nip netns exec n$n rdma link add rxe$n type rxe netdev v$n\ndone",
-    )?;
-    let tidy = "ip netns del n1; ip netns del n2; rdma system set netns shared";
-    if made.code != 0 {
-        let why = made.err.lines().last().unwrap_or("no reason given").to_owned();
-        lab.skip("two network namespaces", &format!("this kernel's soft-RoCE: {why}"));
-        guest.run(SOON, tidy)?;
-        return Ok(());
-    }
-    let end = |within, device, address| End { guest, within, device, address };
-    let one = end("ip netns exec n1", "rxe1", "10.2.0.1");
-    let two = end("ip netns exec n2", "rxe2", "10.2.0.2");
-    play(one, two, "ibv_rc_pingpong -c -n 100 -s 8192", "bytes in")?;
-    guest.sh(tidy)?;
-    lab.say("two network namespaces: ibv_rc_pingpong with its data checked");
-    Ok(())
 }
 
 pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
