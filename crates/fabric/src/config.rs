@@ -10,6 +10,7 @@ use linkspan_proto::login::{Guard, PSK_FILE_MAX, check_mode, parse_psk};
 use linkspan_topology::IfFilter;
 
 use crate::Error;
+use crate::helpers::Wish;
 use crate::params;
 
 /// Which paths may be taken.
@@ -38,6 +39,8 @@ pub struct Config {
     pub cma: bool,
     /// TCP streams per pair of interfaces; 0: by speed.
     pub streams: usize,
+    /// Helper threads.
+    pub helpers: Wish,
     /// Congestion control by name.
     pub congestion: Option<String>,
     /// IP traffic class.
@@ -94,6 +97,7 @@ impl Config {
             split: params::DEVICES.read(get)?.as_deref() == Some("split"),
             cma: params::CMA.switch(get)?,
             streams: params::STREAMS.number(get)?.unwrap_or(0) as usize,
+            helpers: Wish::read(get)?,
             congestion: params::CONGESTION.read(get)?,
             traffic_class: class,
             connect_timeout: Duration::from_millis(timeout),

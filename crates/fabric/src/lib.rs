@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod device;
 mod error;
+mod helpers;
 mod later;
 mod listener;
 mod local;
@@ -28,6 +29,7 @@ pub use config::{Config, PathChoice};
 pub use connect::Connecting;
 pub use device::{Device, Port, devices, survey};
 pub use error::{Error, chain};
+pub use helpers::Wish as HelperWish;
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_transport::{
     Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Poll, RailInfo, RemoteSlice, Ticket,
@@ -40,6 +42,7 @@ pub use room::AnyRail;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use helpers::Helpers;
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
 use secured::Secured;
@@ -60,6 +63,7 @@ struct Inner {
     host: u64,
     acked: bool,
     stats: Arc<Stats>,
+    helpers: Option<Arc<Helpers>>,
 }
 
 /// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
@@ -99,6 +103,7 @@ impl Fabric {
             log.info(&why);
             Stats::default()
         });
+        let helpers = Helpers::new(config.helpers, Roots::default()).map(Arc::new);
         Ok(Fabric(Arc::new(Inner {
             config,
             log,
@@ -107,6 +112,7 @@ impl Fabric {
             host: this_host(),
             acked,
             stats: Arc::new(stats),
+            helpers,
         })))
     }
 
@@ -160,6 +166,7 @@ impl Fabric {
             host: self.0.host,
             acked: self.0.acked,
             stats: self.0.stats.clone(),
+            helpers: self.0.helpers.clone(),
         }))
     }
 
@@ -221,7 +228,10 @@ impl Fabric {
             speed: speed.unwrap_or(0),
             ..RailConfig::default()
         };
-        stream.into_rail(config, self.config().encrypts())
+        Ok(match (stream.into_rail(config, self.config().encrypts())?, &self.0.helpers) {
+            (AnyRail::Tcp(rail), Some(helpers)) => helpers.help(rail, self.survey()),
+            (rail, _) => rail,
+        })
     }
 }
 

@@ -52,6 +52,8 @@ params! {
         "Large messages between processes of one user on one host by cross-memory attach (process_vm_readv/writev).";
     STREAMS = "LINKSPAN_TCP_STREAMS", Takes::Number(0, 8), "0",
         "TCP streams per pair of interfaces; 0 chooses by link speed (1 up to 25 Gb/s, 2 up to 100, 4 above).";
+    HELPERS = "LINKSPAN_HELPERS", Takes::Text, "0",
+        "Helper threads for each network card, 0 to 8: they move the bytes of its TCP streams, pinned to the processors near the card. Only links over 25 Gb/s get one, and at most 8 run in a process; `force:N` gives every TCP stream one, whatever its link. Encrypted streams have none.";
     CONGESTION = "LINKSPAN_TCP_CONGESTION", Takes::Text, "",
         "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
     TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",

@@ -2,13 +2,15 @@
 
 use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
-use linkspan_tcp::{SealedRail, TcpRail};
+use linkspan_tcp::{HelpedRail, SealedRail, TcpRail};
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 /// A rail of any room.
 pub enum AnyRail {
     /// TCP.
     Tcp(TcpRail),
+    /// TCP, its socket served by a helper thread.
+    Helped(HelpedRail),
     /// TCP, encrypted.
     Sealed(SealedRail),
     /// Shared memory.
@@ -19,6 +21,7 @@ macro_rules! each {
     ($self:ident, $rail:ident => $call:expr) => {
         match $self {
             AnyRail::Tcp($rail) => $call,
+            AnyRail::Helped($rail) => $call,
             AnyRail::Sealed($rail) => $call,
             AnyRail::Shm($rail) => $call,
         }
@@ -64,6 +67,7 @@ impl AnyRail {
     pub(crate) fn retries(&self) -> Option<u64> {
         match self {
             AnyRail::Tcp(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
+            AnyRail::Helped(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
             AnyRail::Sealed(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
             AnyRail::Shm(_) => None,
         }

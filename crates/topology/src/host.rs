@@ -100,7 +100,7 @@ fn kib(text: &str, name: &str) -> u64 {
 }
 
 /// Processors in the kernel's list format, `0-3,8`. A range of more than 65536 is taken as damage and left out.
-fn cpu_list(text: &str) -> Vec<u32> {
+pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

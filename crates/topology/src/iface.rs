@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use crate::host::cpu_list;
 use crate::kind::{self, Kind};
 use crate::look::clean;
 use crate::pci::{PciPlace, is_pci};
@@ -116,6 +117,18 @@ impl Interface {
     /// Where the device sits on PCI.
     pub fn place(&self) -> Option<PciPlace> {
         PciPlace::of(self.pci_path.as_deref()?, self.numa_node)
+    }
+
+    /// The processors near the card, ascending: what its PCI function names (`local_cpulist` of sysfs, as in `0-7`), else
+    /// those of its NUMA node. Empty where neither is known.
+    pub fn cpus_near(&self, roots: &Roots) -> Vec<u32> {
+        let named = self.pci_path.as_ref().and_then(|dir| sysfs::text(&dir.join("local_cpulist")));
+        let node = || {
+            let node = format!("devices/system/node/node{}/cpulist", self.numa_node?);
+            sysfs::text(&roots.sys.join(node))
+        };
+        let list = |text: String| Some(cpu_list(&text)).filter(|cpus| !cpus.is_empty());
+        named.and_then(list).or_else(|| node().and_then(list)).unwrap_or_default()
     }
 
     fn bare(name: &str) -> Interface {

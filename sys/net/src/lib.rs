@@ -14,6 +14,7 @@ mod info;
 mod interfaces;
 mod options;
 mod order;
+mod signals;
 mod wait;
 
 pub use data::{queued, recv, recv_mem, recv_two, send, send_mem};
@@ -23,6 +24,7 @@ pub use info::{TcpInfo, tcp_info};
 pub use interfaces::{Interface, interface_of, interfaces};
 pub use options::{bind_late_port, incoming_cpu};
 pub use order::fill_ascending;
+pub use signals::block_signals;
 pub use wait::WaitSet;
 
 use std::io;

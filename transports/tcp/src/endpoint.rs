@@ -8,6 +8,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
+use crate::inlet::Inlet;
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
 use crate::zerocopy::ZeroCopy;
@@ -133,9 +134,61 @@ impl TcpRail {
         self.stream.tcp_info()
     }
 
+    /// The same rail with another description.
+    #[must_use]
+    pub fn with_info(mut self, info: RailInfo) -> TcpRail {
+        self.info = info;
+        self
+    }
+
     /// The stream beneath.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// [`Rail::poll`], also for an inlet that cannot always take more.
+    pub(crate) fn take_in<I: Inlet>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+        if let Some(end) = &self.end {
+            return Err(self.down(end));
+        }
+        if self.idle >= IDLE_POLLS {
+            self.idle = IDLE_POLLS + (self.idle + 1 - IDLE_POLLS) % IDLE_TURNS;
+            if self.idle != IDLE_POLLS {
+                return Ok(Poll::Idle);
+            }
+        }
+        match self.rx.poll(self.stream.as_fd(), sink) {
+            Ok(true) => {
+                self.idle = 0;
+                Ok(Poll::Active)
+            }
+            Ok(false) => match self.deaf {
+                Some(why) if !self.rx.ready() => Err(self.ended(End::Gone(why.into()))),
+                _ => {
+                    if self.idle < IDLE_POLLS {
+                        self.idle += 1;
+                    }
+                    Ok(Poll::Idle)
+                }
+            },
+            Err(fault) => Err(self.fault(fault)),
+        }
+    }
+
+    /// Why it is down, if it is.
+    pub(crate) fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// The inlet takes more again: the next look is not left out.
+    pub(crate) fn look_again(&mut self) {
+        self.idle = 0;
+    }
+
+    /// [`Rail::arm`] while the inlet takes nothing: only what waits to be sent is a reason to wake.
+    pub(crate) fn arm_sending(&self) -> Option<WaitFd> {
+        let write = self.tx.pending() && self.deaf.is_none() && self.end.is_none();
+        write.then(|| WaitFd { fd: self.stream.as_fd().as_raw_fd(), read: false, write })
     }
 
     fn down(&self, end: &End) -> Down {
@@ -205,31 +258,7 @@ impl Rail for TcpRail {
     }
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
-        if let Some(end) = &self.end {
-            return Err(self.down(end));
-        }
-        if self.idle >= IDLE_POLLS {
-            self.idle = IDLE_POLLS + (self.idle + 1 - IDLE_POLLS) % IDLE_TURNS;
-            if self.idle != IDLE_POLLS {
-                return Ok(Poll::Idle);
-            }
-        }
-        match self.rx.poll(self.stream.as_fd(), sink) {
-            Ok(true) => {
-                self.idle = 0;
-                Ok(Poll::Active)
-            }
-            Ok(false) => match self.deaf {
-                Some(why) => Err(self.ended(End::Gone(why.into()))),
-                None => {
-                    if self.idle < IDLE_POLLS {
-                        self.idle += 1;
-                    }
-                    Ok(Poll::Idle)
-                }
-            },
-            Err(fault) => Err(self.fault(fault)),
-        }
+        self.take_in(sink)
     }
 
     fn stalled(&mut self) -> bool {

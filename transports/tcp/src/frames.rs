@@ -2,8 +2,9 @@
 
 use linkspan_proto::Head;
 use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC, padding};
-use linkspan_transport::{Buf, MemSlice, Sink};
+use linkspan_transport::{Buf, MemSlice};
 
+use crate::inlet::{Inlet, Place};
 use crate::rx::Fault;
 
 /// Most bytes that [`Frames::take`] leaves: one short of the largest control message.
@@ -28,8 +29,9 @@ impl Frames {
     }
 
     /// Hands on what is in `text`. Returns how many of its bytes were used (the others are part of a head or of a
-    /// control message and come again with those that follow) and the length of the last payload that began.
-    pub(crate) fn take<S: Sink>(&mut self, text: &[u8], sink: &mut S) -> Result<(usize, Option<usize>), Fault> {
+    /// control message and come again with those that follow; more of them where `sink` held something back) and the
+    /// length of the last payload that began.
+    pub(crate) fn take<I: Inlet>(&mut self, text: &[u8], sink: &mut I) -> Result<(usize, Option<usize>), Fault> {
         let mut at = 0;
         let mut payload = None;
         loop {
@@ -53,14 +55,18 @@ impl Frames {
                     };
                     let (head, kind) = Head::decode(wire).map_err(Fault::Head)?;
                     let len = head.len.get() as usize;
+                    if !sink.open() {
+                        return Ok((at, payload));
+                    }
                     if kind.is_payload() {
+                        *self = match sink.place(&head)? {
+                            Place::At(place) if place.len() == len => Frames::Payload { head, rest: place },
+                            Place::At(place) => return Err(Fault::Place { want: len, got: place.len() }),
+                            Place::Nowhere => Frames::Drain { head, rest: len },
+                            Place::Later => return Ok((at, payload)),
+                        };
                         at += HEAD_LEN;
                         payload = Some(len);
-                        *self = match sink.place(&head)? {
-                            Some(place) if place.len() == len => Frames::Payload { head, rest: place },
-                            Some(place) => return Err(Fault::Place { want: len, got: place.len() }),
-                            None => Frames::Drain { head, rest: len },
-                        };
                     } else {
                         let Some(body) = behind.get(..len) else { return Ok((at, payload)) };
                         sink.ctrl(&head, body)?;

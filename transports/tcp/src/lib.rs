@@ -2,7 +2,8 @@
 //!
 //! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it; [`Stream::into_rail`] makes it a [`TcpRail`],
 //! [`Stream::into_sealed_rail`] an encrypted [`SealedRail`].
-//! Nothing here blocks or starts a thread. The crate's README has the reasons behind the numbers.
+//! Nothing here blocks, and nothing starts a thread but [`Helpers`], which exist where somebody asked for them and
+//! make a [`HelpedRail`] of a rail. The crate's README has the reasons behind the numbers.
 #![forbid(unsafe_code)]
 
 mod behind;
@@ -11,6 +12,8 @@ mod dial;
 mod endpoint;
 mod error;
 mod frames;
+mod helped;
+mod inlet;
 pub mod linger;
 mod listen;
 mod options;
@@ -25,6 +28,7 @@ pub use congestion::Congestion;
 pub use dial::Dial;
 pub use endpoint::{CHUNK, RailConfig, TcpRail};
 pub use error::Error;
+pub use helped::{HELPERS_MAX, HelpedRail, Helpers};
 pub use linkspan_net::TcpInfo;
 pub use listen::Listen;
 pub use options::Options;

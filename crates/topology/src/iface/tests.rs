@@ -85,6 +85,20 @@ fn attributes_of_a_card() {
 }
 
 #[test]
+fn processors_near_a_card() {
+    let fix = Fixture::new();
+    fix.iface(7, "eth0", &[]).device("eth0", "pci0000:00/0000:00:03.0/virtio2", "1", "virtio_net");
+    let near = || interfaces(&fix.roots(), &[])[0].cpus_near(&fix.roots());
+    assert_eq!(near(), Vec::<u32>::new(), "nobody says");
+    fix.file("sys/devices/system/node/node1/cpulist", "4-5");
+    assert_eq!(near(), [4, 5], "the node's");
+    fix.file("sys/devices/pci0000:00/0000:00:03.0/local_cpulist", "");
+    assert_eq!(near(), [4, 5], "the card says nothing");
+    fix.file("sys/devices/pci0000:00/0000:00:03.0/local_cpulist", "0-1,9");
+    assert_eq!(near(), [0, 1, 9], "the card's own");
+}
+
+#[test]
 fn speeds_that_are_none() {
     for text in ["-1", "65535", "4294967295", "0", "fast"] {
         let fix = Fixture::new();

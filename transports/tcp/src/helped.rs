@@ -1,0 +1,218 @@
+//! A rail whose socket is served by a helper thread.
+//!
+//! The engine stays with the caller, the socket and all system calls that move bytes go to the thread. Between them
+//! are bounded rings with one writer and one reader each: messages and heads to be sent one way, what has arrived the
+//! other. Where a chunk goes only the engine knows, so the thread asks ([`Arrival::Ask`]) and leaves the chunk in the
+//! socket until the caller has answered; meanwhile it goes on sending. From then until [`Arrival::Landed`], and from
+//! [`HelpedRail::data`](Rail::data) until the item is taken, the memory is the thread's; a rail that is dropped waits
+//! until the thread has let go of all of it.
+
+mod crew;
+mod link;
+mod seat;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+use linkspan_net::TcpInfo;
+use linkspan_proto::Head;
+use linkspan_shmring::bell;
+use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use rtrb::{Consumer, Producer};
+use socket2::Socket;
+
+use crate::endpoint::{End, STALLED_TIMEOUTS};
+use crew::Helper;
+pub use crew::{HELPERS_MAX, Helpers};
+use link::{Arrival, Link, Post};
+
+/// Arrivals handed on by one poll: bounds the time until the caller gets to its other rails.
+const POLL_MOST: usize = 256;
+
+/// Turns of waiting for the thread's last word before the caller gives its processor away, and then sleeps.
+const SPIN_TURNS: u32 = 1000;
+const YIELD_TURNS: u32 = 2000;
+const NAP: Duration = Duration::from_micros(50);
+
+/// A rail over one TCP stream that a helper thread serves; [`Helpers::take`] makes it.
+pub struct HelpedRail {
+    info: RailInfo,
+    link: Arc<Link>,
+    helper: Arc<Helper>,
+    posts: Producer<Post>,
+    bodies: Producer<u8>,
+    answers: Producer<Option<MemSlice>>,
+    arrivals: Consumer<Arrival>,
+    texts: Consumer<u8>,
+    /// A message's text that lies around the end of its ring.
+    whole: Vec<u8>,
+    /// The stream, to ask the kernel about it.
+    probe: Option<Socket>,
+    accepted: u64,
+    /// What had been taken at the last poll.
+    seen: u64,
+    /// Something was posted that the thread was not told of.
+    posted: bool,
+    armed: bool,
+    end: Option<End>,
+    /// The process that the thread belongs to: a fork has none.
+    process: u32,
+}
+
+impl HelpedRail {
+    /// What the kernel knows of the stream, for statistics. A system call.
+    ///
+    /// # Errors
+    /// The system's word.
+    pub fn tcp_info(&self) -> io::Result<TcpInfo> {
+        match &self.probe {
+            Some(socket) => linkspan_net::tcp_info(socket.as_fd()),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn ended(&mut self, end: End) -> Down {
+        let down = end.down(&self.info.path);
+        self.end = Some(end);
+        down
+    }
+
+    fn push(&mut self, post: Post) -> Result<u64, Busy> {
+        self.posts.push(post).map_err(|_| Busy)?;
+        self.posted = true;
+        self.accepted += 1;
+        Ok(self.accepted)
+    }
+
+    fn hand_on<S: Sink>(&mut self, arrival: Arrival, sink: &mut S) -> Result<(), End> {
+        let told = |v: Violation| End::Protocol(v.0);
+        match arrival {
+            Arrival::Ctrl(head) => {
+                let len = head.len.get() as usize;
+                let lost = |_| End::Protocol("the helper thread lost a message's text".into());
+                let chunk = self.texts.read_chunk(len).map_err(lost)?;
+                let answer = match chunk.as_slices() {
+                    (text, []) => sink.ctrl(&head, text),
+                    (first, then) => {
+                        self.whole.clear();
+                        self.whole.extend_from_slice(first);
+                        self.whole.extend_from_slice(then);
+                        sink.ctrl(&head, &self.whole)
+                    }
+                };
+                chunk.commit_all();
+                answer.map_err(told)
+            }
+            Arrival::Ask(head) => {
+                let place = sink.place(&head).map_err(told)?;
+                // One question at a time, and room for one answer.
+                self.answers.push(place).map_err(|_| End::Protocol("the helper thread asked twice".into()))
+            }
+            Arrival::Landed(head) => sink.landed(&head).map_err(told),
+            Arrival::End(end) => Err(end),
+        }
+    }
+}
+
+impl Rail for HelpedRail {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        let len = body.len();
+        debug_assert!(head.len.get() as usize == len);
+        if self.posts.is_full() {
+            return Err(Busy);
+        }
+        if len > 0 {
+            let mut chunk = self.bodies.write_chunk(len).map_err(|_| Busy)?;
+            let (first, then) = chunk.as_mut_slices();
+            let inside = body.read(0, first) && body.read(first.len() as u64, then);
+            debug_assert!(inside);
+            chunk.commit_all();
+        }
+        self.push(Post::Ctrl(*head))
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == src.len());
+        self.push(Post::Data(*head, src))
+    }
+
+    fn taken(&self) -> u64 {
+        self.link.taken.load(Acquire)
+    }
+
+    /// Never fails: the end comes behind what arrived before it, from `poll`.
+    fn flush(&mut self) -> Result<Poll, Down> {
+        if !std::mem::take(&mut self.posted) {
+            return Ok(Poll::Idle);
+        }
+        self.helper.desk.ring();
+        Ok(Poll::Active)
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        if std::mem::take(&mut self.armed) {
+            self.link.awake();
+        }
+        if let Some(end) = &self.end {
+            return Err(end.down(&self.info.path));
+        }
+        let taken = self.taken();
+        let left = std::mem::replace(&mut self.seen, taken) != taken;
+        let mut n = 0;
+        while n < POLL_MOST
+            && let Ok(arrival) = self.arrivals.pop()
+        {
+            n += 1;
+            self.hand_on(arrival, sink).map_err(|end| self.ended(end))?;
+        }
+        if n > 0 {
+            // It may wait for an answer, or for room.
+            self.helper.desk.ring();
+        } else if self.link.gone.load(Acquire) && self.arrivals.is_empty() {
+            return Err(self.ended(End::Gone("its helper thread has ended".into())));
+        }
+        Ok(if n > 0 || left { Poll::Active } else { Poll::Idle })
+    }
+
+    fn stalled(&mut self) -> bool {
+        self.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        bell::arm(&self.link.asleep);
+        self.armed = true;
+        let work = self.end.is_some()
+            || !self.arrivals.is_empty()
+            || self.taken() != self.seen
+            || self.link.gone.load(Acquire);
+        (!work).then(|| WaitFd { fd: self.link.bell.as_raw_fd(), read: true, write: false })
+    }
+}
+
+impl Drop for HelpedRail {
+    fn drop(&mut self) {
+        // The thread's descriptor is then the last one: closing it is closing the stream.
+        self.probe = None;
+        if self.process != std::process::id() {
+            return;
+        }
+        self.link.stop.store(true, Release);
+        self.helper.desk.ring();
+        let mut turns = 0;
+        while !self.link.gone.load(Acquire) {
+            match turns {
+                ..SPIN_TURNS => std::hint::spin_loop(),
+                SPIN_TURNS..YIELD_TURNS => std::thread::yield_now(),
+                _ => std::thread::sleep(NAP),
+            }
+            turns = turns.saturating_add(1);
+        }
+    }
+}
