@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log, Poll, wait_any};
 
 type Env = &'static [(&'static str, &'static str)];
 
@@ -45,10 +45,6 @@ fn names() -> Vec<String> {
     names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("linkspan-nic")).collect()
 }
 
-fn count() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
-}
-
 /// Threads are counted over the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -67,12 +63,13 @@ fn message(a: &mut Channel, b: &mut Channel, len: usize) {
     let mut left = None;
     until("a message", || {
         sent = sent.or_else(|| a.post_send(3, src.slice()).unwrap());
-        a.progress().unwrap();
-        b.progress().unwrap();
+        let idle = [a.progress().unwrap(), b.progress().unwrap()] == [Poll::Idle; 2];
         left = left.or_else(|| sent.and_then(|ticket| a.test(ticket).unwrap()));
         got = got.or_else(|| b.test(received).unwrap());
-        if left.is_none() || got.is_none() {
-            linkspan_fabric::wait_any(&mut [&mut *a, &mut *b], Duration::from_millis(200));
+        if idle && (left.is_none() || got.is_none()) {
+            let asleep = Instant::now();
+            wait_any(&mut [&mut *a, &mut *b], Duration::from_secs(1));
+            assert!(asleep.elapsed() < Duration::from_secs(1), "nobody woke it");
         }
         left.zip(got)
     });
@@ -83,18 +80,16 @@ fn message(a: &mut Channel, b: &mut Channel, len: usize) {
 #[test]
 fn without_the_wish_there_is_no_thread() {
     let _alone = alone();
-    let before = count();
     let fabric = fabric(&[]);
     let (mut a, mut b) = pair(&fabric);
     message(&mut a, &mut b, 3 << 20);
     assert!(!a.describe().contains("helper"), "{}", a.describe());
-    assert_eq!(count(), before);
+    assert_eq!(names(), [""; 0]);
 }
 
 #[test]
 fn a_link_that_is_not_known_to_be_fast_has_none_and_says_so() {
     let _alone = alone();
-    let before = count();
     let fabric = fabric(&[("LINKSPAN_HELPERS", "2")]);
     let (mut a, mut b) = pair(&fabric);
     message(&mut a, &mut b, 1 << 20);
@@ -102,7 +97,7 @@ fn a_link_that_is_not_known_to_be_fast_has_none_and_says_so() {
         let line = end.describe();
         assert!(line.contains("no helper thread: lo does not tell its speed (LINKSPAN_HELPERS=force:2"), "{line}");
     }
-    assert_eq!(count(), before);
+    assert_eq!(names(), [""; 0]);
 }
 
 #[test]
@@ -132,10 +127,9 @@ fn forced_ones_carry_messages_of_all_sizes_and_end_with_their_connections() {
 fn shared_memory_needs_none() {
     let _alone = alone();
     let fabric = fabric(&[("LINKSPAN_HELPERS", "force:1"), ("LINKSPAN_PATH", "shm")]);
-    let before = count();
     let (mut a, mut b) = pair(&fabric);
     message(&mut a, &mut b, 1 << 20);
-    assert_eq!(count(), before);
+    assert_eq!(names(), [""; 0]);
 }
 
 #[test]
@@ -146,7 +140,7 @@ fn a_sleeping_caller_is_woken_by_the_thread() {
     message(&mut a, &mut b, 100);
     let dst = HostBuf::new(8);
     let ticket = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
-    while b.progress().unwrap() == linkspan_fabric::Poll::Active {}
+    while b.progress().unwrap() == Poll::Active {}
     let sender = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         let src = HostBuf::new(8);

@@ -344,7 +344,9 @@ fn the_copying_is_done_by_the_thread() {
             let mut fds = Vec::new();
             if !busy && a.arm(&mut fds) && b.arm(&mut fds) {
                 let mut set = WaitSet::new();
-                fds.iter().for_each(|fd| drop(set.add(*fd)));
+                for fd in &fds {
+                    set.add(*fd);
+                }
                 set.wait(Some(Duration::from_millis(10))).unwrap();
             }
             b.test(got).unwrap()
