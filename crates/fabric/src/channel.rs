@@ -384,6 +384,7 @@ impl Channel {
             let silent = sentinel.silent();
             // The end of the sentinel may overtake bytes that are still in the rails: read them first.
             for _ in 0..LAST_LOOKS {
+                self.conn.rails().for_each(|(_, rail)| rail.look());
                 if !matches!(self.conn.progress(), Ok(Poll::Active)) {
                     break;
                 }

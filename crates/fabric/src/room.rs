@@ -63,6 +63,13 @@ impl Rail for AnyRail {
 }
 
 impl AnyRail {
+    /// What has come to this host is found by the next poll, also where another thread reads it.
+    pub(crate) fn look(&self) {
+        if let AnyRail::Helped(rail) = self {
+            rail.look();
+        }
+    }
+
     /// TCP segments sent again; `None` where there is no such thing.
     pub(crate) fn retries(&self) -> Option<u64> {
         match self {

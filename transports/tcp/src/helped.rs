@@ -14,7 +14,7 @@ mod seat;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use linkspan_net::TcpInfo;
@@ -32,7 +32,7 @@ use link::{Arrival, Link, Post};
 /// Arrivals handed on by one poll: bounds the time until the caller gets to its other rails.
 const POLL_MOST: usize = 256;
 
-/// Turns of waiting for the thread's last word before the caller gives its processor away, and then sleeps.
+/// Turns of waiting for the thread's word before the caller gives its processor away, and then sleeps.
 const SPIN_TURNS: u32 = 1000;
 const YIELD_TURNS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
@@ -71,6 +71,30 @@ impl HelpedRail {
         match &self.probe {
             Some(socket) => linkspan_net::tcp_info(socket.as_fd()),
             None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Has the thread look at the socket, and waits until all that was there has arrived here or waits for a poll. It takes
+    /// a few turns of the thread, none of which blocks: for moments when "nothing has come" must be certain.
+    pub fn look(&self) {
+        if self.process == std::process::id() {
+            let number = self.link.look.load(Relaxed) + 1;
+            self.link.look.store(number, Release);
+            self.helper.desk.ring();
+            self.wait_until(|link| link.looked.load(Acquire) == number);
+        }
+    }
+
+    /// Waits for the thread's word, or for its end.
+    fn wait_until(&self, done: impl Fn(&Link) -> bool) {
+        let mut turns = 0;
+        while !done(&self.link) && !self.link.gone.load(Acquire) {
+            match turns {
+                ..SPIN_TURNS => std::hint::spin_loop(),
+                SPIN_TURNS..YIELD_TURNS => std::thread::yield_now(),
+                _ => std::thread::sleep(NAP),
+            }
+            turns = turns.saturating_add(1);
         }
     }
 
@@ -205,14 +229,6 @@ impl Drop for HelpedRail {
         }
         self.link.stop.store(true, Release);
         self.helper.desk.ring();
-        let mut turns = 0;
-        while !self.link.gone.load(Acquire) {
-            match turns {
-                ..SPIN_TURNS => std::hint::spin_loop(),
-                SPIN_TURNS..YIELD_TURNS => std::thread::yield_now(),
-                _ => std::thread::sleep(NAP),
-            }
-            turns = turns.saturating_add(1);
-        }
+        self.wait_until(|_| false);
     }
 }

@@ -6,12 +6,14 @@ mod common;
 mod helped;
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{Model, V4, buf, head, pattern, rails, until, wire};
+use common::{Model, V4, buf, head, next_head, pattern, rails, until, wire};
 use helped::{help, helped_rails, helped_with_raw, ran, status, threads};
 use linkspan_net::WaitSet;
+use linkspan_proto::head::HEAD_LEN;
 use linkspan_tcp::{HELPERS_MAX, Helpers, Options};
 use linkspan_transport::{Buf, Conn, Down, HostBuf, Kind, MemSlice, Poll, Rail, Sink, WaitFd};
 
@@ -289,6 +291,41 @@ fn what_was_accepted_before_the_drop_still_leaves() {
     raw.read_to_end(&mut all).unwrap();
     let want = wire(Kind::Eager, 0, 40);
     assert!(all.len() >= 80 && want.starts_with(&all[..80]));
+}
+
+#[test]
+fn after_a_look_nothing_that_had_come_is_missing() {
+    let _alone = alone();
+    let helpers = Helpers::new(1);
+    let (mut rail, mut raw) = helped_with_raw(&helpers);
+    let (bytes, _) = many();
+    // Where each message ends, without its padding.
+    let mut ends = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+        ends.push(at + HEAD_LEN + len);
+        at = next_head(at + HEAD_LEN + len);
+    }
+    let mut sink = Model::new();
+    at = 0;
+    for round in 1..40 {
+        let end = (at + round * 7919 % 40_000).min(bytes.len());
+        raw.write_all(&bytes[at..end]).unwrap();
+        at = end;
+        until("the peer's kernel has it", || {
+            let info = linkspan_net::tcp_info(raw.as_fd()).unwrap();
+            (info.unacked == 0 && info.unsent == 0).then_some(())
+        });
+        rail.look();
+        while rail.poll(&mut sink).unwrap() == Poll::Active {
+            rail.look();
+        }
+        // The very last byte may be left for later; it never completes a message alone.
+        let whole = ends.iter().filter(|&&end| end < at).count();
+        assert!(sink.next as usize >= whole, "{} of {whole} messages after {at} bytes", sink.next);
+    }
+    assert!(sink.next > 100, "{}", sink.next);
 }
 
 /// The memory of a dropped connection belongs to its owner, whatever the peer goes on sending.

@@ -46,6 +46,9 @@ pub(crate) struct Link {
     pub(crate) stop: AtomicBool,
     /// The thread has let go of everything.
     pub(crate) gone: AtomicBool,
+    /// Number of the caller's last call for a look at the socket, and of the last one that was answered.
+    pub(crate) look: AtomicU64,
+    pub(crate) looked: AtomicU64,
     /// The caller sleeps; see [`bell`].
     pub(crate) asleep: AtomicU64,
     /// What it sleeps on.
@@ -58,6 +61,8 @@ impl Link {
             taken: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            look: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
             asleep: AtomicU64::new(0),
             bell: new_bell()?,
         })

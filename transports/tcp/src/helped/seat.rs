@@ -28,6 +28,8 @@ pub(crate) struct Seat {
     full: bool,
     /// What the caller was told of items taken.
     told: u64,
+    /// The last look that was answered.
+    looked: u64,
     out: Out,
     end: Ending,
 }
@@ -134,7 +136,7 @@ impl Seat {
         let Ends { posts, bodies, answers, arrivals, texts } = ends;
         let out = Out { arrivals, texts, answers, asked: false, held: false, waits: false, told: false };
         let body = HostBuf::new(EAGER_MAX);
-        Seat { rail: Some(rail), link, posts, bodies, body, full: false, told: 0, out, end: Ending::Open }
+        Seat { rail: Some(rail), link, posts, bodies, body, full: false, told: 0, looked: 0, out, end: Ending::Open }
     }
 
     /// Takes the rail back from a seat that no thread has got.
@@ -148,11 +150,12 @@ impl Seat {
             self.last_words();
             return Turn::Over;
         }
+        let look = self.link.look.load(Acquire);
         let mut active = false;
         if matches!(self.end, Ending::Open) {
             active = self.feed();
             if let Some(rail) = &mut self.rail {
-                if self.out.may_go_on() {
+                if self.out.may_go_on() || look != self.looked {
                     rail.look_again();
                 }
                 let moved = rail.flush().and_then(|out| Ok((out, rail.take_in(&mut self.out)?)));
@@ -171,6 +174,11 @@ impl Seat {
             }
         }
         active |= self.tell_end();
+        // Answered when all that was there has been told, or waits for the caller.
+        if look != self.looked && !active {
+            self.looked = look;
+            self.link.looked.store(look, Release);
+        }
         if std::mem::take(&mut self.out.told) {
             self.link.ring();
         }
@@ -235,7 +243,7 @@ impl Seat {
 
     /// Prepares for sleep: what to wait for beside the thread's own bell, if anything. Err: there is work.
     pub(crate) fn arm(&mut self) -> Result<Option<WaitFd>, ()> {
-        if self.link.stop.load(Acquire) {
+        if self.link.stop.load(Acquire) || self.link.look.load(Acquire) != self.looked {
             return Err(());
         }
         let Some(rail) = &mut self.rail else { return Ok(None) };
