@@ -20,7 +20,7 @@ pub(crate) struct Part {
     root: bool,
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     Part {
         name: "core",
         what: "lspan, the plugin, all unit tests",
@@ -33,6 +33,13 @@ const PARTS: [Part; 4] = [
         what: "a C program that plays NCCL's part against the plugin",
         programs: &["cc", "bash"],
         packages: "gcc libc6-dev",
+        root: false,
+    },
+    Part {
+        name: "python",
+        what: "the Python package: wheel, tests, type checks",
+        programs: &["python3", "cargo", "cc"],
+        packages: "python3 python3-venv gcc, rustup or cargo",
         root: false,
     },
     Part {
@@ -70,7 +77,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     };
     line("fuzz-asan", &sanitizer, "the same targets under AddressSanitizer");
     line("aarch64", &toolchain::state(root), "cross-built tests under qemu-user");
-    println!("parts of later releases (GTK window, Python wheel, kernel module) are not in this tree yet");
+    println!("parts of later releases (GTK window, kernel module) are not in this tree yet");
     Outcome::Done
 }
 

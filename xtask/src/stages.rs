@@ -1,6 +1,7 @@
 //! The test stages that plain `cargo test` cannot be: each says what it did, or why it cannot run here.
 
 pub(crate) mod fuzzing;
+pub(crate) mod python;
 pub(crate) mod toolchain;
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use crate::run::{self, Outcome};
 use crate::tree;
 
 pub(crate) use fuzzing::run as fuzz;
+pub(crate) use python::run as python;
 
 /// Crates whose unit, layout and wire tests run for aarch64.
 const AARCH64_TESTED: [&str; 4] = ["linkspan-proto", "linkspan-transport", "linkspan-ncclnet", "linkspan-shmring"];

@@ -4,13 +4,13 @@ The decoder says where (page numbers in its cache), the prefiller writes all lay
 one notification with the number of the request follows the last byte. `python kv_pages.py` runs both on this machine.
 """
 
+import multiprocessing
 import random
 import time
+from multiprocessing.queues import Queue
 
 import linkspan
 import torch
-import torch.multiprocessing as mp
-from torch.multiprocessing.spawn import ProcessException
 
 LAYERS, PAGES = 8, 512
 TOKENS, HEADS, WIDTH = 16, 4, 64  # A page: 16 tokens x 4 heads x 64 numbers of 2 bytes = 8 KiB.
@@ -26,7 +26,7 @@ def page(request: int, layer: int, position: int) -> torch.Tensor:
     return torch.arange(PAGE // 2).add_(seed).remainder_(127).to(torch.bfloat16).reshape(TOKENS, HEADS, WIDTH)
 
 
-def prefill(pipe: "mp.Queue[linkspan.Url]") -> None:
+def prefill(pipe: "Queue[linkspan.Url]") -> None:
     """Computes pages and writes them where it is told."""
     link = linkspan.Transport("cpu")
     link.connect(pipe.get(timeout=TIMEOUT), timeout=TIMEOUT)
@@ -52,7 +52,7 @@ def prefill(pipe: "mp.Queue[linkspan.Url]") -> None:
         pass
 
 
-def decode(pipe: "mp.Queue[linkspan.Url]") -> None:
+def decode(pipe: "Queue[linkspan.Url]") -> None:
     """Owns the cache; hands out free pages and checks what arrives in them."""
     link = linkspan.Transport("cpu")
     pipe.put(link.bind())
@@ -80,15 +80,14 @@ def decode(pipe: "mp.Queue[linkspan.Url]") -> None:
     link.close()
 
 
-def run(rank: int, pipe: "mp.Queue[linkspan.Url]") -> None:
-    """One of the two processes."""
-    (decode if rank == 0 else prefill)(pipe)
-
-
 if __name__ == "__main__":
     # "spawn": a fork would share the parent's connections.
-    context = mp.get_context("spawn")
-    try:
-        mp.start_processes(run, args=(context.Queue(),), nprocs=2, start_method="spawn")
-    except ProcessException as error:
-        raise SystemExit(str(error)) from None
+    context = multiprocessing.get_context("spawn")
+    pipe: "Queue[linkspan.Url]" = context.Queue()
+    processes = [context.Process(target=target, args=(pipe,)) for target in (decode, prefill)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        raise SystemExit(f"exit codes {[process.exitcode for process in processes]}")

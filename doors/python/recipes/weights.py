@@ -5,6 +5,7 @@ torch.distributed (gloo) is the rendezvous only: by it the workers hand over the
 """
 
 import asyncio
+import multiprocessing
 import os
 import tempfile
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import linkspan
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 STEPS = 3
 TIMEOUT = 60.0
@@ -99,5 +99,12 @@ if __name__ == "__main__":
     else:
         with tempfile.TemporaryDirectory() as folder:
             # "spawn": a fork would share the parent's connections.
-            mp.start_processes(main, args=(4, f"file://{folder}/store"), nprocs=4, start_method="spawn")
+            context = multiprocessing.get_context("spawn")
+            processes = [context.Process(target=main, args=(n, 4, f"file://{folder}/store")) for n in range(4)]
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.join()
+        if any(process.exitcode for process in processes):
+            raise SystemExit(f"exit codes {[process.exitcode for process in processes]}")
         print("weights: every worker had every step")

@@ -103,7 +103,7 @@ def test_to_view_offset_length() -> None:
     with pytest.raises(linkspan.OutOfBounds):
         memory.view(99, 2)
     with pytest.raises(linkspan.Error) as slip:
-        memory[::2]  # type: ignore[misc]  # pyright: ignore
+        memory[::2]  # type: ignore[index]  # pyright: ignore
     assert slip.value.code == "LS1187"
     with pytest.raises(ValueError):
         memory[5]  # type: ignore[index]  # pyright: ignore

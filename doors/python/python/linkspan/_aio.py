@@ -14,7 +14,7 @@ class _Port:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bell = Bell()
         self._last = 0
-        self._waiting: dict[int, tuple[Op, asyncio.Future[None]]] = {}
+        self._waiting: dict[int, tuple[Op[Any], asyncio.Future[None]]] = {}
         loop.add_reader(self._bell.fileno(), self._heard)
 
     def _heard(self) -> None:
@@ -26,7 +26,7 @@ class _Port:
                 if not found[1].done():
                     found[1].set_result(None)
 
-    def until_done(self, op: Op, loop: asyncio.AbstractEventLoop) -> Generator[Any, Any, None]:
+    def until_done(self, op: Op[Any], loop: asyncio.AbstractEventLoop) -> Generator[Any, Any, None]:
         self._last += 1
         token = self._last
         if op._watch(self._bell, token):
@@ -45,7 +45,7 @@ class _Port:
 _ports: WeakKeyDictionary[asyncio.AbstractEventLoop, _Port] = WeakKeyDictionary()
 
 
-def awaiting(op: Op) -> Generator[Any, Any, Any]:
+def awaiting(op: Op[Any]) -> Generator[Any, Any, Any]:
     """What ``await op`` runs."""
     if not op.done():
         loop = asyncio.get_running_loop()
