@@ -62,9 +62,7 @@ static BUILD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The exception with this text, whose class `linkspan/_errors.py` finds by the code at its start.
 pub(crate) fn raise(py: Python<'_>, text: &str) -> PyErr {
-    let build = BUILD.get_or_try_init(py, || {
-        PyResult::Ok(py.import("linkspan._errors")?.getattr("build")?.unbind())
-    });
+    let build = BUILD.get_or_try_init(py, || PyResult::Ok(py.import("linkspan._errors")?.getattr("build")?.unbind()));
     let made = build.and_then(|build| build.call1(py, (text,)));
     match made {
         Ok(exception) => PyErr::from_value(exception.into_bound(py)),

@@ -53,7 +53,8 @@ pub(crate) fn mutable_of(object: &Bound<'_, PyAny>) -> PyResult<MutableView<'sta
 
 /// Start and length of `object[key]`. Unlike lists, memory does not shrink a slice that reaches over its end.
 pub(crate) fn range(key: &Bound<'_, PyAny>, have: u64) -> PyResult<(u64, u64)> {
-    let wrong = || PyErr::from(DoorError::Slice(key.repr().map_or_else(|_| "something else".into(), |r| r.to_string())));
+    let wrong =
+        || PyErr::from(DoorError::Slice(key.repr().map_or_else(|_| "something else".into(), |r| r.to_string())));
     let Ok(slice) = key.cast::<PySlice>() else {
         return Err(wrong());
     };

@@ -184,8 +184,8 @@ impl Op {
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let awaiting = AWAITING
-            .get_or_try_init(py, || PyResult::Ok(py.import("linkspan._aio")?.getattr("awaiting")?.unbind()))?;
+        let awaiting =
+            AWAITING.get_or_try_init(py, || PyResult::Ok(py.import("linkspan._aio")?.getattr("awaiting")?.unbind()))?;
         awaiting.bind(py).call1((slf,))
     }
 

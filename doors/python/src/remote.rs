@@ -133,7 +133,12 @@ impl RemoteBuffer {
     }
 
     fn __repr__(&self) -> String {
-        format!("<linkspan.RemoteBuffer of {} bytes, {}, generation {}>", self.0.len(), self.access(), self.generation())
+        format!(
+            "<linkspan.RemoteBuffer of {} bytes, {}, generation {}>",
+            self.0.len(),
+            self.access(),
+            self.generation()
+        )
     }
 }
 

@@ -64,7 +64,8 @@ fn notification(notify: Option<&Bound<'_, PyAny>>, fence: bool) -> PyResult<Opti
         None
     } else {
         let value: Option<u64> = object.cast::<PyInt>().ok().and_then(|value| value.extract().ok());
-        let value = value.ok_or_else(|| DoorError::Notify(object.repr().map_or_else(|_| "?".into(), |r| r.to_string())))?;
+        let value =
+            value.ok_or_else(|| DoorError::Notify(object.repr().map_or_else(|_| "?".into(), |r| r.to_string())))?;
         Some(Notify::value(value))
     };
     Ok(made.map(|notify| if fence { notify.fenced() } else { notify }))
