@@ -30,6 +30,6 @@ fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<remote::Support>()?;
     module.add_class::<remote::Url>()?;
     module.add_class::<transport::Transport>()?;
-    module.add_function(wrap_pyfunction!(process::_forked, module)?)?;
+    module.add_function(wrap_pyfunction!(process::forked, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

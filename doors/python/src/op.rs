@@ -40,7 +40,7 @@ enum Stage {
 
 /// An operation that has begun. `await op` in an asyncio loop, or `op.wait()` in any thread; both give its result and may be
 /// repeated. Letting go of it before that cancels it.
-#[pyclass(frozen, module = "linkspan", weakref)]
+#[pyclass(frozen, generic, module = "linkspan", weakref)]
 pub(crate) struct Op(Mutex<Stage>);
 
 static AWAITING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

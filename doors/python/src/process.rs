@@ -19,7 +19,7 @@ thread_local! {
 
 /// Called in the child of a fork, by `os.register_at_fork`.
 #[pyfunction]
-pub(crate) fn _forked() {
+pub(crate) fn forked() {
     if USED.load(Ordering::SeqCst) {
         FORKED.store(true, Ordering::SeqCst);
     }

@@ -94,6 +94,7 @@ impl RemoteBuffer {
     }
 
     /// The 40 bytes it travels as.
+    #[expect(clippy::wrong_self_convention, reason = "Python calls it with a reference")]
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.encode())
     }

@@ -56,10 +56,10 @@ from ._linkspan import (
     Url,
     View,
     __version__,
-    _forked,
+    forked,
 )
 
-_os.register_at_fork(after_in_child=_forked)
+_os.register_at_fork(after_in_child=forked)
 
 __all__ = [
     "Aborted",
