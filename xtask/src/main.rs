@@ -26,6 +26,7 @@ usage: cargo xtask COMMAND
   dist [--dir DIR]       release build of the plugin and lspan into DIR (default dist/), with their checks
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   loom                   model checks of the lock-free parts
+  python                 builds the Python wheel in an environment of its own; its tests, mypy, pyright
   netns NAME|all         tests that need network namespaces (root)
   fuzz [--seconds N] [TARGET]
                          every fuzz target (or one) for N seconds each, default 20
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["loom"] => stages::loom(&root),
+        ["python"] => stages::python(&root),
         ["netns", name] => stages::netns(&root, name),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
         ["lab", rest @ ..] => stages::lab(&root, rest),

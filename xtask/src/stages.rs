@@ -2,6 +2,7 @@
 
 pub(crate) mod fuzzing;
 mod lab;
+pub(crate) mod python;
 pub(crate) mod toolchain;
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use crate::tree;
 
 pub(crate) use fuzzing::run as fuzz;
 pub(crate) use lab::lab;
+pub(crate) use python::run as python;
 
 /// Crates whose unit, layout and wire tests run for aarch64.
 const AARCH64_TESTED: [&str; 4] = ["linkspan-proto", "linkspan-transport", "linkspan-ncclnet", "linkspan-shmring"];
@@ -105,7 +107,7 @@ pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
     };
     let packages = |names: &'static [&'static str]| names.iter().flat_map(|name| ["-p", name]);
     let mut test = tools.cargo(root);
-    test.args(["test", "--lib", "--tests"]).args(packages(&AARCH64_TESTED)).arg("--");
+    test.args(["test", "--lib", "--tests", "--examples"]).args(packages(&AARCH64_TESTED)).arg("--");
     for (tests, why) in NOT_UNDER_QEMU {
         println!("skipped: aarch64 {tests}*: {why}");
         test.args(["--skip", tests]);

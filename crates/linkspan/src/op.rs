@@ -121,16 +121,8 @@ impl Future for Op<'_> {
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
-        let Stage::Under(id) = self.state else { return };
-        let mut guard = self.shared.lock();
-        let (unread, in_use) = guard.ops.forget(id);
-        if in_use {
-            guard.revoke("an operation under way was dropped", Instant::now());
-            guard.ops.drop_now(id);
+        if let Stage::Under(id) = self.state {
+            self.shared.forget(id);
         }
-        if let Some(value) = unread {
-            guard.give_back(value);
-        }
-        if in_use { self.shared.see_to_it(guard) } else { self.shared.unlock(guard) }
     }
 }

@@ -24,6 +24,9 @@ const CLOCK_STEPS: u32 = 8;
 /// Longest sleep of a thread that waits for another one's driving; it is woken when anything has happened.
 const FOLLOW: Duration = Duration::from_millis(100);
 
+/// How often a waiting thread asks whether it shall stop: soon enough for a key pressed by a person.
+const ASK: Duration = Duration::from_millis(100);
+
 /// Steps of one service by the engine thread, so that it gets to its other transports.
 const SERVICE: usize = 256;
 
@@ -45,7 +48,11 @@ pub(crate) struct Shared {
     urgent: AtomicBool,
     /// Rung for every report, for foreign event loops.
     event: OnceLock<Bell>,
+    /// Asked now and then by threads that wait in blocking calls: whether they shall stop waiting.
+    stop: OnceLock<Box<Stop>>,
 }
+
+type Stop = dyn Fn() -> bool + Send + Sync;
 
 pub(crate) type Guard<'a> = MutexGuard<'a, State>;
 
@@ -63,6 +70,7 @@ impl Shared {
             driving: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
             event: OnceLock::new(),
+            stop: OnceLock::new(),
         });
         let served: Arc<dyn Serve> = shared.clone();
         ctx.serve(Arc::downgrade(&served));
@@ -129,20 +137,55 @@ impl Shared {
     /// Drives until the operation has reported.
     pub(crate) fn run(&self, guard: Guard<'_>, id: OpId) -> Result<u64, Error> {
         let mut guard = self.enter(guard);
+        let mut asked = None::<Instant>;
         let (result, hold): (_, Option<Hold>) = loop {
             guard.pump();
             if let Some(report) = guard.ops.take(id) {
                 break report;
             }
+            let (sleeps, stop) = (guard.sleeps, self.stop.get());
             guard = match guard.driver {
-                Driver::Nobody => self.drive(guard, |state| state.ops.is_reported(id)),
+                Driver::Nobody => {
+                    self.drive(guard, |state| state.ops.is_reported(id) || (stop.is_some() && state.sleeps != sleeps))
+                }
                 other => self.follow(guard, other),
             };
+            if let Some(stop) = stop
+                && !guard.ops.is_reported(id)
+                && asked.get_or_insert_with(Instant::now).elapsed() >= ASK
+            {
+                self.unlock(guard);
+                if stop() {
+                    self.forget(id);
+                    return Err(Error::Aborted);
+                }
+                asked = Some(Instant::now());
+                guard = self.lock();
+            }
         };
         let result = result.map_err(|fail| guard.error(fail));
         self.unlock(guard);
         drop(hold);
         result
+    }
+
+    /// Ends an operation that nobody asks after any more: nothing of it touches local memory when this returns.
+    pub(crate) fn forget(&self, id: OpId) {
+        let mut guard = self.lock();
+        let (unread, in_use) = guard.ops.forget(id);
+        if in_use {
+            guard.revoke("an operation under way was dropped", Instant::now());
+            guard.ops.drop_now(id);
+        }
+        if let Some(value) = unread {
+            guard.give_back(value);
+        }
+        if in_use { self.see_to_it(guard) } else { self.unlock(guard) }
+    }
+
+    /// What waiting threads ask; the first one stays.
+    pub(crate) fn stop_when(&self, stop: Box<Stop>) {
+        let _ = self.stop.set(stop);
     }
 
     /// Drives until `done` says so or `until` is over. True: it was done.
@@ -256,10 +299,12 @@ impl Shared {
         }
         guard.driver = Driver::Asleep;
         self.unlock(guard);
+        let most = if self.stop.get().is_some() { most.min(ASK) } else { most };
         // An interrupted or failed sleep is a short one.
         let _ = set.wait(Some(most));
         let mut guard = self.lock();
         guard.driver = Driver::Awake;
+        guard.sleeps = guard.sleeps.wrapping_add(1);
         guard.after_sleep();
         guard.expire(Instant::now());
         guard

@@ -110,6 +110,8 @@ pub(crate) struct State {
     carry: VecDeque<u64>,
     steps: u32,
     kept: Instant,
+    /// How often its driver has slept.
+    pub(crate) sleeps: u32,
 }
 
 impl State {
@@ -135,6 +137,7 @@ impl State {
             carry: VecDeque::new(),
             steps: 0,
             kept: Instant::now(),
+            sleeps: 0,
         }
     }
 

@@ -387,6 +387,13 @@ impl Transport {
         self.shared.poll()
     }
 
+    /// For languages that handle signals between their own instructions: threads that wait in a blocking call ask `stop` about
+    /// ten times a second, on their own thread and without a lock of this library. Where it says true the call ends with
+    /// [`Error::Aborted`] and its operation as if an [`Op`] had been dropped. It can be set once; later ones have no effect.
+    pub fn stop_waiting_when(&self, stop: impl Fn() -> bool + Send + Sync + 'static) {
+        self.shared.stop_when(Box::new(stop));
+    }
+
     fn begin<'m>(&self, begin: impl FnOnce(&mut State) -> Result<OpId, Error>) -> Op<'m> {
         let mut guard = self.shared.lock();
         let begun = begin(&mut guard);

@@ -6,7 +6,7 @@ mod common;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -235,4 +235,20 @@ fn dropping_a_future_cancels_it_and_spares_the_others() {
         drop(wait);
         assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 8);
     }
+}
+
+#[test]
+fn a_waiting_thread_asks_whether_to_stop() {
+    let (a, b) = pair(PATHS[0].1);
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    b.stop_waiting_when(move || count.fetch_add(1, Ordering::SeqCst) == 2);
+    let begun = Instant::now();
+    assert!(matches!(b.wait_for_write_blocking(None), Err(Error::Aborted)));
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+    assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+    // The wait that was given up takes no notification; the next one does.
+    let (_inbox, remote) = open(&b, 8);
+    a.write_blocking(&filled(8, 1).view(), &remote, Some(Notify::value(5)), Some(LONG)).unwrap();
+    assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 5);
 }

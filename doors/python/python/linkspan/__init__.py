@@ -1,0 +1,99 @@
+"""One-sided writes and reads between the memories of processes, over the best path there is between the two.
+
+The side that is written to::
+
+    target = linkspan.Transport("cpu")
+    inbox = torch.zeros(1 << 20, dtype=torch.uint8)
+    url, remote = target.bind(), target.expose(inbox).remote    # give both to the other side
+    target.wait_for_write()
+
+The side that writes::
+
+    source = linkspan.Transport("cpu")
+    source.connect(url)
+    source.write(tensor, remote, notify=True)
+
+Every call that waits comes twice: ``write`` blocks (without Python's lock), ``await write_async(...)`` runs in an asyncio
+loop. Times are in seconds, sizes and offsets in bytes.
+"""
+
+import os as _os
+
+from ._errors import (
+    Aborted,
+    BadRemoteBuffer,
+    Broken,
+    Closed,
+    ConnectFailed,
+    DeviceMemory,
+    Error,
+    Forked,
+    HasPeer,
+    Interrupted,
+    MessageTooLong,
+    NoRight,
+    NotConnected,
+    NotContiguous,
+    NotExposed,
+    OutOfBounds,
+    ReadOnly,
+    Refused,
+    SystemFailed,
+    TimedOut,
+    TimedOutUnrevoked,
+    UnsupportedMemory,
+    UrlError,
+    WrongPeer,
+)
+from ._linkspan import (
+    Exposed,
+    Listener,
+    Memory,
+    Op,
+    RemoteBuffer,
+    Support,
+    Transport,
+    Url,
+    View,
+    __version__,
+    forked,
+)
+
+_os.register_at_fork(after_in_child=forked)
+
+__all__ = [
+    "Aborted",
+    "BadRemoteBuffer",
+    "Broken",
+    "Closed",
+    "ConnectFailed",
+    "DeviceMemory",
+    "Error",
+    "Exposed",
+    "Forked",
+    "HasPeer",
+    "Interrupted",
+    "Listener",
+    "Memory",
+    "MessageTooLong",
+    "NoRight",
+    "NotConnected",
+    "NotContiguous",
+    "NotExposed",
+    "Op",
+    "OutOfBounds",
+    "ReadOnly",
+    "Refused",
+    "RemoteBuffer",
+    "Support",
+    "SystemFailed",
+    "TimedOut",
+    "TimedOutUnrevoked",
+    "Transport",
+    "UnsupportedMemory",
+    "Url",
+    "UrlError",
+    "View",
+    "WrongPeer",
+    "__version__",
+]

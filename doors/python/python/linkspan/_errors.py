@@ -1,0 +1,165 @@
+"""Exceptions, each with the stable code that stands at the start of its message (docs/ERRORS.md lists them)."""
+
+
+class Error(Exception):
+    """Base of all exceptions of this package."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    @property
+    def code(self) -> str:
+        """The stable code, as in ``"LS1101"``."""
+        return self.message[:6]
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class TimedOut(Error, TimeoutError):
+    """Not done within its timeout; no byte of it lands any more, the transport stays usable."""
+
+
+class TimedOutUnrevoked(TimedOut):
+    """Not done within its timeout, and the peer has not confirmed: bytes may still land in the peer's memory."""
+
+
+class Aborted(Error):
+    """Ended by ``abort``, ``close``, ``cancel`` or because its transport is gone."""
+
+
+class Broken(Error, ConnectionError):
+    """The transport cannot be used any more; make a new one."""
+
+
+class Interrupted(Error):
+    """The path was revoked under a message by another operation; whether the message arrived is unknown."""
+
+
+class NotConnected(Error, ConnectionError):
+    """There is no peer yet."""
+
+
+class HasPeer(Error):
+    """The transport has another peer already."""
+
+
+class ConnectFailed(Error, ConnectionError):
+    """No connection came about; the message names every path that was tried."""
+
+
+class OutOfBounds(Error, IndexError):
+    """A range outside of its memory or remote buffer."""
+
+
+class NoRight(Error, PermissionError):
+    """The remote buffer does not give this right."""
+
+
+class Refused(Error, PermissionError):
+    """The peer refused the operation: the region was taken back, or the range or right is not given."""
+
+
+class WrongPeer(Error):
+    """The remote buffer was given out by another transport."""
+
+
+class ReadOnly(Error, BufferError):
+    """Memory that must not be written to."""
+
+
+class NotExposed(Error, KeyError):
+    """The region was taken back already."""
+
+
+class BadRemoteBuffer(Error, ValueError):
+    """Bytes that are not a remote buffer."""
+
+
+class SystemFailed(Error, OSError):
+    """A system call failed."""
+
+
+class UrlError(Error, ValueError):
+    """Text that is not a URL of ours."""
+
+
+class MessageTooLong(Error, ValueError):
+    """A message was longer than the receive it met."""
+
+
+class UnsupportedMemory(Error, TypeError):
+    """An object that shows no memory which can be used."""
+
+
+class NotContiguous(Error, BufferError):
+    """Memory with gaps."""
+
+
+class DeviceMemory(Error, TypeError):
+    """Memory of a device, or a transport for one, which this release has not."""
+
+
+class Closed(Error, ValueError):
+    """A transport or listener after ``close``."""
+
+
+class Forked(Error, RuntimeError):
+    """Used in a child of fork(2), where the connections belong to the parent."""
+
+
+class _BadValue(Error, ValueError):
+    """An argument that no call takes."""
+
+
+class _InUse(Error, RuntimeError):
+    """Another thread waits for the operation."""
+
+
+_CLASSES: dict[str, type[Error]] = {
+    "LS0010": MessageTooLong,
+    "LS0013": Refused,
+    "LS1101": TimedOut,
+    "LS1102": TimedOutUnrevoked,
+    "LS1103": Aborted,
+    "LS1104": Broken,
+    "LS1105": Interrupted,
+    "LS1106": NotConnected,
+    "LS1107": HasPeer,
+    "LS1108": ConnectFailed,
+    "LS1109": OutOfBounds,
+    "LS1110": OutOfBounds,
+    "LS1111": NoRight,
+    "LS1112": WrongPeer,
+    "LS1113": ReadOnly,
+    "LS1115": NotExposed,
+    "LS1116": BadRemoteBuffer,
+    "LS1117": SystemFailed,
+    "LS1118": _BadValue,
+    "LS1119": _BadValue,
+    "LS1120": UrlError,
+    "LS1121": UrlError,
+    "LS1122": UrlError,
+    "LS1123": UrlError,
+    "LS1124": UrlError,
+    "LS1125": UrlError,
+    "LS1126": UrlError,
+    "LS1180": UnsupportedMemory,
+    "LS1181": NotContiguous,
+    "LS1182": DeviceMemory,
+    "LS1183": Closed,
+    "LS1184": Forked,
+    "LS1185": DeviceMemory,
+    "LS1186": _InUse,
+    "LS1187": _BadValue,
+    "LS1188": _BadValue,
+    "LS1189": _BadValue,
+    "LS1190": _BadValue,
+    "LS1191": UnsupportedMemory,
+}
+
+
+def build(message: str) -> Error:
+    """The exception for a message, by the code at its start."""
+    return _CLASSES.get(message[:6], Error)(message)

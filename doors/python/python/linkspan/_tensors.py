@@ -1,0 +1,18 @@
+"""What no protocol says about tensors."""
+
+import sys
+from typing import Any
+
+
+def fix_storage(tensor: Any) -> None:
+    """Makes the storage of a torch tensor one that cannot be resized, which would free the bytes under an operation.
+
+    torch does so itself whenever it lends a storage to numpy.
+    """
+    storage = tensor.untyped_storage()
+    if not storage.resizable():
+        return
+    torch = sys.modules["torch"]
+    torch.empty(0, dtype=torch.uint8).set_(storage, 0, (0,)).numpy()
+    if storage.resizable():
+        raise BufferError("torch without numpy lets every storage be resized; install numpy")

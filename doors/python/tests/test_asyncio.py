@@ -1,0 +1,155 @@
+"""Operations in asyncio loops, and in a loop of one's own."""
+
+import asyncio
+import gc
+import select
+import threading
+import time
+
+import linkspan
+import pytest
+
+from conftest import LONG, Pair, make_pair
+
+
+def test_await_write_and_notification(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        inbox = bytearray(1 << 20)
+        remote = b.expose(inbox).remote
+        waiting = asyncio.ensure_future(b.wait_for_write_async(timeout=LONG))
+        await asyncio.sleep(0.01)
+        assert await a.write_async(b"x" * (1 << 20), remote, notify=5, timeout=LONG) == 1 << 20
+        assert await waiting == 5 and inbox == b"x" * (1 << 20)
+        back = bytearray(10)
+        assert await a.read_async(back, remote, timeout=LONG) == 10 and back == b"x" * 10
+        parts = [(linkspan.Memory(b"yy"), remote[i : i + 2]) for i in range(0, 20, 2)]
+        assert await a.write_batch_async(parts, notify=6, timeout=LONG) == 20
+        assert await b.wait_for_write_async(timeout=LONG) == 6
+
+    asyncio.run(main())
+
+
+def test_connect_listen_and_messages_awaited() -> None:
+    async def main() -> None:
+        listener = linkspan.Listener()
+        peer = linkspan.Transport()
+        transport, _ = await asyncio.gather(listener.accept_async(), peer.connect_async(listener.url, timeout=LONG))
+        into = bytearray(3)
+        length, _ = await asyncio.gather(transport.recv_async(1, into, timeout=LONG), peer.send_async(1, b"abc"))
+        assert length == 3 and into == b"abc"
+        target = linkspan.Transport()
+        source = linkspan.Transport()
+        await asyncio.gather(target.wait_connected_async(LONG), source.connect_async(target.bind(), LONG))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await listener.accept_async()
+
+    asyncio.run(main())
+
+
+def test_many_operations_share_one_descriptor_and_no_thread(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        remote = b.expose(bytearray(8)).remote
+        waits = [asyncio.ensure_future(b.wait_for_write_async(timeout=LONG)) for _ in range(500)]
+        await asyncio.sleep(0)
+        assert threading.active_count() == before
+        await asyncio.gather(*(a.write_async(bytes(8), remote, notify=i, timeout=LONG) for i in range(500)))
+        assert sorted(await asyncio.gather(*waits)) == list(range(500))
+
+    before = threading.active_count()
+    asyncio.run(main())
+
+
+def test_cancelling_a_task_cancels_its_operation(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(b.wait_for_write_async(), 0.05)
+        await a.write_async(b"", b.expose(bytearray(0)).remote, notify=8, timeout=LONG)
+        # The cancelled wait has not taken it.
+        assert await b.wait_for_write_async(timeout=LONG) == 8
+
+    asyncio.run(main())
+
+
+def test_errors_are_awaited_too(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        with pytest.raises(linkspan.TimedOut):
+            await b.wait_for_write_async(timeout=0.02)
+        op = a.write_async(bytes(9), b.expose(bytearray(8)).remote)
+        for _ in range(2):
+            with pytest.raises(linkspan.OutOfBounds):
+                await op
+        pending = b.wait_for_write_async()
+        asyncio.get_running_loop().call_later(0.02, b.abort)
+        with pytest.raises(linkspan.Aborted):
+            await pending
+
+    asyncio.run(main())
+
+
+def test_one_operation_may_be_looked_at_while_it_is_awaited(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        op = b.wait_for_write_async(timeout=LONG)
+        task = asyncio.ensure_future(op)
+        await asyncio.sleep(0.01)
+        assert not op.done()
+        await a.write_async(b"", b.expose(bytearray(0)).remote, notify=2, timeout=LONG)
+        assert await asyncio.wait_for(task, LONG) == 2 and op.done() and op.wait() == 2
+
+    asyncio.run(main())
+
+
+def test_loops_come_and_go() -> None:
+    for n in range(20):
+        a, b = make_pair()
+
+        async def main() -> int:
+            await a.write_async(b"", b.expose(bytearray(0)).remote, notify=n, timeout=LONG)
+            return await b.wait_for_write_async(timeout=LONG)
+
+        assert asyncio.run(main()) == n
+    gc.collect()
+    from linkspan import _aio
+
+    assert len(_aio._ports) <= 1  # pyright: ignore[reportPrivateUsage]
+
+
+def test_an_epoll_loop_by_fileno_and_poll(pair: Pair) -> None:
+    a, b = pair
+    inbox = bytearray(1 << 20)
+    ops = [a.write_async(b"z" * (1 << 20), b.expose(inbox).remote, notify=1), b.wait_for_write_async()]
+    poller = select.epoll()
+    poller.register(a.fileno(), select.EPOLLIN)
+    poller.register(b.fileno(), select.EPOLLIN)
+    end = time.monotonic() + LONG
+    while not all(op.done() for op in ops):
+        assert time.monotonic() < end
+        poller.poll(1.0)
+        a.poll()
+        b.poll()
+    poller.close()
+    assert [op.wait() for op in ops] == [1 << 20, 1] and inbox == b"z" * (1 << 20)
+
+
+def test_operations_of_one_loop_from_another_thread(pair: Pair) -> None:
+    a, b = pair
+    op = b.wait_for_write_async()
+    thread = threading.Thread(target=op.wait)
+    thread.start()
+    time.sleep(0.05)
+    with pytest.raises(linkspan.Error) as caught:
+        op.wait()
+    assert caught.value.code == "LS1186"
+    a.write(b"", b.expose(bytearray(0)).remote, notify=2, timeout=LONG)
+    thread.join(LONG)
+    assert op.wait() == 2

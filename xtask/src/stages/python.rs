@@ -1,0 +1,118 @@
+//! The Python package: built as its users build it, and tested in an environment of its own below `target/`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::all;
+use crate::run::{self, Outcome};
+
+/// What is installed beside the package, from the index that pip is configured for.
+const TOOLS: [&str; 5] = ["maturin>=1.9,<2", "pytest", "mypy", "pyright", "numpy"];
+
+/// Seconds for torch, which brings three gigabytes of CUDA along: where they do not suffice its tests are skipped.
+const TORCH_SECONDS: &str = "300";
+
+/// Asked of Python before anything is made: 3.11 has the buffer protocol in its stable interface.
+const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+
+/// Builds the wheel, installs it into an environment, and runs tests and type checkers there.
+pub(crate) fn run(root: &Path) -> Outcome {
+    if run::which("python3").is_none() {
+        return Outcome::Skipped("no python3 (Debian: python3 python3-venv)".to_owned());
+    }
+    if run::output(Command::new("python3").args(["-c", PROBE])).is_err() {
+        return Outcome::Skipped("python3 is older than 3.11 or has no venv (Debian: python3-venv)".to_owned());
+    }
+    let folder = root.join("doors/python");
+    let place = run::target_dir(root).join("python");
+    let venv = place.join("venv");
+    let bin = venv.join("bin");
+    if let Err(why) = prepare(&venv, &bin) {
+        return Outcome::Skipped(format!("the tools could not be installed: {why}"));
+    }
+    let torch = torch(&bin);
+    if let Err(why) = &torch {
+        println!("skipped: python: tests with torch and both recipes: {why}");
+    }
+    if let Err(why) = wheel(root, &folder, &place, &bin) {
+        return Outcome::Failed(why);
+    }
+    let mut pytest = tool(&folder, &bin, "pytest");
+    pytest.args(["-p", "no:cacheprovider"]).env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut mypy = tool(&folder, &bin, "mypy");
+    mypy.arg("--cache-dir").arg(place.join("mypy"));
+    let mut pyright = tool(&folder, &bin, "pyright");
+    pyright.arg("--pythonpath").arg(bin.join("python"));
+    let mut checked = vec!["python", "tests"];
+    if torch.is_ok() {
+        checked.push("recipes");
+    }
+    mypy.args(&checked);
+    pyright.args(&checked);
+    let lint = |command: &str, args: &[&str]| {
+        let mut cargo = run::cargo(&folder);
+        cargo.env("CARGO_TARGET_DIR", place.join("build")).arg(command).args(args);
+        run::must(&mut cargo)
+    };
+    all([
+        run::must(&mut pytest),
+        run::must(&mut mypy),
+        run::must(&mut pyright),
+        lint("fmt", &["--check"]),
+        lint("clippy", &["--locked", "--features", "extension-module", "--", "-D", "warnings"]),
+    ])
+}
+
+fn tool(folder: &Path, bin: &Path, module: &str) -> Command {
+    let mut command = Command::new(bin.join("python"));
+    command.args(["-m", module]).current_dir(folder);
+    command
+}
+
+fn pip(bin: &Path) -> Command {
+    let mut command = Command::new(bin.join("python"));
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    command
+}
+
+/// The environment with its tools.
+fn prepare(venv: &Path, bin: &Path) -> Result<(), String> {
+    if !bin.join("python").is_file() {
+        run::output(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
+    }
+    run::output(pip(bin).args(TOOLS)).map(drop)
+}
+
+/// torch, if it can be had in time.
+fn torch(bin: &Path) -> Result<(), String> {
+    let import = || run::output(Command::new(bin.join("python")).args(["-c", "import torch"]));
+    if import().is_ok() {
+        return Ok(());
+    }
+    let pip = pip(bin);
+    let mut limited = Command::new("timeout");
+    limited.arg(TORCH_SECONDS).arg(pip.get_program()).args(pip.get_args()).arg("torch");
+    let status = limited.status().map_err(|e| format!("timeout did not start: {e}"))?;
+    match status.code() {
+        Some(0) => import().map(drop).map_err(|_| "torch does not load here".to_owned()),
+        Some(124) => Err(format!("torch could not be had within {TORCH_SECONDS} s")),
+        _ => Err("torch could not be installed".to_owned()),
+    }
+}
+
+/// Builds the wheel and installs it. A development build: the tests ask for behaviour, not for speed.
+fn wheel(root: &Path, folder: &Path, place: &Path, bin: &Path) -> Result<(), String> {
+    let wheels = place.join("wheels");
+    let _ = std::fs::remove_dir_all(&wheels);
+    let mut maturin = tool(folder, bin, "maturin");
+    maturin.args(["build", "--profile", "dev", "--locked", "--out"]).arg(&wheels);
+    maturin.env("CARGO_TARGET_DIR", place.join("build"));
+    run::must(&mut maturin)?;
+    let built = std::fs::read_dir(&wheels).map_err(|e| format!("{}: {e}", shown(root, &wheels)))?;
+    let built: Vec<PathBuf> = built.flatten().map(|entry| entry.path()).collect();
+    run::output(pip(bin).args(["--force-reinstall", "--no-deps"]).args(built)).map(drop)
+}
+
+fn shown(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
