@@ -20,7 +20,7 @@ pub(crate) struct Part {
     root: bool,
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         name: "core",
         what: "lspan, the plugin, all unit tests",
