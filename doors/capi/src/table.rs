@@ -19,6 +19,8 @@ struct Held<T> {
     object: Option<Arc<T>>,
 }
 
+type Chunk<T> = Box<[Mutex<Held<T>>]>;
+
 struct Slots {
     free: Vec<u32>,
     made: u32,
@@ -28,7 +30,7 @@ struct Slots {
 pub(crate) struct Table<T> {
     kind: u8,
     word: &'static str,
-    chunks: [OnceLock<Box<[Mutex<Held<T>>]>>; CHUNKS],
+    chunks: [OnceLock<Chunk<T>>; CHUNKS],
     slots: Mutex<Slots>,
 }
 
