@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use crate::capi;
 use crate::check::{codes, params, unsafety};
 use crate::run::{self, Outcome};
 use crate::tree::{self, Source};
@@ -14,7 +15,11 @@ use crate::tree::{self, Source};
 /// Rewrites everything generated.
 pub(crate) fn run(root: &Path) -> Outcome {
     let sources = tree::sources(root);
-    for (path, text) in documents(&sources) {
+    let header = match capi::header(root) {
+        Ok(header) => header,
+        Err(why) => return Outcome::Failed(why),
+    };
+    for (path, text) in documents(&sources).into_iter().chain([(capi::HEADER, header)]) {
         let file = root.join(path);
         if fs::read_to_string(&file).ok().as_deref() == Some(text.as_str()) {
             continue;
@@ -32,20 +37,25 @@ pub(crate) fn run(root: &Path) -> Outcome {
 
 /// Which generated files differ from what would be generated now.
 pub(crate) fn stale(root: &Path, sources: &[Source]) -> Vec<String> {
-    let mut problems: Vec<String> = documents(sources)
-        .into_iter()
-        .filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_deref() != Some(text.as_str()))
-        .map(|(path, _)| format!("{path} is stale: run `cargo xtask gen`"))
-        .collect();
+    let stale = |path: &str, text: &str| fs::read_to_string(root.join(path)).ok().as_deref() != Some(text);
+    let told = |path: &str| format!("{path} is stale: run `cargo xtask gen`");
+    let mut problems: Vec<String> =
+        documents(sources).into_iter().filter(|(path, text)| stale(path, text)).map(|(path, _)| told(path)).collect();
+    match capi::header(root) {
+        Ok(header) if stale(capi::HEADER, &header) => problems.push(told(capi::HEADER)),
+        Ok(_) => {}
+        Err(why) => problems.push(why),
+    }
     problems.extend(stale_pages(root).unwrap_or_else(|why| vec![why]));
     problems
 }
 
-fn documents(sources: &[Source]) -> [(&'static str, String); 3] {
+fn documents(sources: &[Source]) -> [(&'static str, String); 4] {
     [
         ("docs/SAFETY.md", safety(sources)),
         ("docs/ERRORS.md", errors(sources)),
         ("docs/PARAMETERS.md", parameters(sources)),
+        (capi::TEXTS, capi::texts(sources)),
     ]
 }
 

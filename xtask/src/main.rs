@@ -4,6 +4,7 @@
 //! with the same words. Exit codes: 0 done, 1 failed, 2 usage, 77 cannot run on this machine (a line says why).
 #![forbid(unsafe_code)]
 
+mod capi;
 mod check;
 mod dist;
 mod generate;
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of the plugin and lspan into DIR (default dist/), with their checks
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
+  capi                   compiles and runs the C tests of doors/capi, under ASan and UBSan
   loom                   model checks of the lock-free parts
   python                 builds the Python wheel in an environment of its own; its tests, mypy, pyright
   netns NAME|all         tests that need network namespaces (root)
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["dist"] => dist::run(&root, &root.join("dist")),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
+        ["capi"] => capi::run(&root),
         ["loom"] => stages::loom(&root),
         ["python"] => stages::python(&root),
         ["netns", name] => stages::netns(&root, name),

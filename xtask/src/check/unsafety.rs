@@ -30,6 +30,10 @@ pub(crate) const PLACES: [Place; 6] = [
         why: "memory that objects of Python lend by the buffer protocol and DLPack: pointers from their structures",
     },
     Place { path: "doors/nccl/", why: "the exported symbols, and the border over which NCCL hands in pointers" },
+    Place {
+        path: "doors/capi/",
+        why: "the exported symbols, and the pointers that C hands in (followed in `raw.rs` alone)",
+    },
 ];
 
 /// What `unsafe` is used for in one file.

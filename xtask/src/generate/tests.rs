@@ -14,7 +14,7 @@ fn ledger_and_error_list_name_file_count_and_meaning() {
             text: "enum E {\n/// Means <this|that>.\n#[error(\"LS0001 byte {0}\")]\nA(u8) }".into(),
         },
     ];
-    let [(_, safety), (_, errors), _] = documents(&tree);
+    let [(_, safety), (_, errors), _, (_, texts)] = documents(&tree);
     assert!(safety.contains("| [sys/net/src/lib.rs](../sys/net/src/lib.rs) | 2 | 0 | 0 | 0 | Calls |"), "{safety}");
     assert!(
         errors.contains(
@@ -22,6 +22,7 @@ fn ledger_and_error_list_name_file_count_and_meaning() {
         ),
         "{errors}"
     );
+    assert_eq!(texts, "&[\n    (1, c\"LS0001 byte {0}\"),\n]\n");
 }
 
 #[test]
@@ -29,4 +30,5 @@ fn a_missing_document_is_stale() {
     let problems = stale(Path::new("/nonexistent"), &[]);
     assert!(problems.iter().any(|p| p.starts_with("docs/SAFETY.md is stale")));
     assert!(problems.iter().any(|p| p.starts_with("docs/ERRORS.md is stale")));
+    assert!(problems.iter().any(|p| p.starts_with("doors/capi/include/linkspan.h")), "{problems:?}");
 }
