@@ -12,17 +12,23 @@ stage() {
     shift 2
     left=$((total - (SECONDS - began)))
     if ((left <= 0)); then
-        record "$name" 0 failed "no time left of $total s"
+        echo
+        echo "skipped: $name: no time left of $total s"
+        record "$name" 0 skipped "no time left of $total s"
         return
     fi
-    ((limit < left)) || limit=$left
+    local cut=
+    ((limit < left)) || { limit=$left && cut=yes; }
     printf '\n== %s (at most %d s): %s\n' "$name" "$limit" "$*"
     timeout --kill-after=10 "$limit" "$@"
     code=$?
     case $code in
         0) word=passed ;;
         77) word=skipped ;;
-        124 | 137) word="failed" && echo "$name: over its limit of $limit s" ;;
+        124 | 137)
+            word="failed" && echo "$name: over its limit of $limit s"
+            [[ -z $cut ]] || { word=skipped && echo "skipped: the rest of $name: the run has $total s"; }
+            ;;
         *) word="failed" && echo "$name: exit code $code" ;;
     esac
     record "$name" $((SECONDS - from)) "$word" ""

@@ -308,7 +308,8 @@ impl<R: Rail> Conn<R> {
         self.engine.flush_lazy();
         self.engine.pump(&mut self.rails, false);
         for rail in self.rails.up.iter_mut().flatten() {
-            if rail.flush().is_err() {
+            // What has just left may be what the caller is going to wait for.
+            if !matches!(rail.flush(), Ok(Poll::Idle)) {
                 return false;
             }
             match rail.arm() {

@@ -10,7 +10,7 @@ use crate::run::{self, Outcome};
 const TOOLS: [&str; 5] = ["maturin>=1.9,<2", "pytest", "mypy", "pyright", "numpy"];
 
 /// Seconds for torch, which brings three gigabytes of CUDA along: where they do not suffice its tests are skipped.
-const TORCH_SECONDS: &str = "300";
+const TORCH_SECONDS: &str = "150";
 
 /// Asked of Python before anything is made: 3.11 has the buffer protocol in its stable interface.
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
