@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let scene = input.u8();
     let mut link = Enemy::new(input);
     if scene & 1 == 0 {
-        let _ = serve(&mut link, &Limits { memory: MEMORY, bare: false });
+        let _ = serve(&mut link, &Limits { memory: MEMORY, bare: false, cma: false });
     } else {
         let mut client = Client::new(link, Some(Duration::from_secs(2)));
         let test = [Test::Bw, Test::Lat, Test::Jitter, Test::Load][usize::from(scene >> 1 & 3)];
