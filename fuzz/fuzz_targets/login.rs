@@ -39,7 +39,10 @@ fn sides(choice: u8) -> (Login, Login) {
     server.guard = guard(if choice & 16 == 0 { choice } else { choice >> 2 });
     server.blob = Some(vec![6; 50]);
     let seed = |first: u8| Seed::from_fn(move |out| out.iter_mut().zip(first..).for_each(|(b, n)| *b = n));
-    (Login::client(client, seed(1), NOW).expect("fixed values"), Login::server(server, seed(101), NOW).expect("fixed values"))
+    (
+        Login::client(client, seed(1), NOW).expect("fixed values"),
+        Login::server(server, seed(101), NOW).expect("fixed values"),
+    )
 }
 
 fn pour(login: &mut Login, bytes: &[u8]) {
@@ -67,7 +70,10 @@ fn pour(login: &mut Login, bytes: &[u8]) {
 
 /// Carries bytes both ways; `script` has pairs (position, what to XOR) for the bytes in the order in which they pass.
 fn damaged(client: &mut Login, server: &mut Login, script: &[u8]) {
-    let mut damage = script.chunks_exact(3).map(|c| (usize::from(u16::from_le_bytes([c[0], c[1]])) % 1024, c[2])).collect::<Vec<_>>();
+    let mut damage = script
+        .chunks_exact(3)
+        .map(|c| (usize::from(u16::from_le_bytes([c[0], c[1]])) % 1024, c[2]))
+        .collect::<Vec<_>>();
     damage.retain(|(_, xor)| *xor != 0);
     let mut passed = 0usize;
     let mut touched = [false; 2];

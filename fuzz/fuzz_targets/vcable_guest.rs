@@ -18,8 +18,20 @@ const PACKET: u64 = 0x400;
 
 /// Places where something happens.
 const PLACES: [u32; 14] = [
-    TX_RINGS, TX_RINGS + 16, RX_RINGS, RX_RINGS + 16, TX_OPTIONS, TX_OPTIONS + 32, RX_OPTIONS, RX_OPTIONS + 32, NOTIFY,
-    INTERRUPT, THROTTLE, VECTOR, DMA_MISC, RESET,
+    TX_RINGS,
+    TX_RINGS + 16,
+    RX_RINGS,
+    RX_RINGS + 16,
+    TX_OPTIONS,
+    TX_OPTIONS + 32,
+    RX_OPTIONS,
+    RX_OPTIONS + 32,
+    NOTIFY,
+    INTERRUPT,
+    THROTTLE,
+    VECTOR,
+    DMA_MISC,
+    RESET,
 ];
 
 struct Input<'a>(&'a [u8]);

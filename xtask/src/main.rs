@@ -33,6 +33,8 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N] [TARGET]
                          every fuzz target (or one) for N seconds each, default 20
   lab WORDS              virtual machines with soft-RoCE and the virtual Thunderbolt cable: setup, list, run, shell, ...
+  unpack                 the GPU unpack kernel: on the host under sanitizers, and through every GPU compiler there is
+  unpack --ptx           makes its PTX anew (NVRTC 11.8, so that drivers since 520 take it)
   aarch64 [--fresh]      cross-builds and runs unit, layout and wire tests under qemu-user
 ";
 
@@ -54,6 +56,8 @@ fn main() -> ExitCode {
         ["netns", name] => stages::netns(&root, name),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
         ["lab", rest @ ..] => stages::lab(&root, rest),
+        ["unpack"] => stages::unpack::run(&root),
+        ["unpack", "--ptx"] => stages::unpack::ptx(&root),
         ["aarch64"] => stages::aarch64(&root, false),
         ["aarch64", "--fresh"] => stages::aarch64(&root, true),
         ["help" | "--help" | "-h"] => {

@@ -20,7 +20,7 @@ pub(crate) struct Part {
     root: bool,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 8] = [
     Part {
         name: "core",
         what: "lspan, the plugin, all unit tests",
@@ -62,6 +62,20 @@ const PARTS: [Part; 6] = [
         programs: &["debootstrap", "apt-get", "unshare"],
         packages: "debootstrap apt util-linux",
         root: true,
+    },
+    Part {
+        name: "unpack",
+        what: "the GPU unpack kernel on the host under sanitizers",
+        programs: &["cc"],
+        packages: "gcc libc6-dev",
+        root: false,
+    },
+    Part {
+        name: "unpack-amd",
+        what: "the same through clang for AMD GPUs",
+        programs: &["clang-19"],
+        packages: "clang-19",
+        root: false,
     },
 ];
 

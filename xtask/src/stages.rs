@@ -4,6 +4,7 @@ pub(crate) mod fuzzing;
 mod lab;
 pub(crate) mod python;
 pub(crate) mod toolchain;
+pub(crate) mod unpack;
 
 use std::path::Path;
 use std::process::Command;

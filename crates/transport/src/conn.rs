@@ -21,6 +21,9 @@ pub enum Error {
     /// The peer closed the connection in good order and this operation can never complete.
     #[error("LS0111 the peer closed the connection")]
     Closed,
+    /// Memory of a device on a connection none of whose rails can move it.
+    #[error("LS0112 this connection moves host memory only; connect with staging to use device memory")]
+    DeviceMemory,
 }
 
 /// A rail has come or gone; for logs and counters.
@@ -103,6 +106,8 @@ pub struct Conn<R: Rail> {
     lost: Option<Down>,
     news: VecDeque<RailLost>,
     next_id: u32,
+    /// Every rail moves device memory.
+    device: bool,
 }
 
 impl<R: Rail> Conn<R> {
@@ -126,7 +131,9 @@ impl<R: Rail> Conn<R> {
             let fresh = engine.rail_up(slot, slot as u32);
             debug_assert!(fresh, "the first rails are numbered from 0");
         }
+        let device = slots.iter().flatten().all(|r| r.info().caps.device_memory);
         Conn {
+            device,
             rails: Rails { up: slots, used: n, taken: [0; MAX_RAILS] },
             engine,
             lost: None,
@@ -142,7 +149,7 @@ impl<R: Rail> Conn<R> {
     /// The rail itself: no free slot, a connection that is lost or not `acked`, or a rail that the peer has given up
     /// before it came up here.
     pub fn add_rail(&mut self, rail: R, id: u32) -> Result<(), R> {
-        match self.engine.free_rail() {
+        match self.engine.free_rail().filter(|_| !self.device || rail.info().caps.device_memory) {
             Some(slot) if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id) => {
                 self.rails.up[slot] = Some(rail);
                 self.rails.used = self.rails.used.max(slot + 1);
@@ -163,7 +170,7 @@ impl<R: Rail> Conn<R> {
     /// # Errors
     /// See [`Error`].
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, Error> {
-        self.check()?;
+        self.check_memory(src)?;
         let answer = self.engine.post_send(&mut self.rails, tag, src);
         if let Err(Refused::Failed(_)) = answer {
             // The receiver is told now: whoever gets an error may never call again.
@@ -179,6 +186,9 @@ impl<R: Rail> Conn<R> {
     /// See [`Error`].
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, Error> {
         self.check()?;
+        if !self.device && parts.iter().any(|(_, mem)| !mem.is_host()) {
+            return Err(Error::DeviceMemory);
+        }
         posted(self.engine.post_recv(&mut self.rails, parts))
     }
 
@@ -187,7 +197,7 @@ impl<R: Rail> Conn<R> {
     /// # Errors
     /// See [`Error`].
     pub fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Result<Option<Ticket>, Error> {
-        self.check()?;
+        self.check_memory(src)?;
         posted(self.engine.post_write(&mut self.rails, src, to, notify))
     }
 
@@ -196,12 +206,16 @@ impl<R: Rail> Conn<R> {
     /// # Errors
     /// See [`Error`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, Error> {
-        self.check()?;
+        self.check_memory(dst)?;
         posted(self.engine.post_read(&mut self.rails, dst, from))
     }
 
-    /// Exposes memory to the peer; see [`Engine::expose`].
+    /// Exposes memory to the peer; see [`Engine::expose`]. `None` also for memory of a device where the rails move host
+    /// memory only.
     pub fn expose(&mut self, mem: MemSlice, access: Access) -> Option<u32> {
+        if !self.device && !mem.is_host() {
+            return None;
+        }
         self.engine.expose(mem, access)
     }
 
@@ -391,6 +405,11 @@ impl<R: Rail> Conn<R> {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
+    }
+
+    fn check_memory(&mut self, mem: MemSlice) -> Result<(), Error> {
+        self.check()?;
+        if self.device || mem.is_host() { Ok(()) } else { Err(Error::DeviceMemory) }
     }
 
     fn gone(&self) -> Error {

@@ -9,10 +9,12 @@
 pub mod conformance;
 mod conn;
 mod memory;
+mod place;
 mod rail;
 
 pub use conn::{Conn, Error, RailLost};
 pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket};
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::{HostBuf, MemSlice};
+pub use place::{DeviceMemory, Place, register_device};
 pub use rail::{Busy, Caps, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};

@@ -7,14 +7,18 @@ use std::sync::Mutex;
 
 use linkspan_proto::Buf;
 
-/// A range of host memory. Copying the handle is free; it keeps nothing alive.
+use crate::place::{self, Place};
+
+/// A range of memory, on the host or on a device. Copying the handle is free; it keeps nothing alive.
 ///
 /// All access goes through raw copies, because a peer process or a GPU may look at the same bytes at any time; no
-/// Rust reference to the bytes is ever made.
+/// Rust reference to the bytes is ever made. Bytes on a device are copied by the device's driver, and only rails
+/// whose [`crate::Caps::device_memory`] says so are given such a range ([`crate::Conn`] sees to it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemSlice {
     ptr: *mut u8,
     len: usize,
+    place: Place,
 }
 
 // SAFETY: the handle is an address and a length; what may be done with them is settled by `MemSlice::new`, whose
@@ -34,15 +38,35 @@ impl MemSlice {
     /// this handle or a part of it any more: until each operation posted on it has reported, or its connection was
     /// dropped.
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> MemSlice {
-        MemSlice { ptr, len }
+        MemSlice { ptr, len, place: Place::HOST }
+    }
+
+    /// Names `len` bytes at device address `addr` of the device at `place`.
+    ///
+    /// # Safety
+    /// As for [`MemSlice::new`], with the device's memory in place of the process's: the range belongs to one
+    /// allocation of that device, which lives until no operation uses the handle any more.
+    pub const unsafe fn on_device(place: Place, addr: u64, len: usize) -> MemSlice {
+        MemSlice { ptr: std::ptr::without_provenance_mut(addr as usize), len, place }
     }
 
     /// Lends `bytes` as a range to something that copies from it before it returns.
     pub(crate) fn with_bytes<T>(bytes: &[u8], f: impl FnOnce(MemSlice) -> T) -> T {
-        f(MemSlice { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() })
+        f(MemSlice { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), place: Place::HOST })
     }
 
-    /// Address of the first byte.
+    /// Where the bytes are.
+    pub fn place(self) -> Place {
+        self.place
+    }
+
+    /// Whether the processor can reach the bytes at [`MemSlice::as_ptr`].
+    #[inline]
+    pub fn is_host(self) -> bool {
+        self.place == Place::HOST
+    }
+
+    /// Address of the first byte; for a range on a device, the device's address.
     pub fn as_ptr(self) -> *mut u8 {
         self.ptr
     }
@@ -57,7 +81,7 @@ impl MemSlice {
 }
 
 impl Buf for MemSlice {
-    const EMPTY: MemSlice = MemSlice { ptr: std::ptr::NonNull::dangling().as_ptr(), len: 0 };
+    const EMPTY: MemSlice = MemSlice { ptr: std::ptr::NonNull::dangling().as_ptr(), len: 0, place: Place::HOST };
 
     fn len(&self) -> usize {
         self.len
@@ -68,13 +92,16 @@ impl Buf for MemSlice {
         if end > self.len as u64 {
             return None;
         }
-        Some(MemSlice { ptr: self.ptr.wrapping_add(offset as usize), len: len as usize })
+        Some(MemSlice { ptr: self.ptr.wrapping_add(offset as usize), len: len as usize, place: self.place })
     }
 
     fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(part) = self.sub(offset, bytes.len() as u64) else {
             return false;
         };
+        if !self.is_host() {
+            return place::write(part, bytes);
+        }
         // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `copy` allows any overlap.
         unsafe { part.ptr.copy_from(bytes.as_ptr(), bytes.len()) };
         true
@@ -84,6 +111,9 @@ impl Buf for MemSlice {
         let Some(part) = self.sub(offset, out.len() as u64) else {
             return false;
         };
+        if !self.is_host() {
+            return place::read(part, out);
+        }
         // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `out` is ours alone.
         unsafe { part.ptr.copy_to(out.as_mut_ptr(), out.len()) };
         true
@@ -122,7 +152,7 @@ impl HostBuf {
                 if ptr.is_null() {
                     handle_alloc_error(layout);
                 }
-                MemSlice { ptr, len: size }
+                MemSlice { ptr, len: size, place: Place::HOST }
             }
         };
         HostBuf { whole, len }
@@ -141,7 +171,7 @@ impl HostBuf {
     /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
     /// memory.
     pub fn slice(&self) -> MemSlice {
-        MemSlice { ptr: self.whole.ptr, len: self.len }
+        MemSlice { ptr: self.whole.ptr, len: self.len, place: Place::HOST }
     }
 }
 

@@ -70,6 +70,14 @@ pub enum Down {
         /// What it did.
         why: String,
     },
+    /// The device whose memory the rail moves has failed.
+    #[error("LS0104 the device behind {path} failed: {why}")]
+    Device {
+        /// The path.
+        path: String,
+        /// The device's word.
+        why: String,
+    },
 }
 
 /// A message from the peer that breaks the protocol; the rail it came on is closed.

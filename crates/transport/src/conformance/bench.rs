@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Patience, Rng, Room, Want};
+use super::{Memory, Patience, Rng, Room, Want};
 use crate::{Buf, Conn, Error, HostBuf, MemSlice, Poll, Rail, Ticket};
 
 /// One of the two ends.
@@ -137,7 +137,7 @@ impl<'r, M: Room> Duo<'r, M> {
 
     /// Sends one message from `side` to the other and checks every byte.
     pub fn message(&mut self, side: Side, tag: u32, len: usize, seed: u64) {
-        let (src, dst) = (pattern(len, seed), HostBuf::new(len));
+        let (src, dst) = (filled(len, seed), Memory::new(len));
         let recv = self.recv(side.other(), &[(tag, dst.slice())]);
         let send = self.send(side, tag, src.slice());
         assert_eq!(self.done(side.other(), recv), len as u64, "received size");
@@ -170,6 +170,13 @@ pub(super) fn several<M: Room>(room: &M) -> Want {
 /// A buffer filled by [`fill_bytes`].
 pub fn pattern(len: usize, seed: u64) -> HostBuf {
     let buf = HostBuf::new(len);
+    fill_bytes(buf.slice(), seed);
+    buf
+}
+
+/// The same wherever the suite's buffers are.
+pub(super) fn filled(len: usize, seed: u64) -> Memory {
+    let buf = Memory::new(len);
     fill_bytes(buf.slice(), seed);
     buf
 }

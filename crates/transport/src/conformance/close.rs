@@ -1,8 +1,8 @@
 //! Ends: in good order, with work in flight, and by death.
 
-use super::bench::{Wait, check_poison, poison, shapes};
-use super::{Duo, Level, Room, Side, Verdict, check_bytes, pattern};
-use crate::{Conn, Error, HostBuf, Poll, Ticket};
+use super::bench::{Wait, check_poison, filled, poison, shapes};
+use super::{Duo, Level, Memory, Room, Side, Verdict, check_bytes};
+use crate::{Conn, Error, Poll, Ticket};
 
 /// Drives one side alone until its operation reports or the connection ends.
 fn alone<M: Room>(room: &mut M, conn: &mut Conn<M::R>, ticket: Ticket, what: &str) -> Result<u64, Error> {
@@ -41,7 +41,7 @@ pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdic
         for len in [100usize, 100_000] {
             // The receiver closes.
             let mut duo = Duo::new(room, want);
-            let (src, dst) = (pattern(len, 1), HostBuf::new(len));
+            let (src, dst) = (filled(len, 1), Memory::new(len));
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             duo.done(Side::B, recv);
@@ -58,7 +58,7 @@ pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdic
 
             // The sender closes.
             let mut duo = Duo::new(r, want);
-            let dst = HostBuf::new(len);
+            let dst = Memory::new(len);
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             duo.done(Side::A, send);
@@ -78,8 +78,8 @@ pub(super) fn close_with_operations_in_flight<M: Room>(room: &mut M, _: Level) -
     for want in shapes(room) {
         for rounds in [0, 2, 7] {
             let mut duo = Duo::new(room, want);
-            let (src, dst) = (pattern(3 << 20, 1), HostBuf::new(3 << 20));
-            let (back, small) = (HostBuf::new(1 << 20), pattern(64, 2));
+            let (src, dst) = (filled(3 << 20, 1), Memory::new(3 << 20));
+            let (back, small) = (Memory::new(1 << 20), filled(64, 2));
             duo.recv(Side::B, &[(1, dst.slice())]);
             let never = duo.recv(Side::A, &[(2, back.slice())]);
             duo.rounds(70);
@@ -116,7 +116,7 @@ pub(super) fn nothing_is_written_after_drop<M: Room>(room: &mut M, _: Level) -> 
     for want in shapes(room) {
         for rounds in [1, 4, 9] {
             let mut duo = Duo::new(room, want);
-            let (src, dst) = (pattern(8 << 20, 1), HostBuf::new(8 << 20));
+            let (src, dst) = (filled(8 << 20, 1), Memory::new(8 << 20));
             duo.recv(Side::B, &[(1, dst.slice())]);
             duo.rounds(2);
             let send = duo.send(Side::A, 1, src.slice());
@@ -145,10 +145,10 @@ pub(super) fn death_at_every_step<M: Room>(room: &mut M, level: Level) -> Verdic
     for want in shapes(room) {
         for step in 0..steps {
             let mut duo = Duo::new(room, want);
-            let (src, dst) = (pattern(1 << 20, 1), HostBuf::new(1 << 20));
-            let (small, there) = (pattern(500, 2), HostBuf::new(500));
-            let from_b = pattern(200_000, 3);
-            let at_a = HostBuf::new(200_000);
+            let (src, dst) = (filled(1 << 20, 1), Memory::new(1 << 20));
+            let (small, there) = (filled(500, 2), Memory::new(500));
+            let from_b = filled(200_000, 3);
+            let at_a = Memory::new(200_000);
             let mut b_sends = 0;
             duo.b.post_recv(&[(1, dst.slice()), (2, there.slice())]).expect("post_recv");
             let recv = duo.recv(Side::A, &[(3, at_a.slice())]);

@@ -1,8 +1,8 @@
 //! What goes wrong without the connection being lost.
 
-use super::bench::{check_poison, poison, shapes};
-use super::{Duo, Level, Room, Side, Verdict, check_bytes, pattern};
-use crate::{Error, HostBuf, MAX_GROUP, OpError, Ticket};
+use super::bench::{check_poison, filled, poison, shapes};
+use super::{Duo, Level, Memory, Room, Side, Verdict, check_bytes};
+use crate::{Error, MAX_GROUP, OpError, Ticket};
 use std::time::Duration;
 
 /// A message longer than its receive is an error on both sides, with both sizes in it; nothing is written beyond
@@ -24,7 +24,7 @@ pub(super) fn sent_larger_than_posted<M: Room>(room: &mut M, _: Level) -> Verdic
 }
 
 fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bool) {
-    let (src, dst) = (pattern(sent, 1), HostBuf::new(posted + 64));
+    let (src, dst) = (filled(sent, 1), Memory::new(posted + 64));
     poison(dst.slice(), 0xEE);
     let room_for = crate::Buf::sub(&dst.slice(), 0, posted as u64).expect("inside");
     let want = OpError::Oversize { sent: sent as u64, posted: posted as u64, tag: 77 };
@@ -89,7 +89,7 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
 pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);
-        let (src, dst) = (pattern(10, 1), HostBuf::new(10));
+        let (src, dst) = (filled(10, 1), Memory::new(10));
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
         let send = duo.send(Side::A, 1, src.slice());
         duo.done(Side::B, recv);
@@ -113,7 +113,7 @@ pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
 /// Groups of no parts and of too many are refused by name.
 pub(super) fn groups_of_a_wrong_size<M: Room>(room: &mut M, _: Level) -> Verdict {
     let mut duo = Duo::new(room, super::Want::PLAIN);
-    let buf = HostBuf::new(8);
+    let buf = Memory::new(8);
     for n in [0, MAX_GROUP + 1] {
         let parts = vec![(1, buf.slice()); n];
         match duo.a.post_recv(&parts) {
@@ -129,7 +129,7 @@ pub(super) fn groups_of_a_wrong_size<M: Room>(room: &mut M, _: Level) -> Verdict
 pub(super) fn peer_that_never_posts<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);
-        let (small, large) = (pattern(1000, 1), pattern(100_000, 2));
+        let (small, large) = (filled(1000, 1), filled(100_000, 2));
         let mut accepted = Vec::new();
         for _ in 0..2000 {
             if let Some(ticket) = duo.a.post_send(1, small.slice()).expect("post_send") {
@@ -145,7 +145,7 @@ pub(super) fn peer_that_never_posts<M: Room>(room: &mut M, _: Level) -> Verdict 
             duo.message(Side::A, 3, len, 5);
         }
         for send in accepted {
-            let dst = HostBuf::new(1000);
+            let dst = Memory::new(1000);
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             duo.done(Side::B, recv);
             check_bytes(dst.slice(), 1);
@@ -159,8 +159,8 @@ pub(super) fn peer_that_never_posts<M: Room>(room: &mut M, _: Level) -> Verdict 
 pub(super) fn peer_that_stops<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);
-        let (src, dst) = (pattern(1 << 20, 1), HostBuf::new(1 << 20));
-        let (small, there) = (pattern(64, 2), HostBuf::new(64));
+        let (src, dst) = (filled(1 << 20, 1), Memory::new(1 << 20));
+        let (small, there) = (filled(64, 2), Memory::new(64));
         let recv = duo.recv(Side::B, &[(1, dst.slice()), (2, there.slice())]);
         duo.rounds(100);
         let first = duo.send(Side::A, 1, src.slice());

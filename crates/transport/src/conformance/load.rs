@@ -1,8 +1,8 @@
 //! Many of everything.
 
-use super::bench::shapes;
-use super::{Duo, Level, Rng, Room, Side, Verdict, Want, check_bytes, pattern};
-use crate::{Conn, HostBuf, MAX_GROUP, MemSlice, Poll, Ticket};
+use super::bench::{filled, shapes};
+use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, Want, check_bytes};
+use crate::{Conn, MAX_GROUP, MemSlice, Poll, Ticket};
 
 /// NCCL's most: 32 requests of 8 parts in flight, and their 256 sends.
 pub(super) fn requests_32_by_8<M: Room>(room: &mut M, level: Level) -> Verdict {
@@ -11,7 +11,7 @@ pub(super) fn requests_32_by_8<M: Room>(room: &mut M, level: Level) -> Verdict {
         for round in 0..level.pick(2, 20) {
             let mut rng = Rng::new(round);
             let len = |r: usize, p: usize| [0, 8, 700, 8192, 12_000][(r * 3 + p) % 5];
-            let bufs: Vec<HostBuf> = (0..32 * MAX_GROUP).map(|_| HostBuf::new(12_000)).collect();
+            let bufs: Vec<Memory> = (0..32 * MAX_GROUP).map(|_| Memory::new(12_000)).collect();
             let recvs: Vec<Ticket> = (0..32)
                 .map(|r| {
                     let parts: Vec<(u32, MemSlice)> =
@@ -24,7 +24,7 @@ pub(super) fn requests_32_by_8<M: Room>(room: &mut M, level: Level) -> Verdict {
                 let mut order: Vec<usize> = (0..MAX_GROUP).collect();
                 rng.shuffle(&mut order);
                 for p in order {
-                    let src = pattern(len(r, p), (r * MAX_GROUP + p) as u64);
+                    let src = filled(len(r, p), (r * MAX_GROUP + p) as u64);
                     sends.push((duo.send(Side::A, p as u32, src.slice()), src));
                 }
             }
@@ -54,7 +54,7 @@ pub(super) fn many_connections<M: Room>(room: &mut M, level: Level) -> Verdict {
     let mut work = Vec::new();
     for (i, (a, b)) in open.iter_mut().enumerate() {
         let len = if i % 3 == 0 { 30_000 } else { 300 };
-        let (src, dst) = (pattern(len, i as u64), HostBuf::new(len));
+        let (src, dst) = (filled(len, i as u64), Memory::new(len));
         let recv = b.post_recv(&[(1, dst.slice())]).expect("post_recv").expect("not busy");
         let _ = a.progress().expect("progress");
         work.push((recv, None::<Ticket>, src, dst));
@@ -132,7 +132,7 @@ fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
     };
     for i in 0..60u64 {
         let len = [10, 3000, 8192, 9000, 400_000][i as usize % 5];
-        let buf = if sends { pattern(len, seed + i) } else { HostBuf::new(len) };
+        let buf = if sends { filled(len, seed + i) } else { Memory::new(len) };
         let mut ticket = None;
         while ticket.is_none() {
             ticket = if sends {
@@ -155,7 +155,7 @@ fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
         assert!(since.elapsed().as_secs() < 120, "a thread waits for its peer's end");
         let _ = conn.progress();
     };
-    let last = HostBuf::new(1);
+    let last = Memory::new(1);
     let mut ticket = None;
     while ticket.is_none() {
         ticket = if sends {

@@ -13,6 +13,8 @@
 //! 4. `cargo test -p linkspan-tcp --release` runs the quick level; `LINKSPAN_CONFORMANCE=full` the full one (1 GiB,
 //!    thousands of connects). Guests and tools call [`quick`] or [`full`] with a room instead.
 //!
+//! 5. A room that moves device memory calls [`take_memory_from`] when it makes a pair.
+//!
 //! Both ends run in the calling thread. A behaviour panics with what it saw; behaviours a room has no means for say
 //! so on stderr and count as [`Verdict::Skipped`].
 
@@ -20,6 +22,7 @@ mod bench;
 mod close;
 mod errors;
 mod load;
+mod memory;
 mod onesided;
 mod order;
 mod rails;
@@ -29,6 +32,7 @@ use std::time::Duration;
 
 pub use bench::{Duo, Side, check_bytes, fill_bytes, pattern};
 pub use load::threads;
+pub use memory::{Buffer, Memory, take_memory_from};
 pub use soak::Rng;
 
 use crate::{Conn, Down, Rail};

@@ -1,8 +1,8 @@
 //! Writes, reads and notifications.
 
-use super::bench::{check_poison, poison, several, shapes};
-use super::{Duo, Level, Rng, Room, Side, Verdict, Want, check_bytes, pattern};
-use crate::{Access, Buf, Error, HostBuf, MemSlice, OpError, RemoteSlice, Ticket};
+use super::bench::{check_poison, filled, poison, several, shapes};
+use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, Want, check_bytes};
+use crate::{Access, Buf, Error, MemSlice, OpError, RemoteSlice, Ticket};
 
 fn acked_shapes<M: Room>(room: &M) -> Vec<Want> {
     shapes(room).into_iter().filter(|w| w.acked).collect()
@@ -44,11 +44,11 @@ pub(super) fn write_and_read<M: Room>(room: &mut M, level: Level) -> Verdict {
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
         let len = level.pick(8 << 20, 256 << 20);
-        let (region, back) = (HostBuf::new(len), HostBuf::new(len));
+        let (region, back) = (Memory::new(len), Memory::new(len));
         let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
         for (offset, n) in [(0usize, 1usize), (13, 100), (5, 8192), (1000, 8193), (4096, 700_000), (0, len)] {
             poison(region.slice(), 0xEE);
-            let src = pattern(n, offset as u64);
+            let src = filled(n, offset as u64);
             let write = duo.write(src.slice(), key, offset as u64, None);
             assert_eq!(duo.done(Side::A, write), n as u64, "bytes written");
             let whole = region.slice();
@@ -74,7 +74,7 @@ pub(super) fn write_and_read<M: Room>(room: &mut M, level: Level) -> Verdict {
 pub(super) fn notify_comes_after_its_bytes<M: Room>(room: &mut M, level: Level) -> Verdict {
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
-        let region = HostBuf::new(REGION);
+        let region = Memory::new(REGION);
         let key = duo.b.expose(region.slice(), Access::Write).expect("a free key");
         for round in 0..level.pick(3, 30u64) {
             let lens = [300_000usize, 10, 100_000, 0, 8192, 9000];
@@ -83,7 +83,7 @@ pub(super) fn notify_comes_after_its_bytes<M: Room>(room: &mut M, level: Level) 
             let mut writes = Vec::new();
             for (i, len) in lens.into_iter().enumerate() {
                 let seed = round * 10 + i as u64;
-                let src = pattern(len, seed);
+                let src = filled(len, seed);
                 writes.push((duo.write(src.slice(), key, at, Some(seed)), src));
                 places.push((at, len as u64, seed));
                 at += len as u64;
@@ -114,7 +114,7 @@ pub(super) fn notify_comes_after_its_bytes<M: Room>(room: &mut M, level: Level) 
 pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
-        let memory = HostBuf::new(3 * REGION);
+        let memory = Memory::new(3 * REGION);
         poison(memory.slice(), 0xEE);
         let middle = memory.slice().sub(REGION as u64, REGION as u64).expect("inside");
         let both = duo.b.expose(middle, Access::ReadWrite).expect("a free key");
@@ -122,14 +122,14 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
         let write_only = duo.b.expose(middle, Access::Write).expect("a free key");
         let end = REGION as u64;
         for len in [1usize, 100, 8192, 8193, 300_000] {
-            let src = pattern(len, 1);
+            let src = filled(len, 1);
             for (key, offset) in
                 [(both, end), (both, end - len as u64 + 1), (both, u64::MAX - len as u64), (read_only, 0)]
             {
                 let write = duo.write(src.slice(), key, offset, Some(7));
                 duo.refused(write, key, "a write outside its bounds or rights");
             }
-            let dst = HostBuf::new(len);
+            let dst = Memory::new(len);
             poison(dst.slice(), 0xAA);
             for (key, offset) in [(both, end), (both, end - len as u64 + 1), (write_only, 0)] {
                 let read = duo.read(dst.slice(), key, offset);
@@ -137,7 +137,7 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
             }
             check_poison(dst.slice(), 0xAA, "by a refused read");
         }
-        let src = pattern(10, 1);
+        let src = filled(10, 1);
         match duo.a.post_write(src.slice(), RemoteSlice { key: both, offset: u64::MAX - 5 }, None) {
             Err(Error::Op(OpError::Range { .. })) => {}
             other => panic!("a write past the end of all addresses is answered with {other:?}"),
@@ -149,10 +149,10 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
             let outside = memory.slice().sub(at, REGION as u64).expect("inside");
             check_poison(outside, 0xEE, "by writes outside their region");
         }
-        let guarded = HostBuf::new(REGION);
+        let guarded = Memory::new(REGION);
         poison(guarded.slice(), 0xEE);
         let key = duo.b.expose(guarded.slice(), Access::Read).expect("a free key");
-        let src = pattern(REGION, 2);
+        let src = filled(REGION, 2);
         let write = duo.write(src.slice(), key, 0, None);
         duo.refused(write, key, "a write to a region for reading");
         check_poison(guarded.slice(), 0xEE, "by a write to a region for reading");
@@ -165,9 +165,9 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
 pub(super) fn stale_keys<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
-        let (old, new) = (HostBuf::new(REGION), HostBuf::new(REGION));
+        let (old, new) = (Memory::new(REGION), Memory::new(REGION));
         let stale = duo.b.expose(old.slice(), Access::ReadWrite).expect("a free key");
-        let src = pattern(20_000, 1);
+        let src = filled(20_000, 1);
         let write = duo.write(src.slice(), stale, 0, None);
         duo.done(Side::A, write);
         assert!(duo.b.unexpose(stale), "nothing is arriving");
@@ -180,7 +180,7 @@ pub(super) fn stale_keys<M: Room>(room: &mut M, _: Level) -> Verdict {
                 let part = src.slice().sub(0, len as u64).expect("inside");
                 let write = duo.write(part, key, 0, None);
                 duo.refused(write, key, "a write with a stale key");
-                let dst = HostBuf::new(len);
+                let dst = Memory::new(len);
                 let read = duo.read(dst.slice(), key, 0);
                 duo.refused(read, key, "a read with a stale key");
             }
@@ -200,10 +200,10 @@ pub(super) fn unexpose_during_traffic<M: Room>(room: &mut M, level: Level) -> Ve
         let mut rng = Rng::new(9);
         let mut duo = Duo::new(room, want);
         for round in 0..level.pick(8, 100u64) {
-            let region = pattern(4 << 20, round);
+            let region = filled(4 << 20, round);
             let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
-            let src = pattern(2 << 20, round);
-            let dst = HostBuf::new(2 << 20);
+            let src = filled(2 << 20, round);
+            let dst = Memory::new(2 << 20);
             poison(dst.slice(), 0xAA);
             let write = duo.write(src.slice(), key, 0, None);
             let read = duo.read(dst.slice(), key, 2 << 20);
@@ -238,7 +238,7 @@ pub(super) fn unexpose_during_traffic<M: Room>(room: &mut M, level: Level) -> Ve
 
 /// The second half of the pattern a region was filled with.
 fn region_tail(seed: u64) -> Vec<u8> {
-    let whole = pattern(4 << 20, seed);
+    let whole = filled(4 << 20, seed);
     let half = whole.slice().sub(2 << 20, 2 << 20).expect("inside");
     half.to_vec()
 }
@@ -247,7 +247,7 @@ fn region_tail(seed: u64) -> Vec<u8> {
 pub(super) fn zero_length_one_sided<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);
-        let (region, none) = (HostBuf::new(64), HostBuf::new(0));
+        let (region, none) = (Memory::new(64), Memory::new(0));
         let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
         for offset in [0, 64] {
             let write = duo.write(none.slice(), key, offset, Some(5));
@@ -267,7 +267,7 @@ pub(super) fn zero_length_one_sided<M: Room>(room: &mut M, _: Level) -> Verdict 
 /// A connection without acknowledgements says that it has no one-sided operations.
 pub(super) fn one_sided_needs_acknowledgements<M: Room>(room: &mut M, _: Level) -> Verdict {
     let mut duo = Duo::new(room, Want::PLAIN);
-    let buf = HostBuf::new(8);
+    let buf = Memory::new(8);
     let to = RemoteSlice { key: 1 << 12, offset: 0 };
     for outcome in [duo.a.post_write(buf.slice(), to, None), duo.a.post_read(buf.slice(), to)] {
         match outcome {
@@ -283,7 +283,7 @@ pub(super) fn one_sided_needs_acknowledgements<M: Room>(room: &mut M, _: Level) 
 pub(super) fn many_reads<M: Room>(room: &mut M, _: Level) -> Verdict {
     let want = if room.rails() > 1 { several(room) } else { Want::ACKED };
     let mut duo = Duo::new(room, want);
-    let region = pattern(REGION, 4);
+    let region = filled(REGION, 4);
     let key = duo.b.expose(region.slice(), Access::Read).expect("a free key");
     let mut reads = Vec::new();
     // The peer does not look until no more can be posted, as far as the room's own buffers reach.
@@ -291,7 +291,7 @@ pub(super) fn many_reads<M: Room>(room: &mut M, _: Level) -> Verdict {
     while reads.len() < 600 && busy < 100 {
         let i = reads.len() as u64;
         let n = [100, 9000, 0, 1000][i as usize % 4];
-        let dst = HostBuf::new(n);
+        let dst = Memory::new(n);
         let at = i * 1000;
         let from = RemoteSlice { key, offset: at };
         match duo.a.post_read(dst.slice(), from).expect("post_read") {

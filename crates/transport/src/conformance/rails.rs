@@ -1,8 +1,8 @@
 //! Several rails under one connection, and what happens when they go.
 
-use super::bench::{check_poison, poison, several, slots};
-use super::{Duo, Level, Rng, Room, Side, Verdict, check_bytes, pattern};
-use crate::{Down, HostBuf, Poll};
+use super::bench::{check_poison, filled, poison, several, slots};
+use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, check_bytes};
+use crate::{Down, Poll};
 
 const ALONE: Verdict = Verdict::Skipped("connections of this room have one rail");
 
@@ -40,9 +40,9 @@ pub(super) fn rail_lost_at_any_point<M: Room>(room: &mut M, level: Level) -> Ver
         for i in 0..3u64 {
             for side in [Side::A, Side::B] {
                 let n = [len, 5000, 200_000][i as usize];
-                let dst = HostBuf::new(n);
+                let dst = Memory::new(n);
                 let recv = duo.recv(side, &[(i as u32, dst.slice())]);
-                let src = pattern(n, i);
+                let src = filled(n, i);
                 let send = duo.send(side.other(), i as u32, src.slice());
                 open.push((side, recv, send, src, dst, i));
             }
@@ -80,7 +80,7 @@ pub(super) fn rails_lost_one_after_another<M: Room>(room: &mut M, level: Level) 
         let mut rng = Rng::new(seed);
         let mut duo = Duo::new(room, want);
         for n in 0..want.rails as u64 {
-            let (src, dst) = (pattern(2 << 20, n), HostBuf::new(2 << 20));
+            let (src, dst) = (filled(2 << 20, n), Memory::new(2 << 20));
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             duo.rounds(rng.below(6) as usize);
@@ -108,7 +108,7 @@ pub(super) fn rail_added_later<M: Room>(room: &mut M, _: Level) -> Verdict {
         return Verdict::Skipped("this room cannot make a rail for a connection that is up");
     };
     let mut duo = Duo::new(room, want);
-    let (src, dst) = (pattern(4 << 20, 1), HostBuf::new(4 << 20));
+    let (src, dst) = (filled(4 << 20, 1), Memory::new(4 << 20));
     let recv = duo.recv(Side::B, &[(1, dst.slice())]);
     let send = duo.send(Side::A, 1, src.slice());
     duo.rounds(3);
@@ -126,7 +126,7 @@ pub(super) fn rail_added_later<M: Room>(room: &mut M, _: Level) -> Verdict {
     if let Some((ra, rb)) = duo.room.extra_rail() {
         let id = duo.a.next_rail_id();
         assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
-        let dst = HostBuf::new(4 << 20);
+        let dst = Memory::new(4 << 20);
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
         let send = duo.send(Side::A, 1, src.slice());
         duo.rounds(10);
@@ -149,11 +149,13 @@ pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
     for round in 0..level.pick(9, 100usize) {
         let mut duo = Duo::new(room, want);
         let (len, slot) = (4 << 20, round % want.rails);
-        let (src, dst) = (pattern(len, 1), HostBuf::new(len));
+        let (src, dst) = (filled(len, 1), Memory::new(len));
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
         let send = duo.send(Side::A, 1, src.slice());
         duo.rounds(round / want.rails);
         if !duo.room.stall(&duo.b, slot) {
+            // Before its buffers go.
+            drop(duo);
             return Verdict::Skipped("this room has no means to stall a rail");
         }
         duo.rounds(40);
@@ -167,7 +169,7 @@ pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
         poison(src.slice(), 0xDD);
         // Used again: a shorter message into the same memory.
         let again = crate::Buf::sub(&dst.slice(), 0, 100_000).expect("inside");
-        let other = pattern(100_000, 2);
+        let other = filled(100_000, 2);
         let recv = duo.recv(Side::B, &[(2, again)]);
         let send = duo.send(Side::A, 2, other.slice());
         duo.room.release();

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::bench::{Wait, check_poison, poison, shapes};
-use super::{Duo, Level, Room, Side, Verdict, check_bytes, pattern};
-use crate::{Buf, HostBuf, MAX_GROUP, MemSlice, Poll, Ticket};
+use super::bench::{Wait, check_poison, filled, poison, shapes};
+use super::{Duo, Level, Memory, Room, Side, Verdict, check_bytes};
+use crate::{Buf, MAX_GROUP, MemSlice, Poll, Ticket};
 
 /// A small seeded generator (splitmix64, Steele et al. 2014).
 #[derive(Clone, Debug)]
@@ -46,14 +46,14 @@ impl Rng {
 
 struct Sent {
     ticket: Ticket,
-    src: HostBuf,
+    src: Memory,
 }
 
 struct Part {
     tag: u32,
     /// How many receives with this tag were posted before it.
     nth: u64,
-    buf: HostBuf,
+    buf: Memory,
 }
 
 struct Received {
@@ -70,7 +70,7 @@ struct Lane {
     sends: Vec<Sent>,
     recvs: Vec<Received>,
     /// Buffers whose receive has reported, poisoned.
-    free: Vec<HostBuf>,
+    free: Vec<Memory>,
     done: u64,
 }
 
@@ -114,7 +114,7 @@ fn soak<M: Room>(duo: &mut Duo<'_, M>, seed: u64, messages: u64) {
             let tag = rng.below(TAGS) as u32;
             if lane.may_send(tag, messages) && lane.sends.len() < 60 && rng.below(3) > 0 {
                 let nth = *lane.sent.entry(tag).or_default();
-                let src = pattern(length(lane_seed, tag, nth), content(lane_seed, tag, nth));
+                let src = filled(length(lane_seed, tag, nth), content(lane_seed, tag, nth));
                 let posted = duo.conn(from).post_send(tag, src.slice()).expect("post_send");
                 if let Some(ticket) = posted {
                     *lane.sent.entry(tag).or_default() += 1;
@@ -168,7 +168,7 @@ fn receive<M: Room>(duo: &mut Duo<'_, M>, lane: &mut Lane, to: Side, seed: u64, 
         .map(|tag| {
             let nth = counts.entry(tag).or_default();
             *nth += 1;
-            let buf = HostBuf::new(length(seed, tag, *nth - 1) + 64);
+            let buf = Memory::new(length(seed, tag, *nth - 1) + 64);
             poison(buf.slice(), 0xEE);
             Part { tag, nth: *nth - 1, buf }
         })

@@ -1,0 +1,303 @@
+//! What a GPU offers to whoever moves bytes.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use linkspan_transport::{DeviceMemory, MemSlice, Place};
+
+use crate::GpuError;
+
+/// Whose device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// NVIDIA, through the CUDA driver.
+    Cuda,
+    /// AMD, through HIP.
+    Hip,
+    /// Simulated.
+    Sim,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Cuda => "cuda",
+            Kind::Hip => "hip",
+            Kind::Sim => "sim",
+        })
+    }
+}
+
+/// Whether a device can do something, and why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// It can, by its driver's word.
+    Yes,
+    /// It cannot; the reason.
+    No(String),
+}
+
+impl Ability {
+    /// Whether it can.
+    pub fn yes(&self) -> bool {
+        *self == Ability::Yes
+    }
+}
+
+/// How the device's memory and the host's are one, probed and never assumed from a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unified {
+    /// The GPU uses the machine's own memory (an APU, GB10).
+    pub integrated: bool,
+    /// The GPU reads ordinary host memory (`malloc`) by its address.
+    pub pageable: bool,
+    /// The processor reads the device's allocations by their address.
+    pub host_reads: bool,
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuInfo {
+    /// Whose.
+    pub kind: Kind,
+    /// Number that the driver gives it.
+    pub ordinal: usize,
+    /// The driver's name for it.
+    pub name: String,
+    /// Instruction set, as in `sm_90` or `gfx1151`; empty where the driver does not say.
+    pub arch: String,
+    /// PCI address, as in `0000:01:00.0`.
+    pub pci: Option<String>,
+    /// NUMA node of that address.
+    pub numa: Option<u32>,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Version of the driver's interface, as in `12.9`.
+    pub driver: String,
+    /// Memory shared with the host.
+    pub unified: Unified,
+    /// Its memory can be exported as dma-buf.
+    pub dma_buf: Ability,
+    /// Network adapters can reach its memory (GPUDirect RDMA).
+    pub direct: Ability,
+}
+
+impl GpuInfo {
+    /// Short name, as in `cuda:0`.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.kind, self.ordinal)
+    }
+}
+
+/// What lies at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pointer {
+    /// Host memory that the driver does not know.
+    Host,
+    /// Host memory that the driver has pinned.
+    Pinned,
+    /// Device memory.
+    Device {
+        /// Number of the device.
+        ordinal: usize,
+        /// The allocation's first address.
+        base: u64,
+        /// The allocation's bytes.
+        len: usize,
+    },
+    /// Memory that the driver moves between host and device.
+    Managed,
+}
+
+/// Device memory as a file descriptor that other drivers understand.
+#[derive(Debug)]
+pub struct DmaBuf {
+    /// The descriptor, ours to close. NCCL closes those that it makes itself.
+    pub fd: OwnedFd,
+    /// Where in it the range begins, bytes.
+    pub offset: u64,
+    /// Bytes in the descriptor, a multiple of the host's page size.
+    pub len: usize,
+}
+
+/// A queue of work on one device, which runs in order. Only a token: the device checks it in every call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream(pub u32);
+
+/// A mark in a stream that can be asked for. Only a token, as [`Stream`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event(pub u32);
+
+/// One launch of the unpack kernel. All ranges are device memory.
+#[derive(Clone, Copy, Debug)]
+pub struct UnpackJob {
+    /// Where the pieces are; begins at a multiple of 16 and is a multiple of 16 long.
+    pub pool: MemSlice,
+    /// Where they go.
+    pub dst: MemSlice,
+    /// The descriptors, [`crate::unpack::Piece`] one behind the other.
+    pub pieces: MemSlice,
+    /// How many.
+    pub count: u32,
+    /// Bytes of the longest.
+    pub longest: u32,
+}
+
+/// Shape of the launch: blocks in x and y, of 256 threads.
+///
+/// 32 threads work on a piece, or on 4 KiB of a long one, so a block does 8. Enough blocks to fill the largest GPUs
+/// several times; more would only wait.
+pub fn launch_shape(job: &UnpackJob) -> (u32, u32) {
+    (job.count.div_ceil(8).clamp(1, 1024), job.longest.div_ceil(4096).clamp(1, 64))
+}
+
+/// Threads in a block of the unpack kernel.
+pub const LAUNCH_THREADS: u32 = 256;
+
+/// A device. Every call may come from any thread; none but those that say so waits for the device. Calls below
+/// "data path" neither allocate nor lock on real devices.
+///
+/// Implemented by drivers. Addresses in a [`MemSlice`] are the device's where its place is the device's and the
+/// process's otherwise.
+pub trait Gpu: DeviceMemory + fmt::Debug {
+    /// What it is.
+    fn info(&self) -> &GpuInfo;
+
+    /// The place of its memory.
+    fn place(&self) -> Place;
+
+    /// Allocates device memory; see [`crate::GpuBuf`].
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn alloc(&self, len: usize) -> Result<MemSlice, GpuError>;
+
+    /// Takes memory of [`Gpu::alloc`] back. Real devices keep it for the next `alloc` and unmap it never, so that a
+    /// handle that lived too long leads to device memory.
+    fn free(&self, mem: MemSlice);
+
+    /// Pins host memory, so that copies from and to it run beside the processor; see [`crate::Pinned`].
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn pin(&self, mem: MemSlice) -> Result<(), GpuError>;
+
+    /// Unpins it.
+    fn unpin(&self, mem: MemSlice);
+
+    /// A stream that does not wait for the device's default stream.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn stream(&self) -> Result<Stream, GpuError>;
+
+    /// Takes a stream back; its work goes on.
+    fn retire_stream(&self, stream: Stream);
+
+    /// An event, which counts as done until it is recorded.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn event(&self) -> Result<Event, GpuError>;
+
+    /// Takes an event back.
+    fn retire_event(&self, event: Event);
+
+    /// Data path: queues a copy of as many bytes as both ranges have. Host ranges are pinned. Until an event recorded
+    /// behind it is done, the source is read and the destination holds anything.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError>;
+
+    /// Data path: marks the place in the stream.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn record(&self, event: Event, on: Stream) -> Result<(), GpuError>;
+
+    /// Data path: whether everything before the mark has run.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn done(&self, event: Event) -> Result<bool, GpuError>;
+
+    /// Data path: later work on the stream waits for the event.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn after(&self, on: Stream, event: Event) -> Result<(), GpuError>;
+
+    /// Makes what network adapters have written to this device visible to work that is queued from now on.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn flush_writes(&self) -> Result<(), GpuError>;
+
+    /// What lies at an address.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn pointer(&self, addr: u64) -> Result<Pointer, GpuError>;
+
+    /// Exports the pages that hold a range of device memory.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn export(&self, mem: MemSlice) -> Result<DmaBuf, GpuError>;
+
+    /// Whether it can run the unpack kernel; the first call makes it ready, which takes time.
+    fn kernel(&self) -> Ability {
+        Ability::No("its driver has no unpack kernel".into())
+    }
+
+    /// Data path: queues one launch of the unpack kernel.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn unpack(&self, on: Stream, job: &UnpackJob) -> Result<(), GpuError> {
+        let (device, what) = (self.info().id(), "run the unpack kernel");
+        let (Ability::No(why), _) = (self.kernel(), (on, job)) else {
+            return Err(GpuError::Unsupported { device, what, why: "its driver has no launch".into() });
+        };
+        Err(GpuError::Unsupported { device, what, why })
+    }
+
+    /// Waits until an event is done.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn wait(&self, event: Event) -> Result<(), GpuError> {
+        while !self.done(event)? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+/// The NUMA node of a PCI device, as the kernel says; `None` also where the machine has only one.
+pub fn numa_of(pci: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", pci.to_lowercase())).ok()?;
+    text.trim().parse().ok()
+}
+
+/// Whole pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// First address, a multiple of the page size.
+    pub start: u64,
+    /// Bytes, a multiple of the page size.
+    pub len: usize,
+}
+
+/// The host pages that hold a range of device memory. Allocations of device memory begin and end with such pages, so
+/// these lie inside of the allocation too.
+pub fn pages_around(addr: u64, len: usize) -> Pages {
+    let page = rustix::param::page_size() as u64;
+    let start = addr / page * page;
+    Pages { start, len: (addr + len as u64).next_multiple_of(page).saturating_sub(start) as usize }
+}
+
+/// A device as it is passed around.
+pub(crate) type AnyGpu = Arc<dyn Gpu>;

@@ -1,0 +1,73 @@
+//! Pinned memory that is given out and taken back in the same order.
+
+use std::collections::VecDeque;
+
+use linkspan_transport::{Buf, MemSlice};
+
+use crate::device::AnyGpu;
+use crate::{GpuError, Pinned};
+
+/// Alignment of what is given out: a page, so that copy engines and direct copies work on whole ones.
+const ALIGN: usize = 4096;
+
+/// A ring of pinned memory.
+#[derive(Debug)]
+pub(super) struct Arena {
+    memory: Pinned,
+    /// Where the next range begins, and how many bytes before it are in use (those left out at the end included).
+    head: usize,
+    used: usize,
+    /// What each range given out costs, oldest first.
+    costs: VecDeque<usize>,
+}
+
+impl Arena {
+    pub(super) fn new(gpu: &AnyGpu, len: usize, ranges: usize) -> Result<Arena, GpuError> {
+        let memory = Pinned::new(gpu, len.next_multiple_of(ALIGN))?;
+        Ok(Arena { memory, head: 0, used: 0, costs: VecDeque::with_capacity(ranges) })
+    }
+
+    fn size(&self) -> usize {
+        self.memory.slice().len()
+    }
+
+    /// Whether a range of this length can be had when nothing else is given out.
+    pub(super) fn fits(&self, len: usize) -> bool {
+        len.next_multiple_of(ALIGN) <= self.size()
+    }
+
+    /// A range of `len` bytes. `None`: not now.
+    pub(super) fn take(&mut self, len: usize) -> Option<MemSlice> {
+        if self.costs.len() == self.costs.capacity() {
+            return None;
+        }
+        if self.used == 0 {
+            self.head = 0;
+        }
+        let room = len.next_multiple_of(ALIGN);
+        let wraps = self.head + room > self.size();
+        let skip = if wraps { self.size() - self.head } else { 0 };
+        if self.used + skip + room > self.size() {
+            return None;
+        }
+        let at = if wraps { 0 } else { self.head };
+        self.head = at + room;
+        self.used += skip + room;
+        self.costs.push_back(skip + room);
+        self.memory.slice().sub(at as u64, len as u64)
+    }
+
+    /// Takes the oldest range back.
+    pub(super) fn give(&mut self) {
+        self.used -= self.costs.pop_front().unwrap_or(0);
+    }
+
+    /// Bytes given out.
+    #[cfg(test)]
+    fn used(&self) -> usize {
+        self.used
+    }
+}
+
+#[cfg(test)]
+mod tests;

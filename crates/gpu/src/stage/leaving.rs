@@ -1,0 +1,201 @@
+//! The way out: from device memory into pinned memory, from there to the rail, in the order in which it was accepted.
+
+use std::collections::VecDeque;
+
+use linkspan_proto::Head;
+use linkspan_proto::head::EAGER_MAX;
+use linkspan_transport::{Buf, HostBuf, MemSlice, Rail};
+
+use super::arena::Arena;
+use super::planted::{self, Bug};
+use crate::device::AnyGpu;
+use crate::{Event, Gpu, GpuError, Stream};
+
+/// Items that wait for a copy, or behind one.
+const ITEMS: usize = 64;
+
+/// Control messages among them; the next one is told busy, as by any rail that is full.
+const BODIES: usize = 16;
+
+#[derive(Debug)]
+enum Item {
+    Chunk { head: Head, src: MemSlice, copied: Option<Event> },
+    Ctrl { head: Head, body: MemSlice },
+}
+
+#[derive(Debug)]
+pub(super) struct Leaving {
+    stream: Stream,
+    events: Vec<Event>,
+    arena: Arena,
+    queue: VecDeque<Item>,
+    /// Items that the rail has as chunks out of the arena, by number.
+    out: VecDeque<u64>,
+    /// Number of the last item accepted.
+    last: u64,
+    bodies: HostBuf,
+    bodies_used: usize,
+    next_body: usize,
+    scratch: HostBuf,
+    gpu: AnyGpu,
+}
+
+impl Leaving {
+    pub(super) fn new(gpu: &AnyGpu, arena: usize) -> Result<Leaving, GpuError> {
+        Ok(Leaving {
+            stream: gpu.stream()?,
+            events: (0..ITEMS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
+            arena: Arena::new(gpu, arena, 2 * ITEMS)?,
+            queue: VecDeque::with_capacity(ITEMS),
+            out: VecDeque::with_capacity(2 * ITEMS),
+            last: 0,
+            bodies: HostBuf::new(BODIES * EAGER_MAX),
+            bodies_used: 0,
+            next_body: 0,
+            scratch: HostBuf::new(EAGER_MAX),
+            gpu: gpu.clone(),
+        })
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Accepts a control message, directly where nothing waits before it.
+    pub(super) fn ctrl<R: Rail>(
+        &mut self,
+        rail: &mut R,
+        head: &Head,
+        body: MemSlice,
+    ) -> Result<u64, linkspan_transport::Busy> {
+        use linkspan_transport::Busy;
+        if self.queue.is_empty() && body.is_host() {
+            self.last = rail.ctrl(head, body)?;
+            return Ok(self.last);
+        }
+        let to = if self.queue.is_empty() {
+            self.scratch.slice()
+        } else if self.bodies_used == BODIES || self.queue.len() == ITEMS {
+            return Err(Busy);
+        } else {
+            let at = (self.next_body * EAGER_MAX) as u64;
+            self.bodies.slice().sub(at, EAGER_MAX as u64).ok_or(Busy)?
+        };
+        let to = to.sub(0, body.len() as u64).ok_or(Busy)?;
+        if !copy_small(body, to) {
+            return Err(Busy);
+        }
+        if self.queue.is_empty() {
+            self.last = rail.ctrl(head, to)?;
+        } else {
+            self.next_body = (self.next_body + 1) % BODIES;
+            self.bodies_used += 1;
+            self.queue.push_back(Item::Ctrl { head: *head, body: to });
+            self.last += 1;
+        }
+        Ok(self.last)
+    }
+
+    /// Accepts a chunk. `None`: busy.
+    pub(super) fn data<R: Rail>(
+        &mut self,
+        gpu: &dyn Gpu,
+        rail: &mut R,
+        head: &Head,
+        src: MemSlice,
+    ) -> Result<Option<u64>, GpuError> {
+        if src.is_host() && self.queue.is_empty() {
+            let Ok(number) = rail.data(head, src) else { return Ok(None) };
+            self.last = number;
+            return Ok(Some(number));
+        }
+        if self.queue.len() == ITEMS {
+            return Ok(None);
+        }
+        let (src, copied) = if src.is_host() {
+            (src, None)
+        } else {
+            if !self.arena.fits(src.len()) {
+                let device = gpu.info().id();
+                let why = "a chunk longer than the staging memory";
+                return Err(GpuError::Range { device, addr: src.as_ptr() as u64, len: src.len(), why });
+            }
+            // The arena and `out` grow together.
+            let Some(event) = self.events.pop() else { return Ok(None) };
+            let Some(pinned) = self.arena.take(src.len()) else {
+                self.events.push(event);
+                return Ok(None);
+            };
+            let started = gpu.copy(self.stream, pinned, src).and_then(|()| gpu.record(event, self.stream));
+            if let Err(error) = started {
+                self.events.push(event);
+                return Err(error);
+            }
+            (pinned, Some(event))
+        };
+        self.queue.push_back(Item::Chunk { head: *head, src, copied });
+        self.last += 1;
+        Ok(Some(self.last))
+    }
+
+    /// Hands on what is ready, and takes pinned memory back that the rail is done with. True: something moved.
+    pub(super) fn hand_on<R: Rail>(&mut self, gpu: &dyn Gpu, rail: &mut R) -> Result<bool, GpuError> {
+        let taken = rail.taken();
+        while self.out.front().is_some_and(|&number| number <= taken) {
+            self.out.pop_front();
+            self.arena.give();
+        }
+        let mut moved = false;
+        while let Some(item) = self.queue.front() {
+            let number = match item {
+                Item::Ctrl { head, body } => rail.ctrl(head, *body),
+                Item::Chunk { head, src, copied } => {
+                    if let Some(event) = copied
+                        && !planted::is(Bug::SentEarly)
+                        && !gpu.done(*event)?
+                    {
+                        break;
+                    }
+                    rail.data(head, *src)
+                }
+            };
+            let Ok(number) = number else { break };
+            match self.queue.pop_front() {
+                Some(Item::Chunk { copied: Some(event), .. }) => {
+                    self.events.push(event);
+                    self.out.push_back(number);
+                }
+                Some(Item::Ctrl { .. }) => self.bodies_used -= 1,
+                _ => {}
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Waits until no copy reads device memory any more.
+    pub(super) fn finish(&mut self, gpu: &dyn Gpu) -> Result<(), GpuError> {
+        for item in self.queue.drain(..) {
+            if let Item::Chunk { copied: Some(event), .. } = item {
+                self.events.push(event);
+                gpu.wait(event)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies a small body, from a device by way of its driver.
+fn copy_small(from: MemSlice, to: MemSlice) -> bool {
+    let mut bytes = [0; EAGER_MAX];
+    bytes.get_mut(..from.len()).is_some_and(|bytes| from.read(0, bytes) && to.fill(0, bytes))
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        for event in self.events.drain(..) {
+            self.gpu.retire_event(event);
+        }
+        self.gpu.retire_stream(self.stream);
+    }
+}

@@ -1,0 +1,221 @@
+//! Puts received pieces in place on the device.
+//!
+//! With device-memory TCP a network adapter leaves payload in pages of a pool, in pieces, while the message wants it in
+//! one range. A [`Batch`] collects the pieces; an [`Unpacker`] puts a batch in place in one of three ways: a launch of a
+//! kernel, a copy per piece, or a detour through host memory.
+
+mod batch;
+
+use std::sync::Arc;
+
+use linkspan_transport::{Buf, MemSlice};
+
+use crate::device::{Ability, Event, Gpu, Stream, UnpackJob};
+use crate::{GpuBuf, GpuError, Pinned};
+pub use batch::{Batch, Misfit, PIECE_LEN, PIECES, Piece};
+
+/// The kernel's source, for CUDA and HIP alike.
+pub const KERNEL: &str = include_str!("unpack/kernel.c");
+
+/// The same for compute capability 7.5 and later as PTX 7.8, which drivers since 520 compile for the device at hand.
+pub const PTX: &str = include_str!("unpack/kernel.ptx");
+
+/// Name of the kernel.
+pub const KERNEL_NAME: &std::ffi::CStr = c"linkspan_unpack";
+
+/// How pieces are put in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// One launch of the kernel for a batch.
+    Kernel,
+    /// A copy on the device for each piece.
+    D2d,
+    /// To pinned host memory piece by piece, in order, and from there in runs.
+    Host,
+}
+
+/// Mean length of pieces from which copies on the device beat the detour: starting a copy costs one to five
+/// microseconds, in which PCIe moves this much.
+const LONG: u64 = 64 << 10;
+
+impl Way {
+    /// The way of this name: `kernel`, `d2d` or `host`.
+    pub fn named(name: &str) -> Option<Way> {
+        match name {
+            "kernel" => Some(Way::Kernel),
+            "d2d" => Some(Way::D2d),
+            "host" => Some(Way::Host),
+            _ => None,
+        }
+    }
+
+    /// The way for a batch where nobody has chosen one.
+    pub fn for_batch(kernel: &Ability, batch: &Batch) -> Way {
+        match kernel {
+            Ability::Yes => Way::Kernel,
+            Ability::No(_) if batch.bytes() >= LONG * batch.pieces().len() as u64 => Way::D2d,
+            Ability::No(_) => Way::Host,
+        }
+    }
+}
+
+/// Puts batches in place on one device, one at a time.
+#[derive(Debug)]
+pub struct Unpacker {
+    gpu: Arc<dyn Gpu>,
+    stream: Stream,
+    event: Event,
+    way: Option<Way>,
+    kernel: Ability,
+    /// Descriptors on their way to the device, and there.
+    table: Pinned,
+    on_device: GpuBuf,
+    bounce: Option<Pinned>,
+}
+
+/// Pinned memory of the detour: a message of NCCL's largest slice.
+const BOUNCE: usize = 4 << 20;
+
+impl Unpacker {
+    /// For memory of this device. `way` forces one; `None` chooses for each batch.
+    ///
+    /// # Errors
+    /// The device lacks what it takes, or cannot run the kernel that was asked for.
+    pub fn new(gpu: &Arc<dyn Gpu>, way: Option<Way>) -> Result<Unpacker, GpuError> {
+        let kernel = match way {
+            Some(Way::D2d | Way::Host) => Ability::No("another way was asked for".into()),
+            _ => gpu.kernel(),
+        };
+        if let (Some(Way::Kernel), Ability::No(why)) = (way, &kernel) {
+            let (device, what) = (gpu.info().id(), "run the unpack kernel");
+            return Err(GpuError::Unsupported { device, what, why: why.clone() });
+        }
+        let needs_bounce = way.map_or(!kernel.yes(), |w| w == Way::Host);
+        Ok(Unpacker {
+            stream: gpu.stream()?,
+            event: gpu.event()?,
+            table: Pinned::new(gpu, PIECES * PIECE_LEN)?,
+            on_device: GpuBuf::new(gpu, PIECES * PIECE_LEN)?,
+            bounce: needs_bounce.then(|| Pinned::new(gpu, BOUNCE)).transpose()?,
+            gpu: gpu.clone(),
+            way,
+            kernel,
+        })
+    }
+
+    /// Begins to put a batch in place: pieces of `pool` into `dst`. False: the one before is not done. The pool's pages
+    /// may be used again when [`Unpacker::done`] says so, and not earlier.
+    ///
+    /// # Errors
+    /// A batch made for other lengths, or the device failed.
+    pub fn start(&mut self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<bool, GpuError> {
+        if !self.gpu.done(self.event)? {
+            return Ok(false);
+        }
+        if batch.pool() > pool.len() as u64 || batch.target() > dst.len() as u64 {
+            let (device, addr, len) = (self.gpu.info().id(), dst.as_ptr() as u64, dst.len());
+            return Err(GpuError::Range { device, addr, len, why: "the pieces were collected for longer ranges" });
+        }
+        if batch.pieces().is_empty() {
+            return Ok(true);
+        }
+        let started = match self.way.unwrap_or_else(|| Way::for_batch(&self.kernel, batch)) {
+            Way::Kernel => self.by_kernel(pool, dst, batch),
+            Way::D2d => self.by_copies(pool, dst, batch),
+            Way::Host => self.by_host(pool, dst, batch),
+        };
+        // Recorded also when something failed: what was queued before it still runs.
+        let marked = self.gpu.record(self.event, self.stream);
+        started.and(marked).map(|()| true)
+    }
+
+    /// Whether the batch that was started last is in place.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn done(&self) -> Result<bool, GpuError> {
+        self.gpu.done(self.event)
+    }
+
+    /// The event behind the batch that was started last, for work that needs it.
+    pub fn event(&self) -> Event {
+        self.event
+    }
+
+    fn by_kernel(&self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<(), GpuError> {
+        let len = batch.pieces().len() * PIECE_LEN;
+        for (i, piece) in batch.pieces().iter().enumerate() {
+            let inside = self.table.slice().fill((i * PIECE_LEN) as u64, &piece.to_bytes());
+            debug_assert!(inside);
+        }
+        let (table, pieces) = (self.part(self.table.slice(), 0, len)?, self.part(self.on_device.slice(), 0, len)?);
+        self.gpu.copy(self.stream, pieces, table)?;
+        let count = batch.pieces().len() as u32;
+        self.gpu.unpack(self.stream, &UnpackJob { pool, dst, pieces, count, longest: batch.longest() })
+    }
+
+    fn by_copies(&self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<(), GpuError> {
+        for piece in batch.pieces() {
+            let len = piece.len as usize;
+            let (to, from) = (self.part(dst, piece.dst, len)?, self.part(pool, piece.src.into(), len)?);
+            self.gpu.copy(self.stream, to, from)?;
+        }
+        Ok(())
+    }
+
+    /// Down in pieces to where they stand in the message, up in runs. A stream runs in order, so the way up of one round
+    /// is done before the next round comes down into the same memory.
+    fn by_host(&self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<(), GpuError> {
+        let Some(bounce) = self.bounce.as_ref().map(Pinned::slice) else {
+            return self.by_copies(pool, dst, batch);
+        };
+        let mut used = 0;
+        let mut run: Option<(u64, usize, usize)> = None;
+        for piece in batch.pieces() {
+            let mut done = 0;
+            while done < piece.len as usize {
+                let to = piece.dst + done as u64;
+                if let Some((at, start, len)) = run.filter(|r| r.0 + r.2 as u64 != to || used == BOUNCE) {
+                    self.gpu.copy(self.stream, self.part(dst, at, len)?, self.part(bounce, start as u64, len)?)?;
+                    run = None;
+                }
+                if used == BOUNCE {
+                    used = 0;
+                }
+                let n = (piece.len as usize - done).min(BOUNCE - used);
+                let from = self.part(pool, u64::from(piece.src) + done as u64, n)?;
+                self.gpu.copy(self.stream, self.part(bounce, used as u64, n)?, from)?;
+                run = Some(run.map_or((to, used, n), |(at, start, len)| (at, start, len + n)));
+                used += n;
+                done += n;
+            }
+        }
+        match run {
+            Some((at, start, len)) => {
+                self.gpu.copy(self.stream, self.part(dst, at, len)?, self.part(bounce, start as u64, len)?)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn part(&self, mem: MemSlice, at: u64, len: usize) -> Result<MemSlice, GpuError> {
+        mem.sub(at, len as u64).ok_or_else(|| GpuError::Range {
+            device: self.gpu.info().id(),
+            addr: mem.as_ptr() as u64 + at,
+            len,
+            why: "a piece outside of its range",
+        })
+    }
+}
+
+impl Drop for Unpacker {
+    fn drop(&mut self) {
+        // A device that failed works on nothing any more.
+        let _ = self.gpu.wait(self.event);
+        self.gpu.retire_event(self.event);
+        self.gpu.retire_stream(self.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests;

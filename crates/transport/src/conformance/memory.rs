@@ -1,0 +1,61 @@
+//! Where the suite's buffers are: on the host, or wherever a test says.
+
+use std::cell::RefCell;
+
+use crate::{HostBuf, MemSlice};
+
+/// Owner of a range of memory of any kind.
+pub trait Buffer {
+    /// A handle on the whole range, zeroed when it was made.
+    fn slice(&self) -> MemSlice;
+}
+
+impl Buffer for HostBuf {
+    fn slice(&self) -> MemSlice {
+        HostBuf::slice(self)
+    }
+}
+
+/// Makes a buffer of so many zero bytes.
+type Maker = Box<dyn Fn(usize) -> Box<dyn Buffer>>;
+
+thread_local! {
+    static MAKER: RefCell<Option<Maker>> = const { RefCell::new(None) };
+}
+
+/// From here on, behaviours that run in this thread take their buffers from `make`: how a room is tested with device
+/// memory. Threads that a behaviour starts go on using host memory.
+pub fn take_memory_from(make: impl Fn(usize) -> Box<dyn Buffer> + 'static) {
+    MAKER.with(|m| *m.borrow_mut() = Some(Box::new(make)));
+}
+
+/// A buffer of the suite.
+pub struct Memory(Box<dyn Buffer>);
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memory({:?})", self.slice())
+    }
+}
+
+impl Memory {
+    /// `len` zero bytes.
+    pub fn new(len: usize) -> Memory {
+        MAKER.with(|m| Memory(m.borrow().as_ref().map_or_else(|| Box::new(HostBuf::new(len)) as _, |make| make(len))))
+    }
+
+    /// A handle on the whole buffer.
+    pub fn slice(&self) -> MemSlice {
+        self.0.slice()
+    }
+
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        crate::Buf::len(&self.slice())
+    }
+
+    /// Whether it holds no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,423 @@
+//! One device.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::null_mut;
+use std::sync::{Arc, OnceLock, Weak};
+
+use linkspan_gpu::driver::{Handles, MOST, Pool};
+use linkspan_gpu::unpack::{KERNEL_NAME, PIECE_LEN};
+use linkspan_gpu::{
+    Ability, DmaBuf, Event, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified, UnpackJob,
+    launch_shape, numa_of, pages_around,
+};
+use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
+
+use crate::api::{self, Api, Handle, attr};
+
+/// An NVIDIA GPU.
+#[derive(Debug)]
+pub struct Cuda {
+    api: Arc<Api>,
+    context: usize,
+    info: GpuInfo,
+    id: String,
+    place: Place,
+    streams: Handles,
+    events: Handles,
+    pool: Pool,
+    /// For small copies that are waited for.
+    small: OnceLock<usize>,
+    /// The unpack kernel, or why there is none.
+    kernel: OnceLock<Result<usize, String>>,
+}
+
+/// The driver's answer as a result.
+pub(crate) fn checked(api: &Api, device: &str, call: &'static str, code: c_int) -> Result<(), GpuError> {
+    if code == api::SUCCESS {
+        return Ok(());
+    }
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: writes a pointer to a text that is never freed, or leaves null where it does not know the code.
+    let text = unsafe {
+        (api.cuGetErrorString)(code, &raw mut text);
+        if text.is_null() { "unknown error".into() } else { CStr::from_ptr(text).to_string_lossy() }
+    };
+    Err(GpuError::Call { call, device: device.to_owned(), code, text: text.into_owned() })
+}
+
+/// The calling thread has the device's context while this lives.
+struct Current<'a>(&'a Api);
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        let mut context: Handle = null_mut();
+        // SAFETY: pops what `Cuda::current` pushed.
+        unsafe { (self.0.cuCtxPopCurrent_v2)(&raw mut context) };
+    }
+}
+
+impl Cuda {
+    pub(crate) fn new(api: Arc<Api>, version: i32, ordinal: usize) -> Result<Arc<Cuda>, GpuError> {
+        let id = format!("cuda:{ordinal}");
+        let (device, info) = describe(&api, &id, version, ordinal)?;
+        let mut context: Handle = null_mut();
+        // SAFETY: writes one pointer. The context is never released: the process uses it to its end.
+        let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
+        checked(&api, &id, "cuDevicePrimaryCtxRetain", code)?;
+        let mut place = None;
+        let gpu = Arc::new_cyclic(|me: &Weak<Cuda>| {
+            place = register_device(me.clone());
+            Cuda {
+                api,
+                context: context as usize,
+                info,
+                id,
+                place: place.unwrap_or(Place::HOST),
+                streams: Handles::default(),
+                events: Handles::default(),
+                pool: Pool::default(),
+                small: OnceLock::new(),
+                kernel: OnceLock::new(),
+            }
+        });
+        place.ok_or_else(|| gpu.exhausted("places"))?;
+        let small = gpu.new_stream()?;
+        gpu.small.get_or_init(|| small);
+        Ok(gpu)
+    }
+
+    fn check(&self, call: &'static str, code: c_int) -> Result<(), GpuError> {
+        checked(&self.api, &self.id, call, code)
+    }
+
+    #[cold]
+    fn exhausted(&self, what: &'static str) -> GpuError {
+        GpuError::Exhausted { what, device: self.id.clone(), most: MOST }
+    }
+
+    #[cold]
+    fn range(&self, addr: u64, len: usize, why: &'static str) -> GpuError {
+        GpuError::Range { device: self.id.clone(), addr, len, why }
+    }
+
+    fn current(&self) -> Result<Current<'_>, GpuError> {
+        // SAFETY: the primary context, which is never released.
+        self.check("cuCtxPushCurrent", unsafe { (self.api.cuCtxPushCurrent_v2)(self.context as Handle) })?;
+        Ok(Current(&self.api))
+    }
+
+    /// Loads the kernel from its PTX, which the driver compiles for this device (and keeps in its own cache).
+    fn load_kernel(&self) -> Result<usize, String> {
+        let (Some(load), Some(find)) = (self.api.cuModuleLoadData, self.api.cuModuleGetFunction) else {
+            return Err("the driver loads no modules".into());
+        };
+        let ptx = CString::new(linkspan_gpu::unpack::PTX).map_err(|e| e.to_string())?;
+        let _current = self.current().map_err(|e| e.to_string())?;
+        let (mut module, mut kernel): (Handle, Handle) = (null_mut(), null_mut());
+        // SAFETY: a zero-terminated text; writes one handle. The module is never unloaded.
+        let code = unsafe { load(&raw mut module, ptx.as_ptr().cast()) };
+        self.check("cuModuleLoadData", code).map_err(|e| e.to_string())?;
+        // SAFETY: the module just loaded and a zero-terminated name; writes one handle.
+        let code = unsafe { find(&raw mut kernel, module, KERNEL_NAME.as_ptr()) };
+        self.check("cuModuleGetFunction", code).map_err(|e| e.to_string()).map(|()| kernel as usize)
+    }
+
+    fn new_stream(&self) -> Result<usize, GpuError> {
+        let _current = self.current()?;
+        let mut stream: Handle = null_mut();
+        // SAFETY: writes one handle, which is never destroyed.
+        let code = unsafe { (self.api.cuStreamCreate)(&raw mut stream, api::STREAM_NON_BLOCKING) };
+        self.check("cuStreamCreate", code).map(|()| stream as usize)
+    }
+
+    fn stream_of(&self, stream: Stream) -> Result<Handle, GpuError> {
+        self.streams.get(stream.0).map(|h| h as Handle).ok_or_else(|| self.range(stream.0.into(), 0, "no such stream"))
+    }
+
+    fn event_of(&self, event: Event) -> Result<Handle, GpuError> {
+        self.events.get(event.0).map(|h| h as Handle).ok_or_else(|| self.range(event.0.into(), 0, "no such event"))
+    }
+
+    /// A copy on a stream. By unified addressing the driver knows from the addresses which way it goes.
+    fn copy_on(&self, stream: Handle, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
+        let _current = self.current()?;
+        // SAFETY: both ranges are as long as their MemSlice or borrowed slice, whose maker promised that they stay; the
+        // stream is ours.
+        self.check("cuMemcpyAsync", unsafe { (self.api.cuMemcpyAsync)(dst, src, len, stream) })
+    }
+
+    fn copy_now(&self, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
+        let stream = self.small.get().map_or(null_mut(), |&s| s as Handle);
+        let started = self.copy_on(stream, dst, src, len);
+        // Waited for whatever the start said: nothing may touch the borrowed side after the return.
+        // SAFETY: a stream of ours.
+        let done = self.check("cuStreamSynchronize", unsafe { (self.api.cuStreamSynchronize)(stream) });
+        started.and(done)
+    }
+}
+
+/// The driver's number for the device, and what it is.
+fn describe(api: &Api, id: &str, version: i32, ordinal: usize) -> Result<(c_int, GpuInfo), GpuError> {
+    let call = |call, code| checked(api, id, call, code);
+    let mut device: c_int = 0;
+    // SAFETY: writes one integer.
+    call("cuDeviceGet", unsafe { (api.cuDeviceGet)(&raw mut device, ordinal as c_int) })?;
+    let text = |get: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int, name| {
+        let mut bytes = [0 as c_char; 256];
+        // SAFETY: writes a zero-terminated text of at most this many bytes.
+        call(name, unsafe { get(bytes.as_mut_ptr(), bytes.len() as c_int, device) })?;
+        let bytes: Vec<u8> = bytes.iter().map(|&b| b as u8).take_while(|&b| b != 0).collect();
+        Ok::<String, GpuError>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    // An attribute that an older driver does not know is one that it does not have.
+    let attribute = |which| {
+        let mut value: c_int = 0;
+        // SAFETY: writes one integer.
+        let code = unsafe { (api.cuDeviceGetAttribute)(&raw mut value, which, device) };
+        if code == api::SUCCESS { value } else { 0 }
+    };
+    let ability = |which, name: &str| match attribute(which) {
+        0 => Ability::No(format!("the driver says no ({name} is 0)")),
+        _ => Ability::Yes,
+    };
+    let mut memory = 0usize;
+    // SAFETY: writes one size.
+    call("cuDeviceTotalMem", unsafe { (api.cuDeviceTotalMem_v2)(&raw mut memory, device) })?;
+    let name = text(api.cuDeviceGetName, "cuDeviceGetName")?;
+    let pci = text(api.cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId").ok().map(|p| p.to_lowercase());
+    let dma_buf = match api.cuMemGetHandleForAddressRange {
+        None => Ability::No("the driver is older than 11.7".into()),
+        Some(_) => ability(attr::DMA_BUF, "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"),
+    };
+    let info = GpuInfo {
+        kind: Kind::Cuda,
+        ordinal,
+        name,
+        arch: format!("sm_{}{}", attribute(attr::CAPABILITY_MAJOR), attribute(attr::CAPABILITY_MINOR)),
+        numa: pci.as_deref().and_then(numa_of),
+        pci,
+        memory: memory as u64,
+        driver: format!("{}.{}", version / 1000, version % 1000 / 10),
+        unified: Unified {
+            integrated: attribute(attr::INTEGRATED) != 0,
+            pageable: attribute(attr::PAGEABLE_ACCESS) != 0,
+            host_reads: attribute(attr::HOST_PAGE_TABLES) != 0,
+        },
+        dma_buf,
+        direct: ability(attr::GPU_DIRECT_RDMA, "CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED"),
+    };
+    Ok((device, info))
+}
+
+impl DeviceMemory for Cuda {
+    fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
+        self.copy_now(to.as_ptr() as u64, bytes.as_ptr() as u64, bytes.len().min(to.len())).is_ok()
+    }
+
+    fn read(&self, from: MemSlice, out: &mut [u8]) -> bool {
+        self.copy_now(out.as_mut_ptr() as u64, from.as_ptr() as u64, out.len().min(from.len())).is_ok()
+    }
+}
+
+impl Gpu for Cuda {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn place(&self) -> Place {
+        self.place
+    }
+
+    fn alloc(&self, len: usize) -> Result<MemSlice, GpuError> {
+        let addr = self.pool.take(len, |size| {
+            let _current = self.current()?;
+            let mut addr = 0u64;
+            // SAFETY: writes one address.
+            self.check("cuMemAlloc", unsafe { (self.api.cuMemAlloc_v2)(&raw mut addr, size) })?;
+            Ok(addr)
+        })?;
+        // SAFETY: an allocation of at least this length, which is never unmapped.
+        Ok(unsafe { MemSlice::on_device(self.place, addr, len) })
+    }
+
+    fn free(&self, mem: MemSlice) {
+        self.pool.give(mem.len(), mem.as_ptr() as u64);
+    }
+
+    fn pin(&self, mem: MemSlice) -> Result<(), GpuError> {
+        if !mem.is_host() || mem.is_empty() {
+            return Err(self.range(mem.as_ptr() as u64, mem.len(), "only host memory is pinned"));
+        }
+        let _current = self.current()?;
+        // SAFETY: host memory that stays mapped, as the maker of the handle promised.
+        let code = unsafe { (self.api.cuMemHostRegister_v2)(mem.as_ptr().cast(), mem.len(), api::REGISTER_FLAGS) };
+        self.check("cuMemHostRegister", code)
+    }
+
+    fn unpin(&self, mem: MemSlice) {
+        if let Ok(_current) = self.current() {
+            // SAFETY: an address; one that was not registered is refused. At the end of the process the driver may be gone
+            // before us, and says so.
+            unsafe { (self.api.cuMemHostUnregister)(mem.as_ptr().cast()) };
+        }
+    }
+
+    fn stream(&self) -> Result<Stream, GpuError> {
+        self.streams.take(|| self.new_stream())?.map(Stream).ok_or_else(|| self.exhausted("streams"))
+    }
+
+    fn retire_stream(&self, stream: Stream) {
+        self.streams.give(stream.0);
+    }
+
+    fn event(&self) -> Result<Event, GpuError> {
+        let made = self.events.take(|| {
+            let _current = self.current()?;
+            let mut event: Handle = null_mut();
+            // SAFETY: writes one handle, which is never destroyed.
+            let code = unsafe { (self.api.cuEventCreate)(&raw mut event, api::EVENT_DISABLE_TIMING) };
+            self.check("cuEventCreate", code).map(|()| event as usize)
+        })?;
+        made.map(Event).ok_or_else(|| self.exhausted("events"))
+    }
+
+    fn retire_event(&self, event: Event) {
+        self.events.give(event.0);
+    }
+
+    fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
+        if dst.len() != src.len() {
+            return Err(self.range(dst.as_ptr() as u64, dst.len(), "source and target differ in length"));
+        }
+        self.copy_on(self.stream_of(on)?, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
+    }
+
+    fn record(&self, event: Event, on: Stream) -> Result<(), GpuError> {
+        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let _current = self.current()?;
+        // SAFETY: handles of ours.
+        self.check("cuEventRecord", unsafe { (self.api.cuEventRecord)(event, stream) })
+    }
+
+    fn done(&self, event: Event) -> Result<bool, GpuError> {
+        // SAFETY: a handle of ours; needs no context.
+        match unsafe { (self.api.cuEventQuery)(self.event_of(event)?) } {
+            api::NOT_READY => Ok(false),
+            code => self.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    fn after(&self, on: Stream, event: Event) -> Result<(), GpuError> {
+        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let _current = self.current()?;
+        // SAFETY: handles of ours; flags 0.
+        self.check("cuStreamWaitEvent", unsafe { (self.api.cuStreamWaitEvent)(stream, event, 0) })
+    }
+
+    fn kernel(&self) -> Ability {
+        match self.kernel.get_or_init(|| self.load_kernel()) {
+            Ok(_) => Ability::Yes,
+            Err(why) => Ability::No(why.clone()),
+        }
+    }
+
+    fn unpack(&self, on: Stream, job: &UnpackJob) -> Result<(), GpuError> {
+        let stream = self.stream_of(on)?;
+        let (Some(Ok(kernel)), Some(launch)) = (self.kernel.get(), self.api.cuLaunchKernel) else {
+            let why = "the kernel was not made ready".to_owned();
+            return Err(GpuError::Unsupported { device: self.id.clone(), what: "run the unpack kernel", why });
+        };
+        let device = [job.pool, job.dst, job.pieces].iter().all(|m| m.place() == self.place);
+        let whole = (job.pool.as_ptr() as usize).is_multiple_of(16) && job.pool.len().is_multiple_of(16);
+        let table =
+            (job.pieces.as_ptr() as usize).is_multiple_of(16) && job.pieces.len() / PIECE_LEN >= job.count as usize;
+        if !device || !whole || !table {
+            let why = "the kernel takes device memory, and a pool and a table in whole lines of 16 bytes";
+            return Err(self.range(job.pool.as_ptr() as u64, job.pool.len(), why));
+        }
+        let (x, y) = launch_shape(job);
+        let (mut pool, mut out, mut pieces) = (job.pool.as_ptr(), job.dst.as_ptr(), job.pieces.as_ptr());
+        let mut count = job.count;
+        let mut args: [*mut c_void; 4] =
+            [(&raw mut pool).cast(), (&raw mut out).cast(), (&raw mut pieces).cast(), (&raw mut count).cast()];
+        let (kernel, args) = (*kernel as Handle, args.as_mut_ptr());
+        let _current = self.current()?;
+        // SAFETY: the kernel of `load_kernel` with its four arguments, which the call copies. The descriptors were checked
+        // against the lengths of pool and target when they were collected.
+        let code = unsafe { launch(kernel, x, y, 1, LAUNCH_THREADS, 1, 1, 0, stream, args, null_mut()) };
+        self.check("cuLaunchKernel", code)
+    }
+
+    fn flush_writes(&self) -> Result<(), GpuError> {
+        let why = "the driver is older than 11.3".to_owned();
+        let unsupported = || GpuError::Unsupported { device: self.id.clone(), what: "flush network writes", why };
+        let flush = self.api.cuFlushGPUDirectRDMAWrites.ok_or_else(unsupported)?;
+        let _current = self.current()?;
+        // SAFETY: the driver's function with its type.
+        self.check("cuFlushGPUDirectRDMAWrites", unsafe { flush(api::FLUSH_CURRENT_CTX, api::FLUSH_TO_OWNER) })
+    }
+
+    fn pointer(&self, addr: u64) -> Result<Pointer, GpuError> {
+        use api::pointer::{DEVICE, DEVICE_ORDINAL, HOST, IS_MANAGED, MEMORY_TYPE};
+        let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, 0);
+        let mut which = [MEMORY_TYPE, IS_MANAGED, DEVICE_ORDINAL];
+        let mut out: [*mut c_void; 3] = [(&raw mut kind).cast(), (&raw mut managed).cast(), (&raw mut ordinal).cast()];
+        let _current = self.current()?;
+        // SAFETY: writes one value of 4 bytes (1 for the flag) to each of three places. The address is only looked up.
+        let code = unsafe { (self.api.cuPointerGetAttributes)(3, which.as_mut_ptr(), out.as_mut_ptr(), addr) };
+        if code == api::INVALID_VALUE {
+            return Ok(Pointer::Host);
+        }
+        self.check("cuPointerGetAttributes", code)?;
+        match kind {
+            _ if managed & 0xff != 0 => Ok(Pointer::Managed),
+            DEVICE => {
+                let (base, len) = self.allocation(addr)?;
+                Ok(Pointer::Device { ordinal: usize::try_from(ordinal).unwrap_or(0), base, len })
+            }
+            HOST => Ok(Pointer::Pinned),
+            _ => Ok(Pointer::Host),
+        }
+    }
+
+    fn export(&self, mem: MemSlice) -> Result<DmaBuf, GpuError> {
+        let no = |why: String| GpuError::Unsupported { device: self.id.clone(), what: "export memory as dma-buf", why };
+        let export = match (&self.info.dma_buf, self.api.cuMemGetHandleForAddressRange) {
+            (Ability::Yes, Some(export)) => export,
+            (Ability::No(why), _) => return Err(no(why.clone())),
+            _ => return Err(no("the driver has no such call".into())),
+        };
+        let addr = mem.as_ptr() as u64;
+        if mem.is_host() || mem.is_empty() {
+            return Err(self.range(addr, mem.len(), "only device memory is exported"));
+        }
+        let (base, len) = self.allocation(addr)?;
+        if addr + mem.len() as u64 > base + len as u64 {
+            return Err(self.range(addr, mem.len(), "it reaches beyond its allocation"));
+        }
+        let pages = pages_around(addr, mem.len());
+        let _current = self.current()?;
+        let mut fd: c_int = -1;
+        // SAFETY: writes one descriptor; the range is page-aligned and inside of one allocation.
+        let code = unsafe { export((&raw mut fd).cast(), pages.start, pages.len, api::HANDLE_DMA_BUF_FD, 0) };
+        self.check("cuMemGetHandleForAddressRange", code)?;
+        if fd < 0 {
+            return Err(no("the driver gave no descriptor".into()));
+        }
+        // SAFETY: a fresh descriptor, which the driver has made over to us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(DmaBuf { fd, offset: addr - pages.start, len: pages.len })
+    }
+}
+
+impl Cuda {
+    /// The allocation around an address.
+    fn allocation(&self, addr: u64) -> Result<(u64, usize), GpuError> {
+        let _current = self.current()?;
+        let (mut base, mut len) = (0u64, 0usize);
+        // SAFETY: writes an address and a size. The address is only looked up.
+        let code = unsafe { (self.api.cuMemGetAddressRange_v2)(&raw mut base, &raw mut len, addr) };
+        self.check("cuMemGetAddressRange", code).map(|()| (base, len))
+    }
+}

@@ -1,0 +1,75 @@
+//! NVIDIA GPUs through the CUDA driver library, which is opened at run time; no CUDA toolkit is needed, neither to build
+//! nor to run.
+//!
+//! The driver API and not the runtime: it is what the driver itself brings, and its functions keep their names and types
+//! (suffixes `_v2` mark new ones). We use each device's primary context, the one that NCCL, PyTorch and the runtime API
+//! use too, and leave the calling thread's context as it was.
+
+mod api;
+mod device;
+
+use std::sync::Arc;
+
+use linkspan_dl::Library;
+use linkspan_gpu::{Gpu, GpuError};
+
+use api::Api;
+pub use device::Cuda;
+
+/// The driver, loaded and initialised.
+#[derive(Debug)]
+pub struct Driver {
+    api: Arc<Api>,
+    version: i32,
+    devices: usize,
+}
+
+impl Driver {
+    /// Opens the driver of this machine.
+    ///
+    /// # Errors
+    /// [`GpuError::NoLibrary`] where there is none, the normal case on a machine without such a GPU.
+    pub fn open() -> Result<Driver, GpuError> {
+        Driver::open_file("libcuda.so.1")
+    }
+
+    /// Opens a driver library by name or path.
+    ///
+    /// # Errors
+    /// As [`Driver::open`].
+    pub fn open_file(name: &str) -> Result<Driver, GpuError> {
+        const WHAT: &str = "CUDA driver";
+        let library = Library::open(name).map_err(|why| GpuError::NoLibrary { what: WHAT, why })?;
+        let missing = |symbol| GpuError::Symbol { library: name.to_owned(), symbol, wanted: "11.4" };
+        let api = Arc::new(Api::load(&library).map_err(missing)?);
+        let call = |call, code| device::checked(&api, "cuda", call, code);
+        let (mut version, mut devices) = (0, 0);
+        // SAFETY: the driver's functions with their types; cuInit comes first and takes 0.
+        let code = unsafe { (api.cuInit)(0) };
+        if code == api::NO_DEVICE {
+            return Ok(Driver { api, version: 0, devices: 0 });
+        }
+        call("cuInit", code)?;
+        // SAFETY: as above; both write one integer.
+        call("cuDriverGetVersion", unsafe { (api.cuDriverGetVersion)(&raw mut version) })?;
+        // SAFETY: as above.
+        call("cuDeviceGetCount", unsafe { (api.cuDeviceGetCount)(&raw mut devices) })?;
+        Ok(Driver { api, version, devices: usize::try_from(devices).unwrap_or(0) })
+    }
+
+    /// Devices there are.
+    pub fn devices(&self) -> usize {
+        self.devices
+    }
+
+    /// Device number `ordinal`.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    pub fn device(&self, ordinal: usize) -> Result<Arc<dyn Gpu>, GpuError> {
+        if ordinal >= self.devices {
+            return Err(GpuError::NoDevice { wanted: format!("cuda:{ordinal}"), found: self.devices });
+        }
+        Ok(Cuda::new(self.api.clone(), self.version, ordinal)?)
+    }
+}

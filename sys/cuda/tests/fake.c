@@ -1,0 +1,249 @@
+/* A stand-in for libcuda.so.1: one device whose memory is the process's own. Copies run when an event behind them is
+ * asked for the second time, as work of a real device runs later. Defines change what the device can do. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef DMA_BUF
+#define DMA_BUF 1
+#endif
+#ifndef DEVICES
+#define DEVICES 1
+#endif
+
+typedef unsigned long long u64;
+struct copy { u64 dst, src; size_t len; };
+struct stream { struct copy copies[256]; unsigned head, tail; };
+struct event { struct stream *on; unsigned at; int asked; };
+struct range { u64 base; size_t len; int kind; };
+
+static int started, depth;
+static struct range ranges[256];
+static unsigned used;
+static char context;
+
+static struct range *find(u64 a)
+{
+	for (unsigned i = 0; i < used; i++)
+		if (ranges[i].len && a >= ranges[i].base && a < ranges[i].base + ranges[i].len)
+			return &ranges[i];
+	return 0;
+}
+
+static int add(u64 base, size_t len, int kind)
+{
+	for (unsigned i = 0; i < used; i++)
+		if (!ranges[i].len) {
+			ranges[i] = (struct range){base, len, kind};
+			return 0;
+		}
+	if (used == 256)
+		return 2;
+	ranges[used++] = (struct range){base, len, kind};
+	return 0;
+}
+
+static void run(struct stream *s, unsigned to)
+{
+	for (; s->head != to; s->head++) {
+		struct copy *c = &s->copies[s->head % 256];
+		memcpy((void *)c->dst, (void *)c->src, c->len);
+	}
+}
+
+/* Calls that need a context say so when the caller has not made it current. */
+#define NEED() do { if (!depth) return 201; } while (0)
+
+int cuInit(unsigned flags) { started = 1; return flags ? 1 : DEVICES ? 0 : 100; }
+int cuDriverGetVersion(int *v) { *v = 12090; return started ? 0 : 3; }
+int cuDeviceGetCount(int *n) { *n = DEVICES; return 0; }
+int cuDeviceGet(int *d, int n) { *d = n; return n < DEVICES ? 0 : 101; }
+int cuDeviceGetName(char *s, int n, int d) { (void)d; strncpy(s, "Fake H100", n); return 0; }
+int cuDeviceTotalMem_v2(size_t *n, int d) { (void)d; *n = 80ull << 30; return 0; }
+int cuDeviceGetPCIBusId(char *s, int n, int d) { (void)d; strncpy(s, "0000:FE:00.0", n); return 0; }
+
+int cuDeviceGetAttribute(int *v, int which, int d)
+{
+	(void)d;
+	switch (which) {
+	case 75: *v = 9; return 0;
+	case 76: *v = 0; return 0;
+	case 116: *v = 1; return 0;
+	case 124: *v = DMA_BUF; return 0;
+	case 100: return 1; /* an attribute of a later driver */
+	default: *v = 0; return 0;
+	}
+}
+
+int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; *c = &context; return 0; }
+int cuCtxPushCurrent_v2(void *c) { if (c != &context) return 201; depth++; return 0; }
+int cuCtxPopCurrent_v2(void **c) { NEED(); depth--; *c = &context; return 0; }
+int fake_depth(void) { return depth; }
+
+int cuGetErrorString(int code, const char **s)
+{
+	*s = code == 2 ? "out of memory" : code == 1 ? "invalid argument" : 0;
+	return *s ? 0 : 1;
+}
+
+int cuMemAlloc_v2(u64 *a, size_t n)
+{
+	void *p;
+	NEED();
+	if (n > 1ull << 30 || posix_memalign(&p, 65536, n))
+		return 2;
+	*a = (u64)p;
+	return add(*a, n, 2);
+}
+
+int cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
+{
+	NEED();
+	return flags != 3 ? 1 : find((u64)p) ? 712 : add((u64)p, n, 1);
+}
+
+int cuMemHostUnregister(void *p)
+{
+	struct range *r = find((u64)p);
+	if (!r || r->base != (u64)p)
+		return 713;
+	r->len = 0;
+	return 0;
+}
+
+int cuMemGetAddressRange_v2(u64 *base, size_t *n, u64 a)
+{
+	struct range *r = find(a);
+	NEED();
+	if (!r || r->kind != 2)
+		return 1;
+	*base = r->base;
+	*n = r->len;
+	return 0;
+}
+
+int cuPointerGetAttributes(unsigned n, int *which, void **out, u64 a)
+{
+	struct range *r = find(a);
+	NEED();
+	for (unsigned i = 0; i < n; i++)
+		switch (which[i]) {
+		case 2: *(unsigned *)out[i] = r ? r->kind : 0; break;
+		case 8: *(unsigned char *)out[i] = 0; break;
+		case 9: *(int *)out[i] = r ? 0 : -2; break;
+		default: return 1;
+		}
+	return 0;
+}
+
+int cuMemcpyAsync(u64 dst, u64 src, size_t n, void *on)
+{
+	struct stream *s = on;
+	NEED();
+	if (s->tail - s->head == 256)
+		run(s, s->head + 1);
+	s->copies[s->tail++ % 256] = (struct copy){dst, src, n};
+	return 0;
+}
+
+int cuStreamCreate(void **s, unsigned flags)
+{
+	NEED();
+	*s = calloc(1, sizeof(struct stream));
+	return flags == 1 && *s ? 0 : 1;
+}
+
+int cuStreamSynchronize(void *on) { struct stream *s = on; run(s, s->tail); return 0; }
+int cuStreamWaitEvent(void *on, void *e, unsigned flags)
+{
+	struct event *ev = e;
+	NEED();
+	if (on != ev->on && ev->on)
+		run(ev->on, ev->at);
+	return flags ? 1 : 0;
+}
+
+int cuEventCreate(void **e, unsigned flags)
+{
+	NEED();
+	*e = calloc(1, sizeof(struct event));
+	return flags == 2 && *e ? 0 : 1;
+}
+
+int cuEventRecord(void *e, void *on)
+{
+	struct stream *s = on;
+	NEED();
+	*(struct event *)e = (struct event){s, s->tail, 0};
+	return 0;
+}
+
+int cuEventQuery(void *e)
+{
+	struct event *ev = e;
+	if (!ev->on || (int)(ev->at - ev->on->head) <= 0)
+		return 0;
+	if (ev->asked++ == 0)
+		return 600;
+	run(ev->on, ev->at);
+	return 0;
+}
+
+int cuFlushGPUDirectRDMAWrites(int target, int scope) { NEED(); return target == 0 && scope == 100 ? 0 : 1; }
+
+#ifndef OLD_DRIVER
+int cuMemGetHandleForAddressRange(void *out, u64 a, size_t n, int type, u64 flags)
+{
+	struct range *r = find(a);
+	int fd;
+	NEED();
+	if (type != 1 || flags || !r || a % 4096 || n % 4096 || a + n > r->base + r->len)
+		return 1;
+	fd = memfd_create("fake", 0);
+	if (fd < 0 || write(fd, (void *)a, n) != (ssize_t)n)
+		return 304;
+	*(int *)out = fd;
+	return 0;
+}
+#endif
+
+/* The kernel itself, compiled for the host and run thread by thread, at once: what is queued before it runs first. */
+static unsigned thread_x, block_x, block_y, threads, blocks_x, blocks_y;
+#define LINKSPAN_HOST
+#define THREAD_X thread_x
+#define BLOCK_X block_x
+#define BLOCK_Y block_y
+#define THREADS threads
+#define BLOCKS_X blocks_x
+#define BLOCKS_Y blocks_y
+#include "../../../crates/gpu/src/unpack/kernel.c"
+
+int cuModuleLoadData(void **m, const void *image)
+{
+	NEED();
+	*m = (void *)image;
+	return strstr(image, ".target sm_75") ? 0 : 218;
+}
+
+int cuModuleGetFunction(void **f, void *m, const char *name)
+{
+	*f = (void *)linkspan_unpack;
+	return m && !strcmp(name, "linkspan_unpack") ? 0 : 500;
+}
+
+int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+             unsigned shared, void *on, void **args, void **extra)
+{
+	struct stream *s = on;
+	if (f != (void *)linkspan_unpack || gz != 1 || by != 1 || bz != 1 || shared || extra || bx % 32)
+		return 1;
+	run(s, s->tail);
+	threads = bx, blocks_x = gx, blocks_y = gy;
+	for (block_y = 0; block_y < gy; block_y++)
+		for (block_x = 0; block_x < gx; block_x++)
+			for (thread_x = 0; thread_x < bx; thread_x++)
+				linkspan_unpack(*(void **)args[0], *(void **)args[1], *(void **)args[2], *(unsigned *)args[3]);
+	return 0;
+}

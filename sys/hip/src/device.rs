@@ -1,0 +1,460 @@
+//! One device.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::null_mut;
+use std::sync::{Arc, OnceLock, Weak};
+
+use linkspan_gpu::driver::{Handles, MOST, Pool};
+use linkspan_gpu::unpack::{KERNEL_NAME, PIECE_LEN};
+use linkspan_gpu::{
+    Ability, DmaBuf, Event, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified, UnpackJob,
+    launch_shape, numa_of, pages_around,
+};
+use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
+
+use crate::api::{self, Api, Handle, Hsa, MemoryType, PointerAttribute, attr};
+
+/// An AMD GPU.
+#[derive(Debug)]
+pub struct Hip {
+    api: Arc<Api>,
+    hsa: Option<Arc<Hsa>>,
+    version: c_int,
+    info: GpuInfo,
+    id: String,
+    place: Place,
+    streams: Handles,
+    events: Handles,
+    pool: Pool,
+    /// For small copies that are waited for.
+    small: OnceLock<usize>,
+    /// The unpack kernel, or why there is none.
+    kernel: OnceLock<Result<usize, String>>,
+}
+
+/// The driver's answer as a result.
+pub(crate) fn checked(api: &Api, device: &str, call: &'static str, code: c_int) -> Result<(), GpuError> {
+    if code == api::SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: a text that is never freed, or null.
+    let text = unsafe {
+        let text = (api.hipGetErrorString)(code);
+        if text.is_null() { "unknown error".into() } else { CStr::from_ptr(text).to_string_lossy() }
+    };
+    Err(GpuError::Call { call, device: device.to_owned(), code, text: text.into_owned() })
+}
+
+/// A version as people write it, from ten million times major and a hundred thousand times minor.
+pub(crate) fn version(number: c_int) -> String {
+    format!("{}.{}", number / 10_000_000, number / 100_000 % 100)
+}
+
+/// The device is the calling thread's while this lives.
+struct Current<'a>(&'a Api, Option<c_int>);
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.1 {
+            // SAFETY: a number that the runtime gave.
+            unsafe { (self.0.hipSetDevice)(before) };
+        }
+    }
+}
+
+impl Hip {
+    pub(crate) fn new(
+        api: Arc<Api>,
+        hsa: Option<Arc<Hsa>>,
+        version: c_int,
+        ordinal: usize,
+    ) -> Result<Arc<Hip>, GpuError> {
+        let id = format!("hip:{ordinal}");
+        let info = describe(&api, hsa.is_some(), &id, version, ordinal)?;
+        let mut place = None;
+        let gpu = Arc::new_cyclic(|me: &Weak<Hip>| {
+            place = register_device(me.clone());
+            Hip {
+                api,
+                hsa,
+                version,
+                info,
+                id,
+                place: place.unwrap_or(Place::HOST),
+                streams: Handles::default(),
+                events: Handles::default(),
+                pool: Pool::default(),
+                small: OnceLock::new(),
+                kernel: OnceLock::new(),
+            }
+        });
+        place.ok_or_else(|| gpu.exhausted("places"))?;
+        let small = gpu.new_stream()?;
+        gpu.small.get_or_init(|| small);
+        Ok(gpu)
+    }
+
+    fn check(&self, call: &'static str, code: c_int) -> Result<(), GpuError> {
+        checked(&self.api, &self.id, call, code)
+    }
+
+    #[cold]
+    fn exhausted(&self, what: &'static str) -> GpuError {
+        GpuError::Exhausted { what, device: self.id.clone(), most: MOST }
+    }
+
+    #[cold]
+    fn range(&self, addr: u64, len: usize, why: &'static str) -> GpuError {
+        GpuError::Range { device: self.id.clone(), addr, len, why }
+    }
+
+    fn current(&self) -> Result<Current<'_>, GpuError> {
+        let (mut before, ours) = (0, self.info.ordinal as c_int);
+        // SAFETY: writes one integer.
+        self.check("hipGetDevice", unsafe { (self.api.hipGetDevice)(&raw mut before) })?;
+        if before == ours {
+            return Ok(Current(&self.api, None));
+        }
+        // SAFETY: a number below the count.
+        self.check("hipSetDevice", unsafe { (self.api.hipSetDevice)(ours) })?;
+        Ok(Current(&self.api, Some(before)))
+    }
+
+    /// Compiles the kernel for this device and loads it.
+    fn load_kernel(&self) -> Result<usize, String> {
+        let (Some(load), Some(find)) = (self.api.hipModuleLoadData, self.api.hipModuleGetFunction) else {
+            return Err("the runtime loads no modules".into());
+        };
+        let _current = self.current().map_err(|e| e.to_string())?;
+        // Without an option for the architecture the compiler takes that of the current device.
+        let code = crate::rtc::compile(linkspan_gpu::unpack::KERNEL, &[])?;
+        let (mut module, mut kernel): (Handle, Handle) = (null_mut(), null_mut());
+        // SAFETY: a code object of the compiler; writes one handle. The module is never unloaded.
+        let loaded = unsafe { load(&raw mut module, code.as_ptr().cast()) };
+        self.check("hipModuleLoadData", loaded).map_err(|e| e.to_string())?;
+        // SAFETY: the module just loaded and a zero-terminated name; writes one handle.
+        let found = unsafe { find(&raw mut kernel, module, KERNEL_NAME.as_ptr()) };
+        self.check("hipModuleGetFunction", found).map_err(|e| e.to_string()).map(|()| kernel as usize)
+    }
+
+    fn new_stream(&self) -> Result<usize, GpuError> {
+        let _current = self.current()?;
+        let mut stream: Handle = null_mut();
+        // SAFETY: writes one handle, which is never destroyed.
+        let code = unsafe { (self.api.hipStreamCreateWithFlags)(&raw mut stream, api::STREAM_NON_BLOCKING) };
+        self.check("hipStreamCreateWithFlags", code).map(|()| stream as usize)
+    }
+
+    fn stream_of(&self, stream: Stream) -> Result<Handle, GpuError> {
+        self.streams.get(stream.0).map(|h| h as Handle).ok_or_else(|| self.range(stream.0.into(), 0, "no such stream"))
+    }
+
+    fn event_of(&self, event: Event) -> Result<Handle, GpuError> {
+        self.events.get(event.0).map(|h| h as Handle).ok_or_else(|| self.range(event.0.into(), 0, "no such event"))
+    }
+
+    /// A copy on a stream. The runtime knows from the addresses which way it goes.
+    fn copy_on(&self, stream: Handle, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
+        let _current = self.current()?;
+        // SAFETY: both ranges are as long as their MemSlice or borrowed slice, whose maker promised that they stay; the
+        // stream is ours.
+        let code = unsafe { (self.api.hipMemcpyAsync)(dst as Handle, src as Handle, len, api::COPY_DEFAULT, stream) };
+        self.check("hipMemcpyAsync", code)
+    }
+
+    fn copy_now(&self, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
+        let stream = self.small.get().map_or(null_mut(), |&s| s as Handle);
+        let started = self.copy_on(stream, dst, src, len);
+        // Waited for whatever the start said: nothing may touch the borrowed side after the return.
+        // SAFETY: a stream of ours.
+        let done = self.check("hipStreamSynchronize", unsafe { (self.api.hipStreamSynchronize)(stream) });
+        started.and(done)
+    }
+}
+
+/// What the device is.
+fn describe(api: &Api, hsa: bool, id: &str, runtime: c_int, ordinal: usize) -> Result<GpuInfo, GpuError> {
+    let call = |call, code| checked(api, id, call, code);
+    let device = ordinal as c_int;
+    let text = |get: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int, name| {
+        let mut bytes = [0 as c_char; 256];
+        // SAFETY: writes a zero-terminated text of at most this many bytes.
+        call(name, unsafe { get(bytes.as_mut_ptr(), bytes.len() as c_int, device) })?;
+        let bytes: Vec<u8> = bytes.iter().map(|&b| b as u8).take_while(|&b| b != 0).collect();
+        Ok::<String, GpuError>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let attribute = |which| {
+        let mut value: c_int = 0;
+        // SAFETY: writes one integer.
+        let code = unsafe { (api.hipDeviceGetAttribute)(&raw mut value, which, device) };
+        if code == api::SUCCESS { value } else { 0 }
+    };
+    let mut memory = 0usize;
+    // SAFETY: writes one size.
+    call("hipDeviceTotalMem", unsafe { (api.hipDeviceTotalMem)(&raw mut memory, device) })?;
+    let name = text(api.hipDeviceGetName, "hipDeviceGetName")?;
+    let pci = text(api.hipDeviceGetPCIBusId, "hipDeviceGetPCIBusId").ok().map(|p| p.to_lowercase());
+    let dma_buf = if api.hipMemGetHandleForAddressRange.is_some() || hsa {
+        Ability::Yes
+    } else {
+        Ability::No("neither HIP (since 7.0) nor HSA (since 5.6) of this machine exports memory".into())
+    };
+    // Network adapters reach AMD memory by dma-buf, or through the older hook of the kernel driver.
+    let hook = std::path::Path::new("/sys/kernel/mm/memory_peers/amdkfd").exists();
+    let direct = if hook { Ability::Yes } else { dma_buf.clone() };
+    let integrated = attribute(attr::INTEGRATED) != 0;
+    Ok(GpuInfo {
+        kind: Kind::Hip,
+        ordinal,
+        name,
+        arch: format!("gfx {}.{}", attribute(attr::CAPABILITY_MAJOR), attribute(attr::CAPABILITY_MINOR)),
+        numa: pci.as_deref().and_then(numa_of),
+        pci,
+        memory: memory as u64,
+        driver: version(runtime),
+        unified: Unified {
+            integrated,
+            pageable: attribute(attr::PAGEABLE_ACCESS) != 0,
+            host_reads: host_reads(api, device),
+        },
+        dma_buf,
+        direct,
+    })
+}
+
+/// Whether the runtime gives a host address for device memory: asked of a small allocation.
+fn host_reads(api: &Api, device: c_int) -> bool {
+    let (mut before, mut addr): (c_int, *mut c_void) = (0, null_mut());
+    // SAFETY: writes one integer, sets the device for the probe, allocates and looks the address up. The allocation is
+    // kept: one page, once per device.
+    unsafe {
+        if (api.hipGetDevice)(&raw mut before) != api::SUCCESS || (api.hipSetDevice)(device) != api::SUCCESS {
+            return false;
+        }
+        let mut found = PointerAttribute::EMPTY;
+        let reads = (api.hipMalloc)(&raw mut addr, 4096) == api::SUCCESS
+            && (api.hipPointerGetAttributes)(&raw mut found, addr) == api::SUCCESS
+            && !found.host_pointer.is_null();
+        (api.hipSetDevice)(before);
+        reads
+    }
+}
+
+impl DeviceMemory for Hip {
+    fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
+        self.copy_now(to.as_ptr() as u64, bytes.as_ptr() as u64, bytes.len().min(to.len())).is_ok()
+    }
+
+    fn read(&self, from: MemSlice, out: &mut [u8]) -> bool {
+        self.copy_now(out.as_mut_ptr() as u64, from.as_ptr() as u64, out.len().min(from.len())).is_ok()
+    }
+}
+
+impl Gpu for Hip {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn place(&self) -> Place {
+        self.place
+    }
+
+    fn alloc(&self, len: usize) -> Result<MemSlice, GpuError> {
+        let addr = self.pool.take(len, |size| {
+            let _current = self.current()?;
+            let mut addr: *mut c_void = null_mut();
+            // SAFETY: writes one address.
+            self.check("hipMalloc", unsafe { (self.api.hipMalloc)(&raw mut addr, size) })?;
+            Ok(addr as u64)
+        })?;
+        // SAFETY: an allocation of at least this length, which is never unmapped.
+        Ok(unsafe { MemSlice::on_device(self.place, addr, len) })
+    }
+
+    fn free(&self, mem: MemSlice) {
+        self.pool.give(mem.len(), mem.as_ptr() as u64);
+    }
+
+    fn pin(&self, mem: MemSlice) -> Result<(), GpuError> {
+        if !mem.is_host() || mem.is_empty() {
+            return Err(self.range(mem.as_ptr() as u64, mem.len(), "only host memory is pinned"));
+        }
+        let _current = self.current()?;
+        // SAFETY: host memory that stays mapped, as the maker of the handle promised.
+        let code = unsafe { (self.api.hipHostRegister)(mem.as_ptr().cast(), mem.len(), api::REGISTER_FLAGS) };
+        self.check("hipHostRegister", code)
+    }
+
+    fn unpin(&self, mem: MemSlice) {
+        if let Ok(_current) = self.current() {
+            // SAFETY: an address; one that was not registered is refused. At the end of the process the driver may be gone
+            // before us, and says so.
+            unsafe { (self.api.hipHostUnregister)(mem.as_ptr().cast()) };
+        }
+    }
+
+    fn stream(&self) -> Result<Stream, GpuError> {
+        self.streams.take(|| self.new_stream())?.map(Stream).ok_or_else(|| self.exhausted("streams"))
+    }
+
+    fn retire_stream(&self, stream: Stream) {
+        self.streams.give(stream.0);
+    }
+
+    fn event(&self) -> Result<Event, GpuError> {
+        let made = self.events.take(|| {
+            let _current = self.current()?;
+            let mut event: Handle = null_mut();
+            // SAFETY: writes one handle, which is never destroyed.
+            let code = unsafe { (self.api.hipEventCreateWithFlags)(&raw mut event, api::EVENT_DISABLE_TIMING) };
+            self.check("hipEventCreateWithFlags", code).map(|()| event as usize)
+        })?;
+        made.map(Event).ok_or_else(|| self.exhausted("events"))
+    }
+
+    fn retire_event(&self, event: Event) {
+        self.events.give(event.0);
+    }
+
+    fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
+        if dst.len() != src.len() {
+            return Err(self.range(dst.as_ptr() as u64, dst.len(), "source and target differ in length"));
+        }
+        self.copy_on(self.stream_of(on)?, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
+    }
+
+    fn record(&self, event: Event, on: Stream) -> Result<(), GpuError> {
+        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let _current = self.current()?;
+        // SAFETY: handles of ours.
+        self.check("hipEventRecord", unsafe { (self.api.hipEventRecord)(event, stream) })
+    }
+
+    fn done(&self, event: Event) -> Result<bool, GpuError> {
+        // SAFETY: a handle of ours.
+        match unsafe { (self.api.hipEventQuery)(self.event_of(event)?) } {
+            api::NOT_READY => Ok(false),
+            code => self.check("hipEventQuery", code).map(|()| true),
+        }
+    }
+
+    fn after(&self, on: Stream, event: Event) -> Result<(), GpuError> {
+        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let _current = self.current()?;
+        // SAFETY: handles of ours; flags 0.
+        self.check("hipStreamWaitEvent", unsafe { (self.api.hipStreamWaitEvent)(stream, event, 0) })
+    }
+
+    fn kernel(&self) -> Ability {
+        match self.kernel.get_or_init(|| self.load_kernel()) {
+            Ok(_) => Ability::Yes,
+            Err(why) => Ability::No(why.clone()),
+        }
+    }
+
+    fn unpack(&self, on: Stream, job: &UnpackJob) -> Result<(), GpuError> {
+        let stream = self.stream_of(on)?;
+        let (Some(Ok(kernel)), Some(launch)) = (self.kernel.get(), self.api.hipModuleLaunchKernel) else {
+            let why = "the kernel was not made ready".to_owned();
+            return Err(GpuError::Unsupported { device: self.id.clone(), what: "run the unpack kernel", why });
+        };
+        let device = [job.pool, job.dst, job.pieces].iter().all(|m| m.place() == self.place);
+        let whole = (job.pool.as_ptr() as usize).is_multiple_of(16) && job.pool.len().is_multiple_of(16);
+        let table =
+            (job.pieces.as_ptr() as usize).is_multiple_of(16) && job.pieces.len() / PIECE_LEN >= job.count as usize;
+        if !device || !whole || !table {
+            let why = "the kernel takes device memory, and a pool and a table in whole lines of 16 bytes";
+            return Err(self.range(job.pool.as_ptr() as u64, job.pool.len(), why));
+        }
+        let (x, y) = launch_shape(job);
+        let (mut pool, mut out, mut pieces) = (job.pool.as_ptr(), job.dst.as_ptr(), job.pieces.as_ptr());
+        let mut count = job.count;
+        let mut args: [*mut c_void; 4] =
+            [(&raw mut pool).cast(), (&raw mut out).cast(), (&raw mut pieces).cast(), (&raw mut count).cast()];
+        let (kernel, args) = (*kernel as Handle, args.as_mut_ptr());
+        let _current = self.current()?;
+        // SAFETY: the kernel of `load_kernel` with its four arguments, which the call copies. The descriptors were checked
+        // against the lengths of pool and target when they were collected.
+        let code = unsafe { launch(kernel, x, y, 1, LAUNCH_THREADS, 1, 1, 0, stream, args, null_mut()) };
+        self.check("hipModuleLaunchKernel", code)
+    }
+
+    fn flush_writes(&self) -> Result<(), GpuError> {
+        Err(GpuError::Unsupported {
+            device: self.id.clone(),
+            what: "flush network writes",
+            why: "HIP has no call for it; the network adapter reads back what it wrote last instead".into(),
+        })
+    }
+
+    fn pointer(&self, addr: u64) -> Result<Pointer, GpuError> {
+        let mut found = PointerAttribute::EMPTY;
+        let _current = self.current()?;
+        // SAFETY: fills the structure, which has more room than any version needs. The address is only looked up.
+        let code = unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as Handle) };
+        if code == api::INVALID_VALUE {
+            return Ok(Pointer::Host);
+        }
+        self.check("hipPointerGetAttributes", code)?;
+        match MemoryType::read(found.kind, self.version) {
+            _ if found.managed != 0 => Ok(Pointer::Managed),
+            MemoryType::Managed => Ok(Pointer::Managed),
+            MemoryType::Host => Ok(Pointer::Pinned),
+            MemoryType::Unregistered => Ok(Pointer::Host),
+            MemoryType::Device => {
+                let (base, len) = self.allocation(addr)?;
+                Ok(Pointer::Device { ordinal: usize::try_from(found.device).unwrap_or(0), base, len })
+            }
+        }
+    }
+
+    fn export(&self, mem: MemSlice) -> Result<DmaBuf, GpuError> {
+        let no = |why: String| GpuError::Unsupported { device: self.id.clone(), what: "export memory as dma-buf", why };
+        let addr = mem.as_ptr() as u64;
+        if mem.is_host() || mem.is_empty() {
+            return Err(self.range(addr, mem.len(), "only device memory is exported"));
+        }
+        let (base, len) = self.allocation(addr)?;
+        if addr + mem.len() as u64 > base + len as u64 {
+            return Err(self.range(addr, mem.len(), "it reaches beyond its allocation"));
+        }
+        let pages = pages_around(addr, mem.len());
+        let _current = self.current()?;
+        let (mut fd, mut into): (c_int, u64) = (-1, 0);
+        match (self.api.hipMemGetHandleForAddressRange, &self.hsa) {
+            (Some(export), _) => {
+                let at = pages.start as Handle;
+                // SAFETY: writes one descriptor; the range is page-aligned and inside of one allocation.
+                let code = unsafe { export((&raw mut fd).cast(), at, pages.len, api::HANDLE_DMA_BUF_FD, 0) };
+                self.check("hipMemGetHandleForAddressRange", code)?;
+            }
+            (None, Some(hsa)) => {
+                let at = pages.start as Handle;
+                // SAFETY: writes one descriptor and where in it the range begins; the range as above.
+                let code = unsafe { (hsa.hsa_amd_portable_export_dmabuf)(at, pages.len, &raw mut fd, &raw mut into) };
+                if code != 0 {
+                    return Err(no(format!("hsa_amd_portable_export_dmabuf answers {code:#x}")));
+                }
+            }
+            (None, None) => return Err(no("neither HIP (since 7.0) nor HSA (since 5.6) exports memory".into())),
+        }
+        if fd < 0 {
+            return Err(no("the runtime gave no descriptor".into()));
+        }
+        // SAFETY: a fresh descriptor, which the runtime has made over to us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(DmaBuf { fd, offset: into + (addr - pages.start), len: pages.len })
+    }
+}
+
+impl Hip {
+    /// The allocation around an address.
+    fn allocation(&self, addr: u64) -> Result<(u64, usize), GpuError> {
+        let _current = self.current()?;
+        let (mut base, mut len): (*mut c_void, usize) = (null_mut(), 0);
+        // SAFETY: writes an address and a size. The address is only looked up.
+        let code = unsafe { (self.api.hipMemGetAddressRange)(&raw mut base, &raw mut len, addr as Handle) };
+        self.check("hipMemGetAddressRange", code).map(|()| (base as u64, len))
+    }
+}

@@ -1,0 +1,164 @@
+/* A stand-in for libamdhip64 of any version (VERSION): two devices whose memory is the process's own. Copies run when an
+ * event behind them is asked for the second time, as work of a real device runs later. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef VERSION
+#define VERSION 60241133
+#endif
+#define SINCE_6 (VERSION >= 60000000)
+
+typedef unsigned long long u64;
+struct copy { u64 dst, src; size_t len; };
+struct stream { struct copy copies[256]; unsigned head, tail; };
+struct event { struct stream *on; unsigned at; int asked; };
+struct range { u64 base; size_t len; int pinned, device; };
+struct attribute { int kind, device; void *device_pointer, *host_pointer; int managed; unsigned flags; };
+
+static _Thread_local int current;
+static struct range ranges[256];
+static unsigned used;
+
+static struct range *find(u64 a)
+{
+	for (unsigned i = 0; i < used; i++)
+		if (ranges[i].len && a >= ranges[i].base && a < ranges[i].base + ranges[i].len)
+			return &ranges[i];
+	return 0;
+}
+
+static int add(u64 base, size_t len, int pinned)
+{
+	if (used == 256)
+		return 2;
+	ranges[used++] = (struct range){base, len, pinned, current};
+	return 0;
+}
+
+static void run(struct stream *s, unsigned to)
+{
+	for (; s->head != to; s->head++) {
+		struct copy *c = &s->copies[s->head % 256];
+		memcpy((void *)c->dst, (void *)c->src, c->len);
+	}
+}
+
+int hipRuntimeGetVersion(int *v) { *v = VERSION; return 0; }
+int hipGetDeviceCount(int *n) { *n = 2; return 0; }
+int hipGetDevice(int *d) { *d = current; return 0; }
+int hipSetDevice(int d) { if (d < 0 || d > 1) return 101; current = d; return 0; }
+int hipDeviceGetName(char *s, int n, int d) { (void)d; strncpy(s, "Fake Strix", n); return 0; }
+int hipDeviceTotalMem(size_t *n, int d) { (void)d; *n = 96ull << 30; return 0; }
+int hipDeviceGetPCIBusId(char *s, int n, int d) { strncpy(s, d ? "0000:FD:00.0" : "0000:FE:00.0", n); return 0; }
+
+int hipDeviceGetAttribute(int *v, int which, int d)
+{
+	(void)d;
+	*v = which == 16 ? 1 : which == 23 ? 11 : which == 61 ? 5 : 0;
+	return 0;
+}
+
+const char *hipGetErrorString(int code) { return code == 2 ? "out of memory" : "some error"; }
+
+int hipMalloc(void **a, size_t n)
+{
+	if (n > 1ull << 30 || posix_memalign(a, 65536, n))
+		return 2;
+	return add((u64)*a, n, 0);
+}
+
+int hipHostRegister(void *p, size_t n, unsigned flags) { return flags != 3 ? 1 : add((u64)p, n, 1); }
+
+int hipHostUnregister(void *p)
+{
+	struct range *r = find((u64)p);
+	if (!r || r->base != (u64)p)
+		return 713;
+	r->len = 0;
+	return 0;
+}
+
+int hipMemGetAddressRange(void **base, size_t *n, void *a)
+{
+	struct range *r = find((u64)a);
+	if (!r || r->pinned)
+		return 1;
+	*base = (void *)r->base;
+	*n = r->len;
+	return 0;
+}
+
+int hipPointerGetAttributes(struct attribute *out, const void *a)
+{
+	struct range *r = find((u64)a);
+	if (!r && !SINCE_6)
+		return 1; /* 5.x does not know host memory at all */
+	memset(out, 0, sizeof *out);
+	out->kind = !r ? 0 : (r->pinned ? 0 : 1) + SINCE_6;
+	out->device = r ? r->device : -2;
+	out->device_pointer = r ? (void *)a : 0;
+#ifdef HOST_READS
+	out->host_pointer = (void *)a;
+#endif
+	return 0;
+}
+
+int hipMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *on)
+{
+	struct stream *s = on;
+	if (kind != 4)
+		return 21;
+	if (s->tail - s->head == 256)
+		run(s, s->head + 1);
+	s->copies[s->tail++ % 256] = (struct copy){(u64)dst, (u64)src, n};
+	return 0;
+}
+
+int hipStreamCreateWithFlags(void **s, unsigned flags) { *s = calloc(1, sizeof(struct stream)); return flags == 1 ? 0 : 1; }
+int hipStreamSynchronize(void *on) { struct stream *s = on; run(s, s->tail); return 0; }
+
+int hipStreamWaitEvent(void *on, void *e, unsigned flags)
+{
+	struct event *ev = e;
+	if (on != ev->on && ev->on)
+		run(ev->on, ev->at);
+	return flags ? 1 : 0;
+}
+
+int hipEventCreateWithFlags(void **e, unsigned flags) { *e = calloc(1, sizeof(struct event)); return flags == 2 ? 0 : 1; }
+
+int hipEventRecord(void *e, void *on)
+{
+	struct stream *s = on;
+	*(struct event *)e = (struct event){s, s->tail, 0};
+	return 0;
+}
+
+int hipEventQuery(void *e)
+{
+	struct event *ev = e;
+	if (!ev->on || (int)(ev->at - ev->on->head) <= 0)
+		return 0;
+	if (ev->asked++ == 0)
+		return 600;
+	run(ev->on, ev->at);
+	return 0;
+}
+
+#if VERSION >= 70000000
+int hipMemGetHandleForAddressRange(void *out, void *a, size_t n, int type, u64 flags)
+{
+	struct range *r = find((u64)a);
+	int fd;
+	if (type != 1 || flags || !r || (u64)a % 4096 || n % 4096 || (u64)a + n > r->base + r->len)
+		return 1;
+	fd = memfd_create("fake", 0);
+	if (fd < 0 || write(fd, a, n) != (ssize_t)n)
+		return 999;
+	*(int *)out = fd;
+	return 0;
+}
+#endif

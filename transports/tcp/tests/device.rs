@@ -1,0 +1,55 @@
+//! The suite with the memory of a simulated GPU, staged.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{V4, rails};
+use linkspan_gpu::{SimConfig, SimGpu, StagedRail, Staging};
+use linkspan_tcp::{Options, TcpRail};
+use linkspan_transport::Conn;
+use linkspan_transport::conformance::{Room, Want};
+
+/// Staged rails over loopback; both ends share one device.
+struct Staged(Arc<SimGpu>);
+
+impl Staged {
+    fn new() -> Staged {
+        Staged(SimGpu::new(SimConfig::default()).unwrap())
+    }
+
+    fn staged(&self) -> (StagedRail<TcpRail>, StagedRail<TcpRail>) {
+        let (a, b) = rails(V4, &Options::default());
+        let staging = Staging::new(self.0.clone());
+        (StagedRail::new(a, &staging).unwrap(), StagedRail::new(b, &staging).unwrap())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.0.fault(), None, "work in a wrong order");
+        }
+    }
+}
+
+impl Room for Staged {
+    type R = StagedRail<TcpRail>;
+
+    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>) {
+        linkspan_gpu::conformance::use_memory_of(self.0.clone());
+        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| self.staged()).unzip();
+        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    }
+
+    fn rails(&self) -> usize {
+        3
+    }
+
+    fn extra_rail(&mut self) -> Option<(Self::R, Self::R)> {
+        Some(self.staged())
+    }
+}
+
+linkspan_transport::conformance_suite!(device, Staged::new());
