@@ -55,6 +55,12 @@ impl<R: Rail> Outlet<MemSlice> for Rails<R> {
         self.up[rail].as_mut()?.data(head, src).ok()
     }
 
+    fn granted(&mut self, id: u32, mem: MemSlice) {
+        for rail in self.up[..self.used].iter_mut().flatten() {
+            rail.granted(id, mem);
+        }
+    }
+
     fn taken(&self, rail: usize) -> u64 {
         self.up[rail].as_ref().map_or(self.taken[rail], Rail::taken)
     }

@@ -180,6 +180,16 @@ impl SoftNet {
         self.lock().remove(nic.index());
     }
 
+    /// Holds back what is for this queue pair of a device, from now on.
+    pub fn hold(&self, nic: &SoftNic, qpn: u32) {
+        self.lock().hold(nic.index(), qpn);
+    }
+
+    /// Delivers all that was held back.
+    pub fn release(&self) {
+        self.lock().release();
+    }
+
     /// Packets delivered so far, for tests that must know that something travelled.
     pub fn packets(&self) -> u64 {
         self.lock().delivered

@@ -155,6 +155,8 @@ pub(super) struct Net {
     clock: Clock,
     rng: u64,
     under_way: VecDeque<Packet>,
+    /// Queue pairs that nothing is delivered to, and what would have been.
+    held: Vec<(usize, u32, VecDeque<Packet>)>,
     late: BinaryHeap<Reverse<Late>>,
     order: u64,
     /// Queue pairs that may have something to send.
@@ -175,6 +177,7 @@ impl Net {
             clock: if real { Clock::Real(Instant::now()) } else { Clock::Virtual(0) },
             rng: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             under_way: VecDeque::new(),
+            held: Vec::new(),
             late: BinaryHeap::new(),
             order: 0,
             ready: VecDeque::new(),
@@ -306,8 +309,25 @@ impl Net {
         }
     }
 
+    pub(super) fn hold(&mut self, nic: usize, qpn: u32) {
+        self.held.push((nic, qpn, VecDeque::new()));
+    }
+
+    pub(super) fn release(&mut self) {
+        for (.., packets) in self.held.drain(..) {
+            self.under_way.extend(packets);
+        }
+    }
+
     fn deliver(&mut self, packet: Packet) {
         use super::wire::Body;
+        if let Some((.., held)) = self.held.iter_mut().find(|h| (h.0, h.1) == (packet.to, packet.qpn)) {
+            // As much as a long cable holds; the rest is lost.
+            if held.len() < 4096 {
+                held.push_back(packet);
+            }
+            return;
+        }
         let device = &self.nics[packet.to];
         if !device.active || device.gone {
             return;
