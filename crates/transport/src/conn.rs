@@ -55,6 +55,12 @@ impl<R: Rail> Outlet<MemSlice> for Rails<R> {
         self.up[rail].as_mut()?.data(head, src).ok()
     }
 
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        for rail in self.up[..self.used].iter_mut().flatten() {
+            rail.prepare(mem, target);
+        }
+    }
+
     fn granted(&mut self, id: u32, mem: MemSlice) {
         for rail in self.up[..self.used].iter_mut().flatten() {
             rail.granted(id, mem);
@@ -203,11 +209,13 @@ impl<R: Rail> Conn<R> {
     /// See [`Error`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, Error> {
         self.check()?;
+        self.rails.prepare(dst, true);
         posted(self.engine.post_read(&mut self.rails, dst, from))
     }
 
     /// Exposes memory to the peer; see [`Engine::expose`].
     pub fn expose(&mut self, mem: MemSlice, access: Access) -> Option<u32> {
+        self.rails.prepare(mem, access != Access::Read);
         self.engine.expose(mem, access)
     }
 

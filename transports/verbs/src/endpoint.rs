@@ -119,7 +119,7 @@ impl<N: Nic> VerbsRail<N> {
 
     /// Posts every receive of the ring for the first time.
     pub(crate) fn post_ring(qp: &mut N::Qp, mr: &N::Mr, slots: u16) -> Result<(), io::Error> {
-        let list: Vec<RecvWr> = (0..slots).map(|slot| Rx::request(mr, slot)).collect();
+        let list: Vec<RecvWr> = (0..slots).map(|slot| Rx::request(mr, slot, 0)).collect();
         qp.post_recv(&list).map_err(|e| io::Error::from_raw_os_error(e.errno))
     }
 
@@ -294,6 +294,13 @@ impl<N: Nic> Rail for VerbsRail<N> {
         self.tx.taken()
     }
 
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        // Where it fails, the chunk that needs it says so.
+        if self.end.is_none() && !mem.is_empty() {
+            let _ = self.cache.get(mem, target);
+        }
+    }
+
     fn granted(&mut self, id: u32, mem: MemSlice) {
         if self.end.is_none()
             && let Ok(region) = self.cache.get(mem, true)
@@ -399,3 +406,6 @@ fn fault(status: Status) -> End {
 }
 
 const _: () = assert!(FRAME_LEN + HEAD_LEN + EAGER_MAX <= SLOT);
+
+#[cfg(test)]
+mod tests;

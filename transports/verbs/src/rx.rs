@@ -11,8 +11,10 @@ use crate::cache::Region;
 use crate::frame::SLOT;
 use crate::tx::CHUNKS;
 
-/// Bit in the number of a receive request; the others are its slot.
+/// Bit in the number of a receive request; below it are how often its slot was taken before, and the slot.
 pub(crate) const RECV: u64 = 1 << 63;
+
+const SLOT_BITS: u32 = 16;
 
 /// A chunk that is arriving.
 struct Arriving<M> {
@@ -28,8 +30,8 @@ struct Arriving<M> {
 pub(crate) type Reply = (u32, Option<(u64, u32, u64)>);
 
 pub(crate) struct Rx<M> {
-    /// Receives that the device has.
-    posted: Vec<bool>,
+    /// How often each slot has been taken; a completion of an earlier time was told twice.
+    taken: Vec<u32>,
     repost: Vec<RecvWr>,
     pub(crate) scratch: Box<[u8]>,
     arriving: VecDeque<Arriving<M>>,
@@ -42,7 +44,7 @@ pub(crate) struct Rx<M> {
 impl<M: Mr> Rx<M> {
     pub(crate) fn new(slots: u16) -> Rx<M> {
         Rx {
-            posted: vec![true; slots.into()],
+            taken: vec![0; slots.into()],
             repost: Vec::with_capacity(slots.into()),
             scratch: vec![0; SLOT].into(),
             arriving: VecDeque::with_capacity(CHUNKS),
@@ -52,24 +54,28 @@ impl<M: Mr> Rx<M> {
         }
     }
 
-    /// The request for a slot.
-    pub(crate) fn request(mr: &M, slot: u16) -> RecvWr {
+    /// The request for a slot that was taken so often.
+    pub(crate) fn request(mr: &M, slot: u16, taken: u32) -> RecvWr {
         let at = mr.keys().addr() + u64::from(slot) * SLOT as u64;
-        RecvWr { id: RECV | u64::from(slot), range: mr.keys().sge(at, SLOT as u32) }
+        let id = RECV | u64::from(taken) << SLOT_BITS | u64::from(slot);
+        RecvWr { id, range: mr.keys().sge(at, SLOT as u32) }
     }
 
     /// A receive has completed with so many bytes: copies them out. `None`: it was told before.
     pub(crate) fn take(&mut self, ring: MemSlice, mr: &M, id: u64, bytes: usize) -> Option<usize> {
-        let slot = (id & !RECV) as usize;
-        if !std::mem::replace(self.posted.get_mut(slot)?, false) {
+        let (slot, time) = ((id as u16) as usize, ((id & !RECV) >> SLOT_BITS) as u32);
+        let taken = self.taken.get_mut(slot)?;
+        if *taken != time {
             return None;
         }
+        *taken = taken.wrapping_add(1);
+        let taken = *taken;
         let len = bytes.min(SLOT);
         if !ring.read((slot * SLOT) as u64, &mut self.scratch[..len]) {
             return None;
         }
         self.frames += 1;
-        self.repost.push(Self::request(mr, slot as u16));
+        self.repost.push(Self::request(mr, slot as u16, taken));
         Some(len)
     }
 
@@ -80,9 +86,7 @@ impl<M: Mr> Rx<M> {
 
     /// So many of them, from the front, were posted.
     pub(crate) fn reposted(&mut self, n: usize) {
-        for wr in self.repost.drain(..n) {
-            self.posted[(wr.id & !RECV) as usize] = true;
-        }
+        self.repost.drain(..n);
     }
 
     /// A chunk asks for its place; `find` gives the region of one.

@@ -109,11 +109,11 @@ impl Offer {
 }
 
 /// Parts of a rail that is being made.
-struct Parts<N: Nic> {
-    qp: N::Qp,
-    cq: N::Cq,
-    mr: N::Mr,
-    ring: HostBuf,
+pub(crate) struct Parts<N: Nic> {
+    pub(crate) qp: N::Qp,
+    pub(crate) cq: N::Cq,
+    pub(crate) mr: N::Mr,
+    pub(crate) ring: HostBuf,
 }
 
 /// One side of a handshake.
@@ -285,6 +285,11 @@ impl<N: Nic> Setup<N> {
     /// Whether both sides are ready. What [`Setup::output`] still has must be written nevertheless.
     pub fn is_done(&self) -> bool {
         self.input.len() == OFFER_LEN + READY_LEN
+    }
+
+    #[cfg(test)]
+    pub(crate) fn take_parts(&mut self) -> Option<Parts<N>> {
+        self.parts.take()
     }
 
     /// Whether its time is over.
