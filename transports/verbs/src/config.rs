@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Config {
     /// Port of the device, from 1.
     pub port: u8,
-    /// GID table entry; `None` chooses, see [`crate::choose_gid`]. `LINKSPAN_GID_INDEX`.
+    /// GID table entry; `None` chooses, see [`crate::choose_gid`].
     pub gid_index: Option<u8>,
     /// Network interface whose address the GID must have, by index; 0 for any.
     pub ifindex: u32,

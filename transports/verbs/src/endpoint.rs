@@ -65,6 +65,7 @@ pub struct VerbsRail<N: Nic> {
     tx: Tx<N::Mr>,
     rx: Rx<N::Mr>,
     base: usize,
+    port: u8,
     info: RailInfo,
     ask_after: Duration,
     linger: Duration,
@@ -101,6 +102,7 @@ impl<N: Nic> VerbsRail<N> {
             tx: Tx::new(qp_caps.send, qp_caps.inline, port.max_message, own, peer),
             rx: Rx::new(own),
             base: usize::from(own) * SLOT,
+            port: config.port,
             qp,
             cq,
             mr,
@@ -249,9 +251,7 @@ impl<N: Nic> VerbsRail<N> {
             self.heard = (self.rx.frames, now);
         } else if now.duration_since(self.heard.1) >= self.ask_after {
             self.heard.1 = now;
-            if !self.tx.outstanding() {
-                self.tx.probe();
-            }
+            self.tx.probe();
         }
     }
 }
@@ -351,6 +351,14 @@ impl<N: Nic> Rail for VerbsRail<N> {
             return Err(self.ended(end));
         }
         Ok(Poll::Active)
+    }
+
+    fn stalled(&mut self) -> bool {
+        // What the device has to say meanwhile is in its port's state, or in completions; the queue of events is kept
+        // empty.
+        let nic = self.cache.domain().nic();
+        while let Ok(Some(_)) = nic.event() {}
+        !nic.port(self.port).is_ok_and(|port| port.active)
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

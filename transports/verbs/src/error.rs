@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// No usable address.
     #[error(
-        "LS1212 {device} port {port} has no GID to use ({seen}): give its network interface an IPv4 address, or set LINKSPAN_GID_INDEX"
+        "LS1212 {device} port {port} has no GID to use ({seen}): give its network interface an IPv4 address, or name an entry of the table"
     )]
     NoGid {
         /// The device.

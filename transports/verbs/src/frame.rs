@@ -96,5 +96,18 @@ impl Frame {
     }
 }
 
+/// Decodes any bytes as a frame; for the fuzz target. Whether they are one.
+#[doc(hidden)]
+pub fn is_frame(bytes: &[u8]) -> bool {
+    match Frame::decode(bytes) {
+        Ok((frame, say, rest)) => {
+            assert_eq!(frame.say, say as u8, "one kind, two names");
+            assert_eq!(bytes, [&frame.as_wire()[..], rest].concat(), "one frame, two forms");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -23,5 +23,7 @@ pub use cache::{Domain, Region};
 pub use config::Config;
 pub use endpoint::{Counts, VerbsRail};
 pub use error::Error;
+#[doc(hidden)]
+pub use frame::is_frame;
 pub use gid::choose_gid;
 pub use setup::{OFFER_LEN, Offer, READY_LEN, Setup, join};

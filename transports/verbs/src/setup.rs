@@ -312,7 +312,7 @@ impl<N: Nic> Setup<N> {
     ///
     /// # Errors
     /// The handshake, not done.
-    pub fn finish(mut self) -> Result<VerbsRail<N>, Setup<N>> {
+    pub fn finish(mut self) -> Result<VerbsRail<N>, Box<Setup<N>>> {
         let done = self.is_done();
         match (self.theirs, self.parts.take()) {
             (Some(theirs), Some(parts)) if done => {
@@ -322,7 +322,7 @@ impl<N: Nic> Setup<N> {
             }
             (_, parts) => {
                 self.parts = parts;
-                Err(self)
+                Err(Box::new(self))
             }
         }
     }
@@ -359,9 +359,9 @@ fn entry(table: &[GidEntry], config: &Config, link: LinkLayer, device: &str) -> 
 pub fn join<A: Nic, B: Nic>(mut a: Setup<A>, mut b: Setup<B>) -> Result<(VerbsRail<A>, VerbsRail<B>), Error> {
     let since = Instant::now();
     loop {
-        let n = b.input(&a.output().to_vec())?;
+        let n = b.input(a.output())?;
         a.wrote(n);
-        let n = a.input(&b.output().to_vec())?;
+        let n = a.input(b.output())?;
         b.wrote(n);
         if a.is_done() && b.is_done() {
             match (a.finish(), b.finish()) {

@@ -11,6 +11,7 @@ use linkspan_verbs_sys::{Mr, Qp, SendOp, SendWr};
 use crate::cache::Region;
 use crate::endpoint::Counts;
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
+use crate::rx::Reply;
 
 /// One request in so many reports, and the last of each message: what is before it on the queue is done with it.
 const SIGNAL_EVERY: u32 = 16;
@@ -63,6 +64,8 @@ pub(crate) struct Tx<M> {
     made: u64,
     posted: u64,
     completed: u64,
+    /// The last write of nothing.
+    probed: u64,
     depth: u64,
     unsignalled: u32,
     inline: usize,
@@ -107,6 +110,7 @@ impl<M: Mr> Tx<M> {
             made: 0,
             posted: 0,
             completed: 0,
+            probed: 0,
             depth: depth.into(),
             unsignalled: 0,
             inline: inline as usize,
@@ -302,7 +306,7 @@ impl<M: Mr> Tx<M> {
     }
 
     /// Makes requests of what waits for room: answers first, they set the peer free.
-    pub(crate) fn gather(&mut self, ring: &Ring<'_, M>, replies: &mut VecDeque<(u32, Option<(u64, u32, u64)>)>) {
+    pub(crate) fn gather(&mut self, ring: &Ring<'_, M>, replies: &mut VecDeque<Reply>) {
         while let Some(&(ask, place)) = replies.front().filter(|_| self.room(1, RESERVE)) {
             let frame = match place {
                 Some((addr, rkey, len)) => Frame::new(Say::Place, ask).at(addr, rkey, len),
@@ -335,15 +339,17 @@ impl<M: Mr> Tx<M> {
     pub(crate) fn close(&mut self, ring: &Ring<'_, M>) {
         if self.room(1, 0) {
             self.frame(ring, Frame::new(Say::Close, 0), None, MemSlice::NONE, true);
-        } else if self.made - self.completed < self.depth {
+        } else {
             self.probe();
         }
     }
 
-    /// A write of nothing: the peer's card acknowledges it, whatever its process does.
+    /// A write of nothing: the peer's card acknowledges it, whatever its process does. One at a time.
     pub(crate) fn probe(&mut self) {
-        self.counts.probes += 1;
-        self.request(SendWr::new(0, SendOp::Write { addr: 0, rkey: 0 }, None), true);
+        if self.probed <= self.completed && self.made - self.completed < self.depth {
+            self.counts.probes += 1;
+            self.probed = self.request(SendWr::new(0, SendOp::Write { addr: 0, rkey: 0 }, None), true);
+        }
     }
 
     /// Hands what was made to the device as one list.

@@ -218,7 +218,12 @@ fn memory_that_cannot_be_registered_ends_the_rail_by_name() {
 #[test]
 fn a_peer_that_dies_in_silence_is_found_by_one_that_only_waits() {
     let room = Verbs::new();
-    let (mut a, b) = Verbs::rails(&room);
+    let (mut a, mut b) = Verbs::rails(&room);
+    // With a request under way that will never report.
+    let body = pattern(10, 1);
+    a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+    a.flush().expect("up");
+    b.poll(&mut Bag::default()).expect("up");
     room.net.remove(room.b.nic());
     let since = Instant::now();
     let down = loop {
@@ -283,6 +288,19 @@ fn a_sleeper_is_woken_by_what_comes_and_not_before() {
     let mut bag = Bag::default();
     b.poll(&mut bag).expect("up");
     assert_eq!(bag.0.len(), 1, "it is not lost");
+}
+
+#[test]
+fn a_port_that_is_down_stalls_its_rails() {
+    let room = Verbs::new();
+    let (mut a, mut b) = Verbs::rails(&room);
+    assert!(!a.stalled() && !b.stalled());
+    room.net.cable(room.a.nic(), false);
+    assert!(a.stalled() && !b.stalled());
+    room.net.cable(room.a.nic(), true);
+    assert!(!a.stalled());
+    room.net.remove(room.b.nic());
+    assert!(b.stalled());
 }
 
 #[test]

@@ -21,15 +21,13 @@ fn byte_by_byte_and_in_any_turn() {
     let mut b = setup(nic(&net, 2), Config::default()).expect("b");
     let mut turns = 0;
     while !a.is_done() || !b.is_done() {
-        for (from, to) in [(&mut a, &mut b)] {
-            if let Some(&byte) = from.output().first() {
-                assert_eq!(to.input(&[byte]).expect("b"), 1);
-                from.wrote(1);
-            }
-            if let Some(&byte) = to.output().first() {
-                assert_eq!(from.input(&[byte]).expect("a"), 1);
-                to.wrote(1);
-            }
+        if let Some(&byte) = a.output().first() {
+            assert_eq!(b.input(&[byte]).expect("b"), 1);
+            a.wrote(1);
+        }
+        if let Some(&byte) = b.output().first() {
+            assert_eq!(a.input(&[byte]).expect("a"), 1);
+            b.wrote(1);
         }
         turns += 1;
         assert!(turns <= OFFER_LEN + READY_LEN);
