@@ -58,6 +58,18 @@ impl<R: Rail> Outlet<MemSlice> for Rails<R> {
         self.up[rail].as_mut()?.data(head, src).ok()
     }
 
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        for rail in self.up[..self.used].iter_mut().flatten() {
+            rail.prepare(mem, target);
+        }
+    }
+
+    fn granted(&mut self, id: u32, mem: MemSlice) {
+        for rail in self.up[..self.used].iter_mut().flatten() {
+            rail.granted(id, mem);
+        }
+    }
+
     fn taken(&self, rail: usize) -> u64 {
         self.up[rail].as_ref().map_or(self.taken[rail], Rail::taken)
     }
@@ -207,6 +219,7 @@ impl<R: Rail> Conn<R> {
     /// See [`Error`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, Error> {
         self.check_memory(dst)?;
+        self.rails.prepare(dst, true);
         posted(self.engine.post_read(&mut self.rails, dst, from))
     }
 
@@ -216,6 +229,7 @@ impl<R: Rail> Conn<R> {
         if !self.device && !mem.is_host() {
             return None;
         }
+        self.rails.prepare(mem, access != Access::Read);
         self.engine.expose(mem, access)
     }
 

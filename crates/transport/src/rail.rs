@@ -151,6 +151,20 @@ pub trait Rail {
     /// [`Busy`]: no room at the moment.
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy>;
 
+    /// Chunks will be cut from this memory, or (`target`) land in it: the whole of it, where the chunks are parts. For
+    /// rooms that register memory. A hint: nothing depends on it, and it may come more than once.
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        let _ = (mem, target);
+    }
+
+    /// A receive of ours was granted to the peer under `id`, and what is sent into it lands in `mem`, at the offsets that
+    /// the chunks' heads say. A room whose peer can write by itself may tell it the place ahead, so that it need not ask;
+    /// chunks are placed and land as ever. The grant ends with the receive or with the rail. A hint: nothing depends on
+    /// it, and it may come more than once.
+    fn granted(&mut self, id: u32, mem: MemSlice) {
+        let _ = (id, mem);
+    }
+
     /// Number of the last item that has left for good: its memory may be reused and no further call is needed for
     /// it to arrive, as long as the peer lives.
     fn taken(&self) -> u64;

@@ -70,6 +70,18 @@ pub trait Outlet<B: Buf> {
     /// Offers a chunk, read later from `src`. `None`: busy.
     fn data(&mut self, rail: usize, head: &Head, src: B) -> Option<u64>;
 
+    /// Chunks will be cut from this memory, or (`target`) land in it. For rails that register memory; may come more than
+    /// once.
+    fn prepare(&mut self, mem: B, target: bool) {
+        let _ = (mem, target);
+    }
+
+    /// A receive whose messages do not fit a control message is about to be granted: `id`, and where they land. For rails
+    /// whose peer can write by itself; may come more than once.
+    fn granted(&mut self, id: u32, mem: B) {
+        let _ = (id, mem);
+    }
+
     /// Number of the last item the rail has taken for good.
     fn taken(&self, rail: usize) -> u64;
 

@@ -286,6 +286,9 @@ impl<B: Buf> Engine<B> {
                 head.offset.set(run as u64 - 1);
             } else {
                 head.id.set(grant.id);
+                if let Some(index) = recvs.find(grant.id).filter(|_| grant.capacity > EAGER_MAX as u64) {
+                    out.granted(grant.id, recvs.slots[index].buf);
+                }
             }
             let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
                 return;

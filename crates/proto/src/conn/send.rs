@@ -165,6 +165,9 @@ impl<B: Buf> Engine<B> {
             let Some(rail) = self.pick_rail(0) else {
                 return;
             };
+            if cut.done == 0 {
+                out.prepare(cut.src, false);
+            }
             let live = self.rails.live() as u64;
             let stripe = if live > 1 { len.div_ceil(live).max(MIN_STRIPE) } else { len };
             let size = (len - cut.done).min(stripe).min(out.chunk(rail) as u64);

@@ -1,0 +1,336 @@
+//! Devices.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::{MaybeUninit, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+
+use linkspan_transport::{Buf, MemSlice};
+
+use super::library::library;
+use super::{Context, HwCq, HwMr, HwQp};
+use crate::{Access, AsyncEvent, Error, Gid, GidEntry, GidKind, Limits, LinkLayer, Mtu, Nic, Port, QpCaps, abi};
+
+/// A device of this machine.
+#[derive(Clone)]
+pub struct HwNic(Arc<Context>);
+
+/// Names of the devices of this machine that libibverbs can drive.
+///
+/// # Errors
+/// There is no libibverbs, or the kernel does not answer. No devices at all is an empty list.
+pub fn devices() -> Result<Vec<String>, Error> {
+    with_list(|list| list.iter().map(|d| d.0.clone()).collect())
+}
+
+/// Runs `f` over the device list, which is freed after it.
+fn with_list<T>(f: impl FnOnce(&[(String, *mut abi::IbvDevice)]) -> T) -> Result<T, Error> {
+    let library = library()?;
+    let mut n = 0;
+    // SAFETY: `n` lives through the call.
+    let list = unsafe { (library.get_device_list)(&mut n) };
+    if list.is_null() {
+        let why = io::Error::last_os_error();
+        // ENOSYS: no kernel support is no device (ibv_get_device_list(3)).
+        return match why.raw_os_error() {
+            Some(libc::ENOSYS) => Ok(f(&[])),
+            _ => Err(Error::system("ibv_get_device_list", "this machine", why)),
+        };
+    }
+    let devices: Vec<(String, *mut abi::IbvDevice)> = (0..usize::try_from(n).unwrap_or(0))
+        .map(|i| {
+            // SAFETY: the list has `n` devices, each with a zero-terminated name.
+            unsafe {
+                let device = *list.add(i);
+                (CStr::from_ptr((*device).name.as_ptr()).to_string_lossy().into_owned(), device)
+            }
+        })
+        .collect();
+    let answer = f(&devices);
+    // SAFETY: made by the call above, freed once.
+    unsafe { (library.free_device_list)(list) };
+    Ok(answer)
+}
+
+impl HwNic {
+    /// Opens the device of this name.
+    ///
+    /// # Errors
+    /// No library, no such device, no permission.
+    pub fn open(name: &str) -> Result<HwNic, Error> {
+        let library = library()?;
+        let raw = with_list(|list| match list.iter().find(|d| d.0 == name) {
+            Some((_, device)) => {
+                // SAFETY: a device of the list, which is not freed yet; an opened device outlives the list.
+                let raw = unsafe { (library.open_device)(*device) };
+                if raw.is_null() {
+                    Err(Error::system("ibv_open_device", name, io::Error::last_os_error()))
+                } else {
+                    Ok(raw)
+                }
+            }
+            None => {
+                let have: Vec<&str> = list.iter().map(|d| d.0.as_str()).collect();
+                let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
+                Err(Error::NoDevice { name: name.to_owned(), have })
+            }
+        })??;
+        // SAFETY: an open context.
+        let pd = unsafe { (library.alloc_pd)(raw) };
+        if pd.is_null() {
+            let error = Error::system("ibv_alloc_pd", name, io::Error::last_os_error());
+            // SAFETY: opened above, used by nobody else.
+            unsafe { (library.close_device)(raw) };
+            return Err(error);
+        }
+        let nic = HwNic(Arc::new(Context { library, raw, pd, name: name.to_owned() }));
+        // The event descriptor must not block; `event` is asked at any time.
+        let fd = nic.event_fd();
+        // SAFETY: an open descriptor of ours.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        // SAFETY: as above.
+        if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+            return Err(nic.0.failed("fcntl"));
+        }
+        Ok(nic)
+    }
+
+    fn port_attr(&self, port: u8) -> Result<abi::IbvPortAttr, Error> {
+        // SAFETY: all fields are numbers; older libraries leave the last ones alone.
+        let mut attr: abi::IbvPortAttr = unsafe { zeroed() };
+        // SAFETY: an open context and a structure of the library's layout.
+        let code = unsafe { (self.0.library.query_port)(self.0.raw, port, &mut attr) };
+        self.0.code("ibv_query_port", code)?;
+        Ok(attr)
+    }
+
+    fn gid(&self, port: u8, index: u8, link: LinkLayer) -> Option<GidEntry> {
+        let library = self.0.library;
+        if let Some(query) = library.query_gid_ex {
+            let mut entry = MaybeUninit::<abi::IbvGidEntry>::zeroed();
+            // SAFETY: an open context and a structure of the size given.
+            let code = unsafe {
+                query(self.0.raw, port.into(), index.into(), entry.as_mut_ptr(), 0, size_of::<abi::IbvGidEntry>())
+            };
+            if code == 0 {
+                // SAFETY: all fields are numbers.
+                let entry = unsafe { entry.assume_init() };
+                let kind = match entry.gid_type {
+                    abi::GID_TYPE_IB => GidKind::Ib,
+                    abi::GID_TYPE_ROCE_V1 => GidKind::RoceV1,
+                    _ => GidKind::RoceV2,
+                };
+                return Some(GidEntry { index, gid: Gid(entry.gid.raw), kind, ifindex: entry.ndev_ifindex });
+            }
+            if code != libc::EOPNOTSUPP && code.abs() != libc::EOPNOTSUPP {
+                return None; // ENODATA: an empty entry
+            }
+        }
+        let mut gid = abi::IbvGid { raw: [0; 16] };
+        // SAFETY: an open context and a structure of the library's layout.
+        let code = unsafe { (library.query_gid)(self.0.raw, port, index.into(), &mut gid) };
+        let gid = Gid(gid.raw);
+        (code == 0 && !gid.is_zero()).then(|| {
+            let (kind, ifindex) = from_sysfs(&self.0.name, port, index, link);
+            GidEntry { index, gid, kind, ifindex }
+        })
+    }
+}
+
+/// What the library is too old to say: `gid_attrs` of the port in sysfs.
+fn from_sysfs(device: &str, port: u8, index: u8, link: LinkLayer) -> (GidKind, u32) {
+    let base = format!("/sys/class/infiniband/{device}/ports/{port}/gid_attrs");
+    let read = |what: &str| std::fs::read_to_string(format!("{base}/{what}/{index}")).unwrap_or_default();
+    let kind = match (link, read("types").trim()) {
+        (LinkLayer::InfiniBand, _) => GidKind::Ib,
+        (_, "RoCE v2") => GidKind::RoceV2,
+        _ => GidKind::RoceV1,
+    };
+    let netdev = read("ndevs");
+    let index = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", netdev.trim())).unwrap_or_default();
+    (kind, index.trim().parse().unwrap_or(0))
+}
+
+/// Bytes per second of a port: lanes (`active_width`, specification 14.2.5.6) times the rate of a lane after encoding
+/// (`active_speed`; Mb/s, as rdma-core prints them).
+fn speed(width: u8, speed: u8) -> u64 {
+    let lanes = match width {
+        1 => 1,
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 0,
+    };
+    let mbits = match speed {
+        1 => 2_000,
+        2 => 4_000,
+        4 => 8_000,
+        8 => 10_000,
+        16 => 14_062,
+        32 => 25_000,
+        64 => 50_000,
+        128 => 100_000,
+        _ => 0,
+    };
+    lanes * mbits * 1_000_000 / 8
+}
+
+fn number(n: i32) -> u32 {
+    u32::try_from(n).unwrap_or(0)
+}
+
+impl Nic for HwNic {
+    type Mr = HwMr;
+    type Cq = HwCq;
+    type Qp = HwQp;
+
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn limits(&self) -> Result<Limits, Error> {
+        let mut attr = MaybeUninit::<abi::IbvDeviceAttr>::zeroed();
+        // SAFETY: an open context and a structure of the library's layout.
+        let code = unsafe { (self.0.library.query_device)(self.0.raw, attr.as_mut_ptr()) };
+        self.0.code("ibv_query_device", code)?;
+        // SAFETY: all fields are numbers.
+        let attr = unsafe { attr.assume_init() };
+        let byte = |n: i32| u8::try_from(n.clamp(0, 255)).unwrap_or(0);
+        Ok(Limits {
+            qp: number(attr.max_qp),
+            qp_wr: number(attr.max_qp_wr),
+            sge: number(attr.max_sge),
+            cq: number(attr.max_cq),
+            cqe: number(attr.max_cqe),
+            mr: number(attr.max_mr),
+            mr_size: attr.max_mr_size,
+            rd_atomic: byte(attr.max_qp_rd_atom),
+            init_rd_atomic: byte(attr.max_qp_init_rd_atom),
+            ports: attr.phys_port_cnt,
+        })
+    }
+
+    fn port(&self, port: u8) -> Result<Port, Error> {
+        let attr = self.port_attr(port)?;
+        let link =
+            if attr.link_layer == abi::LINK_LAYER_ETHERNET { LinkLayer::Ethernet } else { LinkLayer::InfiniBand };
+        Ok(Port {
+            active: attr.state == abi::PORT_ACTIVE,
+            link,
+            mtu: u8::try_from(attr.active_mtu).ok().and_then(Mtu::from_u8).unwrap_or(Mtu::B1024),
+            lid: attr.lid,
+            max_message: attr.max_msg_sz,
+            speed: speed(attr.active_width, attr.active_speed),
+        })
+    }
+
+    fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Error> {
+        let attr = self.port_attr(port)?;
+        let link = self.port(port)?.link;
+        // The address handle has eight bits for the index.
+        let n = u8::try_from(attr.gid_tbl_len.clamp(0, 255)).unwrap_or(0);
+        Ok((0..n).filter_map(|i| self.gid(port, i, link)).filter(|e| !e.gid.is_zero()).collect())
+    }
+
+    fn pkey(&self, port: u8, index: u16) -> Result<u16, Error> {
+        let mut key = 0;
+        // SAFETY: an open context; `key` lives through the call.
+        let code = unsafe { (self.0.library.query_pkey)(self.0.raw, port, index.into(), &mut key) };
+        self.0.code("ibv_query_pkey", code)?;
+        Ok(u16::from_be(key))
+    }
+
+    fn register(&self, mem: MemSlice, access: Access) -> Result<HwMr, Error> {
+        let library = self.0.library;
+        // SAFETY: the range is mapped by the promise of `MemSlice::new`; the kernel checks and pins its pages. Optional
+        // flags are known to reg_mr_iova2 only.
+        let raw = unsafe {
+            match library.reg_mr_iova2 {
+                Some(register) => register(self.0.pd, mem.as_ptr().cast(), mem.len(), mem.as_ptr() as u64, access.0),
+                None => {
+                    let access = access.0 & !Access::RELAXED.0;
+                    (library.reg_mr)(self.0.pd, mem.as_ptr().cast(), mem.len(), access as i32)
+                }
+            }
+        };
+        if raw.is_null() {
+            Err(self.0.failed("ibv_reg_mr"))
+        } else {
+            Ok(HwMr::new(self.0.clone(), raw, mem.as_ptr() as u64))
+        }
+    }
+
+    fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<HwMr, Error> {
+        let refused = |why| Error::Unsupported { what: "dma-buf registration", device: self.0.name.clone(), why };
+        let register = self
+            .0
+            .library
+            .reg_dmabuf_mr
+            .ok_or_else(|| refused("libibverbs is older than interface version 1.12 (rdma-core 34)"))?;
+        let len = usize::try_from(len).map_err(|_| refused("the length does not fit"))?;
+        let access = (access.0 & !Access::RELAXED.0) as i32;
+        // SAFETY: an open protection domain and descriptor; the kernel checks offset and length against the buffer and
+        // holds a reference to it.
+        let raw = unsafe { register(self.0.pd, offset, len, iova, dmabuf.as_raw_fd(), access) };
+        if !raw.is_null() {
+            return Ok(HwMr::new(self.0.clone(), raw, iova));
+        }
+        let error = io::Error::last_os_error();
+        Err(match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENOTTY) => {
+                refused("its kernel driver does not take dma-bufs (Linux 5.12 or newer and a driver that does)")
+            }
+            _ => Error::system("ibv_reg_dmabuf_mr", &self.0.name, error),
+        })
+    }
+
+    fn cq(&self, depth: u32) -> Result<HwCq, Error> {
+        HwCq::new(self.0.clone(), depth)
+    }
+
+    fn qp(&self, cq: &HwCq, caps: QpCaps) -> Result<HwQp, Error> {
+        HwQp::new(self.0.clone(), cq, caps)
+    }
+
+    fn event(&self) -> Result<Option<AsyncEvent>, Error> {
+        let mut event = MaybeUninit::<abi::IbvAsyncEvent>::zeroed();
+        // SAFETY: an open context whose event descriptor does not block, and a structure of the library's layout.
+        if unsafe { (self.0.library.get_async_event)(self.0.raw, event.as_mut_ptr()) } != 0 {
+            let error = io::Error::last_os_error();
+            let none = error.kind() == io::ErrorKind::WouldBlock;
+            return if none { Ok(None) } else { Err(Error::system("ibv_get_async_event", &self.0.name, error)) };
+        }
+        // SAFETY: filled by the call.
+        let mut event = unsafe { event.assume_init() };
+        let port = event.element as usize as u8;
+        let kind = event.event_type;
+        let told = match kind {
+            0 => AsyncEvent::CqError,
+            // SAFETY: for these the element is a queue pair, which is not freed before the event is acknowledged
+            // (ibv_get_async_event(3)).
+            1..=3 => AsyncEvent::QpError(unsafe { (*event.element.cast::<abi::IbvQp>()).qp_num }),
+            8 => AsyncEvent::DeviceGone,
+            9 => AsyncEvent::PortUp(port),
+            10 => AsyncEvent::PortDown(port),
+            11..=13 | 17 | 18 => AsyncEvent::Addresses(port),
+            other => AsyncEvent::Other(other as u32),
+        };
+        // SAFETY: an event of the call above, acknowledged once.
+        unsafe { (self.0.library.ack_async_event)(&mut event) };
+        Ok(Some(told))
+    }
+
+    fn event_fd(&self) -> RawFd {
+        // SAFETY: an open context.
+        unsafe { (*self.0.raw).async_fd }
+    }
+}

@@ -1,0 +1,175 @@
+//! The NIC as the room sees it.
+
+use std::os::fd::{BorrowedFd, RawFd};
+
+use linkspan_transport::MemSlice;
+
+use crate::{
+    Access, AsyncEvent, Completion, Error, GidEntry, InitAttr, Keys, Limits, Port, PostError, QpCaps, QpState, RecvWr,
+    RtrAttr, RtsAttr, SendWr,
+};
+
+/// An opened device with one protection domain. Cloning shares it; it closes with its last clone, region, queue and
+/// queue pair. May be used from several threads.
+pub trait Nic: Clone + Send + Sync + 'static {
+    /// A registered region.
+    type Mr: Mr;
+    /// A completion queue.
+    type Cq: Cq;
+    /// A queue pair.
+    type Qp: Qp;
+
+    /// Its name, as in `mlx5_0`.
+    fn name(&self) -> &str;
+
+    /// Its limits.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn limits(&self) -> Result<Limits, Error>;
+
+    /// A port, from 1.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    fn port(&self, port: u8) -> Result<Port, Error>;
+
+    /// The entries of a port's GID table that are in use.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Error>;
+
+    /// A partition key of a port.
+    ///
+    /// # Errors
+    /// No such entry.
+    fn pkey(&self, port: u8, index: u16) -> Result<u16, Error>;
+
+    /// Registers host memory: pins its pages and gives it keys. Costs tens of microseconds and more; see the cache of
+    /// the room. The memory stays mapped as `MemSlice` promises; a region that outlives that is to be dropped.
+    ///
+    /// # Errors
+    /// The device's word; ENOMEM when no more may be locked.
+    fn register(&self, mem: MemSlice, access: Access) -> Result<Self::Mr, Error>;
+
+    /// Registers `len` bytes at `offset` of a dma-buf (device memory), under addresses from `iova` on.
+    ///
+    /// # Errors
+    /// The kernel, the library or the device cannot; then stage through host memory.
+    fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<Self::Mr, Error>;
+
+    /// A completion queue of at least `depth` entries with its own completion channel.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn cq(&self, depth: u32) -> Result<Self::Cq, Error>;
+
+    /// A reliable-connection queue pair, both of whose queues complete on `cq`.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn qp(&self, cq: &Self::Cq, caps: QpCaps) -> Result<Self::Qp, Error>;
+
+    /// The next asynchronous event, if there is one. Does not block.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn event(&self) -> Result<Option<AsyncEvent>, Error>;
+
+    /// Readable when [`Nic::event`] has something.
+    fn event_fd(&self) -> RawFd;
+}
+
+/// A registered region; dropping it takes its keys back before `drop` returns.
+pub trait Mr: Send + Sync + 'static {
+    /// Where it lies, and its keys.
+    fn keys(&self) -> Keys;
+}
+
+/// A completion queue.
+pub trait Cq: Send + 'static {
+    /// Takes completions, oldest first; how many.
+    ///
+    /// # Errors
+    /// The queue is broken.
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Error>;
+
+    /// Asks that [`Cq::fd`] becomes readable with the next completion. One that is there already does not count: poll
+    /// once more after this.
+    ///
+    /// # Errors
+    /// The queue is broken.
+    fn arm(&mut self) -> Result<(), Error>;
+
+    /// The completion channel's descriptor.
+    fn fd(&self) -> RawFd;
+
+    /// Takes what made the descriptor readable. Does not block.
+    fn calm(&mut self);
+}
+
+/// A reliable-connection queue pair. Dropping it ends every access of the device to memory on its behalf before
+/// `drop` returns.
+pub trait Qp: Send + 'static {
+    /// Its number, 24 bits.
+    fn number(&self) -> u32;
+
+    /// What was granted of the asked sizes.
+    fn caps(&self) -> QpCaps;
+
+    /// Its state, asked of the device.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn state(&self) -> Result<QpState, Error>;
+
+    /// RESET to INIT.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn init(&mut self, attr: &InitAttr) -> Result<(), Error>;
+
+    /// INIT to RTR. Receives should be posted before.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn ready_to_receive(&mut self, attr: &RtrAttr) -> Result<(), Error>;
+
+    /// RTR to RTS.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn ready_to_send(&mut self, attr: &RtsAttr) -> Result<(), Error>;
+
+    /// Breaks it: what is posted comes back flushed, nothing the peer sends lands any more.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn fail(&mut self) -> Result<(), Error>;
+
+    /// Back to RESET: what was posted is forgotten, nothing the peer sends lands any more.
+    ///
+    /// # Errors
+    /// The device's word.
+    fn reset(&mut self) -> Result<(), Error>;
+
+    /// Posts receives as one list.
+    ///
+    /// # Errors
+    /// Not all were taken.
+    fn post_recv(&mut self, list: &[RecvWr]) -> Result<(), PostError>;
+
+    /// Posts sends as one list: one doorbell.
+    ///
+    /// # Errors
+    /// Not all were taken.
+    fn post_send(&mut self, list: &[SendWr]) -> Result<(), PostError>;
+}

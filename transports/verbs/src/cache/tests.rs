@@ -1,0 +1,100 @@
+use std::net::Ipv4Addr;
+
+use linkspan_transport::HostBuf;
+use linkspan_verbs_sys::mock::MockNic;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
+use proptest::prelude::*;
+
+use super::*;
+
+fn domain() -> Domain<MockNic<SoftNic>> {
+    Domain::new(MockNic::new(SoftNet::new(1).nic(SoftConfig::roce("a", Ipv4Addr::LOCALHOST, 1))))
+}
+
+fn part(buf: &HostBuf, from: usize, len: usize) -> MemSlice {
+    buf.slice().sub(from as u64, len as u64).expect("inside")
+}
+
+#[test]
+fn a_hit_registers_nothing() {
+    let domain = domain();
+    let buf = HostBuf::new(1 << 20);
+    let (mut one, mut two) = (Cache::new(domain.clone()), Cache::new(domain.clone()));
+    let whole = one.get(buf.slice(), true).expect("registered");
+    for cache in [&mut one, &mut two] {
+        for from in [0, 1, 4096, (1 << 20) - 10] {
+            for target in [false, true] {
+                let hit = cache.get(part(&buf, from, 10), target).expect("a hit");
+                assert_eq!(hit.keys(), whole.keys());
+            }
+        }
+    }
+    assert_eq!(domain.registrations(), 1);
+}
+
+#[test]
+fn what_is_only_read_is_not_the_peers_to_write() {
+    let domain = domain();
+    let buf = HostBuf::new(4096);
+    let mut cache = Cache::new(domain.clone());
+    let source = cache.get(buf.slice(), false).expect("registered");
+    let target = cache.get(buf.slice(), true).expect("registered");
+    assert_ne!(source.keys(), target.keys());
+    assert_eq!(domain.registrations(), 2);
+}
+
+#[test]
+fn invalidated_regions_are_registered_anew_and_their_keys_die_with_the_last_use() {
+    let domain = domain();
+    let buf = HostBuf::new(1 << 16);
+    let mut cache = Cache::new(domain.clone());
+    let old = cache.get(buf.slice(), true).expect("registered");
+    domain.invalidate(part(&buf, 100, 1));
+    let new = cache.get(buf.slice(), true).expect("registered");
+    assert_ne!(old.keys().rkey(), new.keys().rkey());
+    assert_eq!(Arc::strong_count(&old), 1, "nobody else holds the old one");
+    domain.invalidate(HostBuf::new(10).slice());
+    let same = cache.get(buf.slice(), true).expect("a hit");
+    assert_eq!(same.keys(), new.keys(), "another range is not affected");
+    assert_eq!(domain.registrations(), 2);
+}
+
+#[test]
+fn a_refusal_is_told_and_leaves_nothing() {
+    let domain = domain();
+    let buf = HostBuf::new(4096);
+    domain.nic().script().register = Some((1, 12));
+    let mut cache = Cache::new(domain.clone());
+    let refused = cache.get(buf.slice(), true).err().expect("scripted");
+    assert_eq!(refused.os(), Some(12));
+    cache.get(buf.slice(), true).expect("the next one");
+    assert_eq!(domain.registrations(), 1);
+}
+
+proptest! {
+    /// Against a list that is searched from end to end: a range is a hit exactly when some live region covers it.
+    #[test]
+    fn the_map_finds_what_a_list_finds(steps in proptest::collection::vec((0usize..4, 0usize..2000, 1usize..600), 1..80)) {
+        let domain = domain();
+        let buf = HostBuf::new(4096);
+        let mut cache = Cache::new(domain.clone());
+        let mut list: Vec<(usize, usize)> = Vec::new();
+        for (kind, from, len) in steps {
+            if kind == 0 {
+                domain.invalidate(part(&buf, from, len));
+                list.retain(|&(a, n)| a + n <= from || a >= from + len);
+                continue;
+            }
+            let hit = list.iter().any(|&(a, n)| a <= from && from + len <= a + n);
+            let before = domain.registrations();
+            let region = cache.get(part(&buf, from, len), true).expect("registered");
+            prop_assert!(region.keys().covers(buf.slice().as_ptr() as u64 + from as u64, len as u64));
+            prop_assert_eq!(domain.registrations() == before, hit);
+            if !hit {
+                // One inside another is not kept.
+                list.retain(|&(a, n)| a < from || a + n > from + len);
+                list.push((from, len));
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! The rail.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
+use linkspan_proto::{Head, Kind};
+use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_verbs_sys::{Completion, Cq, Nic, Port, PostError, Qp, RecvWr, Status};
+
+use crate::cache::Cache;
+use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
+use crate::rx::{RECV, Rx};
+use crate::tx::{Ring, Tx};
+use crate::{Config, Domain};
+
+/// Completions taken per poll.
+const BATCH: usize = 32;
+
+/// Idle polls between looks at the clock.
+const LOOK: u32 = 256;
+
+/// What a rail has done, for tests of cost and for statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lists of requests handed to the device.
+    pub doorbells: u64,
+    /// Requests.
+    pub requests: u64,
+    /// ... that report.
+    pub signalled: u64,
+    /// Completions taken.
+    pub completions: u64,
+    /// Control messages.
+    pub frames: u64,
+    /// Chunks written.
+    pub chunks: u64,
+    /// ... without asking for their place.
+    pub direct: u64,
+    /// ... that asked.
+    pub asked: u64,
+    /// Writes of nothing, to see whether the peer lives.
+    pub probes: u64,
+}
+
+/// Why the rail is down, in a form that can be told again and again.
+#[derive(Clone)]
+enum End {
+    Gone(String),
+    System(&'static str, i32),
+    Protocol(String),
+}
+
+/// A rail over one queue pair.
+///
+/// Dropping it says goodbye, waits at most [`Config::linger`] for what was sent last to be acknowledged, and destroys
+/// the queue pair: from then on nothing the peer sends lands.
+pub struct VerbsRail<N: Nic> {
+    // Dropped from the top: the queue pair before its queue, both before the memory they use.
+    qp: N::Qp,
+    cq: N::Cq,
+    mr: N::Mr,
+    ring: HostBuf,
+    cache: Cache<N>,
+    tx: Tx<N::Mr>,
+    rx: Rx<N::Mr>,
+    base: usize,
+    port: u8,
+    info: RailInfo,
+    ask_after: Duration,
+    linger: Duration,
+    end: Option<End>,
+    /// Completions taken by [`Rail::arm`] and not looked at.
+    stash: [Completion; BATCH],
+    stashed: usize,
+    idle: u32,
+    heard: (u64, Instant),
+}
+
+impl<N: Nic> VerbsRail<N> {
+    pub(crate) fn new(
+        domain: Domain<N>,
+        config: Config,
+        port: Port,
+        path: String,
+        (qp, cq, mr, ring): (N::Qp, N::Cq, N::Mr, HostBuf),
+        own: u16,
+        peer: u16,
+    ) -> VerbsRail<N> {
+        let caps = Caps {
+            one_sided: true,
+            device_memory: false,
+            // Chunks that ask are overtaken by control messages.
+            ordered: false,
+            chunk: config.chunk.max(1),
+            speed: port.speed,
+            local: false,
+        };
+        let info = RailInfo { room: "verbs", path, reason: config.reason, caps };
+        let qp_caps = qp.caps();
+        VerbsRail {
+            tx: Tx::new(qp_caps.send, qp_caps.inline, port.max_message, own, peer),
+            rx: Rx::new(own),
+            base: usize::from(own) * SLOT,
+            port: config.port,
+            qp,
+            cq,
+            mr,
+            ring,
+            cache: Cache::new(domain),
+            info,
+            ask_after: config.ask_after,
+            linger: config.linger,
+            end: None,
+            stash: [Completion::NONE; BATCH],
+            stashed: 0,
+            idle: 0,
+            heard: (0, Instant::now()),
+        }
+    }
+
+    /// Posts every receive of the ring for the first time.
+    pub(crate) fn post_ring(qp: &mut N::Qp, mr: &N::Mr, slots: u16) -> Result<(), io::Error> {
+        let list: Vec<RecvWr> = (0..slots).map(|slot| Rx::request(mr, slot, 0)).collect();
+        qp.post_recv(&list).map_err(|e| io::Error::from_raw_os_error(e.errno))
+    }
+
+    /// Number of its queue pair.
+    pub fn qpn(&self) -> u32 {
+        self.qp.number()
+    }
+
+    /// The device it is on, with its memory.
+    pub fn domain(&self) -> &Domain<N> {
+        self.cache.domain()
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        self.tx.counts
+    }
+
+    fn down(&self, end: &End) -> Down {
+        let path = self.info.path.clone();
+        match end {
+            End::Gone(why) => Down::PeerGone { path, why: why.clone() },
+            End::System(call, code) => Down::System { call, path, source: io::Error::from_raw_os_error(*code) },
+            End::Protocol(why) => Down::Protocol { path, why: why.clone() },
+        }
+    }
+
+    #[cold]
+    fn ended(&mut self, end: End) -> Down {
+        let end = self.end.get_or_insert(end).clone();
+        self.down(&end)
+    }
+
+    fn complete<S: Sink>(&mut self, completion: &Completion, sink: &mut S) -> Result<(), End> {
+        self.tx.counts.completions += 1;
+        if completion.status != Status::Success {
+            return Err(fault(completion.status));
+        }
+        if completion.id & RECV == 0 {
+            self.tx.completed(completion.id);
+            return Ok(());
+        }
+        let ring = self.ring.slice();
+        match self.rx.take(ring, &self.mr, completion.id, completion.bytes as usize) {
+            Some(len) => self.frame(len, sink),
+            None => Ok(()), // told twice
+        }
+    }
+
+    /// A frame is in the scratch buffer.
+    fn frame<S: Sink>(&mut self, len: usize, sink: &mut S) -> Result<(), End> {
+        let bytes = std::mem::take(&mut self.rx.scratch);
+        let result = self.read(&bytes[..len], sink);
+        self.rx.scratch = bytes;
+        result
+    }
+
+    fn read<S: Sink>(&mut self, bytes: &[u8], sink: &mut S) -> Result<(), End> {
+        let (frame, say, rest) = Frame::decode(bytes).map_err(End::Protocol)?;
+        self.tx.credited(frame.credits.get()).map_err(End::Protocol)?;
+        let id = frame.id.get();
+        let place = (frame.addr.get(), frame.rkey.get(), frame.len.get());
+        let (head, body) = match rest.split_first_chunk::<HEAD_LEN>() {
+            Some((head, body)) if say.has_head() => {
+                let (head, kind) = Head::decode(head).map_err(|bad| End::Protocol(bad.to_string()))?;
+                if kind.is_payload() != (say != Say::Ctrl) {
+                    return Err(End::Protocol(format!("{kind:?} in a frame of {say:?}")));
+                }
+                (head, body)
+            }
+            _ => (Head::new(Kind::Bye), rest),
+        };
+        let done = match say {
+            Say::Ctrl => {
+                if body.len() != head.len.get() as usize {
+                    return Err(End::Protocol(format!(
+                        "{} bytes of body, the head says {}",
+                        body.len(),
+                        head.len.get()
+                    )));
+                }
+                if place.2 > 0 && head.kind == Kind::Grant as u8 && head.id.get() == id {
+                    self.tx.granted(id, place.0, place.1, place.2);
+                }
+                sink.ctrl(&head, body).map_err(|v| v.0)
+            }
+            Say::Ask => {
+                let cache = &mut self.cache;
+                self.rx.asked(sink, id, &head, |mem| cache.get(mem, true).map_err(|e| e.to_string()))
+            }
+            Say::Place => self.tx.answered(id, Some(place)),
+            Say::Nowhere => self.tx.answered(id, None),
+            Say::Landed => self.rx.landed(sink, id),
+            Say::Written => self.rx.written(sink, &head),
+            Say::Granted => {
+                self.tx.granted(id, place.0, place.1, place.2);
+                Ok(())
+            }
+            Say::Credit => Ok(()),
+            Say::Close => return Err(End::Gone("it closed the rail".into())),
+        };
+        done.map_err(End::Protocol)
+    }
+
+    fn repost(&mut self) -> Result<(), End> {
+        if self.rx.repost().is_empty() {
+            return Ok(());
+        }
+        let (n, fault) = match self.qp.post_recv(self.rx.repost()) {
+            Ok(()) => (self.rx.repost().len(), None),
+            Err(PostError { taken, errno }) => (taken, Some(End::System("ibv_post_recv", errno))),
+        };
+        self.rx.reposted(n);
+        self.tx.owe(n as u16);
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// Looks at the clock now and then: a peer that is silent is asked.
+    fn look(&mut self) {
+        self.idle += 1;
+        if self.idle < LOOK {
+            return;
+        }
+        self.idle = 0;
+        let now = Instant::now();
+        if self.heard.0 != self.rx.frames {
+            self.heard = (self.rx.frames, now);
+        } else if now.duration_since(self.heard.1) >= self.ask_after {
+            self.heard.1 = now;
+            self.tx.probe();
+        }
+    }
+}
+
+/// Borrows the ring beside the sending half.
+macro_rules! ring {
+    ($self:ident) => {
+        &Ring { mem: $self.ring.slice(), mr: &$self.mr, base: $self.base }
+    };
+}
+
+impl<N: Nic> Rail for VerbsRail<N> {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == body.len() && body.len() <= EAGER_MAX);
+        if self.end.is_some() {
+            return Err(Busy);
+        }
+        self.tx.ctrl(ring!(self), head, body).map_err(|_| Busy)
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == src.len());
+        if self.end.is_some() {
+            return Err(Busy);
+        }
+        match self.cache.get(src, false) {
+            Ok(region) => self.tx.data(ring!(self), head, src, region).map_err(|_| Busy),
+            Err(error) => {
+                self.end = Some(End::System("ibv_reg_mr", error.os().unwrap_or(0)));
+                Err(Busy)
+            }
+        }
+    }
+
+    fn taken(&self) -> u64 {
+        self.tx.taken()
+    }
+
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        // Where it fails, the chunk that needs it says so.
+        if self.end.is_none() && !mem.is_empty() {
+            let _ = self.cache.get(mem, target);
+        }
+    }
+
+    fn granted(&mut self, id: u32, mem: MemSlice) {
+        if self.end.is_none()
+            && let Ok(region) = self.cache.get(mem, true)
+        {
+            self.tx.tell(id, mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
+        }
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        if let Some(end) = &self.end {
+            return Err(self.down(end));
+        }
+        self.tx.gather(ring!(self), &mut self.rx.replies);
+        match self.tx.post(&mut self.qp) {
+            Ok(true) => Ok(Poll::Active),
+            Ok(false) => Ok(Poll::Idle),
+            Err(errno) => Err(self.ended(End::System("ibv_post_send", errno))),
+        }
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        let mut list = [Completion::NONE; BATCH];
+        let n = match std::mem::take(&mut self.stashed) {
+            0 => match self.cq.poll(&mut list) {
+                Ok(n) => n,
+                Err(e) => return Err(self.ended(End::System("ibv_poll_cq", e.os().unwrap_or(0)))),
+            },
+            n => {
+                list[..n].copy_from_slice(&self.stash[..n]);
+                n
+            }
+        };
+        if n == 0 {
+            if let Some(end) = &self.end {
+                return Err(self.down(end));
+            }
+            self.look();
+            return Ok(Poll::Idle);
+        }
+        for completion in &list[..n] {
+            if let Err(end) = self.complete(completion, sink) {
+                return Err(self.ended(end));
+            }
+        }
+        if self.end.is_none()
+            && let Err(end) = self.repost()
+        {
+            return Err(self.ended(end));
+        }
+        Ok(Poll::Active)
+    }
+
+    fn stalled(&mut self) -> bool {
+        // What the device has to say meanwhile is in its port's state, or in completions; the queue of events is kept
+        // empty.
+        let nic = self.cache.domain().nic();
+        while let Ok(Some(_)) = nic.event() {}
+        !nic.port(self.port).is_ok_and(|port| port.active)
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        if self.end.is_some() || self.stashed > 0 || self.tx.pending() {
+            return None;
+        }
+        self.cq.calm();
+        self.cq.arm().ok()?;
+        // What came before it was armed rings no bell.
+        self.stashed = self.cq.poll(&mut self.stash).ok()?;
+        (self.stashed == 0).then(|| WaitFd { fd: self.cq.fd(), read: true, write: false })
+    }
+}
+
+impl<N: Nic> Drop for VerbsRail<N> {
+    fn drop(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        self.tx.close(ring!(self));
+        let since = Instant::now();
+        let mut list = [Completion::NONE; BATCH];
+        while self.tx.post(&mut self.qp).is_ok() && self.tx.outstanding() && since.elapsed() < self.linger {
+            let Ok(n) = self.cq.poll(&mut list) else { return };
+            for completion in &list[..n] {
+                if completion.status != Status::Success {
+                    return;
+                }
+                if completion.id & RECV == 0 {
+                    self.tx.completed(completion.id);
+                }
+            }
+            if n == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+fn fault(status: Status) -> End {
+    End::Gone(
+        match status {
+            Status::RetryExceeded => "no acknowledgement after all retries: the path or the process is gone",
+            Status::RnrExceeded => "it has no receives posted",
+            Status::RemoteAccess => "it refused a write: the key is not valid any more",
+            Status::Flushed => "the queue pair broke",
+            Status::RemoteInvalid => "it found a request invalid",
+            Status::LocalProtection => "memory of ours is not registered any more",
+            other => return End::Gone(format!("a request ended with {other:?}")),
+        }
+        .into(),
+    )
+}
+
+const _: () = assert!(FRAME_LEN + HEAD_LEN + EAGER_MAX <= SLOT);
+
+#[cfg(test)]
+mod tests;

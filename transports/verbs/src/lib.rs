@@ -1,0 +1,29 @@
+//! The RDMA room: reliable-connection queue pairs over RoCE and InfiniBand.
+//!
+//! Control messages travel as sends into a ring of receives that were posted before the queue pair could receive,
+//! inside credits, so that a receiver is never not ready. Chunks are RDMA writes: into a receive whose place the peer
+//! has told ahead ([`linkspan_transport::Rail::granted`]), or after asking for the place. A frame behind the write on
+//! the same queue pair says that it is there. `README.md` beside this crate has the frames and the set-up.
+//!
+//! [`Domain`] is a device with its registered memory, [`Setup`] the handshake (bytes in, bytes out), [`VerbsRail`]
+//! the rail.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod config;
+mod endpoint;
+mod error;
+mod frame;
+mod gid;
+mod rx;
+mod setup;
+mod tx;
+
+pub use cache::{Domain, Region};
+pub use config::Config;
+pub use endpoint::{Counts, VerbsRail};
+pub use error::Error;
+#[doc(hidden)]
+pub use frame::is_frame;
+pub use gid::choose_gid;
+pub use setup::{OFFER_LEN, Offer, READY_LEN, Setup, join};

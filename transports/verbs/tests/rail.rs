@@ -1,0 +1,372 @@
+//! The rail itself: what it costs, and what it does when things go wrong.
+
+mod common;
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use common::{Verbs, config};
+use linkspan_proto::{Head, Kind};
+use linkspan_transport::conformance::{Duo, Room, Side, Want, check_bytes, pattern};
+use linkspan_transport::{Buf, Conn, Down, HostBuf, MemSlice, Poll, Rail, Sink, Violation, WaitFd};
+use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
+use linkspan_verbs_sys::mock::MockNic;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
+use linkspan_verbs_sys::{Nic, Status};
+
+type Mock = MockNic<SoftNic>;
+
+/// Two devices with scripts.
+struct Scripted {
+    net: SoftNet,
+    a: Domain<Mock>,
+    b: Domain<Mock>,
+    rails: usize,
+}
+
+impl Scripted {
+    fn new() -> Scripted {
+        let net = SoftNet::new(1);
+        let domain =
+            |last| Domain::new(MockNic::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1))));
+        Scripted { a: domain(1), b: domain(2), net, rails: 1 }
+    }
+
+    fn rails(&self) -> (VerbsRail<Mock>, VerbsRail<Mock>) {
+        let side = |d: &Domain<Mock>| Setup::new(d.clone(), config()).expect("a side");
+        join(side(&self.a), side(&self.b)).expect("joined")
+    }
+}
+
+impl Room for Scripted {
+    type R = VerbsRail<Mock>;
+
+    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>) {
+        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| Scripted::rails(self)).unzip();
+        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    }
+
+    fn rails(&self) -> usize {
+        self.rails
+    }
+}
+
+/// Keeps what comes.
+#[derive(Default)]
+struct Bag(Vec<(Head, Vec<u8>)>);
+
+impl Sink for Bag {
+    fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+        self.0.push((*head, payload.to_vec()));
+        Ok(())
+    }
+
+    fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, Violation> {
+        Ok(None)
+    }
+
+    fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        self.0.push((*head, Vec::new()));
+        Ok(())
+    }
+}
+
+fn message(n: usize, body: MemSlice) -> Head {
+    let mut head = Head::new(Kind::Eager);
+    head.seq.set(n as u32);
+    head.len.set(body.len() as u32);
+    head.sealed()
+}
+
+#[test]
+fn sixteen_messages_are_one_doorbell_and_one_completion() {
+    let room = Scripted::new();
+    let (mut a, mut b) = room.rails();
+    let body = pattern(40, 1);
+    let before = room.a.nic().script().counts;
+    for round in 1..=20u64 {
+        for n in 0..16 {
+            a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
+        }
+        assert_eq!(a.flush().expect("up"), Poll::Active);
+        let mut bag = Bag::default();
+        while bag.0.len() < 16 {
+            b.flush().expect("up");
+            b.poll(&mut bag).expect("up");
+            a.poll(&mut Bag::default()).expect("up");
+        }
+        assert!(bag.0.iter().all(|(_, bytes)| *bytes == body.slice().to_vec()));
+        assert!(bag.0.iter().enumerate().all(|(n, (head, _))| head.seq.get() == n as u32), "in order");
+        let counts = room.a.nic().script().counts;
+        assert_eq!(counts.doorbells - before.doorbells, round);
+        assert_eq!(counts.sends - before.sends, 16 * round);
+        assert_eq!(counts.signalled - before.signalled, round);
+        assert_eq!(counts.inline - before.inline, 16 * round, "112 bytes go inside the request");
+        assert_eq!(counts.registrations, before.registrations);
+    }
+    // The other side: one list of receives per poll at most, and a frame of credits for each half ring.
+    let counts = room.b.nic().script().counts;
+    assert!(counts.sends <= 20 * 16 / 32, "{counts:?}");
+}
+
+#[test]
+fn a_large_message_is_written_where_its_grant_says_and_registers_nothing_twice() {
+    let mut room = Scripted::new();
+    let (a, b) = (room.a.clone(), room.b.clone());
+    let mut duo = Duo::new(&mut room, Want::PLAIN);
+    let len = 8 << 20;
+    let (src, dst) = (pattern(len, 1), HostBuf::new(len));
+    let mut registered = 0;
+    for round in 0..4u64 {
+        let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+        duo.rounds(20);
+        let before = a.nic().script().counts;
+        let send = duo.send(Side::A, 1, src.slice());
+        assert_eq!(duo.done(Side::B, recv), len as u64);
+        duo.done(Side::A, send);
+        check_bytes(dst.slice(), 1);
+        let counts = duo.a.rails().next().expect("a rail").1.counts();
+        assert_eq!((counts.chunks, counts.direct, counts.asked), (16 * (round + 1), 16 * (round + 1), 0));
+        // 16 chunks of 512 KiB: a write and a frame each; the end of the message and one in 16 report.
+        let after = a.nic().script().counts;
+        assert!(after.sends - before.sends <= 33, "{before:?} {after:?}");
+        assert!(after.signalled - before.signalled <= 3, "{before:?} {after:?}");
+        assert!(after.doorbells - before.doorbells <= 4, "{before:?} {after:?}");
+        let total = a.registrations() + b.registrations();
+        assert!(round == 0 || total == registered, "a hit registers nothing");
+        registered = total;
+    }
+    assert_eq!(registered, 2, "one region each side");
+    // Memory that is given back is registered anew.
+    a.invalidate(src.slice());
+    duo.message(Side::A, 2, 100_000, 3);
+    assert!(a.registrations() > 1);
+}
+
+#[test]
+fn lists_that_are_taken_in_part_lose_nothing() {
+    let mut room = Scripted::new();
+    let domains = [room.a.clone(), room.b.clone()];
+    let mut duo = Duo::new(&mut room, Want::ACKED);
+    for round in 0..200u64 {
+        for domain in &domains {
+            domain.nic().script().partial = Some((1, round as usize % 5, 12));
+        }
+        duo.message(Side::A, 1, [100, 20_000, 2 << 20][round as usize % 3], round);
+        duo.message(Side::B, 1, 5000, round);
+    }
+    duo.still_works();
+}
+
+#[test]
+fn completions_that_come_twice_and_late_change_nothing() {
+    let mut room = Scripted::new();
+    let domains = [room.a.clone(), room.b.clone()];
+    let mut duo = Duo::new(&mut room, Want::ACKED);
+    for round in 0..100u64 {
+        domains[round as usize % 2].nic().script().twice = 7;
+        duo.message(Side::A, 1, [100, 9000, 1 << 20][round as usize % 3], round);
+        duo.message(Side::B, 2, 300, round);
+        domains[0].nic().script().hold = true;
+        duo.rounds(3);
+        domains[0].nic().script().hold = false;
+    }
+    duo.still_works();
+}
+
+#[test]
+fn a_completion_with_an_error_is_told_with_its_reason() {
+    for (status, word) in [
+        (Status::RetryExceeded, "no acknowledgement after all retries"),
+        (Status::RnrExceeded, "no receives posted"),
+        (Status::RemoteAccess, "key"),
+        (Status::Other(21), "Other(21)"),
+    ] {
+        let mut room = Scripted::new();
+        let a = room.a.clone();
+        let mut duo = Duo::new(&mut room, Want::PLAIN);
+        duo.message(Side::A, 1, 100, 1);
+        a.nic().script().spoil = Some((1, status));
+        let (src, dst) = (pattern(1 << 20, 1), HostBuf::new(1 << 20));
+        duo.b.post_recv(&[(1, dst.slice())]).expect("posted");
+        duo.b.progress().expect("progress");
+        let since = Instant::now();
+        while duo.a.progress().is_ok() && since.elapsed() < Duration::from_secs(10) {
+            let _ = duo.a.post_send(1, src.slice());
+            let _ = duo.b.progress();
+        }
+        let lost = duo.a.lost().expect("lost").to_string();
+        assert!(lost.starts_with("LS0101") && lost.contains(word), "{lost}");
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_registered_ends_the_rail_by_name() {
+    let room = Scripted::new();
+    let (mut a, _b) = room.rails();
+    room.a.nic().script().register = Some((1, 12));
+    let src = pattern(100_000, 1);
+    let mut head = Head::new(Kind::Chunk);
+    head.len.set(100_000);
+    assert!(a.data(&head.sealed(), src.slice()).is_err());
+    match a.flush() {
+        Err(Down::System { call: "ibv_reg_mr", source, .. }) => assert_eq!(source.raw_os_error(), Some(12)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_peer_that_dies_in_silence_is_found_by_one_that_only_waits() {
+    let room = Verbs::new();
+    let (mut a, mut b) = Verbs::rails(&room);
+    // With a request under way that will never report.
+    let body = pattern(10, 1);
+    a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+    a.flush().expect("up");
+    b.poll(&mut Bag::default()).expect("up");
+    room.net.remove(room.b.nic());
+    let since = Instant::now();
+    let down = loop {
+        assert!(since.elapsed() < Duration::from_secs(30), "not found");
+        match a.flush().and_then(|_| a.poll(&mut Bag::default())) {
+            Ok(_) => {}
+            Err(down) => break down,
+        }
+    };
+    assert!(matches!(&down, Down::PeerGone { .. }), "{down}");
+    assert!(a.counts().probes > 0);
+    drop(b);
+    // And one that is only silent is not: its card answers.
+    let room = Verbs::new();
+    let (mut a, _b) = Verbs::rails(&room);
+    let since = Instant::now();
+    while a.counts().probes < 4 {
+        assert!(since.elapsed() < Duration::from_secs(30), "it does not ask");
+        a.flush().and_then(|_| a.poll(&mut Bag::default())).expect("alive");
+    }
+}
+
+/// Whether what the rail waits for comes in time.
+fn woken(fd: WaitFd, ms: u64) -> bool {
+    let mut set = linkspan_net::WaitSet::new();
+    set.add(fd);
+    set.wait(Some(Duration::from_millis(ms))).expect("poll") == 1
+}
+
+#[test]
+fn a_sleeper_is_woken_by_what_comes_and_not_before() {
+    let room = Verbs::new();
+    let (mut a, mut b) = Verbs::rails(&room);
+    let body = pattern(10, 1);
+    for n in 0..100 {
+        let mut fd = b.arm();
+        for _ in 0..10 {
+            if fd.is_some() {
+                break;
+            }
+            b.poll(&mut Bag::default()).expect("up");
+            b.flush().expect("up");
+            fd = b.arm();
+        }
+        let fd = fd.expect("nothing to do");
+        assert!(!woken(fd, 0), "before anything came");
+        let engine = room.net.engine();
+        a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
+        a.flush().expect("up");
+        assert!(woken(fd, 10_000), "message {n} wakes nobody");
+        drop(engine);
+        let mut bag = Bag::default();
+        b.poll(&mut bag).expect("up");
+        assert_eq!(bag.0.len(), 1);
+        a.poll(&mut Bag::default()).expect("up");
+    }
+    // What came before it was armed is work already.
+    a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+    a.flush().expect("up");
+    room.net.run();
+    assert!(b.arm().is_none());
+    let mut bag = Bag::default();
+    b.poll(&mut bag).expect("up");
+    assert_eq!(bag.0.len(), 1, "it is not lost");
+}
+
+#[test]
+fn a_port_that_is_down_stalls_its_rails() {
+    let room = Verbs::new();
+    let (mut a, mut b) = Verbs::rails(&room);
+    assert!(!a.stalled() && !b.stalled());
+    room.net.cable(room.a.nic(), false);
+    assert!(a.stalled() && !b.stalled());
+    room.net.cable(room.a.nic(), true);
+    assert!(!a.stalled());
+    room.net.remove(room.b.nic());
+    assert!(b.stalled());
+}
+
+#[test]
+fn a_drop_with_a_dead_peer_is_over_after_the_linger() {
+    let room = Scripted::new();
+    let (mut a, b) = room.rails();
+    let body = pattern(10, 1);
+    a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+    room.net.cable(room.b.nic().inner(), false);
+    let since = Instant::now();
+    drop(a);
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    drop(b);
+}
+
+#[test]
+fn equal_queue_pair_numbers_on_two_devices_are_not_mixed_up() {
+    let net = SoftNet::new(1);
+    let domain = |last| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1)));
+    let d: Vec<_> = (1..=4).map(domain).collect();
+    let make = |a: &Domain<SoftNic>, b: &Domain<SoftNic>| {
+        let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), config()).expect("a side");
+        join(side(a), side(b)).expect("joined")
+    };
+    let ((a1, b1), (a2, b2)) = (make(&d[0], &d[1]), make(&d[2], &d[3]));
+    assert!([&a2, &b1, &b2].iter().all(|r| r.qpn() == a1.qpn()));
+    let mut room = Verbs::new();
+    let mut duo = Duo { room: &mut room, a: Conn::new([a1, a2], true), b: Conn::new([b1, b2], true) };
+    for n in 0..10 {
+        duo.message(Side::A, 1, 3 << 20, n);
+        duo.message(Side::B, 1, 100_000, n);
+    }
+}
+
+#[test]
+fn many_operations_through_small_queues() {
+    let mut room = Verbs::new();
+    let mut duo = Duo::new(&mut room, Want::PLAIN);
+    for n in 0..20_000u64 {
+        let len = if n % 100 == 0 { 20_000 } else { 64 };
+        duo.message(if n % 2 == 0 { Side::A } else { Side::B }, n as u32 % 7, len, n);
+    }
+}
+
+#[test]
+fn sixty_four_peers_connect_at_once() {
+    let net = SoftNet::new(1);
+    let hub = Domain::new(net.nic(SoftConfig::roce("hub", Ipv4Addr::new(10, 0, 1, 1), 1)));
+    let since = Instant::now();
+    let rails: Vec<_> = (0..64u8)
+        .map(|n| {
+            let leaf = Domain::new(net.nic(SoftConfig::roce("leaf", Ipv4Addr::new(10, 0, 2, n + 1), 1)));
+            let here = Setup::new(hub.clone(), Config::default()).expect("a side");
+            join(here, Setup::new(leaf, Config::default()).expect("a side")).expect("joined")
+        })
+        .collect();
+    eprintln!("64 peers in {:?}", since.elapsed());
+    let body = pattern(100, 1);
+    for (mut a, mut b) in rails {
+        a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+        a.flush().expect("up");
+        let mut bag = Bag::default();
+        while bag.0.is_empty() {
+            b.poll(&mut bag).expect("up");
+        }
+        assert_eq!(bag.0[0].1, body.slice().to_vec());
+    }
+    assert!(hub.nic().event().expect("events").is_none());
+}
