@@ -31,9 +31,15 @@ pub fn connects<C: Connector>(connector: &C, stop: Stop, interrupt: &Interrupt) 
     };
     while more(handshakes.count()) && !interrupt.raised() {
         let from = Instant::now();
-        let link = connector.connect()?;
-        handshakes.record(from.elapsed().as_nanos() as u64);
-        Client::new(link, None).close()?;
+        let one = connector.connect().map_err(PerfError::from).and_then(|link| {
+            handshakes.record(from.elapsed().as_nanos() as u64);
+            Client::new(link, None).close()
+        });
+        match one {
+            // A terminal's Ctrl-C goes to both sides, and the other one may hear it first.
+            Err(_) if handshakes.count() > 0 && interrupt.soon() => break,
+            other => other?,
+        }
     }
     Ok(Connects { handshakes, elapsed_ns: start.elapsed().as_nanos() as u64 })
 }

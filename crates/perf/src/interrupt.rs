@@ -27,6 +27,17 @@ impl Interrupt {
         self.0.load(Ordering::Acquire)
     }
 
+    /// Whether somebody has, or does within a tenth of a second.
+    pub(crate) fn soon(&self) -> bool {
+        for _ in 0..100 {
+            if self.raised() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.raised()
+    }
+
     /// The flag itself, for a signal handler to set.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
