@@ -4,6 +4,7 @@ pub(crate) mod codes;
 pub(crate) mod floors;
 pub(crate) mod hosts;
 pub(crate) mod links;
+pub(crate) mod locks;
 pub(crate) mod params;
 pub(crate) mod unsafety;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         return Outcome::Failed(why);
     }
     let sources = tree::sources(root);
-    let rules: [(&str, Vec<String>); 8] = [
+    let rules: [(&str, Vec<String>); 9] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
@@ -30,6 +31,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("codes", codes::problems(&sources)),
         ("params", params::problems(&sources)),
         ("floors", floors::problems(root, &sources)),
+        ("locks", locks::problems(root)),
         ("generated", generate::stale(root, &sources)),
     ];
     let mut all = Vec::new();

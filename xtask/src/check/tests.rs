@@ -1,4 +1,4 @@
-use super::{codes, floors, hosts, links, params, unsafety};
+use super::{codes, floors, hosts, links, locks, params, unsafety};
 use crate::lex::tokens;
 use crate::tree::Source;
 use std::path::Path;
@@ -121,4 +121,27 @@ fn parameters_come_from_the_table_and_strays_are_found() {
     let problems = params::problems(&tree);
     assert!(has(&problems, "README.md:1: mentions LINKSPAN_Z"));
     assert_eq!(problems.len(), 1, "{problems:?}");
+}
+
+#[test]
+fn a_lock_file_that_lacks_a_dependency_is_found() {
+    let dir = std::env::temp_dir().join(format!("linkspan-locks-{}", std::process::id()));
+    let write = |path: &str, text: &str| {
+        let path = dir.join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("mkdir");
+        std::fs::write(path, text).expect("write");
+    };
+    let package = |name: &str, rest: &str| {
+        format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{rest}")
+    };
+    write("a/src/lib.rs", "");
+    write("b/src/lib.rs", "");
+    write("b/Cargo.toml", &package("b", ""));
+    write("a/Cargo.toml", &package("a", "[workspace]\n"));
+    write("a/Cargo.lock", "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"0.1.0\"\n");
+    assert_eq!(locks::problem(&dir.join("a"), "a"), None);
+    write("a/Cargo.toml", &package("a", "[workspace]\n[dependencies]\nb = { path = \"../b\" }\n"));
+    let problem = locks::problem(&dir.join("a"), "a").expect("a stale lock file");
+    assert!(problem.contains("a/Cargo.lock does not fit"), "{problem}");
+    std::fs::remove_dir_all(&dir).expect("remove");
 }
