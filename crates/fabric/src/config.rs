@@ -11,6 +11,7 @@ use linkspan_topology::IfFilter;
 
 use crate::Error;
 use crate::helpers::Wish;
+use crate::lending::Lending;
 use crate::params;
 
 /// Which paths may be taken.
@@ -41,6 +42,8 @@ pub struct Config {
     pub streams: usize,
     /// Helper threads.
     pub helpers: Wish,
+    /// Payload that the kernel sends from where it lies.
+    pub lending: Lending,
     /// Congestion control by name.
     pub congestion: Option<String>,
     /// IP traffic class.
@@ -98,6 +101,7 @@ impl Config {
             cma: params::CMA.switch(get)?,
             streams: params::STREAMS.number(get)?.unwrap_or(0) as usize,
             helpers: Wish::read(get)?,
+            lending: Lending::read(get)?,
             congestion: params::CONGESTION.read(get)?,
             traffic_class: class,
             connect_timeout: Duration::from_millis(timeout),

@@ -13,6 +13,7 @@ mod device;
 mod error;
 mod helpers;
 mod later;
+mod lending;
 mod listener;
 mod local;
 mod log;
@@ -30,6 +31,7 @@ pub use connect::Connecting;
 pub use device::{Device, Port, devices, survey};
 pub use error::{Error, chain};
 pub use helpers::Wish as HelperWish;
+pub use lending::Lending;
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_transport::{
     Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Poll, RailInfo, RemoteSlice, Ticket,
@@ -223,9 +225,14 @@ impl Fabric {
 
     pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<AnyRail, Error> {
         let congestion = stream.stream.congestion();
+        let (lend, lending) = match self.config().encrypts() {
+            true => Default::default(),
+            false => self.config().lending.on(self.survey(), &stream.stream.interface()),
+        };
         let config = RailConfig {
-            reason: format!("{why}; {} {}", congestion.name, congestion.reason),
+            reason: format!("{why}; {} {}{lending}", congestion.name, congestion.reason),
             speed: speed.unwrap_or(0),
+            lend,
             ..RailConfig::default()
         };
         Ok(match (stream.into_rail(config, self.config().encrypts())?, &self.0.helpers) {

@@ -54,6 +54,8 @@ params! {
         "TCP streams per pair of interfaces; 0 chooses by link speed (1 up to 25 Gb/s, 2 up to 100, 4 above).";
     HELPERS = "LINKSPAN_HELPERS", Takes::Text, "0",
         "Helper threads for each network card, 0 to 8: they move the bytes of its TCP streams, pinned to the processors near the card. Only links over 25 Gb/s get one, and at most 8 run in a process; `force:N` gives every TCP stream one, whatever its link. Encrypted streams have none.";
+    ZEROCOPY = "LINKSPAN_ZEROCOPY", Takes::Text, "auto",
+        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of real network cards, payloads of 64 KiB and more, if the first 128 of a stream show that it costs less; a number: from so many bytes on, on every link to another machine; `0`: never. A stream gives it up when the kernel says that it copied after all. Encrypted streams never do it.";
     CONGESTION = "LINKSPAN_TCP_CONGESTION", Takes::Text, "",
         "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
     TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",

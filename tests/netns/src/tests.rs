@@ -66,6 +66,12 @@ pub(crate) const ALL: &[Test] = &[
     Test { name: "idle", what: "64 idle connections cost less than 0.1 % of a core", waits: false, run: idle },
     Test { name: "lspan-perf", what: "lspan perf from one host to another, and Ctrl-C", waits: false, run: lspan_perf },
     Test {
+        name: "zerocopy",
+        what: "memory lent to the kernel (MSG_ZEROCOPY) arrives whole, and the path says so",
+        waits: false,
+        run: zerocopy,
+    },
+    Test {
         name: "dead-host",
         what: "a host that vanishes in mid-transfer is reported within 30 s",
         waits: true,
@@ -435,4 +441,21 @@ fn lspan_perf() -> Outcome<String> {
         return Err(format!("the server does not go on after a client's Ctrl-C: {said}"));
     }
     Ok(lines.concat())
+}
+
+/// A virtual cable copies in the end, so the lending is given up on the way: no byte may be lost over that.
+fn zerocopy() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    let lending = ("LINKSPAN_ZEROCOPY", "65536");
+    let (mut from, mut to) = up(&world, &[CABLES, lending], 64, 1_000_003)?;
+    to.expect("done", SOON * 3)?;
+    from.expect("done", SOON)?;
+    let mut server = world.lspan("b", &[CABLES], "perf serve")?;
+    server.expect("lspan: waiting on", SOON)?;
+    let (code, said) = world.lspan("a", &[CABLES, lending], "perf bw -s 1M -n 50 10.77.0.2")?.end(SOON * 3)?;
+    match said.lines().find(|line| line.contains("zero-copy sends from 65536 bytes")) {
+        Some(line) if code == Some(0) => Ok(line.trim().to_owned()),
+        _ => Err(format!("{code:?}: {said}")),
+    }
 }

@@ -11,7 +11,7 @@ use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, 
 use crate::inlet::Inlet;
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
-use crate::zerocopy::ZeroCopy;
+use crate::zerocopy::{Lend, ZeroCopy};
 use crate::{Error, Stream, linger};
 
 /// Chunk size a TCP rail likes best, bytes.
@@ -29,15 +29,14 @@ pub struct RailConfig {
     pub speed: u64,
     /// Chunk size for [`Caps`], bytes.
     pub chunk: usize,
-    /// Payloads from this length on are lent to the kernel and not copied (MSG_ZEROCOPY). For real network cards
-    /// only, from a length measured there (tens of KiB); on a stream inside this machine it is not used, and the
-    /// rail gives it up for good when the kernel says that it copied after all.
-    pub zerocopy: Option<usize>,
+    /// Which payloads are lent to the kernel and not copied. For real network cards: on a stream inside this machine it is
+    /// not used, and the rail gives it up for good when the kernel says that it copied after all.
+    pub lend: Lend,
 }
 
 impl Default for RailConfig {
     fn default() -> RailConfig {
-        RailConfig { reason: "asked for".into(), speed: 0, chunk: CHUNK, zerocopy: None }
+        RailConfig { reason: "asked for".into(), speed: 0, chunk: CHUNK, lend: Lend::Never }
     }
 }
 
@@ -106,10 +105,7 @@ impl TcpRail {
     pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
         let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead { len: read_ahead.len(), max: SCRATCH })?;
         let local = stream.is_local();
-        let zerocopy = match config.zerocopy {
-            Some(from) if !local => ZeroCopy::new(stream.as_fd(), from),
-            _ => ZeroCopy::off(),
-        };
+        let zerocopy = ZeroCopy::new(stream.as_fd(), if local { Lend::Never } else { config.lend });
         Ok(TcpRail::with(stream, config, rx, zerocopy))
     }
 

@@ -35,3 +35,4 @@ pub use options::Options;
 pub use sealed::{SEALED_CHUNK, SealedRail};
 pub use sentinel::Sentinel;
 pub use stream::Stream;
+pub use zerocopy::Lend;

@@ -40,7 +40,7 @@ pub struct SealedRail {
 
 impl SealedRail {
     /// A rail over `stream`, which has been authenticated, with the ciphers of its session; both ends must have sealed
-    /// and opened the same records before. Of `config`, `zerocopy` means nothing here: every byte is copied once, into
+    /// and opened the same records before. Of `config`, `lend` means nothing here: every byte is copied once, into
     /// its record. Chunks are no longer than [`SEALED_CHUNK`].
     pub fn new(stream: Stream, config: RailConfig, (sealer, opener): (Sealer, Opener)) -> SealedRail {
         let caps = Caps {

@@ -38,6 +38,8 @@ struct Payload {
     /// Position of its first byte.
     at: u64,
     mem: MemSlice,
+    /// It is lent to the kernel.
+    lend: bool,
 }
 
 /// Items accepted and not yet taken by the kernel.
@@ -76,7 +78,7 @@ impl Tx {
             ends: vec![0; ITEMS].into(),
             accepted: 0,
             taken: 0,
-            payloads: vec![Payload { at: 0, mem: MemSlice::EMPTY }; PAYLOADS].into(),
+            payloads: vec![Payload { at: 0, mem: MemSlice::EMPTY, lend: false }; PAYLOADS].into(),
             payloads_in: 0,
             payloads_out: 0,
             end: 0,
@@ -110,7 +112,8 @@ impl Tx {
         }
         self.put_head(head);
         if !src.is_empty() {
-            let payload = Payload { at: self.end + HEAD_LEN as u64, mem: src };
+            let lend = self.zerocopy.wants(src.len());
+            let payload = Payload { at: self.end + HEAD_LEN as u64, mem: src, lend };
             self.payloads[self.payloads_in as usize & (PAYLOADS - 1)] = payload;
             self.payloads_in += 1;
         }
@@ -175,16 +178,26 @@ impl Tx {
     /// Hands the kernel what it takes now with one call. Returns whether it took anything.
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         let mut active = false;
-        if self.zerocopy.lent() && self.zerocopy.collect(fd)? {
-            self.settle();
-            active = true;
+        if self.zerocopy.lent() {
+            let clock = self.zerocopy.clock();
+            if self.zerocopy.collect(fd)? {
+                self.settle();
+                active = true;
+            }
+            if let Some(start) = clock {
+                self.zerocopy.spent(true, start.elapsed(), 0);
+            }
         }
         if !self.pending() {
             return Ok(active);
         }
+        let clock = self.zerocopy.clock().zip(self.payload(self.payloads_out));
         let Some(n) = self.send(fd)? else {
             return Ok(active);
         };
+        if let Some((start, payload)) = clock {
+            self.zerocopy.spent(payload.lend, start.elapsed(), n);
+        }
         self.advance(n as u64);
         Ok(true)
     }
@@ -212,8 +225,7 @@ impl Tx {
         let payload = self.payload(self.payloads_out)?;
         let done = self.sent.checked_sub(payload.at)?;
         let rest = payload.mem.sub(done, payload.mem.len() as u64 - done)?;
-        let long = self.zerocopy.wants(payload.mem.len());
-        long.then(|| rest.sub(0, BATCH as u64).unwrap_or(rest))
+        payload.lend.then(|| rest.sub(0, BATCH as u64).unwrap_or(rest))
     }
 
     fn payload(&self, number: u64) -> Option<Payload> {
@@ -236,7 +248,7 @@ impl Tx {
                 pos = until;
                 behind = false;
             } else if let Some(p) = payload {
-                if self.zerocopy.wants(p.mem.len()) {
+                if p.lend && self.zerocopy.on() {
                     return true;
                 }
                 let done = pos - p.at;

@@ -1,10 +1,27 @@
 //! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY), where that pays.
 
+mod trial;
+
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use linkspan_net::Gather;
 use linkspan_transport::MemSlice;
+
+use trial::Trial;
+
+/// Which payloads are lent to the kernel instead of being copied (MSG_ZEROCOPY).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lend {
+    /// None.
+    #[default]
+    Never,
+    /// Those of so many bytes and more.
+    From(usize),
+    /// Those of 64 KiB and more, if that is measured to cost the sender less: both ways take turns for the first 128.
+    Measured,
+}
 
 /// Calls whose memory is lent at a time.
 const CALLS: usize = 256;
@@ -16,6 +33,8 @@ const ENOBUFS: i32 = 105;
 pub(crate) struct ZeroCopy {
     /// Payloads from this length on are lent; `None`: never (any more).
     from: Option<usize>,
+    /// Lending is being compared with copying.
+    trial: Option<Trial>,
     /// Position of the first byte of each call, and whether its notice has come; slot = number modulo CALLS.
     calls: Box<[(u64, bool)]>,
     /// Calls ever made and ever settled in order.
@@ -26,15 +45,20 @@ pub(crate) struct ZeroCopy {
 impl ZeroCopy {
     /// Never lends.
     pub(crate) fn off() -> ZeroCopy {
-        ZeroCopy { from: None, calls: Box::default(), made: 0, settled: 0 }
+        ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0 }
     }
 
-    /// Lends payloads of at least `from` bytes on this socket, where the kernel can.
-    pub(crate) fn new(fd: BorrowedFd<'_>, from: usize) -> ZeroCopy {
+    /// Lends on this socket what `lend` says, where the kernel can.
+    pub(crate) fn new(fd: BorrowedFd<'_>, lend: Lend) -> ZeroCopy {
+        let (from, trial) = match lend {
+            Lend::Never => return ZeroCopy::off(),
+            Lend::From(from) => (from.max(1), None),
+            Lend::Measured => (trial::LEAST, Some(Trial::default())),
+        };
         if linkspan_net::enable_zerocopy(fd).is_err() {
             return ZeroCopy::off();
         }
-        ZeroCopy { from: Some(from.max(1)), calls: vec![(0, false); CALLS].into(), made: 0, settled: 0 }
+        ZeroCopy { from: Some(from), trial, calls: vec![(0, false); CALLS].into(), made: 0, settled: 0 }
     }
 
     /// Whether anything is still lent for new payloads.
@@ -42,9 +66,34 @@ impl ZeroCopy {
         self.from.is_some()
     }
 
-    /// Whether a payload of `len` bytes goes this way.
-    pub(crate) fn wants(&self, len: usize) -> bool {
-        self.from.is_some_and(|from| len >= from)
+    /// Whether the next payload, of `len` bytes, goes this way. Asked once for each.
+    pub(crate) fn wants(&mut self, len: usize) -> bool {
+        if self.from.is_none_or(|from| len < from) {
+            return false;
+        }
+        match self.trial.as_mut().map(Trial::next) {
+            None => true,
+            Some(Ok(lend)) => lend,
+            Some(Err(cheaper)) => {
+                self.trial = None;
+                if !cheaper {
+                    self.from = None;
+                }
+                cheaper
+            }
+        }
+    }
+
+    /// The time, while calls are to be timed.
+    pub(crate) fn clock(&self) -> Option<Instant> {
+        self.trial.is_some().then(Instant::now)
+    }
+
+    /// Calls for payload of one way took so long and moved so much.
+    pub(crate) fn spent(&mut self, lend: bool, took: Duration, bytes: usize) {
+        if let Some(trial) = &mut self.trial {
+            trial.spent(lend, took, bytes);
+        }
     }
 
     /// Whether the kernel holds memory.
@@ -86,7 +135,7 @@ impl ZeroCopy {
             any = true;
             if sent.copied {
                 // Copied after all: then it costs the notice on top. For good, the device will not change.
-                self.from = None;
+                (self.from, self.trial) = (None, None);
             }
             // The kernel's word, but trusted no further than what we lent.
             let (mut number, open) = (sent.first, self.made.wrapping_sub(self.settled));

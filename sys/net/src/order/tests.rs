@@ -18,6 +18,27 @@ fn every_length_at_every_alignment_lands_exactly() {
     }
 }
 
+/// Which of the two the processor at hand takes, the test above has shown; here are both.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn lines_of_narrow_and_of_wide_stores_are_the_same() {
+    let src: Vec<u8> = (0..1025u16).map(|i| (i % 251) as u8).collect();
+    let (lines, _) = src[1..].as_chunks::<LINE>();
+    let (narrow, wide) = (HostBuf::new(1100), HostBuf::new(1100));
+    // SAFETY: eight lines fit, and a HostBuf begins at a page.
+    unsafe {
+        for (n, line) in lines.iter().enumerate() {
+            one_line(narrow.slice().as_ptr().add(n * LINE), line);
+        }
+        if std::arch::is_x86_feature_detected!("avx") {
+            x86::lines_32(wide.slice().as_ptr(), lines);
+            assert_eq!(wide.slice().to_vec(), narrow.slice().to_vec());
+        }
+    }
+    assert_eq!(narrow.slice().to_vec()[..1024], src[1..]);
+    assert_eq!(narrow.slice().to_vec()[1024..], [0; 76]);
+}
+
 #[test]
 fn what_does_not_fit_is_not_written() {
     let buf = HostBuf::new(16);

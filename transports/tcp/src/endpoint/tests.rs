@@ -30,7 +30,7 @@ fn rail(stream: Stream) -> TcpRail {
 
 /// A rail that lends to the kernel although the peer is on this machine.
 fn lending(stream: Stream, from: usize) -> TcpRail {
-    let zerocopy = ZeroCopy::new(stream.as_fd(), from);
+    let zerocopy = ZeroCopy::new(stream.as_fd(), Lend::From(from));
     assert!(zerocopy.on(), "this kernel has MSG_ZEROCOPY");
     TcpRail::with(stream, RailConfig::default(), Rx::new(&[]).unwrap(), zerocopy)
 }
@@ -100,6 +100,40 @@ fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after
     assert!(!a.tx.lends(), "loopback copies, so lending must have been given up");
 }
 
+/// Loopback copies what it was lent, so the trial ends with the first notice; without the notices it ends by its times.
+#[test]
+fn a_trial_takes_turns_and_loses_no_byte() {
+    let (a, b) = streams();
+    let zerocopy = ZeroCopy::new(a.as_fd(), Lend::Measured);
+    assert!(zerocopy.clock().is_some(), "calls are timed");
+    let mut a = TcpRail::with(a, RailConfig::default(), Rx::new(&[]).unwrap(), zerocopy);
+    let mut b = rail(b);
+    let mut keep = Keep::new();
+    let want: Vec<Vec<u8>> = (0..40u8).map(|i| vec![i; (64 << 10) + usize::from(i)]).collect();
+    let mut mem = Vec::new();
+    let mut lent = false;
+    for bytes in &want {
+        let buf = HostBuf::new(bytes.len());
+        assert!(buf.slice().fill(0, bytes));
+        a.data(&head(Kind::Chunk, bytes.len()), buf.slice()).unwrap();
+        mem.push(buf);
+        until(|| {
+            a.flush().unwrap();
+            lent |= a.tx.lent();
+            b.poll(&mut keep).unwrap();
+            (!a.tx.pending()).then_some(())
+        });
+    }
+    until(|| {
+        a.flush().unwrap();
+        b.poll(&mut keep).unwrap();
+        (keep.landed.len() == want.len()).then_some(())
+    });
+    assert!(keep.landed == want, "content");
+    assert!(lent, "the second run of payloads was lent");
+    assert!(!a.tx.lends(), "loopback copies");
+}
+
 #[test]
 fn dropping_a_rail_that_lends_ends_the_lending() {
     let (a, b) = streams();
@@ -120,7 +154,7 @@ fn dropping_a_rail_that_lends_ends_the_lending() {
 #[test]
 fn lending_is_off_towards_this_machine() {
     let (a, _b) = streams();
-    let config = RailConfig { zerocopy: Some(1), ..RailConfig::default() };
+    let config = RailConfig { lend: Lend::From(1), ..RailConfig::default() };
     let a = a.into_rail(config, &[]).unwrap();
     assert!(!a.tx.lends());
 }

@@ -1,0 +1,86 @@
+//! Which TCP rails lend payload to the kernel instead of having it copied (`LINKSPAN_ZEROCOPY`).
+
+use linkspan_tcp::Lend;
+use linkspan_topology::{Interface, Verdict};
+
+use crate::params::{BadParam, ZEROCOPY};
+
+/// Least and most that the parameter takes, bytes: a page, and more than any chunk has.
+const RANGE: std::ops::RangeInclusive<usize> = 4096..=1 << 30;
+
+/// What `LINKSPAN_ZEROCOPY` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lending {
+    /// On real network cards, where it is measured to cost less.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Never,
+    /// On every link to another machine, from so many bytes on.
+    From(usize),
+}
+
+impl Lending {
+    pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Lending, BadParam> {
+        let value = ZEROCOPY.read(get)?.unwrap_or_else(|| ZEROCOPY.default.to_owned());
+        match (value.as_str(), value.parse()) {
+            ("auto", _) => Ok(Lending::Auto),
+            ("0", _) => Ok(Lending::Never),
+            (_, Ok(from)) if RANGE.contains(&from) => Ok(Lending::From(from)),
+            _ => {
+                let want = format!("it takes auto, 0, or bytes from {} to {}", RANGE.start(), RANGE.end());
+                Err(BadParam { name: ZEROCOPY.name.to_owned(), value, want })
+            }
+        }
+    }
+
+    /// What a stream over the interface called `name` lends, and the words for its reason.
+    pub(crate) fn on(self, survey: &[(Interface, Verdict)], name: &str) -> (Lend, String) {
+        let real = || survey.iter().any(|(i, _)| i.name == name && i.pci_path.is_some());
+        match self {
+            Lending::From(from) => (Lend::From(from), format!("; zero-copy sends from {from} bytes, as asked for")),
+            Lending::Auto if real() => (Lend::Measured, "; zero-copy sends where measured to cost less".to_owned()),
+            Lending::Auto | Lending::Never => (Lend::Never, String::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lending(value: &str) -> Result<Lending, BadParam> {
+        Lending::read(&|name| (name == "LINKSPAN_ZEROCOPY").then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn what_the_parameter_takes() {
+        assert_eq!(lending(""), Ok(Lending::Auto));
+        assert_eq!(lending("auto"), Ok(Lending::Auto));
+        assert_eq!(lending("0"), Ok(Lending::Never));
+        assert_eq!(lending("65536"), Ok(Lending::From(65536)));
+        for bad in ["1", "4095", "64K", "on", "-1", "1073741825", "auto "] {
+            let error = lending(bad).unwrap_err().to_string();
+            for part in ["LINKSPAN_ZEROCOPY", bad, "auto, 0", "4096"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn real_cards_are_measured_and_others_left_alone() {
+        let fix = linkspan_topology::fixture::Fixture::new();
+        let entry =
+            linkspan_topology::AddrEntry { name: "eth7".into(), ip: [10, 0, 0, 1].into(), prefix: 24, scope: 0 };
+        let list = linkspan_topology::interfaces(&fix.roots(), &[entry]);
+        let plain = list.into_iter().find(|i| i.name == "eth7").expect("it has an address");
+        let card = Interface { pci_path: Some("/sys/devices/pci0000:00/0000:00:02.0".into()), ..plain.clone() };
+        assert_eq!(Lending::Auto.on(&[(card.clone(), Verdict::Usable)], "eth7").0, Lend::Measured);
+        assert_eq!(Lending::Auto.on(&[(card.clone(), Verdict::Usable)], "eth8").0, Lend::Never);
+        assert_eq!(Lending::Auto.on(&[(plain.clone(), Verdict::Usable)], "eth7"), (Lend::Never, String::new()));
+        assert_eq!(Lending::Never.on(&[(card, Verdict::Usable)], "eth7").0, Lend::Never);
+        let (lend, why) = Lending::From(65536).on(&[(plain, Verdict::Usable)], "eth7");
+        assert_eq!(lend, Lend::From(65536));
+        assert!(why.contains("65536"), "{why}");
+    }
+}
