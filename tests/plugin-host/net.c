@@ -272,14 +272,15 @@ int net_irecv(const struct net *net, void *comm, int n, void **data, const size_
 	} else if (net->version == 9) {
 		rc = V(9)->irecv(comm, n, d, s, t, m, request);
 	} else {
-		void *ph[64] = {0};
+		void *ph[64];
+		memset(ph, 0, (size_t)n * sizeof *ph);
 		rc = V(10)->irecv(comm, n, d, s, t, m, ph, request);
 	}
 	CHECK(rc != OK || *request != (void *)(uintptr_t)OPTIONAL_RECV_COMPLETION, "irecv left the flag in *request");
 	if (rc != OK && (rc = plant_failed(rc, NULL)) == OK)
 		*request = NULL;
-	memset(d, 0xa5, sizeof d);
-	memset(s, 0xa5, sizeof s);
+	memset(d, 0xa5, (size_t)n * sizeof *d);
+	memset(s, 0xa5, (size_t)n * sizeof *s);
 	if (rc == OK && *request != NULL)
 		plant_posted(comm, *request, n, data, sizes);
 	return written(rc, "irecv", *request);

@@ -8,7 +8,7 @@ use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_tcp::Sentinel;
 use linkspan_transport::{
-    Access, Buf, Conn, Down, Error as ConnError, MAX_GROUP, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
+    Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
 use crate::listener::Desk;
@@ -262,16 +262,19 @@ impl Channel {
         done
     }
 
-    /// [`Conn::test`] with the size of each part of a group in place of their sum.
+    /// [`Conn::test`] of a receive: true when it is done, with the size of each of its parts in `sizes`.
     ///
     /// # Errors
     /// See [`Conn::test`].
-    pub fn test_sizes(&mut self, ticket: Ticket) -> Result<Option<[u64; MAX_GROUP]>, ConnError> {
-        let Some(bytes) = self.conn.test(ticket)? else { return Ok(None) };
+    pub fn test_sizes(&mut self, ticket: Ticket, sizes: &mut [usize]) -> Result<bool, ConnError> {
+        let Some(bytes) = self.conn.test(ticket)? else { return Ok(false) };
         self.meter.done(ticket);
         self.meter.add(Counter::RxOps, 1);
         self.meter.add(Counter::RxBytes, bytes);
-        Ok(Some(self.conn.sizes(ticket)))
+        for (size, found) in sizes.iter_mut().zip(self.conn.sizes(ticket)) {
+            *size = *found as usize;
+        }
+        Ok(true)
     }
 
     /// Moves everything that can move.

@@ -324,7 +324,7 @@ impl<R: Rail> Conn<R> {
 
     /// Sizes of the parts of a group, in posting order, once [`Conn::test`] has said that it is done and until the next
     /// operation is posted.
-    pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
+    pub fn sizes(&self, ticket: Ticket) -> &[u64; MAX_GROUP] {
         self.engine.sizes(ticket)
     }
 

@@ -81,11 +81,18 @@ impl RecvComm for Receiving {
 
     fn irecv(&mut self, parts: &[Part<'_, ()>], _hints: RecvHints) -> Result<Option<u64>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
-        let mut posts = [(0, MemSlice::NONE); MAX_GROUP];
-        let posts = posts.get_mut(..parts.len()).ok_or(Fail::InvalidArgument)?;
-        for (post, part) in posts.iter_mut().zip(parts) {
-            *post = (part.tag as u32, host(part)?);
-        }
+        let (one, mut group);
+        let posts: &[(u32, MemSlice)] = if let [part] = parts {
+            one = [(part.tag as u32, host(part)?)];
+            &one
+        } else {
+            group = [(0, MemSlice::NONE); MAX_GROUP];
+            let posts = group.get_mut(..parts.len()).ok_or(Fail::InvalidArgument)?;
+            for (post, part) in posts.iter_mut().zip(parts) {
+                *post = (part.tag as u32, host(part)?);
+            }
+            posts
+        };
         let posted = match channel.post_recv(posts) {
             Ok(None) => channel.progress().and_then(|_| channel.post_recv(posts)),
             other => other,
@@ -99,24 +106,15 @@ impl RecvComm for Receiving {
     fn test(&mut self, ticket: u64, sizes: &mut [usize]) -> Result<bool, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
         let ticket = Ticket::from_u64(ticket);
-        let done = match channel.test_sizes(ticket) {
-            Ok(None) => {
+        let done = match channel.test_sizes(ticket, sizes) {
+            Ok(false) => {
                 // A loss is reported by the test below, unless the operation was done before it.
                 let _ = channel.progress();
-                channel.test_sizes(ticket)
+                channel.test_sizes(ticket, sizes)
             }
             other => other,
         };
-        match done {
-            Ok(Some(found)) => {
-                for (size, found) in sizes.iter_mut().zip(found) {
-                    *size = found as usize;
-                }
-                Ok(true)
-            }
-            Ok(None) => Ok(false),
-            Err(error) => Err(fail(self.log, channel, &error)),
-        }
+        done.map_err(|error| fail(self.log, channel, &error))
     }
 
     fn revoke(&mut self, _mr: &()) {

@@ -143,10 +143,10 @@ impl Requests {
 
     /// The request that `through` names.
     #[inline]
-    pub(crate) fn get(&self, through: &Through) -> Result<Entry, Misuse> {
+    pub(crate) fn get(&self, through: &Through) -> Result<&Entry, Misuse> {
         let entry = self.entries.get(usize::from(through.index)).filter(|e| e.in_flight);
         let entry = entry.filter(|e| e.generation == through.generation);
-        entry.copied().ok_or(Misuse::Request(through.request))
+        entry.ok_or(Misuse::Request(through.request))
     }
 
     /// The request is done.

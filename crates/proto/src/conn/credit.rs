@@ -12,6 +12,12 @@ pub(super) fn cost(len: usize) -> usize {
     64 + len.next_multiple_of(64)
 }
 
+/// Takes the entry at `at`, most often the first: that one without what [`VecDeque::remove`] does to close a gap.
+#[inline]
+pub(super) fn take_at<T>(queue: &mut VecDeque<T>, at: usize) -> Option<T> {
+    if at == 0 { queue.pop_front() } else { queue.remove(at) }
+}
+
 /// Most unexpected messages at a time, from the cheapest one's cost.
 const MAX_UNEXPECTED: usize = EAGER_CREDIT / 64;
 
@@ -45,7 +51,7 @@ impl Credit {
     /// A grant has come for this tag: strikes off the oldest message it belongs to, if there is one.
     pub(super) fn pair(&mut self, tag: u32) -> Option<Unpaired> {
         let at = self.unpaired.iter().position(|u| u.tag == tag)?;
-        let found = self.unpaired.remove(at)?;
+        let found = take_at(&mut self.unpaired, at)?;
         if !planted::is(Bug::CreditLeak) {
             self.left += cost(found.len as usize);
         }
@@ -101,7 +107,7 @@ impl Unexpected {
             return None;
         }
         let at = self.entries.iter().position(|e| e.tag == tag)?;
-        let Stored { start, len, .. } = self.entries.remove(at)?;
+        let Stored { start, len, .. } = take_at(&mut self.entries, at)?;
         self.used -= cost(len);
         if self.entries.is_empty() {
             self.end = 0;

@@ -283,7 +283,7 @@ impl<B: Buf> Engine<B> {
 
     /// Sizes of the parts of a group, in posting order, once [`Engine::test`] has said that it is done and until the next
     /// operation is posted.
-    pub fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
+    pub fn sizes(&self, ticket: Ticket) -> &[u64; MAX_GROUP] {
         self.ops.sizes(ticket)
     }
 

@@ -278,8 +278,8 @@ impl Ops {
         }
     }
 
-    pub(super) fn sizes(&self, ticket: Ticket) -> [u64; MAX_GROUP] {
-        self.table.get(ticket.index()).map_or([0; MAX_GROUP], |op| op.sizes)
+    pub(super) fn sizes(&self, ticket: Ticket) -> &[u64; MAX_GROUP] {
+        self.table.get(ticket.index()).map_or(&[0; MAX_GROUP], |op| &op.sizes)
     }
 
     pub(super) fn test(&mut self, ticket: Ticket, taken: impl Fn(usize, u64) -> bool, acked: u64) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::credit::cost;
+use super::credit::{cost, take_at};
 use super::ops::{Mark, Ops};
 use super::planted::{self, Bug};
 use super::{Broken, EAGER_CREDIT, Engine, MAX_GROUP, MAX_RECVS, OpError, Outlet, Refused, Ticket};
@@ -140,7 +140,7 @@ impl<B: Buf> Receives<B> {
 
     fn unlist(&mut self, index: usize) {
         if let Some(at) = self.order.iter().position(|&i| usize::from(i) == index) {
-            self.order.remove(at);
+            take_at(&mut self.order, at);
         }
     }
 
@@ -325,7 +325,7 @@ impl<B: Buf> Engine<B> {
                 let slot = &recvs.slots[usize::from(i)];
                 (slot.tag == tag || planted::is(Bug::SwappedTags)) && unseen(slot)
             });
-            let Some(index) = at.and_then(|at| recvs.order.remove(at)) else {
+            let Some(index) = at.and_then(|at| take_at(&mut recvs.order, at)) else {
                 return if self.unexpected.store(tag, payload) {
                     Ok(())
                 } else {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::credit::Unpaired;
+use super::credit::{Unpaired, take_at};
 use super::ops::Mark;
 use super::rails::Piece;
 use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
@@ -108,7 +108,7 @@ impl<B: Buf> Engine<B> {
         }
         let sent = self.control.emit(out, &self.rails, head, src).ok_or(Refused::Busy)?;
         match grant {
-            Some(at) => drop(self.sends.grants.remove(at)),
+            Some(at) => drop(take_at(&mut self.sends.grants, at)),
             None => self.credit.spend(tag, src.len()),
         }
         let mark =
@@ -128,7 +128,7 @@ impl<B: Buf> Engine<B> {
     ) -> Result<Ticket, Refused> {
         let at = grant.ok_or(Refused::Busy)?;
         let ticket = self.ops.start(src.len() as u64, 1, Mark::Told).ok_or(Refused::Busy)?;
-        let Some(Grant { id, .. }) = self.sends.grants.remove(at) else {
+        let Some(Grant { id, .. }) = take_at(&mut self.sends.grants, at) else {
             return Err(Refused::Busy);
         };
         self.ops.cutting(ticket);

@@ -91,7 +91,7 @@ fn group_done<M: Room>(duo: &mut Duo<'_, M>, recv: Ticket, bytes: u64) -> [u64; 
     // Sizes are asked for before the ticket dies, so the group must not be retired by a test before it is done.
     let mut sizes = [0; MAX_GROUP];
     duo.until("a group to report", |duo| {
-        sizes = duo.b.sizes(recv);
+        sizes = *duo.b.sizes(recv);
         match duo.b.test(recv).expect("a group fails") {
             None => false,
             Some(n) => {

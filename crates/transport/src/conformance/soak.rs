@@ -214,7 +214,7 @@ impl Lane {
             }
             let at = rng.below(self.recvs.len() as u64) as usize;
             let ticket = self.recvs[at].ticket;
-            let sizes = duo.conn(from.other()).sizes(ticket);
+            let sizes = *duo.conn(from.other()).sizes(ticket);
             let Some(n) = duo.conn(from.other()).test(ticket).expect("a receive") else {
                 continue;
             };

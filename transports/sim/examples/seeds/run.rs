@@ -431,7 +431,7 @@ impl Run {
         let lane = &mut self.lanes[1 - side];
         let mut delivered = 0;
         lane.recvs.retain_mut(|recv| {
-            let sizes = conn.sizes(recv.ticket);
+            let sizes = *conn.sizes(recv.ticket);
             let over = recv.parts[0].0.oversize || recv.parts.iter().any(|p| p.0.oversize);
             match conn.test(recv.ticket) {
                 Ok(None) => return true,
