@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_tcp::Sentinel;
@@ -14,8 +15,8 @@ use linkspan_transport::{
 use crate::listener::Desk;
 use crate::meter::Meter;
 use crate::redial::Redial;
-use crate::room::AnyRail;
 use crate::secured::Secured;
+use crate::staged::PathRail;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
 
@@ -48,7 +49,7 @@ pub(crate) enum Returns {
 
 /// A connection to a peer process. Driven by one thread at a time; no call blocks but [`Channel::wait`].
 pub struct Channel {
-    conn: Conn<AnyRail>,
+    conn: Conn<PathRail>,
     meter: Meter,
     fabric: Fabric,
     sentinel: Option<Sentinel>,
@@ -62,6 +63,8 @@ pub struct Channel {
     told_lost: bool,
     /// The message posted last was alone in flight.
     lonely: bool,
+    /// The device whose memory it carries.
+    gpu: Option<Arc<dyn Gpu>>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -81,7 +84,7 @@ struct Unwatched {
 
 /// What a channel is made of.
 pub(crate) struct Parts {
-    pub(crate) conn: Conn<AnyRail>,
+    pub(crate) conn: Conn<PathRail>,
     pub(crate) sentinel: Option<Sentinel>,
     pub(crate) returns: Returns,
     /// Name of the device it belongs to.
@@ -110,6 +113,7 @@ impl Channel {
             rails_back: 0,
             told_lost: false,
             lonely: true,
+            gpu: None,
         };
         let mut line = format!("{} via {}", parts.verb, channel.describe());
         if !parts.left_out.is_empty() {
@@ -117,6 +121,32 @@ impl Channel {
         }
         fabric.log().info(&line);
         channel
+    }
+
+    /// Names the GPU whose memory the connection carries from now on, beside host memory. Paths that do not reach it are
+    /// staged, and [`Channel::describe`] says so. One GPU for each connection.
+    ///
+    /// # Errors
+    /// A path reaches host memory only and staging is off, or the connection has another GPU.
+    pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
+        if self.gpu.as_ref().is_some_and(|ours| ours.place() == gpu.place()) {
+            return Ok(());
+        }
+        self.conn.try_each_rail(|rail| rail.attach(gpu))?;
+        self.gpu = Some(gpu.clone());
+        self.fabric.log().info(&format!("{} memory via {}", gpu.info().id(), self.describe()));
+        Ok(())
+    }
+
+    /// The GPU whose memory it carries.
+    #[inline]
+    pub fn gpu(&self) -> Option<&Arc<dyn Gpu>> {
+        self.gpu.as_ref()
+    }
+
+    /// Whether some path writes device memory by itself, so that what has arrived must be flushed before the GPU looks.
+    pub fn writes_device_memory(&self) -> bool {
+        self.gpu.is_some() && self.conn.rails().any(|(_, rail)| matches!(rail, PathRail::Plain(_)))
     }
 
     /// Which path carries the connection and why, one line.
@@ -374,7 +404,7 @@ impl Channel {
             }
         }
         self.take_back(now);
-        let retries = self.conn.rails().filter_map(|(_, rail)| rail.retries()).sum();
+        let retries = self.conn.rails().filter_map(|(_, rail)| rail.room().retries()).sum();
         self.meter.retries(retries);
     }
 
@@ -387,7 +417,7 @@ impl Channel {
             let silent = sentinel.silent();
             // The end of the sentinel may overtake bytes that are still in the rails: read them first.
             for _ in 0..LAST_LOOKS {
-                self.conn.rails().for_each(|(_, rail)| rail.look());
+                self.conn.rails().for_each(|(_, rail)| rail.room().look());
                 if !matches!(self.conn.progress(), Ok(Poll::Active)) {
                     break;
                 }
@@ -438,6 +468,11 @@ impl Channel {
             let path = secured.stream.path();
             match self.fabric.tcp_rail(secured, "came back", None) {
                 Ok(rail) => {
+                    let mut rail = self.fabric.path_rail(rail);
+                    if let Some(Err(error)) = self.gpu.as_ref().map(|gpu| rail.attach(gpu)) {
+                        self.fabric.log().warn(&chain(&error));
+                        continue;
+                    }
                     if self.conn.add_rail(rail, u32::from(number)).is_err() {
                         if let Returns::Dials { redials, .. } = &mut self.returns {
                             redials.iter_mut().for_each(|r| r.lost(&path, now));

@@ -25,6 +25,18 @@ pub enum PathChoice {
     Shm,
 }
 
+/// GPU memory in doors that are told of it call by call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GpuWish {
+    /// Where the path itself reaches it.
+    #[default]
+    Direct,
+    /// On every path, staged where need be.
+    Staged,
+    /// Never.
+    Off,
+}
+
 /// Settings of a fabric.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -54,6 +66,14 @@ pub struct Config {
     pub stall: Option<Duration>,
     /// What guards connections beside the token in the handle.
     pub guard: Guard,
+    /// GPU memory in the NCCL plugin.
+    pub gpu: GpuWish,
+    /// Whether connections may be given device memory that their path does not reach.
+    pub stage: bool,
+    /// Most pinned memory for that, bytes.
+    pub stage_memory: usize,
+    /// How received pieces are put in place on a GPU; `None`: by measured size.
+    pub unpack: Option<linkspan_gpu::unpack::Way>,
     /// Where statistics pages go; `None`: nowhere.
     pub stats_dir: Option<PathBuf>,
     /// Wishes that could not be met; each becomes one WARN line.
@@ -93,7 +113,17 @@ impl Config {
             let (name, file) = (params::PSK_MODE.name, params::PSK_FILE.name);
             warnings.push(format!("{name}={mode} does nothing without a cluster key: set {file} or unset {name}"));
         }
+        let gpu = match params::GPU.read(get)?.as_deref() {
+            Some("staged") => GpuWish::Staged,
+            Some("off") => GpuWish::Off,
+            _ => GpuWish::Direct,
+        };
+        let stage_memory = params::STAGE_MEMORY.number(get)?.unwrap_or(1024);
         Ok(Config {
+            gpu,
+            stage: gpu == GpuWish::Staged,
+            stage_memory: usize::try_from(stage_memory << 20).unwrap_or(usize::MAX),
+            unpack: params::UNPACK.read(get)?.as_deref().and_then(linkspan_gpu::unpack::Way::named),
             strict: params::STRICT.switch(get)?,
             path,
             interfaces: IfFilter::from_env(get)?,

@@ -385,7 +385,7 @@ impl Connecting {
         Ok(Channel::new(
             &fabric,
             Parts {
-                conn: Conn::new(rails, plan.acked),
+                conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
                 sentinel,
                 returns,
                 device: self.device.clone(),

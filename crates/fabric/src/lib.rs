@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod device;
 mod error;
+pub mod gpus;
 mod helpers;
 mod later;
 mod lending;
@@ -23,28 +24,32 @@ pub mod params;
 mod redial;
 mod room;
 mod secured;
+mod staged;
 pub mod stats;
 
 pub use channel::{Channel, wait_any};
-pub use config::{Config, PathChoice};
+pub use config::{Config, GpuWish, PathChoice};
 pub use connect::Connecting;
 pub use device::{Device, Port, devices, survey};
 pub use error::{Error, chain};
 pub use helpers::Wish as HelperWish;
 pub use lending::Lending;
+pub use linkspan_gpu::{Gpu, GpuBuf, GpuError, GpuInfo, MemoryName};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_transport::{
-    Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Poll, RailInfo, RemoteSlice, Ticket,
-    WaitFd,
+    Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Place, Poll, RailInfo, RemoteSlice,
+    Ticket, WaitFd,
 };
 pub use listener::Listener;
 pub use log::{Level, Log};
 pub use room::AnyRail;
+pub use staged::PathRail;
 
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use helpers::Helpers;
+use linkspan_gpu::StageMemory;
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
 use secured::Secured;
@@ -66,6 +71,7 @@ struct Inner {
     acked: bool,
     stats: Arc<Stats>,
     helpers: Option<Arc<Helpers>>,
+    staging: StageMemory,
 }
 
 /// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
@@ -106,6 +112,7 @@ impl Fabric {
             Stats::default()
         });
         let helpers = Helpers::new(config.helpers, Roots::default()).map(Arc::new);
+        let staging = StageMemory::new(config.stage_memory);
         Ok(Fabric(Arc::new(Inner {
             config,
             log,
@@ -115,6 +122,7 @@ impl Fabric {
             acked,
             stats: Arc::new(stats),
             helpers,
+            staging,
         })))
     }
 
@@ -169,6 +177,7 @@ impl Fabric {
             acked: self.0.acked,
             stats: self.0.stats.clone(),
             helpers: self.0.helpers.clone(),
+            staging: self.0.staging.clone(),
         }))
     }
 
@@ -203,6 +212,11 @@ impl Fabric {
 
     pub(crate) fn acked(&self) -> bool {
         self.0.acked
+    }
+
+    /// A rail as a connection has it: with staging before it where that may be needed.
+    pub(crate) fn path_rail(&self, rail: AnyRail) -> PathRail {
+        PathRail::new(rail, self.config().stage.then_some(&self.0.staging))
     }
 
     /// TCP streams per pair of interfaces.

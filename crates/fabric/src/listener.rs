@@ -366,7 +366,7 @@ impl Arrival {
         Ok(Channel::new(
             fabric,
             Parts {
-                conn: Conn::new(rails, plan.acked),
+                conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
                 sentinel,
                 returns,
                 device: device.to_owned(),

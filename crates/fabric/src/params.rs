@@ -64,6 +64,12 @@ params! {
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
         "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits for ever.";
+    GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
+        "GPU memory in the NCCL plugin. `auto`: taken where the path itself reaches it; elsewhere NCCL is told host memory and stages by itself, which spares a copy. `staged`: taken on every path and staged by linkspan where the path reaches host memory only. `off`: host memory only.";
+    STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1 << 20), "1024",
+        "Most pinned memory for staging GPU memory in a process, MiB. A direction of a connection takes 8 (40 on shared memory with direct copies), from its first message of GPU memory on.";
+    UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
+        "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), by way of the `host`; `auto` chooses by what the first messages of each size measure.";
     LOG = "LINKSPAN_LOG", Takes::Word(&["off", "warn", "info"]), "warn",
         "What is logged to standard error outside NCCL (inside, NCCL_DEBUG decides).";
     STATS_DIR = "LINKSPAN_STATS_DIR", Takes::Text, "",

@@ -80,3 +80,9 @@ impl AnyRail {
         }
     }
 }
+
+impl std::fmt::Debug for AnyRail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AnyRail({} {})", self.info().room, self.info().path)
+    }
+}

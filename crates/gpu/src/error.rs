@@ -86,4 +86,43 @@ pub enum GpuError {
         /// What happened.
         what: String,
     },
+    /// Device memory on a staged rail that nobody has given a device.
+    #[error("LS1309 device memory on a connection that was given no GPU; attach the GPU that owns it first")]
+    NotAttached,
+    /// A connection has the memory of one device.
+    #[error("LS1310 this connection moves memory of {ours}, not of {other}; use one connection for each GPU")]
+    OtherDevice {
+        /// Its device.
+        ours: String,
+        /// The other one.
+        other: String,
+    },
+    /// Staging takes more pinned memory than it may.
+    #[error(
+        "LS1311 {wanted} bytes of pinned memory for staging are too much beside {used} in use: {most} are allowed (LINKSPAN_STAGE_MEMORY)"
+    )]
+    StageMemory {
+        /// For one direction of one rail.
+        wanted: usize,
+        /// In use.
+        used: usize,
+        /// Limit.
+        most: usize,
+    },
+    /// A name that is no device's.
+    #[error("LS1312 {name} names no memory: host, cuda:N or hip:N do, as in cuda:0")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Device memory that no driver knows.
+    #[error("LS1313 no driver knows device memory at {addr:#x}: CUDA: {cuda}; HIP: {hip}")]
+    NoOwner {
+        /// The address.
+        addr: u64,
+        /// What CUDA says.
+        cuda: String,
+        /// What HIP says.
+        hip: String,
+    },
 }

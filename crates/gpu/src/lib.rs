@@ -12,6 +12,7 @@ pub mod devmem;
 pub mod driver;
 mod error;
 mod memory;
+mod name;
 mod sim;
 mod stage;
 pub mod unpack;
@@ -22,7 +23,8 @@ pub use device::{
 };
 pub use error::GpuError;
 pub use memory::{GpuBuf, Pinned};
+pub use name::MemoryName;
 pub use sim::{SimConfig, SimGpu};
 #[cfg(feature = "planted")]
 pub use stage::planted::{Bug as PlantedBug, plant};
-pub use stage::{CHUNK, StagedRail, Staging};
+pub use stage::{CHUNK, StageMemory, StagedRail, Staging};

@@ -6,22 +6,26 @@
 //! before is on the wire. Nothing of this shows on the wire: either side may stage, or both, or none. Ranges on the host
 //! pass through untouched.
 //!
-//! Both directions have an arena of a fixed size. When the one for leaving chunks is full, the rail says busy; when the
-//! one for arriving chunks is full, the oldest copy is waited for, which takes as long as a copy of 512 KiB takes.
+//! Each direction has an arena of a fixed size, made when its first chunk of device memory comes: a connection that only
+//! receives pins nothing for sending, one that carries host memory alone pins nothing. When the arena for leaving chunks
+//! is full, the rail says busy; when the one for arriving chunks is full, the oldest copy is waited for, which takes as
+//! long as a copy of 512 KiB takes. All arenas of a process together stay within its [`StageMemory`].
 
 mod arena;
 mod arriving;
 mod leaving;
+mod memory;
 pub(crate) mod planted;
 
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 use crate::{Gpu, GpuError, Kind};
 use arriving::{Arriving, Port};
 use leaving::Leaving;
+pub use memory::StageMemory;
 
 /// Longest chunk that a staged rail sends: long enough that starting a copy (some microseconds) does not count, short
 /// enough that its copy hides behind the wire. NCCL stages in steps of the same size.
@@ -43,24 +47,26 @@ pub struct Staging {
     /// Pinned host memory for each direction, bytes; `None` chooses by the rail (8 MiB, or 40 MiB for rails that begin on
     /// many chunks at once).
     pub arena: Option<usize>,
+    /// What it is taken from.
+    pub memory: StageMemory,
 }
 
 impl Staging {
-    /// Staging for memory of this device.
+    /// Staging for memory of this device, without a limit on the process's pinned memory.
     pub fn new(gpu: Arc<dyn Gpu>) -> Staging {
-        Staging { gpu, arena: None }
+        Staging { gpu, arena: None, memory: StageMemory::default() }
     }
+}
 
-    /// Whether this device needs a copy at all, and why; one line for people.
-    pub fn reason(&self) -> String {
-        let info = self.gpu.info();
-        let why = match (&info.direct, info.kind) {
-            (crate::Ability::No(why), _) => why.clone(),
-            (_, Kind::Sim) => "simulated".to_owned(),
-            _ => "this path has no access to device memory".to_owned(),
-        };
-        format!("{} staged through pinned host memory: {why}", info.id())
-    }
+/// Why memory of this device is staged on a path that does not reach it; for people.
+fn reason(gpu: &dyn Gpu) -> String {
+    let info = gpu.info();
+    let why = match (&info.direct, info.kind) {
+        (crate::Ability::No(why), _) => why.clone(),
+        (_, Kind::Sim) => "simulated".to_owned(),
+        _ => "this path has no access to device memory".to_owned(),
+    };
+    format!("{} staged through pinned host memory: {why}", info.id())
 }
 
 /// A rail that moves device memory by way of pinned host memory. See the module's text.
@@ -68,35 +74,99 @@ impl Staging {
 pub struct StagedRail<R> {
     rail: R,
     info: RailInfo,
-    leaving: Leaving,
-    arriving: Arriving,
-    gpu: Arc<dyn Gpu>,
+    means: Means,
+    leaving: Option<Leaving>,
+    arriving: Option<Arriving>,
+    /// Number of the last item that was handed through, as long as nothing leaves from a device.
+    last: u64,
+    /// Chunks that the rail is filling without us, as long as nothing arrives for a device.
+    plain: usize,
     fault: Option<GpuError>,
 }
 
+/// What a way in or out is made of.
+#[derive(Debug)]
+pub(crate) struct Means {
+    gpu: Option<Arc<dyn Gpu>>,
+    arena: usize,
+    memory: StageMemory,
+}
+
+impl Means {
+    fn gpu(&self) -> Result<&Arc<dyn Gpu>, GpuError> {
+        self.gpu.as_ref().ok_or(GpuError::NotAttached)
+    }
+
+    /// Whether this memory is our device's.
+    fn covers(&self, mem: MemSlice) -> Result<(), GpuError> {
+        let gpu = self.gpu()?;
+        if mem.place() == gpu.place() {
+            return Ok(());
+        }
+        let (device, why) = (gpu.info().id(), "it is memory of another device than the connection's");
+        Err(GpuError::Range { device, addr: mem.as_ptr() as u64, len: mem.len(), why })
+    }
+
+    #[cold]
+    fn leaving(&self, last: u64) -> Result<Leaving, GpuError> {
+        Leaving::new(self.gpu()?, self.memory.take(self.arena)?, last)
+    }
+
+    #[cold]
+    fn arriving(&self, plain: usize) -> Result<Arriving, GpuError> {
+        Arriving::new(self.gpu()?, self.memory.take(self.arena)?, plain)
+    }
+}
+
 impl<R: Rail> StagedRail<R> {
-    /// Puts staging before a rail. Pins memory and makes streams: for set-up, not for the data path.
+    /// Puts staging for one device before a rail and makes all that it needs: pins memory and makes streams.
     ///
     /// # Errors
-    /// The device has none left, or the system refuses to pin so much memory.
+    /// The device has none left, the system refuses to pin so much memory, or it is more than [`StageMemory`] allows.
     pub fn new(rail: R, staging: &Staging) -> Result<StagedRail<R>, GpuError> {
+        let mut staged = StagedRail::late(rail, staging.memory.clone());
+        staged.means.arena = staging.arena.unwrap_or(staged.means.arena).max(2 * CHUNK);
+        staged.attach(&staging.gpu)?;
+        staged.leaving = Some(staged.means.leaving(0)?);
+        staged.arriving = Some(staged.means.arriving(0)?);
+        Ok(staged)
+    }
+
+    /// Puts staging before a rail whose device is not known yet. Until [`StagedRail::attach`] it carries host memory, and
+    /// pins none until the first chunk of device memory.
+    pub fn late(rail: R, memory: StageMemory) -> StagedRail<R> {
         let mut info = rail.info().clone();
-        let usual = if info.caps.local && !info.caps.ordered { DIRECT } else { SEQUENTIAL };
-        let arena = staging.arena.unwrap_or(usual).max(2 * CHUNK);
-        info.reason = format!("{}; {}", info.reason, staging.reason());
+        let arena = if info.caps.local && !info.caps.ordered { DIRECT } else { SEQUENTIAL };
         info.caps.device_memory = true;
         info.caps.chunk = info.caps.chunk.min(CHUNK);
         // A control message is handed on while the copy of a chunk before it still runs.
         info.caps.ordered = false;
-        let gpu = staging.gpu.clone();
-        Ok(StagedRail {
+        StagedRail {
             rail,
             info,
-            leaving: Leaving::new(&gpu, arena)?,
-            arriving: Arriving::new(&gpu, arena)?,
-            gpu,
+            means: Means { gpu: None, arena, memory },
+            leaving: None,
+            arriving: None,
+            last: 0,
+            plain: 0,
             fault: None,
-        })
+        }
+    }
+
+    /// Names the device whose memory the rail moves from now on. The rail's reason says so.
+    ///
+    /// # Errors
+    /// It has another device already.
+    pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
+        match &self.means.gpu {
+            None => {
+                self.info.reason = format!("{}; {}", self.info.reason, reason(&**gpu));
+                self.means.gpu = Some(gpu.clone());
+                Ok(())
+            }
+            Some(ours) if ours.place() == gpu.place() => Ok(()),
+            Some(ours) => Err(GpuError::OtherDevice { ours: ours.info().id(), other: gpu.info().id() }),
+        }
     }
 
     /// The rail below.
@@ -123,6 +193,15 @@ impl<R: Rail> StagedRail<R> {
     fn check(&self) -> Result<(), Down> {
         self.fault.as_ref().map_or(Ok(()), |error| Err(self.down(error)))
     }
+
+    /// The way out, made where there is none yet.
+    fn way_out(&mut self) -> Option<&mut Leaving> {
+        if self.leaving.is_none() {
+            let made = self.means.leaving(self.last);
+            self.leaving = self.note(made);
+        }
+        self.leaving.as_mut()
+    }
 }
 
 impl<R: Rail> Rail for StagedRail<R> {
@@ -131,12 +210,45 @@ impl<R: Rail> Rail for StagedRail<R> {
     }
 
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
-        self.leaving.ctrl(&mut self.rail, head, body)
+        if self.leaving.is_none() && body.is_host() {
+            self.last = self.rail.ctrl(head, body)?;
+            return Ok(self.last);
+        }
+        self.way_out().ok_or(Busy)?;
+        self.leaving.as_mut().ok_or(Busy)?.ctrl(&mut self.rail, head, body)
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        let posted = self.leaving.data(&*self.gpu, &mut self.rail, head, src);
-        self.note(posted).flatten().ok_or(Busy)
+        if !src.is_host() {
+            let covered = self.means.covers(src);
+            self.note(covered).ok_or(Busy)?;
+            self.way_out().ok_or(Busy)?;
+        }
+        match (&mut self.leaving, &self.means.gpu) {
+            (Some(leaving), Some(gpu)) => {
+                let posted = leaving.data(&**gpu, &mut self.rail, head, src);
+                self.note(posted).flatten().ok_or(Busy)
+            }
+            _ => {
+                self.last = self.rail.data(head, src)?;
+                Ok(self.last)
+            }
+        }
+    }
+
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        if mem.is_host() {
+            self.rail.prepare(mem, target);
+        } else if !target {
+            self.way_out();
+        }
+    }
+
+    fn granted(&mut self, id: u32, mem: MemSlice) {
+        // A peer that writes by itself would write past the staging.
+        if mem.is_host() {
+            self.rail.granted(id, mem);
+        }
     }
 
     fn taken(&self) -> u64 {
@@ -145,8 +257,13 @@ impl<R: Rail> Rail for StagedRail<R> {
 
     fn flush(&mut self) -> Result<Poll, Down> {
         self.check()?;
-        let moved = self.leaving.hand_on(&*self.gpu, &mut self.rail);
-        let moved = self.note(moved);
+        let moved = match (&mut self.leaving, &self.means.gpu) {
+            (Some(leaving), Some(gpu)) => {
+                let moved = leaving.hand_on(&**gpu, &mut self.rail);
+                self.note(moved)
+            }
+            _ => None,
+        };
         self.check()?;
         let out = self.rail.flush()?;
         Ok(if moved == Some(true) { Poll::Active } else { out })
@@ -154,7 +271,7 @@ impl<R: Rail> Rail for StagedRail<R> {
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
         self.check()?;
-        let mut port = Port::new(&mut self.arriving, &*self.gpu, sink);
+        let mut port = Port::new(&mut self.arriving, &mut self.plain, &self.means, sink);
         let mut found = self.rail.poll(&mut port);
         // What has landed in host memory counts, however the rail ends.
         let reaped = port.reap(found.is_err());
@@ -165,14 +282,16 @@ impl<R: Rail> Rail for StagedRail<R> {
         self.check()?;
         let path = &self.info.path;
         let landed = reaped.map_err(|v| Down::Protocol { path: path.clone(), why: v.0 })?;
-        if let (Ok(poll), true) = (&mut found, landed || self.arriving.copying()) {
+        let copying = self.arriving.as_ref().is_some_and(Arriving::copying);
+        if let (Ok(poll), true) = (&mut found, landed || copying) {
             *poll = Poll::Active;
         }
         found
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        if self.leaving.waits() || self.arriving.copying() { None } else { self.rail.arm() }
+        let busy = self.leaving.as_ref().is_some_and(Leaving::waits);
+        if busy || self.arriving.as_ref().is_some_and(Arriving::copying) { None } else { self.rail.arm() }
     }
 
     fn stalled(&mut self) -> bool {
@@ -183,7 +302,9 @@ impl<R: Rail> Rail for StagedRail<R> {
 impl<R> Drop for StagedRail<R> {
     fn drop(&mut self) {
         // A device that failed copies nothing any more.
-        let _ = self.leaving.finish(&*self.gpu);
-        let _ = self.arriving.finish(&*self.gpu);
+        if let Some(gpu) = &self.means.gpu {
+            let _ = self.leaving.as_mut().map(|l| l.finish(&**gpu));
+            let _ = self.arriving.as_mut().map(|a| a.finish(&**gpu));
+        }
     }
 }

@@ -385,6 +385,14 @@ impl<R: Rail> Conn<R> {
         self.rails.up.iter().enumerate().filter_map(|(slot, rail)| rail.as_ref().map(|r| (slot, r)))
     }
 
+    /// Looks at every rail that is up, in the order of the slots, until one of them fails.
+    ///
+    /// # Errors
+    /// The first error of `f`.
+    pub fn try_each_rail<E>(&mut self, f: impl FnMut(&mut R) -> Result<(), E>) -> Result<(), E> {
+        self.rails.up.iter_mut().flatten().try_for_each(f)
+    }
+
     /// Why the connection was lost, if it was.
     pub fn lost(&self) -> Option<&Down> {
         self.lost.as_ref()

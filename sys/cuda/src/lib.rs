@@ -72,4 +72,23 @@ impl Driver {
         }
         Ok(Cuda::new(self.api.clone(), self.version, ordinal)?)
     }
+
+    /// The device that owns the memory at an address; `None` where it is no device memory. Asks in the calling thread's
+    /// context, so that no device is taken into use for the question.
+    ///
+    /// # Errors
+    /// The thread has no context.
+    pub fn owner(&self, addr: u64) -> Result<Option<usize>, GpuError> {
+        use api::pointer::{DEVICE, DEVICE_ORDINAL, MEMORY_TYPE};
+        let (mut kind, mut ordinal): (u32, i32) = (0, 0);
+        let mut which = [MEMORY_TYPE, DEVICE_ORDINAL];
+        let mut out: [*mut std::ffi::c_void; 2] = [(&raw mut kind).cast(), (&raw mut ordinal).cast()];
+        // SAFETY: writes one value of 4 bytes to each of two places. The address is only looked up.
+        let code = unsafe { (self.api.cuPointerGetAttributes)(2, which.as_mut_ptr(), out.as_mut_ptr(), addr) };
+        if code == api::INVALID_VALUE {
+            return Ok(None);
+        }
+        device::checked(&self.api, "cuda", "cuPointerGetAttributes", code)?;
+        Ok(usize::try_from(ordinal).ok().filter(|_| kind == DEVICE))
+    }
 }

@@ -82,4 +82,20 @@ impl Driver {
         }
         Ok(Hip::new(self.api.clone(), self.hsa.clone(), self.version, ordinal)?)
     }
+
+    /// The device that owns the memory at an address; `None` where it is no device memory.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    pub fn owner(&self, addr: u64) -> Result<Option<usize>, GpuError> {
+        let mut found = api::PointerAttribute::EMPTY;
+        // SAFETY: fills the structure, which has more room than any version needs. The address is only looked up.
+        let code = unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as api::Handle) };
+        if code == api::INVALID_VALUE {
+            return Ok(None);
+        }
+        device::checked(&self.api, "hip", "hipPointerGetAttributes", code)?;
+        let ours = api::MemoryType::read(found.kind, self.version) == api::MemoryType::Device;
+        Ok(usize::try_from(found.device).ok().filter(|_| ours))
+    }
 }

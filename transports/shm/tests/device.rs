@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use linkspan_gpu::{SimConfig, SimGpu, StagedRail, Staging};
+use linkspan_gpu::{Gpu, SimConfig, SimGpu, StageMemory, StagedRail};
 use linkspan_shm::{Config, ShmRail, pair};
 use linkspan_transport::Conn;
 use linkspan_transport::conformance::{Room, Want};
@@ -16,10 +16,17 @@ impl Staged {
         Staged(SimGpu::new(SimConfig::default()).unwrap(), config)
     }
 
+    /// As the fabric does it: each way begins in mid-stream, with the first chunk of device memory.
+    fn stage(&self, rail: ShmRail) -> StagedRail<ShmRail> {
+        let mut staged = StagedRail::late(rail, StageMemory::default());
+        let gpu: Arc<dyn Gpu> = self.0.clone();
+        staged.attach(&gpu).unwrap();
+        staged
+    }
+
     fn staged(&self) -> (StagedRail<ShmRail>, StagedRail<ShmRail>) {
         let (a, b) = pair(self.1).unwrap();
-        let staging = Staging::new(self.0.clone());
-        (StagedRail::new(a, &staging).unwrap(), StagedRail::new(b, &staging).unwrap())
+        (self.stage(a), self.stage(b))
     }
 }
 

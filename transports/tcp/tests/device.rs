@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{V4, rails};
-use linkspan_gpu::{SimConfig, SimGpu, StagedRail, Staging};
+use linkspan_gpu::{Gpu, SimConfig, SimGpu, StageMemory, StagedRail};
 use linkspan_tcp::{Options, TcpRail};
 use linkspan_transport::Conn;
 use linkspan_transport::conformance::{Room, Want};
@@ -19,10 +19,17 @@ impl Staged {
         Staged(SimGpu::new(SimConfig::default()).unwrap())
     }
 
+    /// As the fabric does it: each way begins in mid-stream, with the first chunk of device memory.
+    fn stage(&self, rail: TcpRail) -> StagedRail<TcpRail> {
+        let mut staged = StagedRail::late(rail, StageMemory::default());
+        let gpu: Arc<dyn Gpu> = self.0.clone();
+        staged.attach(&gpu).unwrap();
+        staged
+    }
+
     fn staged(&self) -> (StagedRail<TcpRail>, StagedRail<TcpRail>) {
         let (a, b) = rails(V4, &Options::default());
-        let staging = Staging::new(self.0.clone());
-        (StagedRail::new(a, &staging).unwrap(), StagedRail::new(b, &staging).unwrap())
+        (self.stage(a), self.stage(b))
     }
 }
 

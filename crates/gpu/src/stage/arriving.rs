@@ -6,7 +6,9 @@ use linkspan_proto::Head;
 use linkspan_transport::Buf;
 use linkspan_transport::{MemSlice, Sink, Violation};
 
+use super::Means;
 use super::arena::Arena;
+use super::memory::Share;
 use super::planted::{self, Bug};
 use crate::device::AnyGpu;
 use crate::{Event, Gpu, GpuError, Stream};
@@ -36,17 +38,23 @@ pub(super) struct Arriving {
     /// Chunks whose bytes are all here, and the copies that run.
     landing: VecDeque<Landing>,
     gpu: AnyGpu,
+    /// Counts the arena for the process.
+    _share: Share,
 }
 
 impl Arriving {
-    pub(super) fn new(gpu: &AnyGpu, arena: usize) -> Result<Arriving, GpuError> {
+    /// `plain`: chunks for host memory that the rail is filling already.
+    pub(super) fn new(gpu: &AnyGpu, share: Share, plain: usize) -> Result<Arriving, GpuError> {
+        let mut placed = VecDeque::with_capacity(CHUNKS + 1);
+        placed.extend((0..plain).map(|_| Placed { staged: None }));
         Ok(Arriving {
             stream: gpu.stream()?,
             events: (0..CHUNKS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
-            arena: Arena::new(gpu, arena, CHUNKS + 1)?,
-            placed: VecDeque::with_capacity(CHUNKS + 1),
+            arena: Arena::new(gpu, share.bytes(), CHUNKS + 1)?,
+            placed,
             landing: VecDeque::with_capacity(CHUNKS + 1),
             gpu: gpu.clone(),
+            _share: share,
         })
     }
 
@@ -78,26 +86,42 @@ impl Drop for Arriving {
 
 /// The sink that the rail below sees.
 pub(super) struct Port<'a, S> {
-    inner: &'a mut Arriving,
-    gpu: &'a dyn Gpu,
+    /// `None` as long as nothing has come for a device.
+    inner: &'a mut Option<Arriving>,
+    plain: &'a mut usize,
+    means: &'a Means,
     sink: &'a mut S,
     fault: Option<GpuError>,
 }
 
 impl<'a, S: Sink> Port<'a, S> {
-    pub(super) fn new(inner: &'a mut Arriving, gpu: &'a dyn Gpu, sink: &'a mut S) -> Port<'a, S> {
-        Port { inner, gpu, sink, fault: None }
+    pub(super) fn new(
+        inner: &'a mut Option<Arriving>,
+        plain: &'a mut usize,
+        means: &'a Means,
+        sink: &'a mut S,
+    ) -> Port<'a, S> {
+        Port { inner, plain, means, sink, fault: None }
     }
 
     pub(super) fn into_fault(self) -> Option<GpuError> {
         self.fault
     }
 
+    /// Keeps the device's error; the rail is told that nothing can land any more.
+    #[cold]
+    fn failed(&mut self, error: GpuError) -> Violation {
+        let why = error.to_string();
+        self.fault.get_or_insert(error);
+        Violation(why)
+    }
+
     /// Reports the oldest chunk as landed if its copy is done, or waits for that. False: nothing to report.
     fn reap_one(&mut self, wait: bool) -> Result<bool, Violation> {
-        let Some(oldest) = self.inner.landing.front() else { return Ok(false) };
+        let Some(inner) = self.inner.as_mut() else { return Ok(false) };
+        let Some(oldest) = inner.landing.front() else { return Ok(false) };
         if let (Some(event), false) = (oldest.copied, planted::is(Bug::LandedEarly)) {
-            let done = if wait { self.gpu.wait(event).map(|()| true) } else { self.gpu.done(event) };
+            let done = if wait { inner.gpu.wait(event).map(|()| true) } else { inner.gpu.done(event) };
             match done {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
@@ -107,11 +131,11 @@ impl<'a, S: Sink> Port<'a, S> {
                 }
             }
         }
-        if let Some(Landing { head, copied }) = self.inner.landing.pop_front() {
+        if let Some(Landing { head, copied }) = inner.landing.pop_front() {
             if let Some(event) = copied {
-                self.inner.events.push(event);
+                inner.events.push(event);
                 if !planted::is(Bug::ReusedEarly) {
-                    self.inner.arena.give();
+                    inner.arena.give();
                 }
             }
             self.sink.landed(&head)?;
@@ -128,14 +152,23 @@ impl<'a, S: Sink> Port<'a, S> {
         Ok(any)
     }
 
-    /// A pinned range, after waiting for older ones to be copied on where need be.
-    fn pinned(&mut self, len: usize) -> Result<MemSlice, Violation> {
+    /// A pinned range for a chunk that goes to `dst`, after waiting for older ones to be copied on where need be.
+    fn pinned(&mut self, dst: MemSlice) -> Result<MemSlice, Violation> {
+        let len = dst.len();
+        self.means.covers(dst).map_err(|error| self.failed(error))?;
         loop {
-            if let Some(range) = self.inner.arena.take(len) {
+            let inner = match self.inner.as_mut() {
+                Some(inner) => inner,
+                None => {
+                    let made = self.means.arriving(*self.plain).map_err(|error| self.failed(error))?;
+                    self.inner.insert(made)
+                }
+            };
+            if let Some(range) = inner.arena.take(len) {
                 return Ok(range);
             }
+            let held = inner.placed.len();
             if !self.reap_one(true)? {
-                let held = self.inner.placed.len();
                 return Err(Violation(match &self.fault {
                     Some(error) => error.to_string(),
                     None => {
@@ -145,6 +178,11 @@ impl<'a, S: Sink> Port<'a, S> {
             }
         }
     }
+
+    /// Whether as many chunks are under way as there can be.
+    fn full(&self) -> bool {
+        self.inner.as_ref().is_some_and(|i| i.placed.len() + i.landing.len() >= CHUNKS)
+    }
 }
 
 impl<S: Sink> Sink for Port<'_, S> {
@@ -153,40 +191,44 @@ impl<S: Sink> Sink for Port<'_, S> {
     }
 
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
-        while self.inner.placed.len() + self.inner.landing.len() >= CHUNKS && self.reap_one(true)? {}
+        while self.full() && self.reap_one(true)? {}
         let place = self.sink.place(head)?;
         let staged = match place {
-            Some(dst) if !dst.is_host() && !dst.is_empty() => Some((dst, self.pinned(dst.len())?)),
+            Some(dst) if !dst.is_host() && !dst.is_empty() => Some((dst, self.pinned(dst)?)),
             _ => None,
         };
-        self.inner.placed.push_back(Placed { staged });
+        match self.inner.as_mut() {
+            Some(inner) => inner.placed.push_back(Placed { staged }),
+            None => *self.plain += 1,
+        }
         Ok(staged.map(|(_, pinned)| pinned).or(place))
     }
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {
-        let placed =
-            self.inner.placed.pop_front().ok_or_else(|| Violation("the end of a chunk that never began".into()))?;
+        let Some(inner) = self.inner.as_mut() else {
+            *self.plain = self.plain.saturating_sub(1);
+            return self.sink.landed(head);
+        };
+        let placed = inner.placed.pop_front().ok_or_else(|| Violation("the end of a chunk that never began".into()))?;
         let copied = match placed.staged {
-            None if self.inner.landing.is_empty() => return self.sink.landed(head),
+            None if inner.landing.is_empty() => return self.sink.landed(head),
             None => None,
             Some((dst, pinned)) => {
                 // As many events as chunks.
-                let event = self.inner.events.pop().ok_or_else(|| Violation("more chunks than events".into()))?;
-                let stream = self.inner.stream;
-                let started = self.gpu.copy(stream, dst, pinned).and_then(|()| self.gpu.record(event, stream));
+                let event = inner.events.pop().ok_or_else(|| Violation("more chunks than events".into()))?;
+                let (gpu, stream) = (&inner.gpu, inner.stream);
+                let started = gpu.copy(stream, dst, pinned).and_then(|()| gpu.record(event, stream));
                 if planted::is(Bug::ReusedEarly) {
-                    self.inner.arena.give();
+                    inner.arena.give();
                 }
                 if let Err(error) = started {
-                    self.inner.events.push(event);
-                    let why = error.to_string();
-                    self.fault.get_or_insert(error);
-                    return Err(Violation(why));
+                    inner.events.push(event);
+                    return Err(self.failed(error));
                 }
                 Some(event)
             }
         };
-        self.inner.landing.push_back(Landing { head: *head, copied });
+        inner.landing.push_back(Landing { head: *head, copied });
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use linkspan_proto::head::EAGER_MAX;
 use linkspan_transport::{Buf, HostBuf, MemSlice, Rail};
 
 use super::arena::Arena;
+use super::memory::Share;
 use super::planted::{self, Bug};
 use crate::device::AnyGpu;
 use crate::{Event, Gpu, GpuError, Stream};
@@ -38,22 +39,26 @@ pub(super) struct Leaving {
     next_body: usize,
     scratch: HostBuf,
     gpu: AnyGpu,
+    /// Counts the arena for the process.
+    _share: Share,
 }
 
 impl Leaving {
-    pub(super) fn new(gpu: &AnyGpu, arena: usize) -> Result<Leaving, GpuError> {
+    /// `last`: number of the last item that the rail has accepted already.
+    pub(super) fn new(gpu: &AnyGpu, share: Share, last: u64) -> Result<Leaving, GpuError> {
         Ok(Leaving {
             stream: gpu.stream()?,
             events: (0..ITEMS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
-            arena: Arena::new(gpu, arena, 2 * ITEMS)?,
+            arena: Arena::new(gpu, share.bytes(), 2 * ITEMS)?,
             queue: VecDeque::with_capacity(ITEMS),
             out: VecDeque::with_capacity(2 * ITEMS),
-            last: 0,
+            last,
             bodies: HostBuf::new(BODIES * EAGER_MAX),
             bodies_used: 0,
             next_body: 0,
             scratch: HostBuf::new(EAGER_MAX),
             gpu: gpu.clone(),
+            _share: share,
         })
     }
 

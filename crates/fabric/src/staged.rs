@@ -1,0 +1,106 @@
+//! Rails with or without staging before them: what decides whether a connection can carry device memory.
+
+use std::sync::Arc;
+
+use linkspan_gpu::{Gpu, GpuError, StageMemory, StagedRail};
+use linkspan_proto::Head;
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+use crate::room::AnyRail;
+
+/// A rail as a connection has it.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "rails live inside of their connection; a box would be one more step to each"
+)]
+pub enum PathRail {
+    /// As its room made it: it reaches device memory itself, or none is wanted.
+    Plain(AnyRail),
+    /// It reaches host memory only, and device memory is staged before it.
+    Staged(Box<StagedRail<AnyRail>>),
+}
+
+macro_rules! each {
+    ($self:ident, $rail:ident => $call:expr) => {
+        match $self {
+            PathRail::Plain($rail) => $call,
+            PathRail::Staged($rail) => $call,
+        }
+    };
+}
+
+impl Rail for PathRail {
+    fn info(&self) -> &RailInfo {
+        each!(self, r => r.info())
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        each!(self, r => r.ctrl(head, body))
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        each!(self, r => r.data(head, src))
+    }
+
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        each!(self, r => r.prepare(mem, target));
+    }
+
+    fn granted(&mut self, id: u32, mem: MemSlice) {
+        each!(self, r => r.granted(id, mem));
+    }
+
+    fn taken(&self) -> u64 {
+        each!(self, r => r.taken())
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        each!(self, r => r.flush())
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        each!(self, r => r.poll(sink))
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        each!(self, r => r.arm())
+    }
+
+    fn stalled(&mut self) -> bool {
+        each!(self, r => r.stalled())
+    }
+}
+
+impl PathRail {
+    /// Staging goes before a rail that does not reach device memory, where `stage` says that there may be some.
+    pub(crate) fn new(rail: AnyRail, stage: Option<&StageMemory>) -> PathRail {
+        match stage {
+            Some(memory) if !rail.info().caps.device_memory => {
+                PathRail::Staged(Box::new(StagedRail::late(rail, memory.clone())))
+            }
+            _ => PathRail::Plain(rail),
+        }
+    }
+
+    /// The rail's own room.
+    pub(crate) fn room(&self) -> &AnyRail {
+        match self {
+            PathRail::Plain(rail) => rail,
+            PathRail::Staged(rail) => rail.inner(),
+        }
+    }
+
+    /// From now on it carries memory of this device.
+    pub(crate) fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
+        match self {
+            PathRail::Staged(rail) => rail.attach(gpu),
+            PathRail::Plain(rail) if rail.info().caps.device_memory => Ok(()),
+            PathRail::Plain(rail) => Err(GpuError::Unsupported {
+                device: gpu.info().id(),
+                what: "have its memory moved over this connection",
+                why: format!("{} reaches host memory only and staging is off (LINKSPAN_GPU)", rail.info().room),
+            }),
+        }
+    }
+}
