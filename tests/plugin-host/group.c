@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpu.h"
 #include "hosts.h"
 #include "util.h"
 
@@ -42,6 +43,7 @@ void service(struct rank *r, void (*job)(void *), void *arg)
 static void *service_main(void *arg)
 {
 	struct rank *r = arg;
+	gpu_thread();
 	pthread_mutex_lock(&r->lock);
 	while (!r->stop) {
 		if (r->job == NULL) {
@@ -63,6 +65,7 @@ static void *service_main(void *arg)
 static void *progress_main(void *arg)
 {
 	struct rank *r = arg;
+	gpu_thread();
 	r->body(r);
 	return NULL;
 }
@@ -107,6 +110,7 @@ static void rank_main(struct rank *r, int deadline)
 	r->dev = 0;
 	rc = net_props(&r->net, r->dev, &r->props);
 	CHECK(rc == OK, "getProperties returned %d", rc);
+	CHECK(!options.gpu || (r->props.ptr & PTR_CUDA), "device memory is not taken: pointer support %#x", r->props.ptr);
 
 	pthread_t progress;
 	if (pthread_create(&r->service, NULL, service_main, r) != 0 ||

@@ -64,6 +64,8 @@ struct options {
 	int version, ranks, window, seconds, rank, rounds;
 	size_t size;
 	bool quick;
+	/* Buffers are device memory. */
+	bool gpu;
 };
 extern struct options options;
 

@@ -6,7 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include "gpu.h"
 #include "plant.h"
 #include "util.h"
 
@@ -224,20 +227,38 @@ int net_accept(const struct net *net, void *listen, void **comm)
 
 int net_reg(const struct net *net, void *comm, void *data, size_t size, void **mr)
 {
+	int type = gpu_on() ? PTR_CUDA : PTR_HOST, rc;
+	void *at = gpu_on() ? gpu_new(data, size) : data;
+	static _Atomic unsigned turn;
 	*mr = GARBAGE;
-	int rc = net->version <= 7 ? V(6)->reg(comm, data, (int)size, PTR_HOST, mr)
-				   : V(8)->reg(comm, data, size, PTR_HOST, mr);
+	if (gpu_on() && size > 0 && V(6)->dmabuf != NULL && turn++ % 2) {
+		/* Every other one as a dma-buf, which NCCL closes after the call. */
+		uint64_t offset;
+		int fd = gpu_export(at, size, &offset);
+		rc = V(6)->dmabuf(comm, at, size, type, offset, fd, mr);
+		CHECK(fcntl(fd, F_GETFD) >= 0, "regMrDmaBuf closed the descriptor, which is NCCL's");
+		close(fd);
+	} else {
+		rc = net->version <= 7 ? V(6)->reg(comm, at, (int)size, type, mr) : V(8)->reg(comm, at, size, type, mr);
+	}
+	if (gpu_on() && rc == OK)
+		gpu_name(at, *mr);
 	return written(rc, "regMr", *mr);
 }
 
 int net_dereg(const struct net *net, void *comm, void *mr)
 {
-	return V(6)->dereg(comm, mr);
+	int rc = V(6)->dereg(comm, mr);
+	if (gpu_on() && rc == OK)
+		gpu_free(mr);
+	return rc;
 }
 
 int net_isend(const struct net *net, void *comm, void *data, size_t size, int tag, void *mr, void **request)
 {
 	int rc;
+	if (gpu_on())
+		data = gpu_at(mr, data, size);
 	*request = GARBAGE;
 	if (net->version <= 8)
 		rc = V(6)->isend(comm, data, (int)size, tag, mr, request);
@@ -253,7 +274,7 @@ int net_isend(const struct net *net, void *comm, void *data, size_t size, int ta
 int net_irecv(const struct net *net, void *comm, int n, void **data, const size_t *sizes, const int *tags, void **mrs,
 	      bool optional, void **request)
 {
-	void *d[64], *m[64];
+	void *d[64], *m[64], *at[64];
 	int t[64], rc;
 	size_t s[64];
 	CHECK(n <= 64, "irecv of %d parts", n);
@@ -263,6 +284,8 @@ int net_irecv(const struct net *net, void *comm, int n, void **data, const size_
 	memcpy(t, tags, (size_t)n * sizeof *t);
 	memcpy(m, mrs, (size_t)n * sizeof *m);
 	plant_irecv(n, d, s, t);
+	for (int i = 0; gpu_on() && i < n; i++)
+		d[i] = at[i] = gpu_at(m[i], d[i], s[i]);
 	*request = optional && net->version >= 9 ? (void *)(uintptr_t)OPTIONAL_RECV_COMPLETION : GARBAGE;
 	if (net->version <= 8) {
 		int i32[64];
@@ -281,15 +304,19 @@ int net_irecv(const struct net *net, void *comm, int n, void **data, const size_
 		*request = NULL;
 	memset(d, 0xa5, (size_t)n * sizeof *d);
 	memset(s, 0xa5, (size_t)n * sizeof *s);
-	if (rc == OK && *request != NULL)
+	if (rc == OK && *request != NULL) {
 		plant_posted(comm, *request, n, data, sizes);
+		if (gpu_on())
+			gpu_posted(*request, comm, n, data, at, sizes, mrs);
+	}
 	return written(rc, "irecv", *request);
 }
 
 int net_flush(const struct net *net, void *comm, void *data, int size, void *mr, void **request)
 {
 	*request = GARBAGE;
-	return written(V(6)->flush(comm, 1, &data, &size, &mr, request), "iflush", *request);
+	int rc = V(6)->flush(comm, 1, &data, &size, &mr, request);
+	return written(rc, "iflush", *request);
 }
 
 int net_test(const struct net *net, void *request, int *done, int *sizes)
@@ -301,6 +328,18 @@ int net_test(const struct net *net, void *request, int *done, int *sizes)
 	if (rc != OK)
 		return plant_failed(rc, done);
 	CHECK(*done == 0 || *done == 1, "test succeeded with done = %d", *done);
+	struct gpu_part part;
+	if (*done == 1 && gpu_on() && gpu_done(request, &part)) {
+		/* As NCCL does before the GPU looks. */
+		void *flush;
+		rc = net_flush(net, part.comm, part.device, (int)part.size, part.mr, &flush);
+		CHECK(rc == OK, "iflush returned %d", rc);
+		for (int flushed = flush == NULL; !flushed;) {
+			rc = V(6)->test(flush, &flushed, NULL);
+			CHECK(rc == OK, "test of a flush returned %d", rc);
+		}
+		gpu_down(request);
+	}
 	if (*done == 1)
 		plant_done(request, done, sizes);
 	return OK;

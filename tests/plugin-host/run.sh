@@ -16,10 +16,13 @@ flags="-std=c11 -O2 -Wall -Wextra -Werror -pthread"
 
 cd "$here" || exit 1
 # shellcheck disable=SC2086
-$CC $flags main.c util.c net.c plant.c group.c hosts.c flow.c bare.c bench.c t_setup.c t_data.c t_coll.c t_lines.c t_life.c \
+$CC $flags main.c util.c net.c gpu.c plant.c group.c hosts.c flow.c bare.c bench.c t_setup.c t_data.c t_coll.c t_lines.c t_life.c \
 	-ldl -o "$out/plugin-host" || exit 1
 # shellcheck disable=SC2086
 $CC $flags -fPIC -shared reference.c -o "$out/reference.so" || exit 1
+mkdir "$out/cuda" || exit 1
+# shellcheck disable=SC2086
+$CC $flags -fPIC -shared ../../sys/cuda/tests/fake.c -o "$out/cuda/libcuda.so.1" || exit 1
 cd "$OLDPWD" || exit 1
 host="$out/plugin-host"
 bad=0
@@ -73,6 +76,19 @@ else
 	echo "== $(basename "$plugin")"
 	faults "$plugin"
 	run "$plugin" "" 300
+	echo "== $(basename "$plugin"), device memory (a stand-in for libcuda), over shared memory and over TCP"
+	export LD_LIBRARY_PATH="$out/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+	export LINKSPAN_GPU=staged
+	if timeout 60 "$host" --plugin "$out/reference.so" --test data --mem cuda 2>&1 | grep -q "device memory is not taken"; then
+		echo "ok   a plugin that takes host memory alone is told apart"
+	else
+		echo "FAIL the reference plugin passes for one that takes device memory"
+		bad=1
+	fi
+	run "$plugin" "--version 12 --quick --ranks 2 --mem cuda" 120
+	for test in data grouped abort; do
+		LINKSPAN_PATH=tcp run "$plugin" "--quick --ranks 2 --mem cuda --test $test" 120
+	done
 fi
 [ $bad -eq 0 ] && echo "plugin-host: all as it should be" || echo "plugin-host: FAILED"
 exit $bad

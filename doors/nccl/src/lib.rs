@@ -1,9 +1,10 @@
 //! The NCCL and RCCL network plugin: `libnccl-net-linkspan.so`, the same file as `librccl-net-linkspan.so`.
 //!
-//! Thin on purpose: `plugin` says what there is, `setup` brings connections up, `path` carries messages. All of it
+//! Thin on purpose: `plugin` says what there is, `setup` brings connections up, `path` carries messages, `memory` knows whose they are. All of it
 //! is the fabric seen through `linkspan-ncclnet`, which owns everything whose address NCCL holds.
 #![deny(unsafe_code)]
 
+mod memory;
 mod path;
 mod plugin;
 mod setup;

@@ -3,6 +3,8 @@
 use linkspan_fabric::{Channel, ChannelError, MAX_GROUP, MemSlice, Ticket};
 use linkspan_ncclnet::{Fail, Logger, Part, RecvComm, RecvHints, SendComm};
 
+use crate::memory::{Mr, slice};
+
 /// Result code of a channel's error; the line that explains it is logged here, once per error.
 #[cold]
 fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
@@ -12,10 +14,6 @@ fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
         ChannelError::Op(_) => Fail::InvalidUsage,
         _ => Fail::Remote,
     }
-}
-
-fn host<M>(part: &Part<'_, M>) -> Result<MemSlice, Fail> {
-    part.mem.host().ok_or(Fail::InvalidUsage)
 }
 
 /// The sending end of a connection.
@@ -31,11 +29,11 @@ impl Sending {
 }
 
 impl SendComm for Sending {
-    type Mr = ();
+    type Mr = Mr;
 
-    fn isend(&mut self, part: Part<'_, ()>) -> Result<Option<u64>, Fail> {
+    fn isend(&mut self, part: Part<'_, Mr>) -> Result<Option<u64>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
-        let (tag, mem) = (part.tag as u32, host(&part)?);
+        let (tag, mem) = (part.tag as u32, slice(self.log, channel, &part)?);
         let posted = match channel.post_send(tag, mem) {
             // NCCL asks again without testing anything in between, so what makes room must happen here.
             Ok(None) => channel.progress().and_then(|_| channel.post_send(tag, mem)),
@@ -58,7 +56,7 @@ impl SendComm for Sending {
         }
     }
 
-    fn revoke(&mut self, _mr: &()) {
+    fn revoke(&mut self, _mr: &Mr) {
         // Registrations are not told apart, so the whole path goes; NCCL does this on abort only.
         self.channel = None;
     }
@@ -77,19 +75,19 @@ impl Receiving {
 }
 
 impl RecvComm for Receiving {
-    type Mr = ();
+    type Mr = Mr;
 
-    fn irecv(&mut self, parts: &[Part<'_, ()>], _hints: RecvHints) -> Result<Option<u64>, Fail> {
+    fn irecv(&mut self, parts: &[Part<'_, Mr>], _hints: RecvHints) -> Result<Option<u64>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
         let (one, mut group);
         let posts: &[(u32, MemSlice)] = if let [part] = parts {
-            one = [(part.tag as u32, host(part)?)];
+            one = [(part.tag as u32, slice(self.log, channel, part)?)];
             &one
         } else {
             group = [(0, MemSlice::NONE); MAX_GROUP];
             let posts = group.get_mut(..parts.len()).ok_or(Fail::InvalidArgument)?;
             for (post, part) in posts.iter_mut().zip(parts) {
-                *post = (part.tag as u32, host(part)?);
+                *post = (part.tag as u32, slice(self.log, channel, part)?);
             }
             posts
         };
@@ -101,6 +99,21 @@ impl RecvComm for Receiving {
             Ok(ticket) => Ok(ticket.map(Ticket::to_u64)),
             Err(error) => Err(fail(self.log, channel, &error)),
         }
+    }
+
+    fn flush(&mut self, parts: &[Part<'_, Mr>]) -> Result<Option<u64>, Fail> {
+        let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
+        // Staged bytes are in place when the receive reports: the copy's event was waited for. What a network card has
+        // written by itself may still be on its way through the bus.
+        if channel.writes_device_memory()
+            && let Some(gpu) = parts.iter().find_map(|part| part.mr?.gpu())
+        {
+            gpu.flush_writes().map_err(|error| {
+                self.log.warn(&format!("linkspan: {error}"));
+                Fail::Gpu
+            })?;
+        }
+        Ok(None)
     }
 
     fn test(&mut self, ticket: u64, sizes: &mut [usize]) -> Result<bool, Fail> {
@@ -117,7 +130,7 @@ impl RecvComm for Receiving {
         done.map_err(|error| fail(self.log, channel, &error))
     }
 
-    fn revoke(&mut self, _mr: &()) {
+    fn revoke(&mut self, _mr: &Mr) {
         self.channel = None;
     }
 }

@@ -5,6 +5,7 @@ use linkspan_ncclnet::{
     Connecting as NcclConnecting, Fail, HANDLE_LEN, ListenComm, Logger, Opened, OpenedRecv, OpenedSend,
 };
 
+use crate::memory::Domain;
 use crate::path::{Receiving, Sending};
 use crate::plugin::{Plugin, fail};
 
@@ -14,6 +15,7 @@ const _: () = assert!(HANDLE_LEN >= linkspan_fabric::HANDLE_USED && HANDLE_LEN <
 /// A listener as NCCL holds it.
 pub struct Listening {
     log: Logger,
+    fabric: Fabric,
     listener: Listener,
 }
 
@@ -26,20 +28,24 @@ impl Listening {
     ) -> Result<Listening, Fail> {
         let listener = fabric.listen(dev).map_err(|error| fail(log, &error))?;
         handle.copy_from_slice(&listener.handle()[..HANDLE_LEN]);
-        Ok(Listening { log, listener })
+        Ok(Listening { log, fabric: fabric.clone(), listener })
     }
 }
 
 impl ListenComm<Plugin> for Listening {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Plugin>>, Fail> {
         let channel = self.listener.accept().map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened { path: Receiving::new(self.log, channel), domain: () }))
+        Ok(channel.map(|channel| Opened {
+            path: Receiving::new(self.log, channel),
+            domain: Domain::new(self.log, &self.fabric),
+        }))
     }
 }
 
 /// A connection that is coming up.
 pub struct Dialling {
     log: Logger,
+    fabric: Fabric,
     connecting: Connecting,
 }
 
@@ -58,13 +64,16 @@ impl Dialling {
             None => fabric.clone(),
         };
         let connecting = fabric.connect(dev, &whole).map_err(|error| fail(log, &error))?;
-        Ok(Dialling { log, connecting })
+        Ok(Dialling { log, fabric, connecting })
     }
 }
 
 impl NcclConnecting<Plugin> for Dialling {
     fn poll(&mut self) -> Result<Option<OpenedSend<Plugin>>, Fail> {
         let channel = self.connecting.poll().map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened { path: Sending::new(self.log, channel), domain: () }))
+        Ok(channel.map(|channel| Opened {
+            path: Sending::new(self.log, channel),
+            domain: Domain::new(self.log, &self.fabric),
+        }))
     }
 }

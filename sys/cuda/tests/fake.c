@@ -1,6 +1,8 @@
-/* A stand-in for libcuda.so.1: one device whose memory is the process's own. Copies run when an event behind them is
- * asked for the second time, as work of a real device runs later. Defines change what the device can do. */
+/* A stand-in for libcuda.so.1: one device, whose memory the processor cannot touch at its addresses: whoever tries
+ * without the driver ends with SIGSEGV. Copies run when an event behind them is asked for the second time, as work of a
+ * real device runs later. Defines change what the device can do. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,12 +19,20 @@ typedef unsigned long long u64;
 struct copy { u64 dst, src; size_t len; };
 struct stream { struct copy copies[256]; unsigned head, tail; };
 struct event { struct stream *on; unsigned at; int asked; };
-struct range { u64 base; size_t len; int kind; };
+/* Kinds: 1 pinned host memory, 2 device memory, which the driver itself sees at `alias`. */
+struct range { u64 base; size_t len; int kind; char *alias; };
 
-static int started, depth;
-static struct range ranges[256];
+enum { RANGES = 4096 };
+static int started;
+static __thread int depth;
+static struct range ranges[RANGES];
 static unsigned used;
 static char context;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Every call that looks at ranges or streams. */
+static void unlocked(int *held) { if (*held) pthread_mutex_unlock(&lock); }
+#define LOCKED() pthread_mutex_lock(&lock); __attribute__((cleanup(unlocked), unused)) int held = 1
 
 static struct range *find(u64 a)
 {
@@ -32,24 +42,30 @@ static struct range *find(u64 a)
 	return 0;
 }
 
-static int add(u64 base, size_t len, int kind)
+static int add(u64 base, size_t len, int kind, char *alias)
 {
-	for (unsigned i = 0; i < used; i++)
-		if (!ranges[i].len) {
-			ranges[i] = (struct range){base, len, kind};
-			return 0;
-		}
-	if (used == 256)
+	unsigned i = 0;
+	while (i < used && ranges[i].len)
+		i++;
+	if (i == RANGES)
 		return 2;
-	ranges[used++] = (struct range){base, len, kind};
+	used += i == used;
+	ranges[i] = (struct range){base, len, kind, alias};
 	return 0;
+}
+
+/* Where the driver sees an address. */
+static char *seen(u64 a)
+{
+	struct range *r = find(a);
+	return r && r->kind == 2 ? r->alias + (a - r->base) : (char *)a;
 }
 
 static void run(struct stream *s, unsigned to)
 {
 	for (; s->head != to; s->head++) {
 		struct copy *c = &s->copies[s->head % 256];
-		memcpy((void *)c->dst, (void *)c->src, c->len);
+		memmove(seen(c->dst), seen(c->src), c->len);
 	}
 }
 
@@ -90,22 +106,50 @@ int cuGetErrorString(int code, const char **s)
 
 int cuMemAlloc_v2(u64 *a, size_t n)
 {
-	void *p;
+	LOCKED();
 	NEED();
-	if (n > 1ull << 30 || posix_memalign(&p, 65536, n))
+	n = (n + 65535) / 65536 * 65536;
+	int fd = n > 1ull << 30 ? -1 : memfd_create("fake device memory", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, n))
 		return 2;
-	*a = (u64)p;
-	return add(*a, n, 2);
+	char *alias = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/* Aligned as allocations of a device are. */
+	char *wide = mmap(NULL, n + 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	close(fd);
+	if (alias == MAP_FAILED || wide == MAP_FAILED)
+		return 2;
+	char *at = (char *)(((u64)wide + 65535) / 65536 * 65536);
+	if (at != wide)
+		munmap(wide, at - wide);
+	munmap(at + n, wide + 65536 - at);
+	memset(alias, 0xdb, n);
+	*a = (u64)at;
+	return add(*a, n, 2, alias);
+}
+
+int cuMemFree_v2(u64 a)
+{
+	LOCKED();
+	NEED();
+	struct range *r = find(a);
+	if (!r || r->kind != 2 || r->base != a)
+		return 1;
+	munmap((void *)r->base, r->len);
+	munmap(r->alias, r->len);
+	r->len = 0;
+	return 0;
 }
 
 int cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
 {
+	LOCKED();
 	NEED();
-	return flags != 3 ? 1 : find((u64)p) ? 712 : add((u64)p, n, 1);
+	return flags != 3 ? 1 : find((u64)p) ? 712 : add((u64)p, n, 1, 0);
 }
 
 int cuMemHostUnregister(void *p)
 {
+	LOCKED();
 	struct range *r = find((u64)p);
 	if (!r || r->base != (u64)p)
 		return 713;
@@ -115,8 +159,9 @@ int cuMemHostUnregister(void *p)
 
 int cuMemGetAddressRange_v2(u64 *base, size_t *n, u64 a)
 {
-	struct range *r = find(a);
+	LOCKED();
 	NEED();
+	struct range *r = find(a);
 	if (!r || r->kind != 2)
 		return 1;
 	*base = r->base;
@@ -126,8 +171,9 @@ int cuMemGetAddressRange_v2(u64 *base, size_t *n, u64 a)
 
 int cuPointerGetAttributes(unsigned n, int *which, void **out, u64 a)
 {
-	struct range *r = find(a);
+	LOCKED();
 	NEED();
+	struct range *r = find(a);
 	for (unsigned i = 0; i < n; i++)
 		switch (which[i]) {
 		case 2: *(unsigned *)out[i] = r ? r->kind : 0; break;
@@ -141,6 +187,7 @@ int cuPointerGetAttributes(unsigned n, int *which, void **out, u64 a)
 int cuMemcpyAsync(u64 dst, u64 src, size_t n, void *on)
 {
 	struct stream *s = on;
+	LOCKED();
 	NEED();
 	if (s->tail - s->head == 256)
 		run(s, s->head + 1);
@@ -155,10 +202,22 @@ int cuStreamCreate(void **s, unsigned flags)
 	return flags == 1 && *s ? 0 : 1;
 }
 
-int cuStreamSynchronize(void *on) { struct stream *s = on; run(s, s->tail); return 0; }
+int cuStreamSynchronize(void *on)
+{
+	struct stream *s = on;
+	LOCKED();
+	run(s, s->tail);
+	return 0;
+}
+
+/* What programs use that wait for their copies. */
+int cuMemcpyHtoD_v2(u64 dst, const void *src, size_t n) { LOCKED(); NEED(); memmove(seen(dst), src, n); return 0; }
+int cuMemcpyDtoH_v2(void *dst, u64 src, size_t n) { LOCKED(); NEED(); memmove(dst, seen(src), n); return 0; }
+
 int cuStreamWaitEvent(void *on, void *e, unsigned flags)
 {
 	struct event *ev = e;
+	LOCKED();
 	NEED();
 	if (on != ev->on && ev->on)
 		run(ev->on, ev->at);
@@ -175,6 +234,7 @@ int cuEventCreate(void **e, unsigned flags)
 int cuEventRecord(void *e, void *on)
 {
 	struct stream *s = on;
+	LOCKED();
 	NEED();
 	*(struct event *)e = (struct event){s, s->tail, 0};
 	return 0;
@@ -183,6 +243,7 @@ int cuEventRecord(void *e, void *on)
 int cuEventQuery(void *e)
 {
 	struct event *ev = e;
+	LOCKED();
 	if (!ev->on || (int)(ev->at - ev->on->head) <= 0)
 		return 0;
 	if (ev->asked++ == 0)
@@ -196,13 +257,14 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope) { NEED(); return target ==
 #ifndef OLD_DRIVER
 int cuMemGetHandleForAddressRange(void *out, u64 a, size_t n, int type, u64 flags)
 {
-	struct range *r = find(a);
 	int fd;
+	LOCKED();
 	NEED();
+	struct range *r = find(a);
 	if (type != 1 || flags || !r || a % 4096 || n % 4096 || a + n > r->base + r->len)
 		return 1;
 	fd = memfd_create("fake", 0);
-	if (fd < 0 || write(fd, (void *)a, n) != (ssize_t)n)
+	if (fd < 0 || write(fd, seen(a), n) != (ssize_t)n)
 		return 304;
 	*(int *)out = fd;
 	return 0;
@@ -239,11 +301,13 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 	struct stream *s = on;
 	if (f != (void *)linkspan_unpack || gz != 1 || by != 1 || bz != 1 || shared || extra || bx % 32)
 		return 1;
+	LOCKED();
 	run(s, s->tail);
+	char *pool = seen(*(u64 *)args[0]), *out = seen(*(u64 *)args[1]), *pieces = seen(*(u64 *)args[2]);
 	threads = bx, blocks_x = gx, blocks_y = gy;
 	for (block_y = 0; block_y < gy; block_y++)
 		for (block_x = 0; block_x < gx; block_x++)
 			for (thread_x = 0; thread_x < bx; thread_x++)
-				linkspan_unpack(*(void **)args[0], *(void **)args[1], *(void **)args[2], *(unsigned *)args[3]);
+				linkspan_unpack((void *)pool, (void *)out, (void *)pieces, *(unsigned *)args[3]);
 	return 0;
 }

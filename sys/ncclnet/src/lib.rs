@@ -23,7 +23,7 @@ pub use fail::{Fail, Misuse};
 pub use global::{Exported, Global};
 pub use linkspan_transport::MemSlice;
 pub use logger::Logger;
-pub use mem::{Mem, MemKind, Part, RecvHints, Region};
+pub use mem::{DeviceRange, Mem, MemKind, Part, RecvHints, Region};
 pub use plugin::{
     Connecting, HANDLE_LEN, Init, ListenComm, MAX_RECVS, NetPlugin, Opened, OpenedRecv, OpenedSend, RecvComm, SendComm,
 };

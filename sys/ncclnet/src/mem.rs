@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use linkspan_transport::MemSlice;
+use linkspan_transport::{MemSlice, Place};
 
 /// Where registered memory lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,44 @@ pub enum Mem {
     /// is closed.
     Host(MemSlice),
     /// Device memory, which the CPU cannot read.
-    Device {
-        /// Device address.
-        addr: u64,
-        /// Bytes.
-        len: usize,
-    },
+    Device(DeviceRange),
+}
+
+/// Device memory as NCCL names it: by its address alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRange {
+    addr: u64,
+    len: usize,
+}
+
+impl DeviceRange {
+    /// # Safety
+    /// Device memory that NCCL keeps allocated until the operation has reported, its registration is revoked or its comm
+    /// is closed.
+    pub(crate) const unsafe fn new(addr: u64, len: usize) -> DeviceRange {
+        DeviceRange { addr, len }
+    }
+
+    /// Device address.
+    pub fn addr(self) -> u64 {
+        self.addr
+    }
+
+    /// Bytes.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether the range holds no bytes.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The range as memory of the device at `place`, which owns the address.
+    pub fn at(self, place: Place) -> MemSlice {
+        // SAFETY: by the promise of `new`. A place that does not own the address makes its driver refuse the range.
+        unsafe { MemSlice::on_device(place, self.addr, self.len) }
+    }
 }
 
 impl Mem {
@@ -33,7 +65,7 @@ impl Mem {
     pub fn len(&self) -> usize {
         match self {
             Mem::Host(slice) => linkspan_transport::Buf::len(slice),
-            Mem::Device { len, .. } => *len,
+            Mem::Device(range) => range.len,
         }
     }
 
@@ -46,7 +78,7 @@ impl Mem {
     pub fn host(&self) -> Option<MemSlice> {
         match self {
             Mem::Host(slice) => Some(*slice),
-            Mem::Device { .. } => None,
+            Mem::Device(_) => None,
         }
     }
 }

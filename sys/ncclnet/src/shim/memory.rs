@@ -9,7 +9,7 @@ use linkspan_transport::MemSlice;
 use super::border::{call, given, size};
 use crate::comm::{CommBody, MrBody};
 use crate::fail::Refused;
-use crate::{Exported, Mem, MemKind, Misuse, RecvComm, Region, SendComm, abi};
+use crate::{DeviceRange, Exported, Mem, MemKind, Misuse, RecvComm, Region, SendComm, abi};
 
 fn kind(kind: c_int) -> Result<MemKind, Misuse> {
     match kind {
@@ -22,7 +22,7 @@ fn kind(kind: c_int) -> Result<MemKind, Misuse> {
 /// The range as the plugin sees it.
 ///
 /// # Safety
-/// Host memory stays mapped as NCCL's interface promises: until each operation on it has reported, its handle is
+/// Memory stays where it is as NCCL's interface promises: until each operation on it has reported, its handle is
 /// deregistered or its comm is closed.
 pub(super) unsafe fn mem(kind: MemKind, data: *mut c_void, len: usize) -> Result<Mem, Misuse> {
     if data.is_null() && len > 0 {
@@ -31,7 +31,8 @@ pub(super) unsafe fn mem(kind: MemKind, data: *mut c_void, len: usize) -> Result
     Ok(match kind {
         // SAFETY: by the caller's promise; a null pointer has no bytes.
         MemKind::Host => Mem::Host(unsafe { MemSlice::new(data.cast(), len) }),
-        MemKind::Device => Mem::Device { addr: data as u64, len },
+        // SAFETY: by the caller's promise.
+        MemKind::Device => Mem::Device(unsafe { DeviceRange::new(data as u64, len) }),
     })
 }
 
@@ -58,7 +59,7 @@ fn on_comm<P: Exported, R>(
 fn register<P: Exported>(comm: *mut c_void, region: Region<'_>, out: *mut *mut c_void) -> Result<(), Refused> {
     let kind = match region.mem {
         Mem::Host(_) => MemKind::Host,
-        Mem::Device { .. } => MemKind::Device,
+        Mem::Device(_) => MemKind::Device,
     };
     let region = std::cell::Cell::new(Some(region));
     let domain = |domain: &P::Domain| match region.take() {

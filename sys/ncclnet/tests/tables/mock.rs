@@ -175,8 +175,8 @@ impl NetPlugin for Mock {
     fn register((): &(), region: Region<'_>) -> Result<Mr, Fail> {
         let kind = match region.mem {
             Mem::Host(_) => MemKind::Host,
-            Mem::Device { addr: 0xBAD, .. } => return Err(Fail::Gpu),
-            Mem::Device { .. } => MemKind::Device,
+            Mem::Device(range) if range.addr() == 0xBAD => return Err(Fail::Gpu),
+            Mem::Device(_) => MemKind::Device,
         };
         Ok(Mr { kind, _token: Token::new() })
     }
