@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use linkspan_fabric::HANDLE_LEN;
+use linkspan_fabric::{HANDLE_LEN, MemoryName};
 
 use crate::cli::PathArg;
 use crate::exit::{Exit, Failure};
@@ -19,10 +19,11 @@ pub(crate) struct OtherSide {
 
 impl OtherSide {
     /// Starts it and fetches its handle.
-    pub(crate) fn start(path: PathArg, device: usize) -> Result<OtherSide, Failure> {
+    pub(crate) fn start(path: PathArg, device: usize, memory: MemoryName) -> Result<OtherSide, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::system("our own program file", &error))?;
         let mut child = Command::new(program)
             .args(["perf", "serve", "--stdio", "--path", path.name(), "--device", &device.to_string()])
+            .args(["--mem", &memory.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use linkspan_fabric::MemoryName;
 use linkspan_perf::units::{self, BadValue};
 
 use crate::exit;
@@ -33,6 +34,11 @@ pub(crate) enum Command {
     Selftest(SelftestArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
+    /// Device-memory TCP: payload from the network card straight into GPU memory
+    Devmem {
+        #[command(subcommand)]
+        devmem: Devmem,
+    },
     /// Show every LINKSPAN_ environment name, its value here and what it does
     Env(EnvArgs),
     /// Write manual pages
@@ -52,6 +58,26 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     /// Print JSON (schema linkspan.status/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Devmem {
+    /// Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it
+    #[command(
+        after_long_help = "Changes nothing: the driver is asked with a descriptor that is none. As root it is asked more. \
+                           Exit code 0 where a card can, 4 where none can."
+    )]
+    Probe(ProbeArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ProbeArgs {
+    /// Interfaces [default: all but loopback]
+    #[arg(value_name = "IFACE")]
+    pub(crate) interfaces: Vec<String>,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -124,6 +150,9 @@ pub(crate) struct ServeArgs {
     /// Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us
     #[arg(long, hide = true)]
     pub(crate) stdio: bool,
+    /// Memory of this side's messages, as in the tests
+    #[arg(long, value_name = "MEM", default_value_t = MemoryName::Host)]
+    pub(crate) mem: MemoryName,
     /// As in the other tests, for the parent
     #[arg(long, hide = true, value_enum, default_value_t = PathArg::Auto)]
     pub(crate) path: PathArg,
@@ -153,6 +182,10 @@ pub(crate) struct Measure {
     /// Path to take [default: LINKSPAN_PATH, else auto]
     #[arg(long, value_enum, default_value_t = PathArg::Auto, hide_default_value = true)]
     pub(crate) path: PathArg,
+    /// Memory of this side's messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says
+    /// whether device memory is reached directly or staged, and why
+    #[arg(long, value_name = "MEM", default_value_t = MemoryName::Host)]
+    pub(crate) mem: MemoryName,
     /// How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep
     #[arg(long, value_enum, default_value_t = WaitArg::Adaptive)]
     pub(crate) wait: WaitArg,

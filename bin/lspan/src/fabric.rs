@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use linkspan_fabric::{Config, Fabric, Level, Log, PathChoice};
+use linkspan_fabric::{Config, Fabric, Gpu, Level, Log, MemoryName, PathChoice, chain, gpus};
 use linkspan_topology::IfFilter;
 
 use crate::cli::PathArg;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// The fabric of one side of a test between processes or hosts.
-pub(crate) fn open(path: PathArg) -> Result<Fabric, Failure> {
-    Ok(Fabric::new(config(path)?, Log::stderr(), false)?)
+pub(crate) fn open(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure> {
+    Ok(Fabric::new(config(path, memory)?, Log::stderr(), false)?)
 }
 
 /// The fabric where both sides are on this host: loopback serves where the environment does not choose. `child`: the
 /// other side's, whose parent has said already what is to be said of the environment.
-pub(crate) fn local(path: PathArg, child: bool) -> Result<Fabric, Failure> {
-    let mut config = config(path)?;
+pub(crate) fn local(path: PathArg, memory: MemoryName, child: bool) -> Result<Fabric, Failure> {
+    let mut config = config(path, memory)?;
     if config.interfaces.is_none() {
         config.interfaces = IfFilter::parse("lspan", "=lo").ok();
     }
@@ -42,8 +42,14 @@ pub(crate) fn cma() -> Result<bool, Failure> {
     Ok(Config::from_env()?.cma)
 }
 
-fn config(path: PathArg) -> Result<Config, Failure> {
+/// The GPU of this name; `None` for host memory.
+pub(crate) fn gpu(memory: MemoryName) -> Result<Option<Arc<dyn Gpu>>, Failure> {
+    gpus::open(memory).map_err(|error| Failure::new(Exit::NoPeer, chain(&error)))
+}
+
+fn config(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
     let mut config = Config::from_env()?;
+    config.stage |= memory != MemoryName::Host;
     match path {
         PathArg::Auto => {}
         PathArg::Tcp => config.path = PathChoice::Tcp,

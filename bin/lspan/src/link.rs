@@ -1,21 +1,43 @@
 //! A fabric channel as the performance tests want it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use linkspan_fabric::{Channel, ChannelError, Error, Fabric, HANDLE_LEN, MemSlice, Poll};
+use linkspan_fabric::{
+    Channel, ChannelError, Error, Fabric, Gpu, GpuBuf, GpuError, HANDLE_LEN, HostBuf, MemSlice, MemoryName, Poll,
+};
 use linkspan_net::WaitSet;
 use linkspan_perf::Interrupt;
-use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, Ticket};
+use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, Memory, Ticket};
 
-/// A channel.
+/// A channel, and where messages are.
 pub(crate) struct FabricLink {
     channel: Channel,
+    memory: MemoryName,
+}
+
+/// Device memory of a test.
+#[derive(Debug)]
+struct OnDevice(GpuBuf);
+
+impl Memory for OnDevice {
+    fn slice(&self) -> MemSlice {
+        self.0.slice()
+    }
 }
 
 impl FabricLink {
-    pub(crate) fn new(channel: Channel) -> FabricLink {
-        FabricLink { channel }
+    /// Messages in memory of this GPU, or on the host.
+    pub(crate) fn new(mut channel: Channel, gpu: Option<&Arc<dyn Gpu>>) -> Result<FabricLink, GpuError> {
+        let memory = match gpu {
+            Some(gpu) => {
+                channel.attach(gpu)?;
+                MemoryName::Device(gpu.info().kind, gpu.info().ordinal)
+            }
+            None => MemoryName::Host,
+        };
+        Ok(FabricLink { channel, memory })
     }
 
     #[cold]
@@ -45,8 +67,19 @@ impl Link for FabricLink {
             room: join(rails.iter().map(|rail| rail.room).collect()),
             path: join(rails.iter().map(|rail| &*rail.path).collect()),
             reason: join(rails.iter().map(|rail| &*rail.reason).collect()),
+            memory: self.memory,
             local: ends.0,
             peer: ends.1,
+        }
+    }
+
+    fn memory(&self, len: usize) -> Result<Box<dyn Memory>, LinkError> {
+        let Some(gpu) = self.channel.gpu() else { return Ok(Box::new(HostBuf::new(len))) };
+        match GpuBuf::new(gpu, len) {
+            Ok(buf) => Ok(Box::new(OnDevice(buf))),
+            Err(error) => {
+                Err(LinkError::Failed { what: "device memory", path: self.describe().path, source: Box::new(error) })
+            }
         }
     }
 
@@ -98,6 +131,8 @@ pub(crate) struct FabricConnector {
     pub(crate) fabric: Fabric,
     pub(crate) device: usize,
     pub(crate) handle: [u8; HANDLE_LEN],
+    /// Where messages are on this side; `None`: on the host.
+    pub(crate) gpu: Option<Arc<dyn Gpu>>,
     /// Whom the handle is from, for messages.
     pub(crate) peer: String,
     /// Ends the attempt.
@@ -118,7 +153,12 @@ impl Connector for FabricConnector {
         let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
         loop {
             if let Some(channel) = connecting.poll().map_err(failed)? {
-                return Ok(FabricLink::new(channel));
+                let path = channel.describe();
+                return FabricLink::new(channel, self.gpu.as_ref()).map_err(|error| LinkError::Failed {
+                    what: "device memory",
+                    path,
+                    source: Box::new(error),
+                });
             }
             if self.interrupt.raised() {
                 return Err(LinkError::Interrupted);

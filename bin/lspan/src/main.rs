@@ -3,6 +3,7 @@
 
 mod child;
 mod cli;
+mod devmem;
 mod env;
 mod exit;
 mod fabric;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, Perf};
+use cli::{Cli, Command, Devmem, Perf};
 use exit::Exit;
 
 fn main() -> ExitCode {
@@ -59,6 +60,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Devmem { devmem: Devmem::Probe(args) } => devmem::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Man { dir } => pages::man(&dir),
         Command::Completions { target } => pages::completions(&target),

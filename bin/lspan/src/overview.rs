@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use linkspan_fabric::MemoryName;
 use linkspan_perf::format::table;
 use linkspan_perf::record::Row;
 use linkspan_perf::units::show_us;
@@ -40,7 +41,7 @@ pub(crate) fn run() -> Result<Exit, Failure> {
         let name = path.name();
         let mut found: Vec<Row> = Vec::new();
         Progress::new().say(&format!("measuring {name} ..."));
-        let result = Peer::find(None, path, 0).and_then(|peer| {
+        let result = Peer::find(None, path, 0, MemoryName::Host).and_then(|peer| {
             measure_with(&job(path), &peer, &mut |row| {
                 found.push(row);
                 Ok(())

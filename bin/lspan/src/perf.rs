@@ -5,7 +5,7 @@ pub(crate) mod sink;
 
 pub(crate) use plan::Job;
 
-use linkspan_fabric::Fabric;
+use linkspan_fabric::{Fabric, MemoryName};
 use linkspan_perf::baseline::{Found, compare};
 use linkspan_perf::link::{Connector, LinkError};
 use linkspan_perf::record::Row;
@@ -29,18 +29,19 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The named peer, or a child of ours.
-    pub(crate) fn find(name: Option<&str>, path: PathArg, device: usize) -> Result<Peer, Failure> {
+    pub(crate) fn find(name: Option<&str>, path: PathArg, device: usize, memory: MemoryName) -> Result<Peer, Failure> {
+        let gpu = fabric::gpu(memory)?;
         let (fabric, handle, other_side, peer): (Fabric, _, _, _) = match name {
-            Some(name) => (fabric::open(path)?, rendezvous::ask(name)?, None, name.to_owned()),
+            Some(name) => (fabric::open(path, memory)?, rendezvous::ask(name)?, None, name.to_owned()),
             None => {
-                let fabric = fabric::local(path, false)?;
-                let side = OtherSide::start(path, device)?;
+                let fabric = fabric::local(path, memory, false)?;
+                let side = OtherSide::start(path, device, memory)?;
                 (fabric, side.handle, Some(side), "the other side on this host".to_owned())
             }
         };
         // Until here Ctrl-C ends the process, and there is nothing to keep.
         let interrupt = signals::interrupt()?;
-        let connector = FabricConnector { fabric, device, handle, peer, interrupt };
+        let connector = FabricConnector { fabric, device, handle, gpu, peer, interrupt };
         Ok(Peer { connector, _other_side: other_side })
     }
 }
@@ -55,7 +56,7 @@ pub(crate) fn run(perf: Perf) -> Result<Exit, Failure> {
 
 /// Makes every measurement of a job and hands each row to `each`.
 pub(crate) fn measure(job: &Job, each: &mut dyn FnMut(Row) -> Result<(), Failure>) -> Result<(), Failure> {
-    let peer = Peer::find(job.measure.peer.as_deref(), job.measure.path, job.measure.device)?;
+    let peer = Peer::find(job.measure.peer.as_deref(), job.measure.path, job.measure.device, job.measure.mem)?;
     measure_with(job, &peer, each)
 }
 

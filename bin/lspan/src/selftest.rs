@@ -4,6 +4,7 @@ mod plugin;
 
 use std::time::Duration;
 
+use linkspan_fabric::MemoryName;
 use linkspan_perf::record::Row;
 use linkspan_perf::units::show_us;
 use linkspan_perf::{Spec, Stop, Test};
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
     let kernel = "cannot be tested here: this version drives no device of its own and needs no module";
     add(Line::new("kernel module", Verdict::Skip, kernel), &mut out)?;
     add(Line::new("device node", Verdict::Skip, kernel), &mut out)?;
-    match crate::fabric::open(PathArg::Auto) {
+    match crate::fabric::open(PathArg::Auto, MemoryName::Host) {
         Ok(fabric) => {
             for (number, device) in fabric.devices().iter().enumerate() {
                 let reach = if device.loopback { ", reaches this host only" } else { "" };
@@ -124,7 +125,7 @@ fn try_path(peer: Option<&str>, path: PathArg) -> Result<(String, u64), Failure>
     let specs = vec![spec(Test::Lat, 8), spec(Test::Bw, 1), spec(Test::Bw, 1 << 20), spec(Test::Bw, (5 << 20) + 3)];
     let job = Job { measure: quiet(path), specs, streams: None, connect: false };
     let mut rows: Vec<Row> = Vec::new();
-    let peer = Peer::find(peer, path, 0)?;
+    let peer = Peer::find(peer, path, 0, MemoryName::Host)?;
     measure_with(&job, &peer, &mut |row| {
         rows.push(row);
         Ok(())

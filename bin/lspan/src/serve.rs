@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, chain};
+use linkspan_fabric::{Channel, Gpu, chain};
 use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, serve_until};
 
@@ -30,7 +30,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         false => signals::interrupt()?,
     };
     let limits = Limits { cma: fabric::cma()?, ..Limits::default() };
-    let fabric = if args.stdio { fabric::local(args.path, true)? } else { fabric::open(args.path)? };
+    let gpu = fabric::gpu(args.mem)?;
+    let fabric = match args.stdio {
+        true => fabric::local(args.path, args.mem, true)?,
+        false => fabric::open(args.path, args.mem)?,
+    };
     let listener = fabric.listen(args.device)?;
     let desk = if args.stdio {
         follow_parent()?;
@@ -58,7 +62,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             match listener.accept() {
                 Ok(Some(channel)) => {
                     begun = true;
-                    begin(channel, &sessions, limits, &interrupt, args.stdio)?;
+                    begin(channel, gpu.as_ref(), &sessions, limits, &interrupt, args.stdio)?;
                 }
                 Ok(None) => break,
                 // One connection that failed is not the end of the service.
@@ -96,6 +100,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
 
 fn begin(
     channel: Channel,
+    gpu: Option<&Arc<dyn Gpu>>,
     sessions: &Arc<AtomicUsize>,
     limits: Limits,
     interrupt: &Interrupt,
@@ -105,10 +110,16 @@ fn begin(
         eprintln!("lspan: a peer was sent away: {SESSIONS} sessions are running");
         return Ok(());
     }
+    let mut link = match FabricLink::new(channel, gpu) {
+        Ok(link) => link,
+        Err(error) => {
+            eprintln!("lspan: a peer was sent away: {error}");
+            return Ok(());
+        }
+    };
     sessions.fetch_add(1, Ordering::AcqRel);
     let (done, interrupt) = (Arc::clone(sessions), interrupt.clone());
     let session = move || {
-        let mut link = FabricLink::new(channel);
         // A parent says itself what went wrong with a session.
         match serve_until(&mut link, &limits, &interrupt) {
             Ok(()) | Err(PerfError::Link(LinkError::Interrupted)) => {}

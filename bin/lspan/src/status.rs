@@ -3,7 +3,7 @@
 mod json;
 mod text;
 
-use linkspan_fabric::{Device, Fabric};
+use linkspan_fabric::{Device, Fabric, MemoryName};
 use linkspan_topology::{Cable, Interface, Machine, Rooms, Roots, Verdict, cables};
 
 use crate::cli::{PathArg, StatusArgs};
@@ -23,7 +23,7 @@ struct View<'a> {
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<Exit, Failure> {
-    let fabric = crate::fabric::open(PathArg::Auto)?;
+    let fabric = crate::fabric::open(PathArg::Auto, MemoryName::Host)?;
     let mut out = Out::default();
     if args.json {
         let set = environment();
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Exit, Failure> {
 
 /// The view for the default command.
 pub(crate) fn view() -> Result<String, Failure> {
-    Ok(text(&crate::fabric::open(PathArg::Auto)?))
+    Ok(text(&crate::fabric::open(PathArg::Auto, MemoryName::Host)?))
 }
 
 fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {

@@ -34,7 +34,7 @@ pub use device::{Device, Port, devices, survey};
 pub use error::{Error, chain};
 pub use helpers::Wish as HelperWish;
 pub use lending::Lending;
-pub use linkspan_gpu::{Gpu, GpuBuf, GpuError, GpuInfo, MemoryName};
+pub use linkspan_gpu::{Ability, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_transport::{
     Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Place, Poll, RailInfo, RemoteSlice,

@@ -1,8 +1,14 @@
 //! What drivers have in common: tables of handles that calls name by number, and memory that is handed out again.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use linkspan_transport::{Buf, MemSlice, Place};
+
+use crate::device::{Ability, Event, Pages, Stream, UnpackJob, pages_around};
+use crate::unpack::PIECE_LEN;
+use crate::{GpuError, Pointer};
 
 /// Most streams, and most events, that a device hands out at a time: a staged rail has 2 and 127.
 pub const MOST: usize = 16 << 10;
@@ -72,5 +78,193 @@ impl Pool {
     pub fn give(&self, len: usize, addr: u64) {
         let size = len.max(1).next_multiple_of(ROUND);
         self.0.lock().unwrap_or_else(|e| e.into_inner()).entry(size).or_default().push(addr);
+    }
+}
+
+/// What every driver keeps of a device beside the driver's own handles, and the checks before its calls.
+#[derive(Debug)]
+pub struct Shell {
+    id: String,
+    place: Place,
+    streams: Handles,
+    events: Handles,
+    pool: Pool,
+    /// The unpack kernel's handle, or why there is none.
+    kernel: OnceLock<Result<usize, String>>,
+}
+
+impl Shell {
+    /// Of the device with this name (`cuda:0`) and place.
+    pub fn new(id: String, place: Place) -> Shell {
+        let (streams, events, pool, kernel) = Default::default();
+        Shell { id, place, streams, events, pool, kernel }
+    }
+
+    /// The device's name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The place of its memory.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// No more of something.
+    #[cold]
+    pub fn exhausted(&self, what: &'static str) -> GpuError {
+        GpuError::Exhausted { what, device: self.id.clone(), most: MOST }
+    }
+
+    /// A range that cannot be used.
+    #[cold]
+    pub fn range(&self, addr: u64, len: usize, why: &'static str) -> GpuError {
+        GpuError::Range { device: self.id.clone(), addr, len, why }
+    }
+
+    /// Something that it cannot do.
+    #[cold]
+    pub fn unsupported(&self, what: &'static str, why: String) -> GpuError {
+        GpuError::Unsupported { device: self.id.clone(), what, why }
+    }
+
+    /// Memory for `len` bytes, made by `make` where none of that size has come back: its address.
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub fn alloc(&self, len: usize, make: impl FnOnce(usize) -> Result<u64, GpuError>) -> Result<u64, GpuError> {
+        self.pool.take(len, make)
+    }
+
+    /// Keeps memory of [`Shell::alloc`] for the next one.
+    pub fn free(&self, mem: MemSlice) {
+        self.pool.give(mem.len(), mem.as_ptr() as u64);
+    }
+
+    /// A stream, made by `make` where none has come back.
+    ///
+    /// # Errors
+    /// What `make` says, or there are too many.
+    pub fn stream(&self, make: impl FnOnce() -> Result<usize, GpuError>) -> Result<Stream, GpuError> {
+        self.streams.take(make)?.map(Stream).ok_or_else(|| self.exhausted("streams"))
+    }
+
+    /// Takes a stream back.
+    pub fn retire_stream(&self, stream: Stream) {
+        self.streams.give(stream.0);
+    }
+
+    /// The driver's handle of a stream.
+    ///
+    /// # Errors
+    /// It was never given out.
+    #[inline]
+    pub fn stream_of(&self, stream: Stream) -> Result<usize, GpuError> {
+        self.streams.get(stream.0).ok_or_else(|| self.range(stream.0.into(), 0, "no such stream"))
+    }
+
+    /// An event, made by `make` where none has come back.
+    ///
+    /// # Errors
+    /// What `make` says, or there are too many.
+    pub fn event(&self, make: impl FnOnce() -> Result<usize, GpuError>) -> Result<Event, GpuError> {
+        self.events.take(make)?.map(Event).ok_or_else(|| self.exhausted("events"))
+    }
+
+    /// Takes an event back.
+    pub fn retire_event(&self, event: Event) {
+        self.events.give(event.0);
+    }
+
+    /// The driver's handle of an event.
+    ///
+    /// # Errors
+    /// It was never given out.
+    #[inline]
+    pub fn event_of(&self, event: Event) -> Result<usize, GpuError> {
+        self.events.get(event.0).ok_or_else(|| self.range(event.0.into(), 0, "no such event"))
+    }
+
+    /// Source and target of a copy are of one length.
+    ///
+    /// # Errors
+    /// They are not.
+    #[inline]
+    pub fn same_length(&self, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
+        match dst.len() == src.len() {
+            true => Ok(()),
+            false => Err(self.range(dst.as_ptr() as u64, dst.len(), "source and target differ in length")),
+        }
+    }
+
+    /// The memory is on the host and has bytes, so it can be pinned.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn pinnable(&self, mem: MemSlice) -> Result<(), GpuError> {
+        match mem.is_host() && !mem.is_empty() {
+            true => Ok(()),
+            false => Err(self.range(mem.as_ptr() as u64, mem.len(), "only host memory is pinned")),
+        }
+    }
+
+    /// The pages to export for this memory, which must lie inside of one allocation; `allocation` finds the one around an
+    /// address.
+    ///
+    /// # Errors
+    /// It does not, or it is no device memory.
+    pub fn exportable(
+        &self,
+        mem: MemSlice,
+        allocation: impl FnOnce(u64) -> Result<(u64, usize), GpuError>,
+    ) -> Result<Pages, GpuError> {
+        let addr = mem.as_ptr() as u64;
+        if mem.is_host() || mem.is_empty() {
+            return Err(self.range(addr, mem.len(), "only device memory is exported"));
+        }
+        let (base, len) = allocation(addr)?;
+        if addr + mem.len() as u64 > base + len as u64 {
+            return Err(self.range(addr, mem.len(), "it reaches beyond its allocation"));
+        }
+        Ok(pages_around(addr, mem.len()))
+    }
+
+    /// What is known of device memory at an address.
+    ///
+    /// # Errors
+    /// What `allocation` says.
+    pub fn device_pointer(
+        &self,
+        ordinal: i32,
+        allocation: Result<(u64, usize), GpuError>,
+    ) -> Result<Pointer, GpuError> {
+        let (base, len) = allocation?;
+        Ok(Pointer::Device { ordinal: usize::try_from(ordinal).unwrap_or(0), base, len })
+    }
+
+    /// Whether the unpack kernel runs; the first call makes it ready with `load`.
+    pub fn kernel(&self, load: impl FnOnce() -> Result<usize, String>) -> Ability {
+        match self.kernel.get_or_init(load) {
+            Ok(_) => Ability::Yes,
+            Err(why) => Ability::No(why.clone()),
+        }
+    }
+
+    /// The kernel's handle for this launch, after the launch was checked.
+    ///
+    /// # Errors
+    /// The kernel was not made ready, or memory that it does not take.
+    pub fn launchable(&self, job: &UnpackJob) -> Result<usize, GpuError> {
+        let Some(Ok(kernel)) = self.kernel.get() else {
+            return Err(self.unsupported("run the unpack kernel", "the kernel was not made ready".to_owned()));
+        };
+        let lines = |mem: MemSlice| (mem.as_ptr() as usize).is_multiple_of(16);
+        let device = [job.pool, job.dst, job.pieces].iter().all(|m| m.place() == self.place);
+        let table = lines(job.pieces) && job.pieces.len() / PIECE_LEN >= job.count as usize;
+        if !device || !lines(job.pool) || !job.pool.len().is_multiple_of(16) || !table {
+            let why = "the kernel takes device memory, and a pool and a table in whole lines of 16 bytes";
+            return Err(self.range(job.pool.as_ptr() as u64, job.pool.len(), why));
+        }
+        Ok(*kernel)
     }
 }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use linkspan_transport::MemSlice;
+use linkspan_gpu::MemoryName;
+use linkspan_transport::{HostBuf, MemSlice};
 
 /// An operation in flight; dead once [`Link::test`] has reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +19,8 @@ pub struct LinkDesc {
     pub path: String,
     /// Why this path was taken.
     pub reason: String,
+    /// Where messages are on this side.
+    pub memory: MemoryName,
     /// Address of this side on the path, where it has one.
     pub local: Option<IpAddr>,
     /// Address of the peer on the path.
@@ -63,6 +66,18 @@ pub enum LinkError {
 /// Longest that a test asks [`Link::wait`] to sleep, so that deadlines are kept.
 pub const WAIT_MAX: Duration = Duration::from_millis(100);
 
+/// Memory for messages. Dropping it gives it back, when no operation uses it any more.
+pub trait Memory: Send + std::fmt::Debug {
+    /// All of it.
+    fn slice(&self) -> MemSlice;
+}
+
+impl Memory for HostBuf {
+    fn slice(&self) -> MemSlice {
+        HostBuf::slice(self)
+    }
+}
+
 /// One connection to the peer process, driven by one thread at a time.
 ///
 /// Messages of one tag match receives of that tag in order. Memory of a posted operation belongs to the link until
@@ -70,6 +85,14 @@ pub const WAIT_MAX: Duration = Duration::from_millis(100);
 pub trait Link {
     /// What this link is.
     fn describe(&self) -> LinkDesc;
+
+    /// Memory for messages on this link: on the host, unless the link was made for a device's.
+    ///
+    /// # Errors
+    /// The device has no more.
+    fn memory(&self, len: usize) -> Result<Box<dyn Memory>, LinkError> {
+        Ok(Box::new(HostBuf::new(len)))
+    }
 
     /// Posts a send of all of `mem`. `None`: busy, progress and ask again.
     ///

@@ -34,8 +34,23 @@ impl Pattern {
         }
     }
 
+    /// The whole pattern: a device's memory is copied at once, for each copy is waited for.
+    fn bytes(self, len: usize) -> Vec<u8> {
+        let (mut all, mut block) = (vec![0; len], [0; BLOCK]);
+        for (at, part) in all.chunks_mut(BLOCK).enumerate() {
+            self.block(at * BLOCK, &mut block);
+            part.copy_from_slice(&block[..part.len()]);
+        }
+        all
+    }
+
     /// Writes the pattern over all of `mem`.
     pub fn fill(self, mem: MemSlice) {
+        if !mem.is_host() {
+            let inside = mem.fill(0, &self.bytes(mem.len()));
+            debug_assert!(inside);
+            return;
+        }
         let mut block = [0; BLOCK];
         for offset in (0..mem.len()).step_by(BLOCK) {
             self.block(offset, &mut block);
@@ -47,6 +62,13 @@ impl Pattern {
 
     /// Bytes of `mem` that differ from the pattern.
     pub fn wrong(self, mem: MemSlice) -> u64 {
+        if !mem.is_host() {
+            let mut got = vec![0; mem.len()];
+            if !mem.read(0, &mut got) {
+                return mem.len() as u64;
+            }
+            return got.iter().zip(self.bytes(mem.len())).filter(|(got, want)| **got != *want).count() as u64;
+        }
         let (mut want, mut got) = ([0; BLOCK], [0; BLOCK]);
         let mut wrong = 0;
         for offset in (0..mem.len()).step_by(BLOCK) {

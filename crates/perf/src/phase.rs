@@ -6,7 +6,7 @@ use crate::clock::thread_cpu_ns;
 use crate::ctrl::Ctrl;
 use crate::error::PerfError;
 use crate::hist::Recorder;
-use crate::link::Link;
+use crate::link::{Link, LinkError};
 use crate::pump::{BulkRecv, BulkSend, Check, Ping, Pong, Tally};
 use crate::spec::{Direction, Stop, Test};
 use crate::turn::Turner;
@@ -54,9 +54,10 @@ pub(crate) struct Phase {
     check: Check,
 }
 
-/// The phases of a test in their order.
-pub(crate) fn phases(plan: &Plan) -> Vec<Phase> {
-    let stamp = if plan.verify > 0 { Check::Stamp } else { Check::No };
+/// The phases of a test in their order. `device`: one side's messages are in device memory, where a look at each would
+/// wait for a copy and be measured with it; only what is checked in full is checked then.
+pub(crate) fn phases(plan: &Plan, device: bool) -> Vec<Phase> {
+    let stamp = if plan.verify > 0 && !device { Check::Stamp } else { Check::No };
     let bulk = |stop| Bulk { size: plan.size, window: plan.window, direction: plan.direction, stop: Some(stop) };
     let load = Bulk { size: plan.load_size, window: plan.load_window, direction: plan.direction, stop: None };
     let interval = (plan.test == Test::Jitter).then_some(plan.interval);
@@ -110,10 +111,13 @@ pub(crate) fn ask<L: Link + ?Sized>(
     phase: &Phase,
 ) -> Result<Part, PerfError> {
     let (up_seed, down_seed) = (plan.seed, plan.seed.rotate_left(32));
-    let mut ping =
-        phase.pings.map(|pings| Ping::new(plan.size, plan.depth, pings.stop, pings.interval, plan.seed, phase.check));
-    let mut send = phase.bulk.filter(|bulk| bulk.direction.up()).map(|bulk| sender(&bulk, up_seed, phase.check));
-    let mut recv = phase.bulk.filter(|bulk| bulk.direction.down()).map(|bulk| receiver(&bulk, down_seed, phase.check));
+    let pings = phase.pings;
+    let mut ping = pings
+        .map(|pings| Ping::new(link, plan.size, plan.depth, pings.stop, pings.interval, plan.seed, phase.check))
+        .transpose()?;
+    let (up, down) = (|b: &Bulk| b.direction.up(), |b: &Bulk| b.direction.down());
+    let mut send = phase.bulk.filter(up).map(|bulk| sender(link, &bulk, up_seed, phase.check)).transpose()?;
+    let mut recv = phase.bulk.filter(down).map(|bulk| receiver(link, &bulk, down_seed, phase.check)).transpose()?;
 
     while !(ctrl.prime(link)?
         && ping.as_mut().map_or(Ok(true), |ping| ping.prime(link))?
@@ -198,9 +202,11 @@ pub(crate) fn answer<L: Link + ?Sized>(
     phase: &Phase,
 ) -> Result<bool, PerfError> {
     let (up_seed, down_seed) = (plan.seed, plan.seed.rotate_left(32));
-    let mut pong = phase.pings.map(|_| Pong::new(plan.size, plan.depth, plan.seed, phase.check));
-    let mut recv = phase.bulk.filter(|bulk| bulk.direction.up()).map(|bulk| receiver(&bulk, up_seed, phase.check));
-    let mut send = phase.bulk.filter(|bulk| bulk.direction.down()).map(|bulk| sender(&bulk, down_seed, phase.check));
+    let pong = phase.pings.map(|_| Pong::new(link, plan.size, plan.depth, plan.seed, phase.check));
+    let mut pong = pong.transpose()?;
+    let (up, down) = (|b: &Bulk| b.direction.up(), |b: &Bulk| b.direction.down());
+    let mut recv = phase.bulk.filter(up).map(|bulk| receiver(link, &bulk, up_seed, phase.check)).transpose()?;
+    let mut send = phase.bulk.filter(down).map(|bulk| sender(link, &bulk, down_seed, phase.check)).transpose()?;
 
     if !ctrl.go(link, turner)? {
         return Ok(false);
@@ -268,12 +274,12 @@ pub(crate) fn answer<L: Link + ?Sized>(
     Ok(true)
 }
 
-fn sender(bulk: &Bulk, seed: u64, check: Check) -> BulkSend {
-    BulkSend::new(bulk.size, bulk.window, bulk.stop, seed, check)
+fn sender<L: Link + ?Sized>(link: &L, bulk: &Bulk, seed: u64, check: Check) -> Result<BulkSend, LinkError> {
+    BulkSend::new(link, bulk.size, bulk.window, bulk.stop, seed, check)
 }
 
-fn receiver(bulk: &Bulk, seed: u64, check: Check) -> BulkRecv {
-    BulkRecv::new(bulk.size, bulk.window, seed, check)
+fn receiver<L: Link + ?Sized>(link: &L, bulk: &Bulk, seed: u64, check: Check) -> Result<BulkRecv, LinkError> {
+    BulkRecv::new(link, bulk.size, bulk.window, seed, check)
 }
 
 #[cfg(test)]

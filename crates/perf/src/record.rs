@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use linkspan_gpu::MemoryName;
 use serde::Serialize;
 
 use crate::baseline::{Comparison, Found, Measure};
@@ -73,8 +74,12 @@ pub struct Row {
     pub room: String,
     /// The path.
     pub path: String,
-    /// Why this path.
+    /// Why this path; of device memory also whether it is staged, and why.
     pub reason: String,
+    /// Where messages are on this side: `host`, `cuda:N`, `hip:N`.
+    pub memory: String,
+    /// Where they are on the peer's side.
+    pub peer_memory: String,
     /// Message size.
     pub size_bytes: u64,
     /// Size of the bulk messages under a latency test.
@@ -305,6 +310,7 @@ impl Row {
             idle_latency: latency(&out.idle_round_trips),
             histogram: steps(out.round_trips.as_ref(), 2.0),
             wrong_bytes: out.wrong_bytes,
+            peer_memory: out.peer_memory.to_string(),
             ..Row::on(desc)
         };
         row.flow(out.messages(), out.bytes(), out.elapsed_ns());
@@ -358,7 +364,14 @@ impl Row {
     }
 
     fn on(desc: &LinkDesc) -> Row {
-        Row { room: desc.room.clone(), path: desc.path.clone(), reason: desc.reason.clone(), ..Row::default() }
+        Row {
+            room: desc.room.clone(),
+            path: desc.path.clone(),
+            reason: desc.reason.clone(),
+            memory: desc.memory.to_string(),
+            peer_memory: MemoryName::Host.to_string(),
+            ..Row::default()
+        }
     }
 
     fn flow(&mut self, messages: u64, bytes: u64, elapsed_ns: u64) {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use linkspan_gpu::MemoryName;
+
 use crate::baseline::bare;
 use crate::ctrl::{Ctrl, PATIENT};
 use crate::error::PerfError;
@@ -48,6 +50,8 @@ pub struct Flow {
 pub struct Outcome {
     /// What was asked for.
     pub spec: Spec,
+    /// Where the peer's messages are.
+    pub peer_memory: MemoryName,
     /// Bulk data to the peer.
     pub up: Option<Flow>,
     /// Bulk data from the peer.
@@ -132,7 +136,8 @@ impl<L: Link> Client<L> {
     /// [`PerfError`], [`LinkError::Interrupted`] where nothing had been measured yet; after an error the session cannot
     /// be used any more.
     pub fn run(&mut self, spec: &Spec) -> Result<Outcome, PerfError> {
-        let params = Params::new(spec);
+        let own = self.link.describe().memory;
+        let params = Params { memory: wire::pack_memory(own), ..Params::new(spec) };
         let plan = params.plan()?;
         let deadline = self.deadline();
         if self.interrupt.raised() {
@@ -140,10 +145,13 @@ impl<L: Link> Client<L> {
         }
         let mut patient = Turner::new(PATIENT, deadline, &self.interrupt);
         self.ctrl.send(&mut self.link, &mut patient, &params)?;
-        self.ctrl.expect(&mut self.link, &mut patient, Kind::Ready)?;
+        let ready = self.ctrl.expect(&mut self.link, &mut patient, Kind::Ready)?;
+        let peer_memory = wire::unpack_memory(ready.memory);
+        let device = own != MemoryName::Host || peer_memory != MemoryName::Host;
         let mut turner = Turner::new(plan.wait, deadline, &self.interrupt);
         let mut out = Outcome {
             spec: spec.clone(),
+            peer_memory,
             up: None,
             down: None,
             round_trips: None,
@@ -152,7 +160,7 @@ impl<L: Link> Client<L> {
             cpu_local_ns: 0,
             cpu_peer_ns: 0,
         };
-        for step in phase::phases(&plan) {
+        for step in phase::phases(&plan, device) {
             let part = phase::ask(&mut self.link, &mut self.ctrl, &mut turner, &plan, &step)?;
             if let Some(wrong) = &mut out.wrong_bytes {
                 *wrong = wrong.saturating_add(part.wrong);
@@ -254,9 +262,12 @@ pub fn serve_until<L: Link + ?Sized>(link: &mut L, limits: &Limits, interrupt: &
             ctrl.send(link, &mut patient, &Reply::refuse(Status::Memory, limits.memory))?;
             continue;
         }
-        ctrl.send(link, &mut patient, &Reply::new(Kind::Ready))?;
+        let own = link.describe().memory;
+        let device = own != MemoryName::Host || wire::unpack_memory(params.memory) != MemoryName::Host;
+        let ready = Reply { memory: wire::pack_memory(own), ..Reply::new(Kind::Ready) };
+        ctrl.send(link, &mut patient, &ready)?;
         let mut turner = Turner::new(plan.wait, None, interrupt).abrupt();
-        for step in phase::phases(&plan) {
+        for step in phase::phases(&plan, device) {
             if !phase::answer(link, &mut ctrl, &mut turner, &plan, &step)? {
                 return Ok(());
             }

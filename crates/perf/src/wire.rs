@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use linkspan_gpu::MemoryName;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -69,8 +70,8 @@ pub struct Params {
     pub direction: u8,
     /// [`WaitMode`]: 1 spin, 2 adaptive, 3 sleep.
     pub wait: u8,
-    /// Zero.
-    pub zero: U16,
+    /// Where the client's messages are: see [`pack_memory`].
+    pub memory: U16,
     /// Messages in flight.
     pub window: U32,
     /// Messages in flight of the bulk data under a latency test.
@@ -115,8 +116,8 @@ pub struct Reply {
     pub status: u8,
     /// Of `Ready` to a [`Kind::Bare`]: TCP port, else 0.
     pub port: U16,
-    /// Zero.
-    pub zero: U16,
+    /// Of `Ready`: where the server's messages are; see [`pack_memory`].
+    pub memory: U16,
     /// Of `Report`: messages that the server received.
     pub messages: U64,
     /// Of `Report`: bytes of them.
@@ -179,6 +180,26 @@ pub enum BadMessage {
     Length(usize),
 }
 
+/// Memory as it travels: 0 on the host, 0x1000 and the number of a CUDA device, 0x2000 and that of a HIP device.
+pub fn pack_memory(name: MemoryName) -> U16 {
+    let number = |n: usize| n.min(0xfff) as u16;
+    U16::new(match name {
+        MemoryName::Host => 0,
+        MemoryName::Device(linkspan_gpu::Kind::Hip, n) => 0x2000 | number(n),
+        MemoryName::Device(_, n) => 0x1000 | number(n),
+    })
+}
+
+/// What the peer says of its memory; of kinds that are unknown here, that it is on a device.
+pub fn unpack_memory(word: U16) -> MemoryName {
+    let number = usize::from(word.get() & 0xfff);
+    match word.get() >> 12 {
+        0 => MemoryName::Host,
+        2 => MemoryName::Device(linkspan_gpu::Kind::Hip, number),
+        _ => MemoryName::Device(linkspan_gpu::Kind::Cuda, number),
+    }
+}
+
 impl Params {
     /// The wire form of a test.
     pub fn new(spec: &Spec) -> Params {
@@ -206,7 +227,7 @@ impl Params {
                 WaitMode::Adaptive => 2,
                 WaitMode::Sleep => 3,
             },
-            zero: U16::ZERO,
+            memory: U16::ZERO,
             window: U32::new(spec.window_used()),
             load_window: U32::new(spec.load_window_used()),
             warmup: U32::new(spec.warmup),

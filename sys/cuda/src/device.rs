@@ -5,11 +5,11 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock, Weak};
 
-use linkspan_gpu::driver::{Handles, MOST, Pool};
-use linkspan_gpu::unpack::{KERNEL_NAME, PIECE_LEN};
+use linkspan_gpu::driver::Shell;
+use linkspan_gpu::unpack::KERNEL_NAME;
 use linkspan_gpu::{
     Ability, DmaBuf, Event, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified, UnpackJob,
-    launch_shape, numa_of, pages_around,
+    launch_shape, numa_of,
 };
 use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
 
@@ -21,15 +21,9 @@ pub struct Cuda {
     api: Arc<Api>,
     context: usize,
     info: GpuInfo,
-    id: String,
-    place: Place,
-    streams: Handles,
-    events: Handles,
-    pool: Pool,
+    shell: Shell,
     /// For small copies that are waited for.
     small: OnceLock<usize>,
-    /// The unpack kernel, or why there is none.
-    kernel: OnceLock<Result<usize, String>>,
 }
 
 /// The driver's answer as a result.
@@ -72,33 +66,18 @@ impl Cuda {
                 api,
                 context: context as usize,
                 info,
-                id,
-                place: place.unwrap_or(Place::HOST),
-                streams: Handles::default(),
-                events: Handles::default(),
-                pool: Pool::default(),
+                shell: Shell::new(id, place.unwrap_or(Place::HOST)),
                 small: OnceLock::new(),
-                kernel: OnceLock::new(),
             }
         });
-        place.ok_or_else(|| gpu.exhausted("places"))?;
+        place.ok_or_else(|| gpu.shell.exhausted("places"))?;
         let small = gpu.new_stream()?;
         gpu.small.get_or_init(|| small);
         Ok(gpu)
     }
 
     fn check(&self, call: &'static str, code: c_int) -> Result<(), GpuError> {
-        checked(&self.api, &self.id, call, code)
-    }
-
-    #[cold]
-    fn exhausted(&self, what: &'static str) -> GpuError {
-        GpuError::Exhausted { what, device: self.id.clone(), most: MOST }
-    }
-
-    #[cold]
-    fn range(&self, addr: u64, len: usize, why: &'static str) -> GpuError {
-        GpuError::Range { device: self.id.clone(), addr, len, why }
+        checked(&self.api, self.shell.id(), call, code)
     }
 
     fn current(&self) -> Result<Current<'_>, GpuError> {
@@ -129,14 +108,6 @@ impl Cuda {
         // SAFETY: writes one handle, which is never destroyed.
         let code = unsafe { (self.api.cuStreamCreate)(&raw mut stream, api::STREAM_NON_BLOCKING) };
         self.check("cuStreamCreate", code).map(|()| stream as usize)
-    }
-
-    fn stream_of(&self, stream: Stream) -> Result<Handle, GpuError> {
-        self.streams.get(stream.0).map(|h| h as Handle).ok_or_else(|| self.range(stream.0.into(), 0, "no such stream"))
-    }
-
-    fn event_of(&self, event: Event) -> Result<Handle, GpuError> {
-        self.events.get(event.0).map(|h| h as Handle).ok_or_else(|| self.range(event.0.into(), 0, "no such event"))
     }
 
     /// A copy on a stream. By unified addressing the driver knows from the addresses which way it goes.
@@ -226,11 +197,11 @@ impl Gpu for Cuda {
     }
 
     fn place(&self) -> Place {
-        self.place
+        self.shell.place()
     }
 
     fn alloc(&self, len: usize) -> Result<MemSlice, GpuError> {
-        let addr = self.pool.take(len, |size| {
+        let addr = self.shell.alloc(len, |size| {
             let _current = self.current()?;
             let mut addr = 0u64;
             // SAFETY: writes one address.
@@ -238,17 +209,15 @@ impl Gpu for Cuda {
             Ok(addr)
         })?;
         // SAFETY: an allocation of at least this length, which is never unmapped.
-        Ok(unsafe { MemSlice::on_device(self.place, addr, len) })
+        Ok(unsafe { MemSlice::on_device(self.shell.place(), addr, len) })
     }
 
     fn free(&self, mem: MemSlice) {
-        self.pool.give(mem.len(), mem.as_ptr() as u64);
+        self.shell.free(mem);
     }
 
     fn pin(&self, mem: MemSlice) -> Result<(), GpuError> {
-        if !mem.is_host() || mem.is_empty() {
-            return Err(self.range(mem.as_ptr() as u64, mem.len(), "only host memory is pinned"));
-        }
+        self.shell.pinnable(mem)?;
         let _current = self.current()?;
         // SAFETY: host memory that stays mapped, as the maker of the handle promised.
         let code = unsafe { (self.api.cuMemHostRegister_v2)(mem.as_ptr().cast(), mem.len(), api::REGISTER_FLAGS) };
@@ -264,37 +233,34 @@ impl Gpu for Cuda {
     }
 
     fn stream(&self) -> Result<Stream, GpuError> {
-        self.streams.take(|| self.new_stream())?.map(Stream).ok_or_else(|| self.exhausted("streams"))
+        self.shell.stream(|| self.new_stream())
     }
 
     fn retire_stream(&self, stream: Stream) {
-        self.streams.give(stream.0);
+        self.shell.retire_stream(stream);
     }
 
     fn event(&self) -> Result<Event, GpuError> {
-        let made = self.events.take(|| {
+        self.shell.event(|| {
             let _current = self.current()?;
             let mut event: Handle = null_mut();
             // SAFETY: writes one handle, which is never destroyed.
             let code = unsafe { (self.api.cuEventCreate)(&raw mut event, api::EVENT_DISABLE_TIMING) };
             self.check("cuEventCreate", code).map(|()| event as usize)
-        })?;
-        made.map(Event).ok_or_else(|| self.exhausted("events"))
+        })
     }
 
     fn retire_event(&self, event: Event) {
-        self.events.give(event.0);
+        self.shell.retire_event(event);
     }
 
     fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
-        if dst.len() != src.len() {
-            return Err(self.range(dst.as_ptr() as u64, dst.len(), "source and target differ in length"));
-        }
-        self.copy_on(self.stream_of(on)?, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
+        self.shell.same_length(dst, src)?;
+        self.copy_on(self.shell.stream_of(on)? as Handle, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
     }
 
     fn record(&self, event: Event, on: Stream) -> Result<(), GpuError> {
-        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let (event, stream) = (self.shell.event_of(event)? as Handle, self.shell.stream_of(on)? as Handle);
         let _current = self.current()?;
         // SAFETY: handles of ours.
         self.check("cuEventRecord", unsafe { (self.api.cuEventRecord)(event, stream) })
@@ -302,46 +268,33 @@ impl Gpu for Cuda {
 
     fn done(&self, event: Event) -> Result<bool, GpuError> {
         // SAFETY: a handle of ours; needs no context.
-        match unsafe { (self.api.cuEventQuery)(self.event_of(event)?) } {
+        match unsafe { (self.api.cuEventQuery)(self.shell.event_of(event)? as Handle) } {
             api::NOT_READY => Ok(false),
             code => self.check("cuEventQuery", code).map(|()| true),
         }
     }
 
     fn after(&self, on: Stream, event: Event) -> Result<(), GpuError> {
-        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let (event, stream) = (self.shell.event_of(event)? as Handle, self.shell.stream_of(on)? as Handle);
         let _current = self.current()?;
         // SAFETY: handles of ours; flags 0.
         self.check("cuStreamWaitEvent", unsafe { (self.api.cuStreamWaitEvent)(stream, event, 0) })
     }
 
     fn kernel(&self) -> Ability {
-        match self.kernel.get_or_init(|| self.load_kernel()) {
-            Ok(_) => Ability::Yes,
-            Err(why) => Ability::No(why.clone()),
-        }
+        self.shell.kernel(|| self.load_kernel())
     }
 
     fn unpack(&self, on: Stream, job: &UnpackJob) -> Result<(), GpuError> {
-        let stream = self.stream_of(on)?;
-        let (Some(Ok(kernel)), Some(launch)) = (self.kernel.get(), self.api.cuLaunchKernel) else {
-            let why = "the kernel was not made ready".to_owned();
-            return Err(GpuError::Unsupported { device: self.id.clone(), what: "run the unpack kernel", why });
-        };
-        let device = [job.pool, job.dst, job.pieces].iter().all(|m| m.place() == self.place);
-        let whole = (job.pool.as_ptr() as usize).is_multiple_of(16) && job.pool.len().is_multiple_of(16);
-        let table =
-            (job.pieces.as_ptr() as usize).is_multiple_of(16) && job.pieces.len() / PIECE_LEN >= job.count as usize;
-        if !device || !whole || !table {
-            let why = "the kernel takes device memory, and a pool and a table in whole lines of 16 bytes";
-            return Err(self.range(job.pool.as_ptr() as u64, job.pool.len(), why));
-        }
+        let (stream, kernel) = (self.shell.stream_of(on)? as Handle, self.shell.launchable(job)? as Handle);
+        let no = || self.shell.unsupported("run the unpack kernel", "the driver launches nothing".to_owned());
+        let launch = self.api.cuLaunchKernel.ok_or_else(no)?;
         let (x, y) = launch_shape(job);
         let (mut pool, mut out, mut pieces) = (job.pool.as_ptr(), job.dst.as_ptr(), job.pieces.as_ptr());
         let mut count = job.count;
         let mut args: [*mut c_void; 4] =
             [(&raw mut pool).cast(), (&raw mut out).cast(), (&raw mut pieces).cast(), (&raw mut count).cast()];
-        let (kernel, args) = (*kernel as Handle, args.as_mut_ptr());
+        let args = args.as_mut_ptr();
         let _current = self.current()?;
         // SAFETY: the kernel of `load_kernel` with its four arguments, which the call copies. The descriptors were checked
         // against the lengths of pool and target when they were collected.
@@ -351,7 +304,7 @@ impl Gpu for Cuda {
 
     fn flush_writes(&self) -> Result<(), GpuError> {
         let why = "the driver is older than 11.3".to_owned();
-        let unsupported = || GpuError::Unsupported { device: self.id.clone(), what: "flush network writes", why };
+        let unsupported = || self.shell.unsupported("flush network writes", why);
         let flush = self.api.cuFlushGPUDirectRDMAWrites.ok_or_else(unsupported)?;
         let _current = self.current()?;
         // SAFETY: the driver's function with its type.
@@ -372,31 +325,21 @@ impl Gpu for Cuda {
         self.check("cuPointerGetAttributes", code)?;
         match kind {
             _ if managed & 0xff != 0 => Ok(Pointer::Managed),
-            DEVICE => {
-                let (base, len) = self.allocation(addr)?;
-                Ok(Pointer::Device { ordinal: usize::try_from(ordinal).unwrap_or(0), base, len })
-            }
+            DEVICE => self.shell.device_pointer(ordinal, self.allocation(addr)),
             HOST => Ok(Pointer::Pinned),
             _ => Ok(Pointer::Host),
         }
     }
 
     fn export(&self, mem: MemSlice) -> Result<DmaBuf, GpuError> {
-        let no = |why: String| GpuError::Unsupported { device: self.id.clone(), what: "export memory as dma-buf", why };
+        let no = |why: String| self.shell.unsupported("export memory as dma-buf", why);
         let export = match (&self.info.dma_buf, self.api.cuMemGetHandleForAddressRange) {
             (Ability::Yes, Some(export)) => export,
             (Ability::No(why), _) => return Err(no(why.clone())),
             _ => return Err(no("the driver has no such call".into())),
         };
         let addr = mem.as_ptr() as u64;
-        if mem.is_host() || mem.is_empty() {
-            return Err(self.range(addr, mem.len(), "only device memory is exported"));
-        }
-        let (base, len) = self.allocation(addr)?;
-        if addr + mem.len() as u64 > base + len as u64 {
-            return Err(self.range(addr, mem.len(), "it reaches beyond its allocation"));
-        }
-        let pages = pages_around(addr, mem.len());
+        let pages = self.shell.exportable(mem, |addr| self.allocation(addr))?;
         let _current = self.current()?;
         let mut fd: c_int = -1;
         // SAFETY: writes one descriptor; the range is page-aligned and inside of one allocation.

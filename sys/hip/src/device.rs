@@ -5,11 +5,11 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock, Weak};
 
-use linkspan_gpu::driver::{Handles, MOST, Pool};
-use linkspan_gpu::unpack::{KERNEL_NAME, PIECE_LEN};
+use linkspan_gpu::driver::Shell;
+use linkspan_gpu::unpack::KERNEL_NAME;
 use linkspan_gpu::{
     Ability, DmaBuf, Event, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified, UnpackJob,
-    launch_shape, numa_of, pages_around,
+    launch_shape, numa_of,
 };
 use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
 
@@ -22,15 +22,9 @@ pub struct Hip {
     hsa: Option<Arc<Hsa>>,
     version: c_int,
     info: GpuInfo,
-    id: String,
-    place: Place,
-    streams: Handles,
-    events: Handles,
-    pool: Pool,
+    shell: Shell,
     /// For small copies that are waited for.
     small: OnceLock<usize>,
-    /// The unpack kernel, or why there is none.
-    kernel: OnceLock<Result<usize, String>>,
 }
 
 /// The driver's answer as a result.
@@ -75,38 +69,16 @@ impl Hip {
         let mut place = None;
         let gpu = Arc::new_cyclic(|me: &Weak<Hip>| {
             place = register_device(me.clone());
-            Hip {
-                api,
-                hsa,
-                version,
-                info,
-                id,
-                place: place.unwrap_or(Place::HOST),
-                streams: Handles::default(),
-                events: Handles::default(),
-                pool: Pool::default(),
-                small: OnceLock::new(),
-                kernel: OnceLock::new(),
-            }
+            Hip { api, hsa, version, info, shell: Shell::new(id, place.unwrap_or(Place::HOST)), small: OnceLock::new() }
         });
-        place.ok_or_else(|| gpu.exhausted("places"))?;
+        place.ok_or_else(|| gpu.shell.exhausted("places"))?;
         let small = gpu.new_stream()?;
         gpu.small.get_or_init(|| small);
         Ok(gpu)
     }
 
     fn check(&self, call: &'static str, code: c_int) -> Result<(), GpuError> {
-        checked(&self.api, &self.id, call, code)
-    }
-
-    #[cold]
-    fn exhausted(&self, what: &'static str) -> GpuError {
-        GpuError::Exhausted { what, device: self.id.clone(), most: MOST }
-    }
-
-    #[cold]
-    fn range(&self, addr: u64, len: usize, why: &'static str) -> GpuError {
-        GpuError::Range { device: self.id.clone(), addr, len, why }
+        checked(&self.api, self.shell.id(), call, code)
     }
 
     fn current(&self) -> Result<Current<'_>, GpuError> {
@@ -144,14 +116,6 @@ impl Hip {
         // SAFETY: writes one handle, which is never destroyed.
         let code = unsafe { (self.api.hipStreamCreateWithFlags)(&raw mut stream, api::STREAM_NON_BLOCKING) };
         self.check("hipStreamCreateWithFlags", code).map(|()| stream as usize)
-    }
-
-    fn stream_of(&self, stream: Stream) -> Result<Handle, GpuError> {
-        self.streams.get(stream.0).map(|h| h as Handle).ok_or_else(|| self.range(stream.0.into(), 0, "no such stream"))
-    }
-
-    fn event_of(&self, event: Event) -> Result<Handle, GpuError> {
-        self.events.get(event.0).map(|h| h as Handle).ok_or_else(|| self.range(event.0.into(), 0, "no such event"))
     }
 
     /// A copy on a stream. The runtime knows from the addresses which way it goes.
@@ -257,11 +221,11 @@ impl Gpu for Hip {
     }
 
     fn place(&self) -> Place {
-        self.place
+        self.shell.place()
     }
 
     fn alloc(&self, len: usize) -> Result<MemSlice, GpuError> {
-        let addr = self.pool.take(len, |size| {
+        let addr = self.shell.alloc(len, |size| {
             let _current = self.current()?;
             let mut addr: *mut c_void = null_mut();
             // SAFETY: writes one address.
@@ -269,17 +233,15 @@ impl Gpu for Hip {
             Ok(addr as u64)
         })?;
         // SAFETY: an allocation of at least this length, which is never unmapped.
-        Ok(unsafe { MemSlice::on_device(self.place, addr, len) })
+        Ok(unsafe { MemSlice::on_device(self.shell.place(), addr, len) })
     }
 
     fn free(&self, mem: MemSlice) {
-        self.pool.give(mem.len(), mem.as_ptr() as u64);
+        self.shell.free(mem);
     }
 
     fn pin(&self, mem: MemSlice) -> Result<(), GpuError> {
-        if !mem.is_host() || mem.is_empty() {
-            return Err(self.range(mem.as_ptr() as u64, mem.len(), "only host memory is pinned"));
-        }
+        self.shell.pinnable(mem)?;
         let _current = self.current()?;
         // SAFETY: host memory that stays mapped, as the maker of the handle promised.
         let code = unsafe { (self.api.hipHostRegister)(mem.as_ptr().cast(), mem.len(), api::REGISTER_FLAGS) };
@@ -295,37 +257,34 @@ impl Gpu for Hip {
     }
 
     fn stream(&self) -> Result<Stream, GpuError> {
-        self.streams.take(|| self.new_stream())?.map(Stream).ok_or_else(|| self.exhausted("streams"))
+        self.shell.stream(|| self.new_stream())
     }
 
     fn retire_stream(&self, stream: Stream) {
-        self.streams.give(stream.0);
+        self.shell.retire_stream(stream);
     }
 
     fn event(&self) -> Result<Event, GpuError> {
-        let made = self.events.take(|| {
+        self.shell.event(|| {
             let _current = self.current()?;
             let mut event: Handle = null_mut();
             // SAFETY: writes one handle, which is never destroyed.
             let code = unsafe { (self.api.hipEventCreateWithFlags)(&raw mut event, api::EVENT_DISABLE_TIMING) };
             self.check("hipEventCreateWithFlags", code).map(|()| event as usize)
-        })?;
-        made.map(Event).ok_or_else(|| self.exhausted("events"))
+        })
     }
 
     fn retire_event(&self, event: Event) {
-        self.events.give(event.0);
+        self.shell.retire_event(event);
     }
 
     fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
-        if dst.len() != src.len() {
-            return Err(self.range(dst.as_ptr() as u64, dst.len(), "source and target differ in length"));
-        }
-        self.copy_on(self.stream_of(on)?, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
+        self.shell.same_length(dst, src)?;
+        self.copy_on(self.shell.stream_of(on)? as Handle, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
     }
 
     fn record(&self, event: Event, on: Stream) -> Result<(), GpuError> {
-        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let (event, stream) = (self.shell.event_of(event)? as Handle, self.shell.stream_of(on)? as Handle);
         let _current = self.current()?;
         // SAFETY: handles of ours.
         self.check("hipEventRecord", unsafe { (self.api.hipEventRecord)(event, stream) })
@@ -333,46 +292,33 @@ impl Gpu for Hip {
 
     fn done(&self, event: Event) -> Result<bool, GpuError> {
         // SAFETY: a handle of ours.
-        match unsafe { (self.api.hipEventQuery)(self.event_of(event)?) } {
+        match unsafe { (self.api.hipEventQuery)(self.shell.event_of(event)? as Handle) } {
             api::NOT_READY => Ok(false),
             code => self.check("hipEventQuery", code).map(|()| true),
         }
     }
 
     fn after(&self, on: Stream, event: Event) -> Result<(), GpuError> {
-        let (event, stream) = (self.event_of(event)?, self.stream_of(on)?);
+        let (event, stream) = (self.shell.event_of(event)? as Handle, self.shell.stream_of(on)? as Handle);
         let _current = self.current()?;
         // SAFETY: handles of ours; flags 0.
         self.check("hipStreamWaitEvent", unsafe { (self.api.hipStreamWaitEvent)(stream, event, 0) })
     }
 
     fn kernel(&self) -> Ability {
-        match self.kernel.get_or_init(|| self.load_kernel()) {
-            Ok(_) => Ability::Yes,
-            Err(why) => Ability::No(why.clone()),
-        }
+        self.shell.kernel(|| self.load_kernel())
     }
 
     fn unpack(&self, on: Stream, job: &UnpackJob) -> Result<(), GpuError> {
-        let stream = self.stream_of(on)?;
-        let (Some(Ok(kernel)), Some(launch)) = (self.kernel.get(), self.api.hipModuleLaunchKernel) else {
-            let why = "the kernel was not made ready".to_owned();
-            return Err(GpuError::Unsupported { device: self.id.clone(), what: "run the unpack kernel", why });
-        };
-        let device = [job.pool, job.dst, job.pieces].iter().all(|m| m.place() == self.place);
-        let whole = (job.pool.as_ptr() as usize).is_multiple_of(16) && job.pool.len().is_multiple_of(16);
-        let table =
-            (job.pieces.as_ptr() as usize).is_multiple_of(16) && job.pieces.len() / PIECE_LEN >= job.count as usize;
-        if !device || !whole || !table {
-            let why = "the kernel takes device memory, and a pool and a table in whole lines of 16 bytes";
-            return Err(self.range(job.pool.as_ptr() as u64, job.pool.len(), why));
-        }
+        let (stream, kernel) = (self.shell.stream_of(on)? as Handle, self.shell.launchable(job)? as Handle);
+        let no = || self.shell.unsupported("run the unpack kernel", "the driver launches nothing".to_owned());
+        let launch = self.api.hipModuleLaunchKernel.ok_or_else(no)?;
         let (x, y) = launch_shape(job);
         let (mut pool, mut out, mut pieces) = (job.pool.as_ptr(), job.dst.as_ptr(), job.pieces.as_ptr());
         let mut count = job.count;
         let mut args: [*mut c_void; 4] =
             [(&raw mut pool).cast(), (&raw mut out).cast(), (&raw mut pieces).cast(), (&raw mut count).cast()];
-        let (kernel, args) = (*kernel as Handle, args.as_mut_ptr());
+        let args = args.as_mut_ptr();
         let _current = self.current()?;
         // SAFETY: the kernel of `load_kernel` with its four arguments, which the call copies. The descriptors were checked
         // against the lengths of pool and target when they were collected.
@@ -381,11 +327,8 @@ impl Gpu for Hip {
     }
 
     fn flush_writes(&self) -> Result<(), GpuError> {
-        Err(GpuError::Unsupported {
-            device: self.id.clone(),
-            what: "flush network writes",
-            why: "HIP has no call for it; the network adapter reads back what it wrote last instead".into(),
-        })
+        let why = "HIP has no call for it; the network adapter reads back what it wrote last instead";
+        Err(self.shell.unsupported("flush network writes", why.to_owned()))
     }
 
     fn pointer(&self, addr: u64) -> Result<Pointer, GpuError> {
@@ -402,24 +345,14 @@ impl Gpu for Hip {
             MemoryType::Managed => Ok(Pointer::Managed),
             MemoryType::Host => Ok(Pointer::Pinned),
             MemoryType::Unregistered => Ok(Pointer::Host),
-            MemoryType::Device => {
-                let (base, len) = self.allocation(addr)?;
-                Ok(Pointer::Device { ordinal: usize::try_from(found.device).unwrap_or(0), base, len })
-            }
+            MemoryType::Device => self.shell.device_pointer(found.device, self.allocation(addr)),
         }
     }
 
     fn export(&self, mem: MemSlice) -> Result<DmaBuf, GpuError> {
-        let no = |why: String| GpuError::Unsupported { device: self.id.clone(), what: "export memory as dma-buf", why };
+        let no = |why: String| self.shell.unsupported("export memory as dma-buf", why);
         let addr = mem.as_ptr() as u64;
-        if mem.is_host() || mem.is_empty() {
-            return Err(self.range(addr, mem.len(), "only device memory is exported"));
-        }
-        let (base, len) = self.allocation(addr)?;
-        if addr + mem.len() as u64 > base + len as u64 {
-            return Err(self.range(addr, mem.len(), "it reaches beyond its allocation"));
-        }
-        let pages = pages_around(addr, mem.len());
+        let pages = self.shell.exportable(mem, |addr| self.allocation(addr))?;
         let _current = self.current()?;
         let (mut fd, mut into): (c_int, u64) = (-1, 0);
         match (self.api.hipMemGetHandleForAddressRange, &self.hsa) {

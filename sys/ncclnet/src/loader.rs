@@ -4,10 +4,9 @@
 //! process of its own, which ends soon after. What can be checked before a call is: every pointer of a table must lead
 //! into mapped memory of the right kind.
 
-mod library;
 mod maps;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::ptr;
@@ -16,7 +15,7 @@ use crate::abi::{
     Config, Devices, GetProperties, InitV6, InitV10, InitV11, NetV6, NetV7, NetV8, NetV9, NetV10, NetV11, NetV12,
     PropsV6, PropsV7, PropsV8, PropsV9, PropsV11, PropsV12, SUCCESS, TRAFFIC_CLASS_UNDEF,
 };
-use library::Library;
+use linkspan_dl::Library;
 use maps::Maps;
 
 /// Table versions that are looked for.
@@ -120,12 +119,15 @@ pub struct Table {
 /// # Errors
 /// The first [`LoadError`].
 pub fn inspect(file: &Path) -> Result<Vec<Table>, LoadError> {
-    let library = Library::open(file)?;
+    let refused = |why| LoadError::Load { file: file.display().to_string(), why };
+    let path = file.to_str().ok_or_else(|| refused("its name is not UTF-8".to_owned()))?;
+    let library = Library::open(path).map_err(refused)?;
     let mut found = Vec::new();
     for version in VERSIONS {
         let symbol = format!("ncclNetPlugin_v{version}");
-        let Some(at) = library.symbol(&symbol) else { continue };
-        found.push(Asked { symbol, version, at }.table()?);
+        let name = CString::new(symbol.as_str()).unwrap_or_default();
+        let Some(at) = library.symbol(&name) else { continue };
+        found.push(Asked { symbol, version, at: at.as_ptr().cast_const() }.table()?);
     }
     if found.is_empty() {
         return Err(LoadError::NoTable { file: file.display().to_string() });
@@ -292,13 +294,4 @@ impl Asked {
         }
         Ok(Device { name, speed, ptr_support })
     }
-}
-
-/// A C string that the dynamic linker or a checked table gave us.
-///
-/// # Safety
-/// `at` leads to a text that ends with a zero byte.
-unsafe fn lossy(at: *const c_char) -> String {
-    // SAFETY: by the caller's promise.
-    unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
 }

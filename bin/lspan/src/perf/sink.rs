@@ -75,6 +75,9 @@ impl<'a> Sink<'a> {
             if self.path != row.path {
                 self.path.clone_from(&row.path);
                 text = format!("# {} {} ({})\n", row.room, row.path, row.reason);
+                if row.memory != "host" || row.peer_memory != "host" {
+                    text.push_str(&format!("# messages in memory of {} here, {} there\n", row.memory, row.peer_memory));
+                }
             }
             text.push_str(&self.printer.row(&row));
             if self.measure.histogram {

@@ -35,17 +35,18 @@ pub(crate) struct Ping {
 }
 
 impl Ping {
-    pub(crate) fn new(
+    pub(crate) fn new<L: Link + ?Sized>(
+        link: &L,
         size: usize,
         depth: u32,
         stop: Stop,
         interval: Option<Duration>,
         seed: u64,
         check: Check,
-    ) -> Ping {
-        let recv = Slots::new(size, depth);
-        Ping {
-            send: Slots::new(size, 2),
+    ) -> Result<Ping, PerfError> {
+        let recv = Slots::new(link, size, depth)?;
+        Ok(Ping {
+            send: Slots::new(link, size, 2)?,
             size,
             budget: Budget::new(Some(stop)),
             interval,
@@ -59,7 +60,7 @@ impl Ping {
             tally: Tally::default(),
             rec: Recorder::new(),
             recv,
-        }
+        })
     }
 
     pub(crate) fn start(&mut self, now: Instant) {

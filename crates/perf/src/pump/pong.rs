@@ -24,10 +24,16 @@ pub(crate) struct Pong {
 }
 
 impl Pong {
-    pub(crate) fn new(size: usize, depth: u32, seed: u64, check: Check) -> Pong {
-        Pong {
-            send: Slots::new(size, 2),
-            recv: Slots::new(size, depth),
+    pub(crate) fn new<L: Link + ?Sized>(
+        link: &L,
+        size: usize,
+        depth: u32,
+        seed: u64,
+        check: Check,
+    ) -> Result<Pong, PerfError> {
+        Ok(Pong {
+            send: Slots::new(link, size, 2)?,
+            recv: Slots::new(link, size, depth)?,
             size,
             seed,
             check,
@@ -35,7 +41,7 @@ impl Pong {
             ends_in: 0,
             ends_owed: 0,
             tally: Tally::default(),
-        }
+        })
     }
 
     /// Whether the asking side has begun no further round.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Check, Slots, Tally};
 use crate::error::PerfError;
-use crate::link::Link;
+use crate::link::{Link, LinkError};
 use crate::pattern::Pattern;
 use crate::wire::TAG_BULK;
 
@@ -20,9 +20,15 @@ pub(crate) struct BulkRecv {
 }
 
 impl BulkRecv {
-    pub(crate) fn new(size: usize, window: u32, seed: u64, check: Check) -> BulkRecv {
-        let slots = Slots::new(size, window);
-        BulkRecv { slots, size, seed, check, ends_in: 0, tally: Tally::default() }
+    pub(crate) fn new<L: Link + ?Sized>(
+        link: &L,
+        size: usize,
+        window: u32,
+        seed: u64,
+        check: Check,
+    ) -> Result<BulkRecv, LinkError> {
+        let slots = Slots::new(link, size, window)?;
+        Ok(BulkRecv { slots, size, seed, check, ends_in: 0, tally: Tally::default() })
     }
 
     pub(crate) fn finished(&self) -> bool {

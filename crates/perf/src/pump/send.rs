@@ -24,10 +24,17 @@ pub(crate) struct BulkSend {
 }
 
 impl BulkSend {
-    pub(crate) fn new(size: usize, window: u32, stop: Option<Stop>, seed: u64, check: Check) -> BulkSend {
-        let slots = Slots::new(size, window);
+    pub(crate) fn new<L: Link + ?Sized>(
+        link: &L,
+        size: usize,
+        window: u32,
+        stop: Option<Stop>,
+        seed: u64,
+        check: Check,
+    ) -> Result<BulkSend, LinkError> {
+        let slots = Slots::new(link, size, window)?;
         let ends = slots.count();
-        BulkSend { slots, budget: Budget::new(stop), seed, check, made: 0, ends }
+        Ok(BulkSend { slots, budget: Budget::new(stop), seed, check, made: 0, ends })
     }
 
     pub(crate) fn start(&mut self, now: Instant) {

@@ -1,16 +1,16 @@
 //! A ring of message buffers, each with the operation that uses it.
 
 use linkspan_proto::Buf;
-use linkspan_transport::{HostBuf, MemSlice};
+use linkspan_transport::MemSlice;
 
-use crate::link::Ticket;
+use crate::link::{Link, LinkError, Memory, Ticket};
 use crate::pattern::Pattern;
 
 /// `count` buffers of `size` bytes; operations are posted at the head and reported at the tail, in order.
 #[derive(Debug)]
 pub(crate) struct Slots {
     size: usize,
-    bufs: HostBuf,
+    bufs: Box<dyn Memory>,
     tickets: Box<[Ticket]>,
     head: u64,
     tail: u64,
@@ -18,14 +18,14 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Buffers that are backed by memory already: a first touch costs more than a message.
-    pub(crate) fn new(size: usize, count: u32) -> Slots {
+    pub(crate) fn new<L: Link + ?Sized>(link: &L, size: usize, count: u32) -> Result<Slots, LinkError> {
         let count = count.max(1) as usize;
-        let slots =
-            Slots { size, bufs: HostBuf::new(size * count), tickets: vec![Ticket(0); count].into(), head: 0, tail: 0 };
+        let bufs = link.memory(size * count)?;
+        let slots = Slots { size, bufs, tickets: vec![Ticket(0); count].into(), head: 0, tail: 0 };
         for slot in 0..count as u64 {
             Pattern::new(!0, slot).fill(slots.at(slot));
         }
-        slots
+        Ok(slots)
     }
 
     fn at(&self, number: u64) -> MemSlice {

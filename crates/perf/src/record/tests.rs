@@ -5,6 +5,7 @@ use crate::{Spec, Test};
 
 fn outcome(test: Test) -> Outcome {
     Outcome {
+        peer_memory: MemoryName::Host,
         spec: Spec::new(test, 1000),
         up: None,
         down: None,

@@ -137,3 +137,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn memory_travels() {
+    use linkspan_gpu::Kind as GpuKind;
+    for name in [MemoryName::Host, MemoryName::Device(GpuKind::Cuda, 0), MemoryName::Device(GpuKind::Hip, 4095)] {
+        assert_eq!(unpack_memory(pack_memory(name)), name);
+    }
+    // A kind of later versions is not taken for host memory.
+    assert_ne!(unpack_memory(U16::new(0x7000)), MemoryName::Host);
+}

@@ -1,6 +1,6 @@
 //! What this process has mapped: whether a pointer leads anywhere.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::io;
 
 /// Longest text that a table may name.
@@ -59,7 +59,7 @@ impl Maps {
         let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, len) };
         let end = bytes.iter().position(|&byte| byte == 0)?;
         // SAFETY: it ends within reach, as just seen.
-        let text = unsafe { super::lossy(at as *const c_char) };
+        let text = unsafe { CStr::from_ptr(at as *const c_char) }.to_string_lossy().into_owned();
         (end > 0 && !text.chars().any(char::is_control)).then_some(text)
     }
 }

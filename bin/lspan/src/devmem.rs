@@ -1,0 +1,143 @@
+//! `lspan devmem probe`: which network cards can do device-memory TCP, what is missing, and what never will.
+
+mod judge;
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+use linkspan_fabric::{Ability, Config, MemoryName, gpus, survey};
+use linkspan_netdev::{
+    Error, HeaderSplit, QueueKind, Socket, channels, foreign_interface, may_bind_receive, may_bind_send, queues, rings,
+};
+use linkspan_topology::{Host, Interface, Roots};
+use serde::Serialize;
+
+use crate::cli::ProbeArgs;
+use crate::exit::{Exit, Failure};
+use crate::out::Out;
+use judge::{Answer, Card, Verdict};
+
+/// Name and version of the JSON.
+const SCHEMA: &str = "linkspan.devmem/1";
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    kernel: String,
+    /// GPUs with what they say of exporting their memory.
+    gpus: Vec<String>,
+    notes: Vec<String>,
+    cards: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    interface: String,
+    driver: Option<String>,
+    receive: Verdict,
+    send: Verdict,
+}
+
+pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
+    let config = Config::from_env()?;
+    let all = survey(&config)?;
+    let asked = |i: &Interface| match args.interfaces.as_slice() {
+        [] => i.name != "lo",
+        names => names.contains(&i.name),
+    };
+    if let Some(name) = args.interfaces.iter().find(|name| !all.iter().any(|(i, _)| i.name == **name)) {
+        return Err(Failure::new(Exit::Usage, format!("there is no interface {name}: `lspan status` lists them")));
+    }
+    let kernel = Host::read(&Roots::default()).kernel;
+    let mut socket = Socket::open().map_err(|error| Failure::new(Exit::Failed, linkspan_fabric::chain(&error)))?;
+    let cards: Vec<Row> = all
+        .iter()
+        .filter(|(i, _)| asked(i))
+        .map(|(interface, _)| {
+            let card = look(&mut socket, interface);
+            let (receive, send) = (judge::receive(&kernel, &card), judge::send(&kernel, &card));
+            Row { interface: card.name, driver: card.driver, receive, send }
+        })
+        .collect();
+    let report = Report { schema: SCHEMA, gpus: exports(), notes: notes(), cards, kernel };
+    let mut out = Out::default();
+    if args.json {
+        out.json(&report, true)?;
+    } else {
+        out.text(&text(&report))?;
+    }
+    let can = report.cards.iter().any(|row| row.receive.is_yes());
+    Ok(if can { Exit::Ok } else { Exit::NoPeer })
+}
+
+/// Asks the kernel and the driver.
+fn look(socket: &mut Socket, interface: &Interface) -> Card {
+    let index = interface.index;
+    let receive = queues(socket, index).map(|all| all.iter().filter(|q| q.kind == QueueKind::Receive).count());
+    let found = rings(socket, index).ok();
+    Card {
+        name: interface.name.clone(),
+        driver: interface.driver.clone(),
+        queues: channels(socket, index).ok().map(|c| c.receive as usize).or(receive.ok()),
+        split: found.map_or(HeaderSplit::Unknown, |r| r.split),
+        threshold: found.and_then(|r| r.threshold),
+        may_receive: answer(may_bind_receive(index)),
+        may_send: answer(may_bind_send(index)),
+    }
+}
+
+fn answer(asked: Result<(), Error>) -> Answer {
+    match asked {
+        Ok(()) => Answer::Yes,
+        Err(Error::NoFamily(_)) => Answer::NoKernel,
+        Err(error) if error.errno() == Some(EPERM) => Answer::NotAllowed,
+        Err(error) => Answer::No(linkspan_fabric::chain(&error)),
+    }
+}
+
+/// errno(3): the capability is missing.
+const EPERM: i32 = 1;
+
+/// What each GPU says of exporting its memory.
+fn exports() -> Vec<String> {
+    let mut all = Vec::new();
+    for (kind, devices) in gpus::drivers() {
+        match devices {
+            Err(error) => all.push(format!("{kind}: {error}")),
+            Ok(n) => all.extend((0..n).map(|ordinal| match gpus::open(MemoryName::Device(kind, ordinal)) {
+                Ok(Some(gpu)) => match &gpu.info().dma_buf {
+                    Ability::Yes => format!("{}: {}, exports its memory as dma-buf", gpu.info().id(), gpu.info().name),
+                    Ability::No(why) => format!("{}: {}, no dma-buf: {why}", gpu.info().id(), gpu.info().name),
+                },
+                Ok(None) => String::new(),
+                Err(error) => format!("{kind}:{ordinal}: {error}"),
+            })),
+        }
+    }
+    all
+}
+
+fn notes() -> Vec<String> {
+    let socket = UdpSocket::bind("127.0.0.1:0");
+    let foreign = socket.is_ok_and(|s| foreign_interface(s.as_fd()));
+    let note = "this kernel has Google's own interface for device memory (TCPX, socket option 97); linkspan does not speak it \
+                and needs an upstream kernel";
+    foreign.then(|| note.to_owned()).into_iter().collect()
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!("kernel {}\n", report.kernel);
+    for line in report.gpus.iter().chain(&report.notes) {
+        text.push_str(&format!("{line}\n"));
+    }
+    if report.cards.is_empty() {
+        text.push_str("no network card\n");
+    }
+    for row in &report.cards {
+        text.push_str(&format!("{} ({})\n", row.interface, row.driver.as_deref().unwrap_or("no driver")));
+        for (way, verdict) in [("receive", &row.receive), ("send", &row.send)] {
+            text.push_str(&format!("  {way}: {verdict}\n"));
+        }
+    }
+    text
+}

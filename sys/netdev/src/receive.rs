@@ -1,0 +1,92 @@
+//! Receiving with device memory, and giving its pages back.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use linkspan_gpu::devmem::Run;
+
+/// `MSG_SOCK_DEVMEM`.
+const MSG_SOCK_DEVMEM: libc::c_int = 0x200_0000;
+/// `SO_DEVMEM_DONTNEED`.
+const SO_DEVMEM_DONTNEED: libc::c_int = 80;
+
+/// Bytes of a control buffer: 40 for each fragment, so 64 KiB hold those of 2 MiB in segments of 1448 bytes.
+pub const CONTROL_LEN: usize = 64 << 10;
+
+/// What a call has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of the stream; 0: its end.
+    pub bytes: usize,
+    /// Bytes of control messages in the control buffer.
+    pub control: usize,
+}
+
+/// Receives: payload in device memory is told in `control` as fragments, the rest is copied to `linear`. One call gives
+/// either the one or, without any control message, plain host data. Never blocks; `None`: nothing is there.
+///
+/// # Errors
+/// The system's word; `ETOOSMALL` (525) for a control buffer that holds no fragment.
+pub fn receive(fd: BorrowedFd<'_>, linear: &mut [u8], control: &mut [u64]) -> io::Result<Option<Received>> {
+    loop {
+        let mut part = libc::iovec { iov_base: linear.as_mut_ptr().cast(), iov_len: linear.len() };
+        // SAFETY: all-zero is a valid msghdr.
+        let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };
+        msg.msg_iov = &raw mut part;
+        msg.msg_iovlen = 1;
+        msg.msg_control = control.as_mut_ptr().cast();
+        msg.msg_controllen = size_of_val(control) as _;
+        // SAFETY: a data and a control range of the lengths given, ours to write during the call.
+        let n = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, MSG_SOCK_DEVMEM | libc::MSG_DONTWAIT) };
+        if let Ok(bytes) = usize::try_from(n) {
+            return Ok(Some(Received { bytes, control: msg.msg_controllen as _ }));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => return Ok(None),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Gives pages back by their tokens. Returns how many the kernel took, which may be fewer than were given: it takes 1024 in
+/// a call, and at most 128 runs.
+///
+/// # Errors
+/// The system's word; `EINVAL` for more runs than 128.
+pub fn give_back(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<u64> {
+    // `struct dmabuf_token`: first token u32, count u32.
+    let mut bytes = Vec::with_capacity(runs.len() * 8);
+    for run in runs {
+        bytes.extend_from_slice(&run.start.to_ne_bytes());
+        bytes.extend_from_slice(&run.count.to_ne_bytes());
+    }
+    loop {
+        let len = bytes.len() as libc::socklen_t;
+        // SAFETY: reads as many bytes as there are. Unlike other options this one answers with a number above 0.
+        let n = unsafe {
+            libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_DEVMEM_DONTNEED, bytes.as_ptr().cast(), len)
+        };
+        match u64::try_from(n) {
+            Ok(taken) => return Ok(taken),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// Whether this kernel has Google's own interface for device memory (socket option 97), which we do not speak. Upstream
+/// kernels know no such option.
+pub fn foreign_interface(fd: BorrowedFd<'_>) -> bool {
+    const GOOGLE_DONTNEED: libc::c_int = 97;
+    // Half a token: that kernel refuses it for its length, and gives nothing back.
+    let half: libc::c_int = 0;
+    // SAFETY: reads one integer.
+    let n = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, GOOGLE_DONTNEED, (&raw const half).cast(), 4) };
+    n >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOPROTOOPT)
+}
