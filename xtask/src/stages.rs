@@ -1,6 +1,7 @@
 //! The test stages that plain `cargo test` cannot be: each says what it did, or why it cannot run here.
 
 pub(crate) mod fuzzing;
+mod gpu;
 mod lab;
 pub(crate) mod python;
 pub(crate) mod toolchain;
@@ -13,6 +14,7 @@ use crate::run::{self, Outcome};
 use crate::tree;
 
 pub(crate) use fuzzing::run as fuzz;
+pub(crate) use gpu::run as gpu;
 pub(crate) use lab::lab;
 pub(crate) use python::run as python;
 

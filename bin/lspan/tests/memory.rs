@@ -39,8 +39,8 @@ fn lspan(args: &[&str], driver: Option<&Path>) -> Output {
 #[test]
 fn device_memory_is_measured_checked_and_named() {
     let Some(dir) = driver() else { return };
-    for (test, path) in [("bw", "tcp"), ("lat", "tcp"), ("bw", "shm")] {
-        let args = ["perf", test, "--mem", "cuda:0", "--path", path, "-s", "8,100K,3M", "-n", "20", "--json"];
+    for (test, path, sizes) in [("bw", "tcp", "8,3M"), ("lat", "shm", "3M")] {
+        let args = ["perf", test, "--mem", "cuda:0", "--path", path, "-s", sizes, "-n", "4", "--warmup", "2", "--json"];
         let out = lspan(&args, Some(&dir));
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));

@@ -5,13 +5,17 @@
 //! kernel, a copy per piece, or a detour through host memory.
 
 mod batch;
+mod choice;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use linkspan_transport::{Buf, MemSlice};
 
 use crate::device::{Ability, Event, Gpu, Stream, UnpackJob};
 use crate::{GpuBuf, GpuError, Pinned};
+use choice::{Choice, Class};
+
 pub use batch::{Batch, Misfit, PIECE_LEN, PIECES, Piece};
 
 /// The kernel's source, for CUDA and HIP alike.
@@ -34,10 +38,6 @@ pub enum Way {
     Host,
 }
 
-/// Mean length of pieces from which copies on the device beat the detour: starting a copy costs one to five
-/// microseconds, in which PCIe moves this much.
-const LONG: u64 = 64 << 10;
-
 impl Way {
     /// The way of this name: `kernel`, `d2d` or `host`.
     pub fn named(name: &str) -> Option<Way> {
@@ -46,15 +46,6 @@ impl Way {
             "d2d" => Some(Way::D2d),
             "host" => Some(Way::Host),
             _ => None,
-        }
-    }
-
-    /// The way for a batch where nobody has chosen one.
-    pub fn for_batch(kernel: &Ability, batch: &Batch) -> Way {
-        match kernel {
-            Ability::Yes => Way::Kernel,
-            Ability::No(_) if batch.bytes() >= LONG * batch.pieces().len() as u64 => Way::D2d,
-            Ability::No(_) => Way::Host,
         }
     }
 }
@@ -66,6 +57,9 @@ pub struct Unpacker {
     stream: Stream,
     event: Event,
     way: Option<Way>,
+    choice: Choice,
+    /// The batch on its way, where the ways are still compared.
+    running: Option<(Way, Class, Instant)>,
     kernel: Ability,
     /// Descriptors on their way to the device, and there.
     table: Pinned,
@@ -77,7 +71,8 @@ pub struct Unpacker {
 const BOUNCE: usize = 4 << 20;
 
 impl Unpacker {
-    /// For memory of this device. `way` forces one; `None` chooses for each batch.
+    /// For memory of this device. `way` forces one; `None` tries each with the first batches
+    /// of a size and keeps the quickest.
     ///
     /// # Errors
     /// The device lacks what it takes, or cannot run the kernel that was asked for.
@@ -90,7 +85,7 @@ impl Unpacker {
             let (device, what) = (gpu.info().id(), "run the unpack kernel");
             return Err(GpuError::Unsupported { device, what, why: why.clone() });
         }
-        let needs_bounce = way.map_or(!kernel.yes(), |w| w == Way::Host);
+        let needs_bounce = way.is_none_or(|w| w == Way::Host);
         Ok(Unpacker {
             stream: gpu.stream()?,
             event: gpu.event()?,
@@ -99,6 +94,8 @@ impl Unpacker {
             bounce: needs_bounce.then(|| Pinned::new(gpu, BOUNCE)).transpose()?,
             gpu: gpu.clone(),
             way,
+            choice: Choice::default(),
+            running: None,
             kernel,
         })
     }
@@ -109,7 +106,7 @@ impl Unpacker {
     /// # Errors
     /// A batch made for other lengths, or the device failed.
     pub fn start(&mut self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<bool, GpuError> {
-        if !self.gpu.done(self.event)? {
+        if !self.done()? {
             return Ok(false);
         }
         if batch.pool() > pool.len() as u64 || batch.target() > dst.len() as u64 {
@@ -119,7 +116,11 @@ impl Unpacker {
         if batch.pieces().is_empty() {
             return Ok(true);
         }
-        let started = match self.way.unwrap_or_else(|| Way::for_batch(&self.kernel, batch)) {
+        let way = self.way.unwrap_or_else(|| self.choice.pick(&self.kernel, batch));
+        if self.way.is_none() {
+            self.running = Some((way, Class::of(batch), Instant::now()));
+        }
+        let started = match way {
             Way::Kernel => self.by_kernel(pool, dst, batch),
             Way::D2d => self.by_copies(pool, dst, batch),
             Way::Host => self.by_host(pool, dst, batch),
@@ -133,8 +134,12 @@ impl Unpacker {
     ///
     /// # Errors
     /// The device failed.
-    pub fn done(&self) -> Result<bool, GpuError> {
-        self.gpu.done(self.event)
+    pub fn done(&mut self) -> Result<bool, GpuError> {
+        let done = self.gpu.done(self.event)?;
+        if done && let Some((way, class, since)) = self.running.take() {
+            self.choice.note(way, class, since.elapsed());
+        }
+        Ok(done)
     }
 
     /// The event behind the batch that was started last, for work that needs it.

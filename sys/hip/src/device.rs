@@ -5,6 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock, Weak};
 
+use linkspan_dl::Library;
 use linkspan_gpu::driver::Shell;
 use linkspan_gpu::unpack::KERNEL_NAME;
 use linkspan_gpu::{
@@ -19,6 +20,7 @@ use crate::api::{self, Api, Handle, Hsa, MemoryType, PointerAttribute, attr};
 #[derive(Debug)]
 pub struct Hip {
     api: Arc<Api>,
+    library: Arc<Library>,
     hsa: Option<Arc<Hsa>>,
     version: c_int,
     info: GpuInfo,
@@ -59,7 +61,7 @@ impl Drop for Current<'_> {
 
 impl Hip {
     pub(crate) fn new(
-        api: Arc<Api>,
+        (library, api): (Arc<Library>, Arc<Api>),
         hsa: Option<Arc<Hsa>>,
         version: c_int,
         ordinal: usize,
@@ -69,7 +71,15 @@ impl Hip {
         let mut place = None;
         let gpu = Arc::new_cyclic(|me: &Weak<Hip>| {
             place = register_device(me.clone());
-            Hip { api, hsa, version, info, shell: Shell::new(id, place.unwrap_or(Place::HOST)), small: OnceLock::new() }
+            Hip {
+                api,
+                library,
+                hsa,
+                version,
+                info,
+                shell: Shell::new(id, place.unwrap_or(Place::HOST)),
+                small: OnceLock::new(),
+            }
         });
         place.ok_or_else(|| gpu.shell.exhausted("places"))?;
         let small = gpu.new_stream()?;
@@ -100,7 +110,7 @@ impl Hip {
         };
         let _current = self.current().map_err(|e| e.to_string())?;
         // Without an option for the architecture the compiler takes that of the current device.
-        let code = crate::rtc::compile(linkspan_gpu::unpack::KERNEL, &[])?;
+        let code = crate::rtc::compile_with(&self.library, linkspan_gpu::unpack::KERNEL, &[])?;
         let (mut module, mut kernel): (Handle, Handle) = (null_mut(), null_mut());
         // SAFETY: a code object of the compiler; writes one handle. The module is never unloaded.
         let loaded = unsafe { load(&raw mut module, code.as_ptr().cast()) };

@@ -26,7 +26,7 @@ pub struct Driver {
     hsa: Option<Arc<Hsa>>,
     version: i32,
     devices: usize,
-    library: String,
+    library: Arc<Library>,
 }
 
 impl Driver {
@@ -48,7 +48,7 @@ impl Driver {
         let missing = |symbol| GpuError::Symbol { library: library.name().to_owned(), symbol, wanted: "5.2" };
         let api = Arc::new(Api::load(&library).map_err(missing)?);
         let hsa = Library::open("libhsa-runtime64.so.1").ok().and_then(|l| Hsa::load(&l).ok()).map(Arc::new);
-        let library = library.name().to_owned();
+        let library = Arc::new(library);
         let (mut version, mut devices) = (0, 0);
         // SAFETY: writes one integer; needs no device.
         let code = unsafe { (api.hipRuntimeGetVersion)(&raw mut version) };
@@ -69,7 +69,7 @@ impl Driver {
 
     /// The library's name and the runtime's version, as in `libamdhip64.so.6 6.2`.
     pub fn version(&self) -> String {
-        format!("{} {}", self.library, device::version(self.version))
+        format!("{} {}", self.library.name(), device::version(self.version))
     }
 
     /// Device number `ordinal`.
@@ -80,7 +80,7 @@ impl Driver {
         if ordinal >= self.devices {
             return Err(GpuError::NoDevice { wanted: format!("hip:{ordinal}"), found: self.devices });
         }
-        Ok(Hip::new(self.api.clone(), self.hsa.clone(), self.version, ordinal)?)
+        Ok(Hip::new((self.library.clone(), self.api.clone()), self.hsa.clone(), self.version, ordinal)?)
     }
 
     /// The device that owns the memory at an address; `None` where it is no device memory.

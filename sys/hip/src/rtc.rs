@@ -43,10 +43,22 @@ impl Drop for Made<'_> {
 pub fn compile(source: &str, options: &[&str]) -> Result<Vec<u8>, String> {
     let library = Library::open_first(&NAMES).map_err(|why| format!("no HIP compiler on this machine: {why}"))?;
     let rtc = Rtc::load(&library).map_err(|symbol| format!("{} has no {symbol}", library.name()))?;
+    compile_by(&rtc, source, options)
+}
+
+/// As [`compile`], by the compiler inside of the runtime that is in use, where it has one: theirs is one version.
+pub(crate) fn compile_with(runtime: &Library, source: &str, options: &[&str]) -> Result<Vec<u8>, String> {
+    match Rtc::load(runtime) {
+        Ok(rtc) => compile_by(&rtc, source, options),
+        Err(_) => compile(source, options),
+    }
+}
+
+fn compile_by(rtc: &Rtc, source: &str, options: &[&str]) -> Result<Vec<u8>, String> {
     let text = |t: &str| CString::new(t).map_err(|e| e.to_string());
     let (source, options) = (text(source)?, options.iter().map(|o| text(o)).collect::<Result<Vec<_>, _>>()?);
     let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
-    let mut made = Made(&rtc, null_mut());
+    let mut made = Made(rtc, null_mut());
     // SAFETY: zero-terminated texts, no headers; writes one handle.
     let code =
         unsafe { (rtc.hiprtcCreateProgram)(&raw mut made.1, source.as_ptr(), c"unpack.c".as_ptr(), 0, null(), null()) };

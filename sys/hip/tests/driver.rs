@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use linkspan_gpu::unpack::{Batch, Unpacker, Way};
 use linkspan_gpu::{Ability, Gpu, GpuBuf, GpuError, Pinned, Pointer};
 use linkspan_hip::Driver;
 use linkspan_transport::{Buf, HostBuf};
@@ -65,6 +66,7 @@ fn this_machine() {
             assert!(matches!(beyond, GpuError::NoDevice { found, .. } if found == driver.devices()), "{beyond}");
             for ordinal in 0..driver.devices() {
                 copies(&driver.device(ordinal).unwrap());
+                unpacks(&driver.device(ordinal).unwrap());
             }
         }
     }
@@ -109,6 +111,36 @@ fn the_stand_in_is_described() {
 #[test]
 fn bytes_arrive() {
     each_version("copies", |_, gpu| copies(&gpu));
+}
+
+/// The production launch, the production kernel (compiled for the host) and the production descriptors.
+#[test]
+fn pieces_are_put_in_place_in_every_way() {
+    each_version("unpack", |_, gpu| unpacks(&gpu));
+}
+
+/// Pieces of a message that lie backwards in the pool, each at an alignment of its own.
+fn unpacks(gpu: &Arc<dyn Gpu>) {
+    const N: usize = 40;
+    const STEP: usize = 5000;
+    let pool = GpuBuf::new(gpu, N * 8192).unwrap();
+    let bytes: Vec<u8> = (0..N * 8192).map(|i| (i * 13 + i / 257) as u8).collect();
+    assert!(pool.slice().fill(0, &bytes));
+    for way in [Way::Kernel, Way::D2d, Way::Host] {
+        let dst = GpuBuf::new(gpu, N * STEP).unwrap();
+        let mut unpacker = Unpacker::new(gpu, Some(way)).unwrap();
+        let mut batch = Batch::new(bytes.len() as u64, (N * STEP) as u64);
+        let mut want = vec![0; N * STEP];
+        for i in 0..N {
+            let (src, len, to) = ((N - 1 - i) * 8192 + i, STEP - i % 17, i * STEP);
+            batch.push(src as u64, len as u32, to as u64).unwrap();
+            want[to..to + len].copy_from_slice(&bytes[src..src + len]);
+        }
+        assert!(dst.slice().fill(0, &vec![0; N * STEP]));
+        assert!(unpacker.start(pool.slice(), dst.slice(), &batch).unwrap());
+        while !unpacker.done().unwrap() {}
+        assert!(dst.slice().to_vec() == want, "{way:?}");
+    }
 }
 
 /// The numbers of `hipMemoryType` changed with 6.0: the same pointer must be read the same way by both.
