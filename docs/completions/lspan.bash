@@ -19,6 +19,9 @@ _lspan() {
             lspan,completions)
                 cmd="lspan__subcmd__completions"
                 ;;
+            lspan,devmem)
+                cmd="lspan__subcmd__devmem"
+                ;;
             lspan,env)
                 cmd="lspan__subcmd__env"
                 ;;
@@ -40,8 +43,23 @@ _lspan() {
             lspan,status)
                 cmd="lspan__subcmd__status"
                 ;;
+            lspan__subcmd__devmem,help)
+                cmd="lspan__subcmd__devmem__subcmd__help"
+                ;;
+            lspan__subcmd__devmem,probe)
+                cmd="lspan__subcmd__devmem__subcmd__probe"
+                ;;
+            lspan__subcmd__devmem__subcmd__help,help)
+                cmd="lspan__subcmd__devmem__subcmd__help__subcmd__help"
+                ;;
+            lspan__subcmd__devmem__subcmd__help,probe)
+                cmd="lspan__subcmd__devmem__subcmd__help__subcmd__probe"
+                ;;
             lspan__subcmd__help,completions)
                 cmd="lspan__subcmd__help__subcmd__completions"
+                ;;
+            lspan__subcmd__help,devmem)
+                cmd="lspan__subcmd__help__subcmd__devmem"
                 ;;
             lspan__subcmd__help,env)
                 cmd="lspan__subcmd__help__subcmd__env"
@@ -63,6 +81,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,status)
                 cmd="lspan__subcmd__help__subcmd__status"
+                ;;
+            lspan__subcmd__help__subcmd__devmem,probe)
+                cmd="lspan__subcmd__help__subcmd__devmem__subcmd__probe"
                 ;;
             lspan__subcmd__help__subcmd__perf,bw)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__bw"
@@ -140,7 +161,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status perf selftest stats env man completions help"
+            opts="-h -V --help --version status perf selftest stats devmem env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -167,6 +188,76 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__devmem)
+            opts="-h --help probe help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__help)
+            opts="probe help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__help__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__probe)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__env)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -182,7 +273,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status perf selftest stats env man completions help"
+            opts="status perf selftest stats devmem env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -198,6 +289,34 @@ _lspan() {
         lspan__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__devmem)
+            opts="probe"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__devmem__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -434,7 +553,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__bw)
-            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --help"
+            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -478,6 +597,10 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -520,7 +643,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__connect)
-            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
+            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -564,6 +687,10 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -728,7 +855,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__jitter)
-            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --interval --help"
+            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --interval --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -772,6 +899,10 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -814,7 +945,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__lat)
-            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
+            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -858,6 +989,10 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -896,7 +1031,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__load)
-            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --load-size --help"
+            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --load-size --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -940,6 +1075,10 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -986,7 +1125,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__multi)
-            opts="-s -n -d -w -P -h --size --iters --duration --warmup --window --path --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --streams --help"
+            opts="-s -n -d -w -P -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --streams --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1030,6 +1169,10 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -1080,7 +1223,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__serve)
-            opts="-h --bind --port --once --device --stdio --path --help"
+            opts="-h --bind --port --once --device --stdio --mem --path --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1095,6 +1238,10 @@ _lspan() {
                     return 0
                     ;;
                 --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mem)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -26,6 +26,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
+            cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -52,6 +53,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --bind 'Address to wait on, again for more; default: those of every usable interface and of loopback'
             cand --port 'TCP port to wait on'
             cand --device 'Device number, as `lspan status` lists them'
+            cand --mem 'Memory of this side''s messages, as in the tests'
             cand --path 'As in the other tests, for the parent'
             cand --once 'End after one session'
             cand --stdio 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
@@ -69,6 +71,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
             cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
             cand --device 'Device number, as `lspan status` lists them'
             cand --timeout 'Give up after this time per size [default: a minute and four durations]'
@@ -97,6 +100,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
             cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
             cand --device 'Device number, as `lspan status` lists them'
             cand --timeout 'Give up after this time per size [default: a minute and four durations]'
@@ -123,6 +127,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
             cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
             cand --device 'Device number, as `lspan status` lists them'
             cand --timeout 'Give up after this time per size [default: a minute and four durations]'
@@ -150,6 +155,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
             cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
             cand --device 'Device number, as `lspan status` lists them'
             cand --timeout 'Give up after this time per size [default: a minute and four durations]'
@@ -179,6 +185,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
             cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
             cand --device 'Device number, as `lspan status` lists them'
             cand --timeout 'Give up after this time per size [default: a minute and four durations]'
@@ -209,6 +216,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
             cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
             cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
             cand --device 'Device number, as `lspan status` lists them'
             cand --timeout 'Give up after this time per size [default: a minute and four durations]'
@@ -263,6 +271,25 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;devmem'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;devmem;probe'= {
+            cand --json 'Print JSON'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;devmem;help'= {
+            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;devmem;help;probe'= {
+        }
+        &'lspan;devmem;help;help'= {
+        }
         &'lspan;env'= {
             cand --json 'Print JSON'
             cand -h 'Print help'
@@ -281,6 +308,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
+            cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -314,6 +342,11 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;selftest'= {
         }
         &'lspan;help;stats'= {
+        }
+        &'lspan;help;devmem'= {
+            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+        }
+        &'lspan;help;devmem;probe'= {
         }
         &'lspan;help;env'= {
         }

@@ -30,6 +30,7 @@ complete -c lspan -n "__fish_lspan_needs_command" -f -a "status" -d 'Show cables
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "perf" -d 'Measure a path'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "stats" -d 'Show what running processes have moved over linkspan'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "man" -d 'Write manual pages'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "completions" -d 'Write shell completions'
@@ -48,6 +49,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to wait on, again for more; default: those of every usable interface and of loopback' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to wait on' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l mem -d 'Memory of this side\'s messages, as in the tests' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'"
@@ -62,6 +64,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -91,6 +94,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -116,6 +120,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -142,6 +147,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -172,6 +178,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -202,6 +209,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -234,18 +242,26 @@ complete -c lspan -n "__fish_lspan_using_subcommand selftest" -s h -l help -d 'P
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l watch -d 'Show it again every so often, as in 500ms or 2s, with rates' -r
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l json -d 'Print JSON (schema linkspan.stats/1), with --watch one line each time'
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe help" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -l json -d 'Print JSON'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -l json -d 'Print JSON'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand man" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "perf" -d 'Measure a path'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "man" -d 'Write manual pages'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "completions" -d 'Write shell completions'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats env man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "perf" -d 'Measure a path'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "man" -d 'Write manual pages'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "completions" -d 'Write shell completions'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "bw" -d 'Bandwidth and message rate'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
@@ -253,3 +269,4 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "connect" -d 'Connections only: set up and closed one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'

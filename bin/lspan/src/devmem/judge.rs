@@ -76,8 +76,11 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// Major and minor number of a kernel.
+type Release = (u32, u32);
+
 /// Drivers that can, with the first kernel for receiving and for sending (`None`: not yet).
-const DRIVERS: [(&str, Option<(u32, u32)>, Option<(u32, u32)>); 4] = [
+const DRIVERS: [(&str, Option<Release>, Option<Release>); 4] = [
     ("bnxt_en", Some((6, 16)), Some((6, 17))),
     ("mlx5_core", Some((6, 17)), Some((6, 17))),
     ("gve", None, Some((6, 16))),
@@ -90,12 +93,12 @@ const WHO_RECEIVES: &str =
 const WHO_SENDS: &str = "gve since Linux 6.16, bnxt_en and mlx5_core since 6.17 and fbnic since 6.18 can";
 
 /// Major and minor number of a kernel release.
-fn version(release: &str) -> Option<(u32, u32)> {
+fn version(release: &str) -> Option<Release> {
     let mut parts = release.split(['.', '-', '+']);
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn too_old(release: &str, since: (u32, u32)) -> bool {
+fn too_old(release: &str, since: Release) -> bool {
     version(release).is_some_and(|v| v < since)
 }
 
@@ -103,7 +106,7 @@ fn too_old(release: &str, since: (u32, u32)) -> bool {
 fn by_name(
     kernel: &str,
     card: &Card,
-    pick: fn(&(&str, Option<(u32, u32)>, Option<(u32, u32)>)) -> Option<(u32, u32)>,
+    pick: fn(&(&str, Option<Release>, Option<Release>)) -> Option<Release>,
     who: &str,
 ) -> Option<String> {
     let name = card.driver.as_deref()?;
