@@ -79,8 +79,11 @@ impl fmt::Display for Verdict {
 /// Major and minor number of a kernel.
 type Release = (u32, u32);
 
+/// A driver and the first kernel in which it receives and sends so.
+type Driver = (&'static str, Option<Release>, Option<Release>);
+
 /// Drivers that can, with the first kernel for receiving and for sending (`None`: not yet).
-const DRIVERS: [(&str, Option<Release>, Option<Release>); 4] = [
+const DRIVERS: [Driver; 4] = [
     ("bnxt_en", Some((6, 16)), Some((6, 17))),
     ("mlx5_core", Some((6, 17)), Some((6, 17))),
     ("gve", None, Some((6, 16))),
@@ -103,12 +106,7 @@ fn too_old(release: &str, since: Release) -> bool {
 }
 
 /// Why this driver cannot, by its name and the kernel's.
-fn by_name(
-    kernel: &str,
-    card: &Card,
-    pick: fn(&(&str, Option<Release>, Option<Release>)) -> Option<Release>,
-    who: &str,
-) -> Option<String> {
+fn by_name(kernel: &str, card: &Card, pick: fn(&Driver) -> Option<Release>, who: &str) -> Option<String> {
     let name = card.driver.as_deref()?;
     let known = DRIVERS.iter().find(|d| d.0 == name)?;
     match pick(known) {
