@@ -104,6 +104,7 @@ fn exports() -> Vec<String> {
     for (kind, devices) in gpus::drivers() {
         match devices {
             Err(error) => all.push(format!("{kind}: {error}")),
+            Ok(0) => all.push(format!("{kind}: the driver is there and shows no device")),
             Ok(n) => all.extend((0..n).map(|ordinal| match gpus::open(MemoryName::Device(kind, ordinal)) {
                 Ok(Some(gpu)) => match &gpu.info().dma_buf {
                     Ability::Yes => format!("{}: {}, exports its memory as dma-buf", gpu.info().id(), gpu.info().name),

@@ -22,7 +22,7 @@ pub enum Error {
     #[error("LS1332 this kernel has no netlink family {0}: it is older than its interface, or built without it")]
     NoFamily(&'static str),
     /// The kernel refuses the request.
-    #[error("LS1333 {what}: {source}{}", text.as_deref().map(|t| format!(" (kernel: {t})")).unwrap_or_default())]
+    #[error("LS1333 the kernel refuses {what}{}", text.as_deref().map(|t| format!(", saying: {t}")).unwrap_or_default())]
     Refused {
         /// What was asked.
         what: &'static str,

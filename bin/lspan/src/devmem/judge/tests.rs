@@ -42,7 +42,8 @@ fn what_is_missing_comes_with_its_command() {
 fn the_kernel_and_the_driver_are_too_old_or_never_can() {
     let old = receive("6.8.0-45-generic", &card("mlx5_core")).to_string();
     assert_eq!(old, "no: the kernel's interface came with Linux 6.12, this is 6.8.0-45-generic");
-    let refused = Answer::No("LS1333 binding device memory for receiving: Operation not supported".into());
+    let refused =
+        Answer::No("LS1333 the kernel refuses binding device memory for receiving: Operation not supported".into());
     let said = receive("6.12.3", &Card { may_receive: refused.clone(), ..card("mlx5_core") }).to_string();
     assert!(said.contains("Operation not supported; mlx5_core has it since Linux 6.17, this is 6.12.3"), "{said}");
     let never = receive("6.18.44", &Card { may_receive: refused, ..card("virtio_net") });
