@@ -18,9 +18,12 @@ mod listener;
 mod local;
 mod log;
 mod logins;
+mod meeting;
 mod meter;
 pub mod params;
+mod rdma;
 mod redial;
+mod reserve;
 mod room;
 mod secured;
 pub mod stats;
@@ -37,8 +40,11 @@ pub use linkspan_transport::{
     Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Poll, RailInfo, RemoteSlice, Ticket,
     WaitFd,
 };
+pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
+pub use rdma::{Memory, RdmaConfig, RdmaPort, Registered};
+pub use reserve::Reserve;
 pub use room::AnyRail;
 
 use std::sync::{Arc, RwLock};
@@ -47,6 +53,8 @@ use std::time::Duration;
 use helpers::Helpers;
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
+use nic::AnyNic;
+use rdma::Rdma;
 use secured::Secured;
 use stats::Stats;
 
@@ -66,6 +74,7 @@ struct Inner {
     acked: bool,
     stats: Arc<Stats>,
     helpers: Option<Arc<Helpers>>,
+    rdma: Arc<Rdma>,
 }
 
 /// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
@@ -85,6 +94,21 @@ impl Fabric {
     /// # Errors
     /// The machine has no interface to use, not even loopback.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
+        Fabric::build(config, log, acked, Rdma::default(), this_host())
+    }
+
+    /// The same with these RDMA devices in place of the machine's own; for tests with NICs in software, which lie on the
+    /// interface that their GIDs name. Such a fabric is a host of its own: it shares no memory with others.
+    ///
+    /// # Errors
+    /// As [`Fabric::new`].
+    pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
+        let mut host = [0; 8];
+        getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
+        Fabric::build(config, log, acked, Rdma::given(nics), u64::from_le_bytes(host))
+    }
+
+    fn build(config: Config, log: Log, acked: bool, rdma: Rdma, host: u64) -> Result<Fabric, Error> {
         for warning in &config.warnings {
             log.warn(warning);
         }
@@ -111,10 +135,11 @@ impl Fabric {
             log,
             survey,
             devices: RwLock::new(devices),
-            host: this_host(),
+            host,
             acked,
             stats: Arc::new(stats),
             helpers,
+            rdma: Arc::new(rdma),
         })))
     }
 
@@ -131,6 +156,20 @@ impl Fabric {
     /// All interfaces with the verdict on each.
     pub fn survey(&self) -> &[(Interface, Verdict)] {
         &self.0.survey
+    }
+
+    /// The RDMA ports that connections may use, and why there are none or some are left out. Opens the devices.
+    pub fn rdma_ports(&self) -> (Vec<RdmaPort>, Vec<String>) {
+        self.0.rdma.ports(&self.0.config)
+    }
+
+    /// Memory regions registered with RDMA devices so far.
+    pub fn rdma_registrations(&self) -> u64 {
+        self.0.rdma.registrations()
+    }
+
+    pub(crate) fn rdma(&self) -> &Rdma {
+        &self.0.rdma
     }
 
     /// The devices.
@@ -169,6 +208,7 @@ impl Fabric {
             acked: self.0.acked,
             stats: self.0.stats.clone(),
             helpers: self.0.helpers.clone(),
+            rdma: self.0.rdma.clone(),
         }))
     }
 
@@ -221,6 +261,15 @@ impl Fabric {
             traffic_class: self.config().traffic_class,
             ..Options::default()
         }
+    }
+
+    /// The stream as a rail behind RDMA ones.
+    pub(crate) fn reserve(&self, stream: Secured) -> Result<AnyRail, Error> {
+        let config = RailConfig { reason: "in reserve behind RDMA".into(), ..RailConfig::default() };
+        Ok(match stream.into_rail(config, self.config().encrypts())? {
+            AnyRail::Tcp(rail) => AnyRail::Reserve(Reserve::new(rail)),
+            other => other,
+        })
     }
 
     pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<AnyRail, Error> {

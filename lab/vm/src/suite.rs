@@ -89,6 +89,14 @@ pub(crate) const ALL: &[Test] = &[
         run: rdma::one,
     },
     Test {
+        name: "rxe-linkspan",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "our RDMA room over soft-RoCE: the conformance suite",
+        run: rdma::ours,
+    },
+    Test {
         name: "rxe-pair",
         level: Level::Quick,
         since: ANY,

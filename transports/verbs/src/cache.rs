@@ -110,6 +110,11 @@ impl<N: Nic> Domain<N> {
         Domain(Arc::new(Shared { nic, maps, generation: AtomicU64::new(0), registrations: AtomicU64::new(0) }))
     }
 
+    /// Whether both are the same opened device.
+    pub fn is(&self, other: &Domain<N>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The device.
     pub fn nic(&self) -> &N {
         &self.0.nic

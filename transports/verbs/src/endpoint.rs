@@ -337,6 +337,9 @@ impl<N: Nic> Rail for VerbsRail<N> {
             if let Some(end) = &self.end {
                 return Err(self.down(end));
             }
+            if self.tx.unreported() {
+                self.tx.probe();
+            }
             self.look();
             return Ok(Poll::Idle);
         }
@@ -362,7 +365,7 @@ impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        if self.end.is_some() || self.stashed > 0 || self.tx.pending() {
+        if self.end.is_some() || self.stashed > 0 || self.tx.pending() || self.tx.unreported() {
             return None;
         }
         self.cq.calm();

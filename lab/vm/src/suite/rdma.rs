@@ -86,6 +86,21 @@ pub(crate) fn one(lab: &mut Lab) -> Result<()> {
     lab.finish([a])
 }
 
+/// Both ends on one device, in one process: every verb that the room uses, through libibverbs and the kernel.
+pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
+    let mut spec = lab.guest("a");
+    spec.cpus = 2;
+    let [a] = lab.boot([&spec])?;
+    a.sh("modprobe dummy numdummies=1")?;
+    device(&a, "dummy0", "10.1.0.1/24", "rxe0")?;
+    let said = a.run(SOON * 30, "verbs-conformance rxe0 2>&1")?;
+    check(said.code == 0 && said.out.ends_with("passed\n"), || {
+        format!("verbs-conformance ended with {}: {}{}", said.code, said.out, said.err)
+    })?;
+    lab.say("the conformance suite of the rooms");
+    lab.finish([a])
+}
+
 pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     let (mut one, mut two) = (lab.guest("a"), lab.guest("b"));
     one.ethernet(&mut two);
