@@ -18,7 +18,8 @@ pub(crate) fn open(path: PathArg) -> Result<Fabric, Failure> {
 /// other side's, whose parent has said already what is to be said of the environment.
 pub(crate) fn local(path: PathArg, child: bool) -> Result<Fabric, Failure> {
     let mut config = config(path)?;
-    if config.interfaces.is_none() {
+    // Loopback has no RDMA device.
+    if config.interfaces.is_none() && config.path != PathChoice::Verbs {
         config.interfaces = IfFilter::parse("lspan", "=lo").ok();
     }
     for warning in config.warnings.drain(..).filter(|_| !child) {
@@ -48,6 +49,7 @@ fn config(path: PathArg) -> Result<Config, Failure> {
         PathArg::Auto => {}
         PathArg::Tcp => config.path = PathChoice::Tcp,
         PathArg::Shm => config.path = PathChoice::Shm,
+        PathArg::Verbs => config.path = PathChoice::Verbs,
     }
     Ok(config)
 }

@@ -8,7 +8,7 @@ use linkspan_topology::IfFilter;
 use linkspan_transport::MemSlice;
 use linkspan_verbs::{Config as RailConfig, Domain, Setup};
 use linkspan_verbs_sys::hw::{HwNic, devices};
-use linkspan_verbs_sys::{AnyNic, LinkLayer, Nic};
+use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
 
 use crate::config::PathChoice;
 use crate::{Config, chain};
@@ -56,6 +56,8 @@ pub struct RdmaPort {
     pub interfaces: Vec<u32>,
     /// Why connections cannot go through it; `None` where they can.
     pub why_not: Option<String>,
+    /// What its device can do, where it says.
+    pub limits: Option<Limits>,
 }
 
 /// The devices, opened when they are first asked for.
@@ -110,7 +112,7 @@ impl Rdma {
                 interfaces.sort_unstable();
                 interfaces.dedup();
                 let name = format!("{}/{port}", nic.name());
-                RdmaPort { name, interfaces, why_not: usable(nic, port).err() }
+                RdmaPort { name, interfaces, why_not: usable(nic, port).err(), limits: nic.limits().ok() }
             })
         });
         let refused = found.refused.iter();

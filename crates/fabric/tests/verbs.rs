@@ -222,6 +222,19 @@ fn settings_that_do_not_fit_are_told_by_name() {
 }
 
 #[test]
+fn the_order_of_addresses_may_differ_from_host_to_host() {
+    let mut world = world([&[], &[]], false);
+    let mut other = SoftConfig::roce("other", Ipv4Addr::new(10, 0, 0, 9), lo());
+    other.gids.reverse();
+    (0..).zip(&mut other.gids).for_each(|(n, entry)| entry.index = n);
+    let nic = AnyNic::Soft(world.net.nic(other));
+    world.fabrics[1] = Fabric::with_nics(config(&[]), Log::off(), false, vec![nic]).unwrap();
+    let (mut a, mut b) = world.pair();
+    assert!(a.describe().contains("(GID 3, ") && b.describe().contains("(GID 0, "), "{a:?} {b:?}");
+    message(&mut a, &mut b, 100_000, 1).unwrap();
+}
+
+#[test]
 fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
     for qps in [&[("LINKSPAN_QPS", "1")], &[("LINKSPAN_QPS", "2")]] as [Env; 2] {
         let world = world([qps, qps], true);

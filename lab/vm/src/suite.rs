@@ -97,6 +97,14 @@ pub(crate) const ALL: &[Test] = &[
         run: rdma::ours,
     },
     Test {
+        name: "rxe-use",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "lspan and the plugin over soft-RoCE: AllReduce, a peer killed, cables cut",
+        run: rdma::used,
+    },
+    Test {
         name: "rxe-pair",
         level: Level::Quick,
         since: ANY,

@@ -388,7 +388,15 @@ impl<N: Nic> Setup<N> {
             (Some(theirs), Some(parts)) if done => {
                 let Parts { qp, cq, mr, ring } = parts;
                 let (own, peer) = (self.ours.slots.get(), theirs.slots.get());
-                Ok(VerbsRail::new(self.domain, self.config, self.port, self.path, (qp, cq, mr, ring), own, peer))
+                Ok(VerbsRail::new(
+                    self.domain,
+                    self.config,
+                    (self.port, self.entry),
+                    self.path,
+                    (qp, cq, mr, ring),
+                    own,
+                    peer,
+                ))
             }
             (_, parts) => {
                 self.parts = parts;
