@@ -231,6 +231,12 @@ impl<N: Nic> VerbsRail<N> {
         done.map_err(End::Protocol)
     }
 
+    /// Whether what came is the peer's last word.
+    fn is_goodbye(&mut self, completion: &Completion) -> bool {
+        let len = self.rx.take(self.ring.slice(), &self.mr, completion.id, completion.bytes as usize);
+        len.is_some_and(|len| matches!(Frame::decode(&self.rx.scratch[..len]), Ok((_, Say::Close, _))))
+    }
+
     fn repost(&mut self) -> Result<(), End> {
         if self.rx.repost().is_empty() {
             return Ok(());
@@ -404,6 +410,8 @@ impl<N: Nic> Drop for VerbsRail<N> {
                 }
                 if completion.id & RECV == 0 {
                     self.tx.completed(completion.id);
+                } else if self.is_goodbye(completion) {
+                    return; // nobody is there to acknowledge ours
                 }
             }
             if n == 0 {
