@@ -127,8 +127,7 @@ impl Meeting {
                     self.pack(stream, BYTES, at, &bytes)?;
                 }
             }
-            let all = self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(Setup::is_done);
-            if all {
+            if self.is_done() {
                 self.end(stream, Ok(()))?;
             }
             while !self.out.is_empty() {
@@ -176,15 +175,22 @@ impl Meeting {
                     Err(why) => self.end(stream, Err(chain(&why)))?,
                 }
             }
-            UP => self.theirs = Some(Ok(())),
+            // It says so after its last word of each handshake, so ours are done too.
+            UP if self.is_done() || self.ours.is_some() => self.theirs = Some(Ok(())),
+            UP => return Err(MessageError::Meeting("its last word too early")),
             REFUSED => {
                 let text: String = String::from_utf8_lossy(content).chars().filter(|c| !c.is_control()).collect();
-                self.theirs = Some(Err(format!("the peer says: {text}")));
-                self.end(stream, Err("the peer takes none".into()))?;
+                let why = Err(format!("the peer says: {text}"));
+                self.theirs = Some(why.clone());
+                self.end(stream, why)?;
             }
             _ => return Err(MessageError::Meeting("a message of an unknown kind")),
         }
         Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(Setup::is_done)
     }
 
     fn rails(&mut self) -> Met {
@@ -193,3 +199,6 @@ impl Meeting {
         if rails.len() == self.count { Ok(rails) } else { Err("a queue pair went away".into()) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! RDMA devices of this machine: which port is on which network interface, and the memory registered with them.
 
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -253,6 +254,26 @@ impl Memory {
         let made = Registered { mem, domains: self.0.clone().into() };
         for domain in &self.0 {
             domain.register(mem, target).map_err(|e| chain(&e))?;
+        }
+        Ok(made)
+    }
+}
+
+impl Memory {
+    /// Registers device memory by its dma-buf, `mem.len()` bytes at `offset` of it.
+    ///
+    /// # Errors
+    /// A device cannot, with its reason: the memory is to be staged then.
+    pub fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        offset: u64,
+        mem: MemSlice,
+        target: bool,
+    ) -> Result<Registered, String> {
+        let made = Registered { mem, domains: self.0.clone().into() };
+        for domain in &self.0 {
+            domain.register_dmabuf(dmabuf, offset, mem, target).map_err(|e| chain(&e))?;
         }
         Ok(made)
     }

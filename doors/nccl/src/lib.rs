@@ -4,6 +4,7 @@
 //! is the fabric seen through `linkspan-ncclnet`, which owns everything whose address NCCL holds.
 #![deny(unsafe_code)]
 
+mod cards;
 mod path;
 mod plugin;
 mod setup;

@@ -3,6 +3,8 @@
 use linkspan_fabric::{Channel, ChannelError, MAX_GROUP, MemSlice, Ticket};
 use linkspan_ncclnet::{Fail, Logger, Part, RecvComm, RecvHints, SendComm};
 
+use crate::cards::Held;
+
 /// Result code of a channel's error; the line that explains it is logged here, once per error.
 #[cold]
 fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
@@ -31,9 +33,9 @@ impl Sending {
 }
 
 impl SendComm for Sending {
-    type Mr = ();
+    type Mr = Held;
 
-    fn isend(&mut self, part: Part<'_, ()>) -> Result<Option<u64>, Fail> {
+    fn isend(&mut self, part: Part<'_, Held>) -> Result<Option<u64>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
         let (tag, mem) = (part.tag as u32, host(&part)?);
         let posted = match channel.post_send(tag, mem) {
@@ -58,7 +60,7 @@ impl SendComm for Sending {
         }
     }
 
-    fn revoke(&mut self, _mr: &()) {
+    fn revoke(&mut self, _mr: &Held) {
         // Registrations are not told apart, so the whole path goes; NCCL does this on abort only.
         self.channel = None;
     }
@@ -77,9 +79,9 @@ impl Receiving {
 }
 
 impl RecvComm for Receiving {
-    type Mr = ();
+    type Mr = Held;
 
-    fn irecv(&mut self, parts: &[Part<'_, ()>], _hints: RecvHints) -> Result<Option<u64>, Fail> {
+    fn irecv(&mut self, parts: &[Part<'_, Held>], _hints: RecvHints) -> Result<Option<u64>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
         let (one, mut group);
         let posts: &[(u32, MemSlice)] = if let [part] = parts {
@@ -117,7 +119,7 @@ impl RecvComm for Receiving {
         done.map_err(|error| fail(self.log, channel, &error))
     }
 
-    fn revoke(&mut self, _mr: &()) {
+    fn revoke(&mut self, _mr: &Held) {
         self.channel = None;
     }
 }

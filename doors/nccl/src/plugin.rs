@@ -3,8 +3,9 @@
 use std::ffi::CStr;
 
 use linkspan_fabric::{Config, Device, Error, Fabric, Level, Log, chain};
-use linkspan_ncclnet::{Fail, HANDLE_LEN, Init, Logger, Mem, NetPlugin, Props, Region};
+use linkspan_ncclnet::{Fail, HANDLE_LEN, Init, Logger, NetPlugin, Props, Region};
 
+use crate::cards::{Cards, Held};
 use crate::path::{Receiving, Sending};
 use crate::setup::{Dialling, Listening};
 
@@ -68,8 +69,8 @@ impl NetPlugin for Plugin {
     type Connecting = Dialling;
     type Send = Sending;
     type Recv = Receiving;
-    type Domain = ();
-    type Mr = ();
+    type Domain = Cards;
+    type Mr = Held;
 
     fn load(log: Logger) -> Result<Plugin, Fail> {
         let fabric = Config::from_env().and_then(|config| Fabric::new(config, nccl_log(log), false));
@@ -124,12 +125,8 @@ impl NetPlugin for Plugin {
         Dialling::new(self.log, self.fabric()?, dev, traffic_class.or(ctx.traffic_class), handle)
     }
 
-    fn register(_domain: &(), region: Region<'_>) -> Result<(), Fail> {
-        // Host memory needs no registration on any path there is; device memory is not announced.
-        match region.mem {
-            Mem::Host(_) => Ok(()),
-            Mem::Device { .. } => Err(Fail::InvalidUsage),
-        }
+    fn register(domain: &Cards, region: Region<'_>) -> Result<Held, Fail> {
+        domain.register(&region)
     }
 
     fn merge(&self, members: &[usize]) -> Result<usize, Fail> {

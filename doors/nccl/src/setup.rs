@@ -5,6 +5,7 @@ use linkspan_ncclnet::{
     Connecting as NcclConnecting, Fail, HANDLE_LEN, ListenComm, Logger, Opened, OpenedRecv, OpenedSend,
 };
 
+use crate::cards::Cards;
 use crate::path::{Receiving, Sending};
 use crate::plugin::{Plugin, fail};
 
@@ -33,7 +34,10 @@ impl Listening {
 impl ListenComm<Plugin> for Listening {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Plugin>>, Fail> {
         let channel = self.listener.accept().map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened { path: Receiving::new(self.log, channel), domain: () }))
+        Ok(channel.map(|channel| {
+            let domain = Cards::receiving(self.log, &channel);
+            Opened { path: Receiving::new(self.log, channel), domain }
+        }))
     }
 }
 
@@ -65,6 +69,9 @@ impl Dialling {
 impl NcclConnecting<Plugin> for Dialling {
     fn poll(&mut self) -> Result<Option<OpenedSend<Plugin>>, Fail> {
         let channel = self.connecting.poll().map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened { path: Sending::new(self.log, channel), domain: () }))
+        Ok(channel.map(|channel| {
+            let domain = Cards::sending(self.log, &channel);
+            Opened { path: Sending::new(self.log, channel), domain }
+        }))
     }
 }
