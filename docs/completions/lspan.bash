@@ -477,7 +477,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -563,7 +563,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -771,7 +771,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -857,7 +857,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -939,7 +939,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -1029,7 +1029,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --wait)
@@ -1099,7 +1099,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 *)

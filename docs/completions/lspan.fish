@@ -50,7 +50,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'"
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l once -d 'End after one session'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l stdio -d 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
@@ -61,7 +62,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'"
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -90,7 +92,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'"
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -115,7 +118,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'"
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -141,7 +145,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'"
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -171,7 +176,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'"
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -201,7 +207,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'"
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
