@@ -97,6 +97,7 @@ impl std::fmt::Debug for Connecting {
 impl Connecting {
     pub(crate) fn new(fabric: &Fabric, device: usize, handle: &[u8; HANDLE_LEN]) -> Result<Connecting, Error> {
         let device = fabric.device(device)?;
+        fabric.rdma().open(fabric.config());
         let handle = Handle::decode(handle)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| LoginError::Random)?;

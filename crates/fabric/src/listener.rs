@@ -43,6 +43,7 @@ impl std::fmt::Debug for Listener {
 impl Listener {
     pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Listener, Error> {
         let device = fabric.device(device)?;
+        fabric.rdma().open(fabric.config());
         let token = Token::random().map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| linkspan_proto::login::LoginError::Random)?;

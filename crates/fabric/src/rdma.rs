@@ -101,6 +101,13 @@ impl Rdma {
         })
     }
 
+    /// Opens the devices where connections may want them: not in the middle of a login, which has a deadline.
+    pub(crate) fn open(&self, config: &Config) {
+        if matches!(config.path, PathChoice::Auto | PathChoice::Verbs) && !config.encrypts() {
+            self.found(config);
+        }
+    }
+
     /// Every port, and reasons that concern no port. Opens the devices.
     pub(crate) fn ports(&self, config: &Config) -> (Vec<RdmaPort>, Vec<String>) {
         let found = self.found(config);

@@ -173,11 +173,13 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
 
     let status = a.sh_for(SOON * 2, &format!("{first} lspan status 2>&1"))?;
     check(status.contains("RDMA rxe0/1: used"), || format!("lspan status does not tell of rxe0:\n{status}"))?;
-    let mut server = b.spawn(&format!("{first} LINKSPAN_PATH=verbs exec lspan perf serve"))?;
+    let serve = format!("{first} LINKSPAN_PATH=verbs LINKSPAN_LOG=info exec lspan perf serve >/tmp/serve.log 2>&1");
+    let mut server = b.spawn(&serve)?;
     b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
     let said = a.run(SOON * 3, &format!("{first} lspan perf bw 10.1.0.2 --path verbs --size 1M --iters 8 2>&1"))?;
     check(matches!(said.code, 0 | 3) && said.out.contains("rxe0/1 10.1.0.1 -> 10.1.0.2"), || {
-        format!("lspan perf ended with {} or does not name the device: {}{}", said.code, said.out, said.err)
+        let there = b.sh("cat /tmp/serve.log; dmesg | tail -5").unwrap_or_default();
+        format!("lspan perf ended with {} or does not name the device: {}{}\n{there}", said.code, said.out, said.err)
     })?;
     server.kill();
     let _ = server.expect("listening", Duration::from_millis(10));
