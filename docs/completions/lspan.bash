@@ -596,7 +596,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -686,7 +686,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -898,7 +898,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -988,7 +988,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1074,7 +1074,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1168,7 +1168,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1246,7 +1246,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 *)

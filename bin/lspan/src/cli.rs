@@ -285,6 +285,8 @@ pub(crate) enum PathArg {
     Tcp,
     /// Shared memory or nothing
     Shm,
+    /// RDMA or nothing, on one host too
+    Verbs,
 }
 
 impl PathArg {
@@ -293,6 +295,7 @@ impl PathArg {
             PathArg::Auto => "auto",
             PathArg::Tcp => "tcp",
             PathArg::Shm => "shm",
+            PathArg::Verbs => "verbs",
         }
     }
 }

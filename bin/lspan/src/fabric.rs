@@ -18,7 +18,8 @@ pub(crate) fn open(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure>
 /// other side's, whose parent has said already what is to be said of the environment.
 pub(crate) fn local(path: PathArg, memory: MemoryName, child: bool) -> Result<Fabric, Failure> {
     let mut config = config(path, memory)?;
-    if config.interfaces.is_none() {
+    // Loopback has no RDMA device.
+    if config.interfaces.is_none() && config.path != PathChoice::Verbs {
         config.interfaces = IfFilter::parse("lspan", "=lo").ok();
     }
     for warning in config.warnings.drain(..).filter(|_| !child) {
@@ -54,6 +55,7 @@ fn config(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
         PathArg::Auto => {}
         PathArg::Tcp => config.path = PathChoice::Tcp,
         PathArg::Shm => config.path = PathChoice::Shm,
+        PathArg::Verbs => config.path = PathChoice::Verbs,
     }
     Ok(config)
 }

@@ -65,12 +65,23 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
     let kernel = "cannot be tested here: this version drives no device of its own and needs no module";
     add(Line::new("kernel module", Verdict::Skip, kernel), &mut out)?;
     add(Line::new("device node", Verdict::Skip, kernel), &mut out)?;
+    let mut rdma = false;
     match crate::fabric::open(PathArg::Auto, MemoryName::Host) {
         Ok(fabric) => {
             for (number, device) in fabric.devices().iter().enumerate() {
                 let reach = if device.loopback { ", reaches this host only" } else { "" };
                 let text = format!("{}, {} Mb/s, host memory{reach}", device.name, device.mbps);
                 add(Line::new(format!("device {number}"), Verdict::Pass, text), &mut out)?;
+            }
+            let (ports, reasons) = fabric.rdma_ports();
+            rdma = ports.iter().any(|port| port.why_not.is_none());
+            for port in ports {
+                let (verdict, text) =
+                    port.why_not.map_or((Verdict::Pass, "ready".to_owned()), |why| (Verdict::Skip, why));
+                add(Line::new(format!("rdma {}", port.name), verdict, text), &mut out)?;
+            }
+            for why in reasons {
+                add(Line::new("rdma", Verdict::Skip, format!("cannot be tested here: {why}")), &mut out)?;
             }
         }
         Err(failure) => {
@@ -86,7 +97,10 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
     }
     let peers: Vec<(String, Option<&str>, PathArg)> = match args.peer.as_deref() {
         Some(peer) => vec![(format!("peer {peer}"), Some(peer), PathArg::Auto)],
-        None => vec![("path tcp".into(), None, PathArg::Tcp), ("path shm".into(), None, PathArg::Shm)],
+        None => {
+            let paths = [PathArg::Tcp, PathArg::Shm].into_iter().chain(rdma.then_some(PathArg::Verbs));
+            paths.map(|path| (format!("path {}", path.name()), None, path)).collect()
+        }
     };
     for (part, peer, path) in peers {
         let mut progress = Progress::new();

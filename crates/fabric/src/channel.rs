@@ -14,7 +14,9 @@ use linkspan_transport::{
 
 use crate::listener::Desk;
 use crate::meter::Meter;
+use crate::rdma::Memory;
 use crate::redial::Redial;
+use crate::room::AnyRail;
 use crate::secured::Secured;
 use crate::staged::PathRail;
 use crate::stats::Counter;
@@ -402,10 +404,34 @@ impl Channel {
             if let Returns::Dials { redials, .. } = &mut self.returns {
                 redials.iter_mut().for_each(|r| r.lost(&lost.info.path, now));
             }
+            self.call_reserve();
         }
         self.take_back(now);
         let retries = self.conn.rails().filter_map(|(_, rail)| rail.room().retries()).sum();
         self.meter.retries(retries);
+    }
+
+    /// Where no queue pair is left, the rail in reserve carries on.
+    fn call_reserve(&self) {
+        let mut reserve = None;
+        for (_, rail) in self.conn.rails() {
+            match rail.room() {
+                AnyRail::Reserve(rail) => reserve = Some(rail),
+                _ => return,
+            }
+        }
+        if let Some(rail) = reserve.filter(|rail| rail.call()) {
+            let path = &rail.info().path;
+            self.fabric.log().warn(&format!("downgrade: TCP carries on in place of RDMA: {path}"));
+        }
+    }
+
+    /// The memory of the RDMA devices under this connection; empty where there are none.
+    pub fn memory(&self) -> Memory {
+        Memory::of(self.conn.rails().filter_map(|(_, rail)| match rail.room() {
+            AnyRail::Verbs(rail) => Some(rail.domain()),
+            _ => None,
+        }))
     }
 
     /// Asks the sentinel. Its end proves that the process is gone; its silence that its own path is, and the peer with

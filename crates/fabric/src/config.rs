@@ -13,6 +13,7 @@ use crate::Error;
 use crate::helpers::Wish;
 use crate::lending::Lending;
 use crate::params;
+use crate::rdma::RdmaConfig;
 
 /// Which paths may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum PathChoice {
     Tcp,
     /// Shared memory or nothing.
     Shm,
+    /// RDMA or nothing, on one host too.
+    Verbs,
 }
 
 /// GPU memory in doors that are told of it call by call.
@@ -60,6 +63,8 @@ pub struct Config {
     pub congestion: Option<String>,
     /// IP traffic class.
     pub traffic_class: Option<u8>,
+    /// RDMA paths.
+    pub rdma: RdmaConfig,
     /// Time a connection may take to come up.
     pub connect_timeout: Duration,
     /// Patience with a live but silent peer.
@@ -102,6 +107,7 @@ impl Config {
         let path = match params::PATH.read(get)?.as_deref() {
             Some("tcp") => PathChoice::Tcp,
             Some("shm") => PathChoice::Shm,
+            Some("verbs") => PathChoice::Verbs,
             _ => PathChoice::Auto,
         };
         let class = params::TRAFFIC_CLASS.read(get)?.and_then(|v| v.parse().ok());
@@ -134,6 +140,7 @@ impl Config {
             lending: Lending::read(get)?,
             congestion: params::CONGESTION.read(get)?,
             traffic_class: class,
+            rdma: rdma(get)?,
             connect_timeout: Duration::from_millis(timeout),
             stall,
             guard,
@@ -146,6 +153,21 @@ impl Config {
     pub fn encrypts(&self) -> bool {
         matches!(self.guard, Guard::Psk { encrypt: true, .. })
     }
+}
+
+fn rdma(get: &dyn Fn(&str) -> Option<String>) -> Result<RdmaConfig, Error> {
+    let devices = params::IB_HCA.read(get)?.map(|list| IfFilter::parse(params::IB_HCA.name, &list)).transpose()?;
+    let byte = |param: &params::Param| Ok::<_, Error>(param.number(get)?.and_then(|n| u8::try_from(n).ok()));
+    let default = RdmaConfig::default();
+    Ok(RdmaConfig {
+        devices,
+        gid_index: byte(&params::GID_INDEX)?,
+        queue_pairs: params::QPS.number(get)?.map_or(default.queue_pairs, |n| n as usize),
+        timeout: byte(&params::IB_TIMEOUT)?.unwrap_or(default.timeout),
+        retry: byte(&params::IB_RETRY_CNT)?.unwrap_or(default.retry),
+        service_level: byte(&params::IB_SL)?.unwrap_or(default.service_level),
+        pkey_index: params::IB_PKEY.number(get)?.and_then(|n| u16::try_from(n).ok()).unwrap_or(default.pkey_index),
+    })
 }
 
 fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {

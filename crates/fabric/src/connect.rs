@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
-use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
+use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
-use linkspan_tcp::Dial;
+use linkspan_tcp::{Dial, Stream};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
+use linkspan_verbs::VerbsRail;
+use linkspan_verbs_sys::AnyNic;
 
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
@@ -16,6 +18,8 @@ use crate::device::Device;
 use crate::listener::{FIRST_RETURN, socket_addr};
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
+use crate::meeting::{Meeting, QPS_MAX};
+use crate::rdma::Berth;
 use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::{MessageError, Secured};
@@ -36,11 +40,18 @@ pub(crate) struct Try {
     /// Port speed, bytes per second; 0 when unknown.
     speed: u64,
     state: TryState,
+    /// The first of its pair of addresses, over which queue pairs are set up.
+    first: bool,
+    berth: Option<Berth>,
+    /// Queue pairs that are up beside the stream, or why there are none.
+    verbs: Result<Vec<VerbsRail<AnyNic>>, String>,
 }
 
 enum TryState {
     Dial(Dial),
     Login(Box<LoginRun>),
+    /// Queue pairs are being set up; with the peer's greeting.
+    Meet(Box<(Secured, Meeting)>, Vec<u8>),
     /// With the peer's greeting.
     Up(Box<Secured>, Vec<u8>),
     Used,
@@ -86,6 +97,7 @@ impl std::fmt::Debug for Connecting {
 impl Connecting {
     pub(crate) fn new(fabric: &Fabric, device: usize, handle: &[u8; HANDLE_LEN]) -> Result<Connecting, Error> {
         let device = fabric.device(device)?;
+        fabric.rdma().open(fabric.config());
         let handle = Handle::decode(handle)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| LoginError::Random)?;
@@ -126,7 +138,10 @@ impl Connecting {
             Ok(dial) => TryState::Dial(dial),
             Err(error) => TryState::Failed(chain(&error)),
         };
-        self.tries.push(Try { from, to, number, why, speed: u64::from(mbps) * 125_000, state });
+        let first = number != SENTINEL && self.tries.iter().all(|t| (t.from, t.to) != (from, to));
+        let speed = u64::from(mbps) * 125_000;
+        let verbs = Err(String::new());
+        self.tries.push(Try { from, to, number, why, speed, state, first, berth: None, verbs });
     }
 
     /// Moves on. `Some` when the connection is up.
@@ -153,13 +168,15 @@ impl Connecting {
                 TryState::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
                 TryState::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
                 TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
+                TryState::Meet(meet, _) => fds.push(meet.0.stream.wait_fd(false)),
                 TryState::Used | TryState::Failed(_) => {}
             }
         }
     }
 
     fn wants_local(&self) -> bool {
-        self.same_host && self.fabric.config().path != PathChoice::Tcp && self.own.is_ok()
+        let path = self.fabric.config().path;
+        self.same_host && matches!(path, PathChoice::Auto | PathChoice::Shm) && self.own.is_ok()
     }
 
     fn poll_try(&mut self, n: usize) -> Result<(), Error> {
@@ -174,9 +191,18 @@ impl Connecting {
                             Ok(own) if wants_local => own.encode().to_vec(),
                             _ => Vec::new(),
                         };
+                        let config = self.fabric.config();
+                        if attempt.first && !wants_local {
+                            match self.fabric.rdma().berth(config, &stream) {
+                                Ok(berth) => attempt.berth = Some(berth),
+                                Err(why) => attempt.verbs = Err(why),
+                            }
+                        }
+                        let no_rdma = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
+                        let greeting = Greeting { wants_local, rdma: attempt.berth.is_some(), shm, no_rdma };
                         let params = ClientParams {
-                            guard: self.fabric.config().guard.clone(),
-                            blob: Greeting { wants_local, shm }.encode(),
+                            guard: config.guard.clone(),
+                            blob: greeting.encode(),
                             ..ClientParams::new(
                                 self.handle.listen_id,
                                 self.handle.token.clone(),
@@ -195,12 +221,28 @@ impl Connecting {
                             return Ok(());
                         };
                         self.first_up.get_or_insert_with(Instant::now);
-                        let secured = Secured::new(run.stream, session.ciphers);
-                        TryState::Up(Box::new(secured), session.peer_blob)
+                        attempt.logged_in(&self.fabric, *session, run.stream)
                     }
                     Ok(_) => return Ok(()),
                     Err(error) => TryState::Failed(chain(&error)),
                 },
+                TryState::Meet(meet, _) => {
+                    let (berth, config) = (&attempt.berth, self.fabric.config());
+                    let make = |n| berth.as_ref().map_or(Err("no device".into()), |b: &Berth| b.make(config, n));
+                    let (secured, meeting) = &mut **meet;
+                    match meeting.poll(secured, &make) {
+                        Ok(None) => return Ok(()),
+                        Ok(Some(met)) => {
+                            let TryState::Meet(meet, blob) = std::mem::replace(&mut attempt.state, TryState::Used)
+                            else {
+                                return Ok(());
+                            };
+                            attempt.verbs = met;
+                            TryState::Up(Box::new(meet.0), blob)
+                        }
+                        Err(error) => TryState::Failed(chain(&error)),
+                    }
+                }
                 _ => return Ok(()),
             };
         }
@@ -210,6 +252,10 @@ impl Connecting {
     fn propose(&mut self) -> Result<bool, Error> {
         let rail_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
         let open = self.tries.iter().any(|t| matches!(t.state, TryState::Dial(_) | TryState::Login(_)));
+        // A meeting has a deadline of its own.
+        if self.tries.iter().any(|t| matches!(t.state, TryState::Meet(..))) {
+            return Ok(false);
+        }
         let Some(speaker) = self.tries.iter().position(rail_up) else {
             return if open { Ok(false) } else { Err(Error::Unreachable { tried: self.tried() }) };
         };
@@ -227,6 +273,26 @@ impl Connecting {
             let why = why_not.unwrap_or_else(|| "the peer is on another host".into());
             return Err(Error::Forced { path: "shm", why });
         }
+        let forced = self.fabric.config().path == PathChoice::Verbs;
+        let verbs = if self.shm.is_some() { None } else { self.verbs_plan() };
+        if forced && verbs.is_none() {
+            let reasons: Vec<&str> =
+                self.tries.iter().filter_map(|t| t.verbs.as_ref().err().map(String::as_str)).collect();
+            let why = reasons.into_iter().find(|why| !why.is_empty()).unwrap_or(
+                "no RDMA device of this host is on an interface that reaches the peer, or the peer has none; see `lspan status`",
+            );
+            return Err(Error::Forced { path: "verbs", why: why.to_owned() });
+        }
+        let lost: Vec<&str> = self
+            .tries
+            .iter()
+            .filter_map(|t| t.verbs.as_ref().err().map(String::as_str))
+            .filter(|w| !w.is_empty())
+            .collect();
+        if !lost.is_empty() && self.shm.is_none() {
+            let what = if verbs.is_some() { "fewer RDMA rails than there could be" } else { "TCP in place of RDMA" };
+            self.downgrade(format!("{what}: {}", lost.join("; ")))?;
+        }
         if let Some(why) = why_not {
             self.downgrade(format!("TCP in place of shared memory to a process on this host: {why}"))?;
         }
@@ -234,7 +300,9 @@ impl Connecting {
         if let (true, Some(info)) = (self.fabric.config().cma, ring_only) {
             self.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
         }
-        let plan = if self.shm.is_some() {
+        let plan = if let Some(plan) = verbs {
+            plan
+        } else if self.shm.is_some() {
             Plan {
                 carrier: Carrier::Shm,
                 acked: self.fabric.acked(),
@@ -266,6 +334,26 @@ impl Connecting {
         let bytes = secured.pack(&plan.encode()).map_err(|_| Error::Vanished { peer: attempt.to })?;
         self.proposed = Some(Proposed { plan, speaker, bytes, said: 0, inbox: Vec::new() });
         Ok(true)
+    }
+
+    /// A plan of the queue pairs that are up, if there are any.
+    fn verbs_plan(&self) -> Option<Plan> {
+        let mut rails = 0;
+        let mut streams = Vec::new();
+        for attempt in self.tries.iter().filter(|t| matches!(t.state, TryState::Up(..))) {
+            let n = attempt.verbs.as_ref().map_or(0, Vec::len);
+            if n > 0 && rails + n <= QPS_MAX {
+                rails += n;
+                streams.push(attempt.number);
+            }
+        }
+        let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+        (rails > 0).then(|| Plan {
+            carrier: Carrier::Verbs,
+            acked: self.fabric.acked() || rails > 1,
+            streams,
+            sentinel: self.tries.iter().find(guard).map(|t| t.number),
+        })
     }
 
     /// Moves the shared-memory set-up on. True when it has ended either way.
@@ -357,6 +445,16 @@ impl Connecting {
                 sentinel = self.take(plan.streams[0]).map(|(secured, _)| secured.into_sentinel());
                 rails.push(AnyRail::Shm(rail));
             }
+            None if plan.carrier == Carrier::Verbs => {
+                for &number in &plan.streams {
+                    let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
+                    let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new()));
+                    rails.extend(made.unwrap_or_default().into_iter().map(|rail| AnyRail::Verbs(Box::new(rail))));
+                }
+                if let (true, Some((secured, _))) = (plan.acked, self.take(plan.streams[0])) {
+                    rails.push(fabric.reserve(secured)?);
+                }
+            }
             None => {
                 for &number in &plan.streams {
                     let Some((secured, attempt)) = self.take(number) else {
@@ -402,11 +500,38 @@ impl Connecting {
 }
 
 impl Try {
+    fn logged_in(&mut self, fabric: &Fabric, session: Session, stream: Stream) -> TryState {
+        let sealed = session.ciphers.is_some();
+        let secured = Secured::new(stream, session.ciphers);
+        if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
+            let config = fabric.config();
+            match Greeting::decode(&session.peer_blob) {
+                Some(answer) if answer.rdma => match berth.make(config, config.rdma.queue_pairs) {
+                    Ok(setups) => {
+                        let meeting = Meeting::call(setups);
+                        return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                    }
+                    // The listener waits for a meeting: it is told that there is none.
+                    Err(why) => {
+                        let meeting = Meeting::decline(why);
+                        return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                    }
+                },
+                Some(answer) if !answer.no_rdma.is_empty() => {
+                    self.verbs = Err(format!("the peer says: {}", answer.no_rdma));
+                }
+                _ => {}
+            }
+        }
+        TryState::Up(Box::new(secured), session.peer_blob)
+    }
+
     fn describe(&self) -> String {
         let from = self.from.map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
         let state = match &self.state {
             TryState::Dial(_) => "no answer yet",
             TryState::Login(_) => "connected, login not finished",
+            TryState::Meet(..) => "setting RDMA up",
             TryState::Up(..) | TryState::Used => "up",
             TryState::Failed(why) => why,
         };

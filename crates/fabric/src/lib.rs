@@ -19,9 +19,12 @@ mod listener;
 mod local;
 mod log;
 mod logins;
+mod meeting;
 mod meter;
 pub mod params;
+mod rdma;
 mod redial;
+mod reserve;
 mod room;
 mod secured;
 mod staged;
@@ -40,8 +43,11 @@ pub use linkspan_transport::{
     Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Place, Poll, RailInfo, RemoteSlice,
     Ticket, WaitFd,
 };
+pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
+pub use rdma::{Memory, RdmaConfig, RdmaPort, Registered};
+pub use reserve::Reserve;
 pub use room::AnyRail;
 pub use staged::PathRail;
 
@@ -52,6 +58,8 @@ use helpers::Helpers;
 use linkspan_gpu::StageMemory;
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
+use nic::AnyNic;
+use rdma::Rdma;
 use secured::Secured;
 use stats::Stats;
 
@@ -72,6 +80,7 @@ struct Inner {
     stats: Arc<Stats>,
     helpers: Option<Arc<Helpers>>,
     staging: StageMemory,
+    rdma: Arc<Rdma>,
 }
 
 /// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
@@ -91,6 +100,21 @@ impl Fabric {
     /// # Errors
     /// The machine has no interface to use, not even loopback.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
+        Fabric::build(config, log, acked, Rdma::default(), this_host())
+    }
+
+    /// The same with these RDMA devices in place of the machine's own; for tests with NICs in software, which lie on the
+    /// interface that their GIDs name. Such a fabric is a host of its own: it shares no memory with others.
+    ///
+    /// # Errors
+    /// As [`Fabric::new`].
+    pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
+        let mut host = [0; 8];
+        getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
+        Fabric::build(config, log, acked, Rdma::given(nics), u64::from_le_bytes(host))
+    }
+
+    fn build(config: Config, log: Log, acked: bool, rdma: Rdma, host: u64) -> Result<Fabric, Error> {
         for warning in &config.warnings {
             log.warn(warning);
         }
@@ -118,11 +142,12 @@ impl Fabric {
             log,
             survey,
             devices: RwLock::new(devices),
-            host: this_host(),
+            host,
             acked,
             stats: Arc::new(stats),
             helpers,
             staging,
+            rdma: Arc::new(rdma),
         })))
     }
 
@@ -139,6 +164,20 @@ impl Fabric {
     /// All interfaces with the verdict on each.
     pub fn survey(&self) -> &[(Interface, Verdict)] {
         &self.0.survey
+    }
+
+    /// The RDMA ports that connections may use, and why there are none or some are left out. Opens the devices.
+    pub fn rdma_ports(&self) -> (Vec<RdmaPort>, Vec<String>) {
+        self.0.rdma.ports(&self.0.config)
+    }
+
+    /// Memory regions registered with RDMA devices so far.
+    pub fn rdma_registrations(&self) -> u64 {
+        self.0.rdma.registrations()
+    }
+
+    pub(crate) fn rdma(&self) -> &Rdma {
+        &self.0.rdma
     }
 
     /// The devices.
@@ -178,6 +217,7 @@ impl Fabric {
             stats: self.0.stats.clone(),
             helpers: self.0.helpers.clone(),
             staging: self.0.staging.clone(),
+            rdma: self.0.rdma.clone(),
         }))
     }
 
@@ -235,6 +275,15 @@ impl Fabric {
             traffic_class: self.config().traffic_class,
             ..Options::default()
         }
+    }
+
+    /// The stream as a rail behind RDMA ones.
+    pub(crate) fn reserve(&self, stream: Secured) -> Result<AnyRail, Error> {
+        let config = RailConfig { reason: "in reserve behind RDMA".into(), ..RailConfig::default() };
+        Ok(match stream.into_rail(config, self.config().encrypts())? {
+            AnyRail::Tcp(rail) => AnyRail::Reserve(Reserve::new(rail)),
+            other => other,
+        })
     }
 
     pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<AnyRail, Error> {

@@ -11,13 +11,18 @@ use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerPara
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Stream};
 use linkspan_transport::{Conn, WaitFd};
+use linkspan_verbs::VerbsRail;
+use linkspan_verbs_sys::AnyNic;
 
 use crate::channel::{Channel, Parts, Returns};
+use crate::config::PathChoice;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
+use crate::meeting::{Meeting, QPS_MAX};
+use crate::rdma::Berth;
 use crate::room::AnyRail;
 use crate::secured::Secured;
-use crate::{Error, Fabric, chain, clock};
+use crate::{Config, Error, Fabric, chain, clock};
 
 /// Streams logged in and not yet part of a connection, over all peers of one listener.
 const MAX_WAITING: usize = 256;
@@ -38,6 +43,7 @@ impl std::fmt::Debug for Listener {
 impl Listener {
     pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Listener, Error> {
         let device = fabric.device(device)?;
+        fabric.rdma().open(fabric.config());
         let token = Token::random().map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| linkspan_proto::login::LoginError::Random)?;
@@ -108,11 +114,18 @@ struct Half {
     peer: SocketAddr,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
     offer: Option<Result<Offer, String>>,
+    /// Both sides have an RDMA device here.
+    berth: Option<Berth>,
+    /// Why RDMA is not taken although there might be some.
+    no_rdma: String,
 }
 
 struct Seated {
     secured: Secured,
     number: u16,
+    /// Queue pairs being set up over it, and then what came of it.
+    meeting: Option<(Meeting, Berth)>,
+    verbs: Result<Vec<VerbsRail<AnyNic>>, String>,
     /// What came of a plan, as it travels.
     inbox: Vec<u8>,
 }
@@ -166,6 +179,8 @@ impl Desk {
             }
         }
         self.arrivals.values_mut().for_each(Arrival::poll_offer);
+        let config = self.fabric.config();
+        self.arrivals.values_mut().for_each(|a| a.meet(config));
         let patience = self.fabric.config().connect_timeout;
         let log = self.fabric.log();
         self.arrivals.retain(|_, a| match a.read_plan() {
@@ -193,12 +208,14 @@ impl Desk {
             ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
         };
         let login = Login::server(params, Seed::random()?, clock::now())?;
-        self.halves.push(Half { run: LoginRun { stream, login }, peer, offer: None });
+        let run = LoginRun { stream, login };
+        self.halves.push(Half { run, peer, offer: None, berth: None, no_rdma: String::new() });
         Ok(())
     }
 
     fn seat(&mut self, half: Half, session: Session) {
-        let Half { run, peer, offer } = half;
+        let Half { run, peer, offer, berth, no_rdma } = half;
+        let berth = berth.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
             // The oldest may be of a connection that is gone, which nobody will ever ask for.
@@ -223,7 +240,8 @@ impl Desk {
             rail: None,
         });
         arrival.offer = offer.or(arrival.offer.take());
-        let seated = Seated { secured, number: session.stream, inbox: Vec::new() };
+        let meeting = berth.map(|berth| (Meeting::answer(), berth));
+        let seated = Seated { secured, number: session.stream, meeting, verbs: Err(no_rdma), inbox: Vec::new() };
         arrival.streams.push(seated);
     }
 
@@ -261,10 +279,18 @@ impl Half {
                     let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
                     let asked = asked.ok_or("its greeting cannot be read")?;
                     let mut answer = Greeting::default();
+                    if asked.rdma {
+                        match fabric.rdma().berth(fabric.config(), &self.run.stream) {
+                            Ok(berth) => (answer.rdma, self.berth) = (true, Some(berth)),
+                            Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
+                        }
+                    } else if !asked.no_rdma.is_empty() {
+                        self.no_rdma = format!("the peer says: {}", asked.no_rdma);
+                    }
                     if asked.wants_local {
                         match local::offer(fabric.config(), &asked.shm) {
                             Ok((offer, shm)) => {
-                                answer = Greeting { wants_local: true, shm };
+                                answer = Greeting { wants_local: true, shm, ..answer };
                                 self.offer = Some(Ok(offer));
                             }
                             Err(why) => self.offer = Some(Err(why)),
@@ -282,7 +308,7 @@ impl Arrival {
         if self.plan.is_some() {
             return Ok(());
         }
-        for seat in &mut self.streams {
+        for seat in self.streams.iter_mut().filter(|s| s.meeting.is_none()) {
             if let Some(plan) = seat.secured.read::<PLAN_LEN>(&mut seat.inbox).map_err(|e| chain(&e))? {
                 self.plan = Some((seat.number, Plan::decode(&plan).map_err(|e| chain(&e))?));
                 return Ok(());
@@ -299,7 +325,19 @@ impl Arrival {
         if !plan.streams.iter().chain(&plan.sentinel).all(here) {
             return false;
         }
-        plan.carrier == Carrier::Tcp || self.rail.is_some() || !matches!(self.offer, Some(Ok(_)))
+        plan.carrier != Carrier::Shm || self.rail.is_some() || !matches!(self.offer, Some(Ok(_)))
+    }
+
+    /// Moves the set-up of queue pairs on. A stream whose meeting broke is of no more use.
+    fn meet(&mut self, config: &Config) {
+        for seat in &mut self.streams {
+            let Some((meeting, berth)) = &mut seat.meeting else { continue };
+            match meeting.poll(&mut seat.secured, &|n| berth.make(config, n)) {
+                Ok(None) => {}
+                Ok(Some(met)) => (seat.meeting, seat.verbs) = (None, met),
+                Err(why) => (seat.meeting, seat.verbs) = (None, Err(chain(&why))),
+            }
+        }
     }
 
     /// Moves the set-up of shared memory on, which the peer finishes before it says its plan.
@@ -320,7 +358,7 @@ impl Arrival {
         let bad = |why: String| Error::Plan { peer: self.peer, why };
         let take = |number: u16, streams: &mut Vec<Seated>| {
             let at = streams.iter().position(|s| s.number == number)?;
-            Some(streams.swap_remove(at).secured)
+            Some(streams.swap_remove(at))
         };
         let mut streams = std::mem::take(&mut self.streams);
         let missing = || bad("it names a stream that never came".into());
@@ -337,13 +375,26 @@ impl Arrival {
         for number in &plan.streams {
             members.push(take(*number, &mut streams).ok_or_else(missing)?);
         }
+        let lost: Vec<String> =
+            members.iter().filter_map(|s| s.verbs.as_ref().err().cloned()).filter(|w| !w.is_empty()).collect();
+        if plan.carrier == Carrier::Tcp && !lost.is_empty() {
+            let what = format!("TCP in place of RDMA: {}", lost.join("; "));
+            if fabric.config().strict {
+                return Err(Error::Strict { what });
+            }
+            fabric.log().warn(&format!("downgrade: {what}"));
+        }
+        if plan.carrier != Carrier::Verbs && fabric.config().path == PathChoice::Verbs {
+            let why = lost.first().cloned().unwrap_or_else(|| "the peer does not take it; its log says why".into());
+            return Err(Error::Forced { path: "verbs", why });
+        }
         let mut sentinel = match plan.sentinel {
-            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.into_sentinel()),
+            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.secured.into_sentinel()),
             None => None,
         };
         let rails: Vec<AnyRail> = match (plan.carrier, self.rail.take()) {
             (Carrier::Shm, Some(rail)) => {
-                sentinel = members.pop().map(Secured::into_sentinel);
+                sentinel = members.pop().map(|seat| seat.secured.into_sentinel());
                 vec![AnyRail::Shm(rail)]
             }
             (Carrier::Shm, None) => {
@@ -353,16 +404,35 @@ impl Arrival {
                 };
                 return Err(bad(why));
             }
+            (Carrier::Verbs, _) => {
+                let mut rails = Vec::new();
+                let mut reserve = None;
+                for seat in members {
+                    let made = seat.verbs.map_err(|why| bad(format!("queue pairs that did not come up: {why}")))?;
+                    if made.is_empty() || rails.len() + made.len() > QPS_MAX {
+                        return Err(bad(format!("{} queue pairs over one stream", made.len())));
+                    }
+                    rails.extend(made.into_iter().map(|rail| AnyRail::Verbs(Box::new(rail))));
+                    reserve.get_or_insert(seat.secured);
+                }
+                if !plan.acked && rails.len() > 1 {
+                    return Err(bad("several rails without acknowledgements".into()));
+                }
+                if let (true, Some(secured)) = (plan.acked, reserve) {
+                    rails.push(fabric.reserve(secured)?);
+                }
+                rails
+            }
             (Carrier::Tcp, _) => {
                 let why = match self.offer.take() {
                     Some(Err(why)) => format!("shared memory not possible: {why}"),
                     _ => "chosen by the peer".into(),
                 };
-                let rails = members.into_iter().map(|s| fabric.tcp_rail(s, &why, None));
+                let rails = members.into_iter().map(|s| fabric.tcp_rail(s.secured, &why, None));
                 rails.collect::<Result<_, Error>>()?
             }
         };
-        let returns = if plan.acked { returns } else { Returns::Never };
+        let returns = if plan.acked && plan.carrier != Carrier::Verbs { returns } else { Returns::Never };
         Ok(Channel::new(
             fabric,
             Parts {

@@ -38,8 +38,8 @@ macro_rules! params {
 params! {
     STRICT = "LINKSPAN_STRICT", Takes::Switch, "0",
         "Turn every downgrade (a slower path than the machine could give) into an error of listen or connect.";
-    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm"]), "auto",
-        "Force one kind of path. `auto` takes shared memory on one host and TCP between hosts.";
+    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs"]), "auto",
+        "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else TCP.";
     IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
         "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Goes before NCCL_SOCKET_IFNAME.";
     DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
@@ -60,6 +60,20 @@ params! {
         "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
     TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",
         "IP traffic class (TOS) of our packets. Unset: what NCCL asks for, else the system's.";
+    IB_HCA = "LINKSPAN_IB_HCA", Takes::Text, "",
+        "RDMA devices to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude.";
+    GID_INDEX = "LINKSPAN_GID_INDEX", Takes::Number(0, 254), "",
+        "GID table entry that RoCE uses. Unset: the IPv4 (else global IPv6) RoCE v2 entry of the interface that reaches the peer.";
+    QPS = "LINKSPAN_QPS", Takes::Number(1, 7), "1",
+        "Queue pairs for each pair of interfaces; large messages are striped over them.";
+    IB_TIMEOUT = "LINKSPAN_IB_TIMEOUT", Takes::Number(1, 31), "14",
+        "How long an RDMA device waits for an acknowledgement: 4.096 us * 2^n; 14 is 67 ms.";
+    IB_RETRY_CNT = "LINKSPAN_IB_RETRY_CNT", Takes::Number(0, 7), "7",
+        "How often it sends again before it gives a path up.";
+    IB_SL = "LINKSPAN_IB_SL", Takes::Number(0, 15), "0",
+        "Service level on InfiniBand.";
+    IB_PKEY = "LINKSPAN_IB_PKEY", Takes::Number(0, 65_535), "0",
+        "Partition table entry of the port, by index.";
     CONNECT_TIMEOUT_MS = "LINKSPAN_CONNECT_TIMEOUT_MS", Takes::Number(100, 3_600_000), "20000",
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",

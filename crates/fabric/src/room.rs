@@ -4,6 +4,10 @@ use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
 use linkspan_tcp::{HelpedRail, SealedRail, TcpRail};
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_verbs::VerbsRail;
+use linkspan_verbs_sys::AnyNic;
+
+use crate::reserve::Reserve;
 
 /// A rail of any room.
 pub enum AnyRail {
@@ -15,6 +19,10 @@ pub enum AnyRail {
     Sealed(SealedRail),
     /// Shared memory.
     Shm(ShmRail),
+    /// RDMA.
+    Verbs(Box<VerbsRail<AnyNic>>),
+    /// TCP behind RDMA: carries chunks when nothing else is left.
+    Reserve(Reserve),
 }
 
 macro_rules! each {
@@ -24,6 +32,8 @@ macro_rules! each {
             AnyRail::Helped($rail) => $call,
             AnyRail::Sealed($rail) => $call,
             AnyRail::Shm($rail) => $call,
+            AnyRail::Verbs($rail) => $call,
+            AnyRail::Reserve($rail) => $call,
         }
     };
 }
@@ -39,6 +49,14 @@ impl Rail for AnyRail {
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         each!(self, r => r.data(head, src))
+    }
+
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        each!(self, r => r.prepare(mem, target))
+    }
+
+    fn granted(&mut self, id: u32, mem: MemSlice) {
+        each!(self, r => r.granted(id, mem))
     }
 
     fn taken(&self) -> u64 {
@@ -76,7 +94,8 @@ impl AnyRail {
             AnyRail::Tcp(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
             AnyRail::Helped(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
             AnyRail::Sealed(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
-            AnyRail::Shm(_) => None,
+            AnyRail::Reserve(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
+            AnyRail::Shm(_) | AnyRail::Verbs(_) => None,
         }
     }
 }

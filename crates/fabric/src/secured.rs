@@ -24,6 +24,10 @@ pub(crate) enum MessageError {
     Record(#[from] RecordError),
     #[error("an encrypted record of {got} bytes in place of a message of {want}")]
     Len { got: usize, want: usize },
+    #[error("the peer set up RDMA with {0}")]
+    Meeting(&'static str),
+    #[error("the peer fell silent while RDMA was set up")]
+    Silent,
 }
 
 impl Secured {

@@ -73,10 +73,12 @@ impl Context {
         let names: Vec<String> = self.fabric().devices().into_iter().map(|d| d.name).collect();
         let tcp = match config.path {
             PathChoice::Shm => (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
+            PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
             _ => (true, format!("over {}", names.join(", "))),
         };
         let shm = match config.path {
             PathChoice::Tcp => (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
+            PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
             _ => (true, "with processes on this host".to_owned()),
         };
         let cma = match (shm.0, config.cma) {
@@ -86,8 +88,24 @@ impl Context {
             (true, false) => (false, "LINKSPAN_CMA=0 forbids it".to_owned()),
             (false, _) => (false, shm.1.clone()),
         };
-        let list = [("tcp", tcp), ("shm", shm), ("cma", cma)];
+        let verbs = self.verbs();
+        let list = [("tcp", tcp), ("shm", shm), ("cma", cma), ("verbs", verbs)];
         list.map(|(path, (usable, why))| Support { path, usable, why }).into()
+    }
+
+    fn verbs(&self) -> (bool, String) {
+        match self.fabric().config().path {
+            PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
+            PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
+            PathChoice::Auto | PathChoice::Verbs => {}
+        }
+        let (ports, reasons) = self.fabric().rdma_ports();
+        let usable: Vec<&str> = ports.iter().filter(|p| p.why_not.is_none()).map(|p| p.name.as_str()).collect();
+        if !usable.is_empty() {
+            return (true, format!("over {}", usable.join(", ")));
+        }
+        let why = ports.iter().filter_map(|p| Some(format!("{}: {}", p.name, p.why_not.as_ref()?)));
+        (false, why.chain(reasons).collect::<Vec<_>>().join("; "))
     }
 
     /// A transport through the first device.

@@ -1,40 +1,67 @@
 //! What each side tells the other inside the login: its abilities, and what the shared-memory room wants to know.
 //!
-//! The greeting is `[version 1][flags][length of the shm part, 2 bytes little-endian][shm part]`; fields added later go
-//! behind, and a reader ignores what it does not know.
+//! The greeting is `[version 1][flags][length of the shm part, 2 bytes little-endian][shm part]`, then `[length, 1 byte][text]`:
+//! why the sender takes no RDMA although it has a device. Fields added later go behind, a reader ignores what it does not
+//! know, and one that ends behind the shm part has an empty text.
 
 const VERSION: u8 = 1;
 const FLAG_WANTS_LOCAL: u8 = 1;
+const FLAG_RDMA: u8 = 2;
+
+/// Most bytes of [`Greeting::no_rdma`]; the login takes no greeting of more than it has room for.
+pub const REASON_MAX: usize = 200;
 
 /// A greeting, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
     /// The sender would take shared memory for this connection.
     pub wants_local: bool,
+    /// The sender has an RDMA device on the interface of this stream and would use it for this connection.
+    pub rdma: bool,
     /// Opaque part of the shared-memory room.
     pub shm: Vec<u8>,
+    /// Why it would not, where it has one; at most [`REASON_MAX`] bytes travel.
+    pub no_rdma: String,
 }
 
 impl Greeting {
     /// The bytes as they travel. A part beyond 64 KiB - 1 does not fit its length field; the room's has 104 bytes at most.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 + self.shm.len());
+        let mut out = Vec::with_capacity(5 + self.shm.len() + self.no_rdma.len());
         out.push(VERSION);
-        out.push(if self.wants_local { FLAG_WANTS_LOCAL } else { 0 });
+        out.push(if self.wants_local { FLAG_WANTS_LOCAL } else { 0 } | if self.rdma { FLAG_RDMA } else { 0 });
         out.extend_from_slice(&(self.shm.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.shm);
+        let text = cut(&self.no_rdma);
+        out.push(text.len() as u8);
+        out.extend_from_slice(text.as_bytes());
         out
     }
 
-    /// Total over any bytes.
+    /// Total over any bytes. Of the text only what can be printed is kept.
     pub fn decode(bytes: &[u8]) -> Option<Greeting> {
         let [VERSION, flags, a, b, rest @ ..] = bytes else {
             return None;
         };
-        let len = usize::from(u16::from_le_bytes([*a, *b]));
-        let shm = rest.get(..len)?.to_vec();
-        Some(Greeting { wants_local: flags & FLAG_WANTS_LOCAL != 0, shm })
+        let (shm, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([*a, *b])))?;
+        let text = match rest {
+            [] => &[],
+            [len, text @ ..] => text.get(..usize::from(*len))?,
+        };
+        let text: String = String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect();
+        let no_rdma = cut(&text).to_owned();
+        let (wants_local, rdma) = (flags & FLAG_WANTS_LOCAL != 0, flags & FLAG_RDMA != 0);
+        Some(Greeting { wants_local, rdma, shm: shm.to_vec(), no_rdma })
     }
+}
+
+/// As much of a text as travels.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(REASON_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ pub enum Carrier {
     Tcp,
     /// Shared memory; the one stream named stays as its sentinel.
     Shm,
+    /// Queue pairs: those that were set up over each stream, in their order, are the rails. With `acked`, the first
+    /// stream is a rail in reserve behind them.
+    Verbs,
 }
 
 /// A plan, decoded.
@@ -72,6 +75,7 @@ impl Plan {
             carrier: match self.carrier {
                 Carrier::Tcp => 1,
                 Carrier::Shm => 2,
+                Carrier::Verbs => 3,
             },
             acked: u8::from(self.acked),
             count: self.streams.len().min(MAX_STREAMS) as u8,
@@ -94,6 +98,7 @@ impl Plan {
         let carrier = match wire.carrier {
             1 => Carrier::Tcp,
             2 => Carrier::Shm,
+            3 => Carrier::Verbs,
             _ => return Err(BadPlan("names a carrier that this version does not know")),
         };
         let count = usize::from(wire.count);

@@ -35,9 +35,9 @@ impl Listening {
 impl ListenComm<Plugin> for Listening {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Plugin>>, Fail> {
         let channel = self.listener.accept().map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened {
-            path: Receiving::new(self.log, channel),
-            domain: Domain::new(self.log, &self.fabric),
+        Ok(channel.map(|channel| {
+            let domain = Domain::receiving(self.log, &self.fabric, &channel);
+            Opened { path: Receiving::new(self.log, channel), domain }
         }))
     }
 }
@@ -71,9 +71,9 @@ impl Dialling {
 impl NcclConnecting<Plugin> for Dialling {
     fn poll(&mut self) -> Result<Option<OpenedSend<Plugin>>, Fail> {
         let channel = self.connecting.poll().map_err(|error| fail(self.log, &error))?;
-        Ok(channel.map(|channel| Opened {
-            path: Sending::new(self.log, channel),
-            domain: Domain::new(self.log, &self.fabric),
+        Ok(channel.map(|channel| {
+            let domain = Domain::sending(self.log, &self.fabric, &channel);
+            Opened { path: Sending::new(self.log, channel), domain }
         }))
     }
 }

@@ -92,6 +92,7 @@ pub(crate) fn puts() -> Vec<Put> {
         ("LSPAN", "/usr/bin/lspan"),
         ("PLUGIN", "/usr/lib/libnccl-net-linkspan.so"),
         ("PLUGIN_HOST", "/usr/bin/plugin-host"),
+        ("VERBS", "/usr/bin/verbs-conformance"),
     ]
     .into_iter()
     .filter_map(|(name, to)| {

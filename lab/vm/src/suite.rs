@@ -89,6 +89,22 @@ pub(crate) const ALL: &[Test] = &[
         run: rdma::one,
     },
     Test {
+        name: "rxe-linkspan",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "our RDMA room over soft-RoCE: the conformance suite",
+        run: rdma::ours,
+    },
+    Test {
+        name: "rxe-use",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "lspan and the plugin over soft-RoCE: AllReduce, a peer killed, cables cut",
+        run: rdma::used,
+    },
+    Test {
         name: "rxe-pair",
         level: Level::Quick,
         since: ANY,

@@ -58,10 +58,11 @@ fn main() {
     println!("{}", room.rails().0.info().path);
     let level = Level::from_env();
     for (name, behaviour) in behaviours::<Device>() {
-        println!("{name} ...");
+        let since = std::time::Instant::now();
         if let Verdict::Skipped(why) = behaviour(&mut room, level) {
             println!("{name}: cannot be tested here: {why}");
         }
+        println!("{name}: {:.1} s", since.elapsed().as_secs_f64());
     }
     println!("passed");
 }

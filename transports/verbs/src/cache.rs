@@ -5,11 +5,12 @@
 //! goes on using the pages that it knows.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use linkspan_transport::{Buf, MemSlice};
-use linkspan_verbs_sys::{Access, Error, Keys, Mr, Nic};
+use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 
 /// Regions a domain keeps that no rail knows, and regions a rail knows before it begins anew.
 const KEEP: usize = 1024;
@@ -92,6 +93,9 @@ struct Shared<N: Nic> {
     /// Counts invalidations, so that a rail's own copy of the map need not ask for the lock.
     generation: AtomicU64,
     registrations: AtomicU64,
+    /// Counts changes of addresses that the device told.
+    addresses: AtomicU64,
+    gone: AtomicBool,
 }
 
 /// A device and the memory registered with it, shared by its rails.
@@ -107,12 +111,31 @@ impl<N: Nic> Domain<N> {
     /// Over an opened device.
     pub fn new(nic: N) -> Domain<N> {
         let maps = Mutex::new(Maps::new());
-        Domain(Arc::new(Shared { nic, maps, generation: AtomicU64::new(0), registrations: AtomicU64::new(0) }))
+        let (generation, registrations, addresses) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Domain(Arc::new(Shared { nic, maps, generation, registrations, addresses, gone: AtomicBool::new(false) }))
+    }
+
+    /// Whether both are the same opened device.
+    pub fn is(&self, other: &Domain<N>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The device.
     pub fn nic(&self) -> &N {
         &self.0.nic
+    }
+
+    /// Takes what the device has to say by itself: how often addresses have changed so far, or `None` when it is gone.
+    /// What concerns a queue pair or a port comes as a completion or is in the port's state.
+    pub(crate) fn watch(&self) -> Option<u64> {
+        while let Ok(Some(event)) = self.0.nic.event() {
+            match event {
+                AsyncEvent::Addresses(_) => drop(self.0.addresses.fetch_add(1, Ordering::Relaxed)),
+                AsyncEvent::DeviceGone => self.0.gone.store(true, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+        (!self.0.gone.load(Ordering::Relaxed)).then(|| self.0.addresses.load(Ordering::Relaxed))
     }
 
     /// Regions registered so far.
@@ -144,6 +167,28 @@ impl<N: Nic> Domain<N> {
         }
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let region = Arc::new(Region::new(self.0.nic.register(mem, access)?));
+        self.0.registrations.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(region.clone(), target);
+        Ok(region)
+    }
+}
+
+impl<N: Nic> Domain<N> {
+    /// Registers device memory by its dma-buf: `len` bytes at `offset` of it, known as the `len` bytes at `mem`. Chunks of
+    /// that memory then go straight from and to the device.
+    ///
+    /// # Errors
+    /// The kernel, the library or the device cannot; the memory is to be staged then.
+    pub fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        offset: u64,
+        mem: MemSlice,
+        target: bool,
+    ) -> Result<Arc<Region<N::Mr>>, Error> {
+        let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
+        let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
+        let region = Arc::new(Region::new(self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?));
         self.0.registrations.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(region.clone(), target);
         Ok(region)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
-use linkspan_verbs_sys::{Completion, Cq, Nic, Port, PostError, Qp, RecvWr, Status};
+use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
 use crate::cache::Cache;
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
@@ -66,6 +66,9 @@ pub struct VerbsRail<N: Nic> {
     rx: Rx<N::Mr>,
     base: usize,
     port: u8,
+    /// The address it sends from, and how often addresses had changed when that was last seen to be there.
+    entry: Option<GidEntry>,
+    addresses: u64,
     info: RailInfo,
     ask_after: Duration,
     linger: Duration,
@@ -81,7 +84,7 @@ impl<N: Nic> VerbsRail<N> {
     pub(crate) fn new(
         domain: Domain<N>,
         config: Config,
-        port: Port,
+        (port, entry): (Port, Option<GidEntry>),
         path: String,
         (qp, cq, mr, ring): (N::Qp, N::Cq, N::Mr, HostBuf),
         own: u16,
@@ -103,6 +106,8 @@ impl<N: Nic> VerbsRail<N> {
             rx: Rx::new(own),
             base: usize::from(own) * SLOT,
             port: config.port,
+            entry,
+            addresses: 0,
             qp,
             cq,
             mr,
@@ -226,6 +231,12 @@ impl<N: Nic> VerbsRail<N> {
         done.map_err(End::Protocol)
     }
 
+    /// Whether what came is the peer's last word.
+    fn is_goodbye(&mut self, completion: &Completion) -> bool {
+        let len = self.rx.take(self.ring.slice(), &self.mr, completion.id, completion.bytes as usize);
+        len.is_some_and(|len| matches!(Frame::decode(&self.rx.scratch[..len]), Ok((_, Say::Close, _))))
+    }
+
     fn repost(&mut self) -> Result<(), End> {
         if self.rx.repost().is_empty() {
             return Ok(());
@@ -337,6 +348,9 @@ impl<N: Nic> Rail for VerbsRail<N> {
             if let Some(end) = &self.end {
                 return Err(self.down(end));
             }
+            if self.tx.unreported() {
+                self.tx.probe();
+            }
             self.look();
             return Ok(Poll::Idle);
         }
@@ -354,15 +368,22 @@ impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn stalled(&mut self) -> bool {
-        // What the device has to say meanwhile is in its port's state, or in completions; the queue of events is kept
-        // empty.
-        let nic = self.cache.domain().nic();
-        while let Ok(Some(_)) = nic.event() {}
-        !nic.port(self.port).is_ok_and(|port| port.active)
+        let domain = self.cache.domain();
+        let Some(addresses) = domain.watch() else { return true };
+        if addresses != self.addresses
+            && let Some(own) = self.entry
+        {
+            let kept = |table: Vec<GidEntry>| table.iter().any(|e| (e.index, e.gid) == (own.index, own.gid));
+            if !domain.nic().gids(self.port).is_ok_and(kept) {
+                return true;
+            }
+        }
+        self.addresses = addresses;
+        !domain.nic().port(self.port).is_ok_and(|port| port.active)
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        if self.end.is_some() || self.stashed > 0 || self.tx.pending() {
+        if self.end.is_some() || self.stashed > 0 || self.tx.pending() || self.tx.unreported() {
             return None;
         }
         self.cq.calm();
@@ -389,6 +410,8 @@ impl<N: Nic> Drop for VerbsRail<N> {
                 }
                 if completion.id & RECV == 0 {
                     self.tx.completed(completion.id);
+                } else if self.is_goodbye(completion) {
+                    return; // nobody is there to acknowledge ours
                 }
             }
             if n == 0 {

@@ -61,8 +61,18 @@ pub enum Error {
         path: String,
         /// The time it had.
         ms: u128,
-        /// 0, 1 or 2.
+        /// 0 to 3.
         got: u8,
+    },
+    /// The queue pairs are up and no packet passes.
+    #[error(
+        "LS1218 no RDMA packet passes over {path}: {why}; check that UDP port 4791 is open both ways (RoCE v2), that both ends use RoCE v2 GIDs of one subnet, and that the MTU fits the cable"
+    )]
+    NothingPasses {
+        /// The path.
+        path: String,
+        /// The device's word.
+        why: String,
     },
     /// No randomness.
     #[error("LS1217 the system gives no random numbers: {0}")]

@@ -1,14 +1,16 @@
 //! The handshake: bytes of an authenticated stream in and out, no I/O of its own.
 //!
 //! Each side makes its queue pair, posts its receives and sends an offer. With the peer's offer it goes to RTR and RTS
-//! and says that it is ready; the rail begins when the peer has said so too, so no message can meet a queue pair that
-//! is not ready for it. The receives are there before RTR.
+//! and says that it is ready. When the peer has said so too it writes nothing to the peer, and once that is acknowledged
+//! it says that packets pass. The rail begins when both have said so: no message can meet a queue pair that is not ready
+//! for it, and a path that looks right and carries nothing is found here. The receives are there before RTR.
 
 use std::time::{Duration, Instant};
 
 use linkspan_transport::HostBuf;
 use linkspan_verbs_sys::{
-    Access, Address, Gid, GidEntry, InitAttr, LinkLayer, Mtu, Nic, Port, Qp, QpCaps, RtrAttr, RtsAttr,
+    Access, Address, Completion, Cq, Gid, GidEntry, InitAttr, LinkLayer, Mtu, Nic, Port, Qp, QpCaps, RtrAttr, RtsAttr,
+    SendOp, SendWr, Status,
 };
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -20,11 +22,16 @@ use crate::{Config, Domain, Error, VerbsRail};
 /// Bytes in an [`Offer`].
 pub const OFFER_LEN: usize = 48;
 
-/// Bytes of the word that a side is ready: a magic number, and the peer's queue pair number as it was understood.
+/// Bytes of the words that a side is ready, and that packets pass: a magic number, and the peer's queue pair number as
+/// it was understood.
 pub const READY_LEN: usize = 8;
+
+/// Bytes that each side sends in all.
+const TOTAL_LEN: usize = OFFER_LEN + 2 * READY_LEN;
 
 const MAGIC: [u8; 4] = *b"LSVo";
 const READY: [u8; 4] = *b"LSVr";
+const PASSES: [u8; 4] = *b"LSVp";
 const VERSION: u8 = 1;
 
 /// Receives posted, and so frames that may be under way each way; a side may have more or fewer than its peer.
@@ -129,6 +136,16 @@ pub struct Setup<N: Nic> {
     input: Vec<u8>,
     since: Instant,
     path: String,
+    proof: Proof,
+}
+
+/// How far the write of nothing is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The peer is not ready yet.
+    Early,
+    Posted,
+    Done,
 }
 
 impl<N: Nic> Setup<N> {
@@ -190,6 +207,7 @@ impl<N: Nic> Setup<N> {
             input: Vec::new(),
             since: Instant::now(),
             path,
+            proof: Proof::Early,
         })
     }
 
@@ -210,25 +228,65 @@ impl<N: Nic> Setup<N> {
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut used = 0;
         loop {
-            let want = match (self.theirs.is_some(), self.is_done()) {
-                (false, _) => OFFER_LEN,
-                (true, false) => OFFER_LEN + READY_LEN,
-                (true, true) => return Ok(used),
+            let had = self.input.len();
+            let want = match had {
+                ..OFFER_LEN => OFFER_LEN,
+                _ if had < OFFER_LEN + READY_LEN => OFFER_LEN + READY_LEN,
+                _ if had < TOTAL_LEN => TOTAL_LEN,
+                _ => return Ok(used),
             };
-            let n = (want - self.input.len()).min(bytes.len() - used);
+            let n = (want - had).min(bytes.len() - used);
             self.input.extend_from_slice(&bytes[used..used + n]);
             used += n;
             if self.input.len() < want {
                 return Ok(used);
             }
-            if want == OFFER_LEN {
-                let mut offer = [0; OFFER_LEN];
-                offer.copy_from_slice(&self.input);
-                self.offered(Offer::decode(&offer)?)?;
-            } else if self.input[OFFER_LEN..] != ready(self.ours.qpn.get()) {
-                return Err(Error::BadOffer(format!("{:02x?} where its ready word was due", &self.input[OFFER_LEN..])));
+            let word = &self.input[want - READY_LEN..];
+            match want {
+                OFFER_LEN => {
+                    let mut offer = [0; OFFER_LEN];
+                    offer.copy_from_slice(&self.input);
+                    self.offered(Offer::decode(&offer)?)?;
+                }
+                TOTAL_LEN if word == told(PASSES, self.ours.qpn.get()) => {}
+                TOTAL_LEN => return Err(Error::BadOffer(format!("{word:02x?} where its last word was due"))),
+                _ if word == told(READY, self.ours.qpn.get()) => self.prove()?,
+                _ => return Err(Error::BadOffer(format!("{word:02x?} where its ready word was due"))),
             }
         }
+    }
+
+    /// The peer is ready: writes nothing to it.
+    fn prove(&mut self) -> Result<(), Error> {
+        let Some(parts) = &mut self.parts else { return Ok(()) };
+        let wr = SendWr { signalled: true, ..SendWr::new(0, SendOp::Write { addr: 0, rkey: 0 }, None) };
+        parts.qp.post_send(&[wr]).map_err(|e| self.unproven(&format!("ibv_post_send ended with {}", e.errno)))?;
+        self.proof = Proof::Posted;
+        Ok(())
+    }
+
+    fn unproven(&self, why: &str) -> Error {
+        Error::NothingPasses { path: self.path.clone(), why: why.to_owned() }
+    }
+
+    /// Looks whether packets pass; to be called again and again until [`Setup::is_done`].
+    ///
+    /// # Errors
+    /// [`Error::NothingPasses`], [`Error::Nic`].
+    pub fn poll(&mut self) -> Result<(), Error> {
+        let (Proof::Posted, Some(parts)) = (self.proof, &mut self.parts) else { return Ok(()) };
+        let mut list = [Completion::NONE; 1];
+        if parts.cq.poll(&mut list)? == 0 {
+            return Ok(());
+        }
+        if list[0].status != Status::Success {
+            return Err(self.unproven(&format!("the first request ended with {:?}", list[0].status)));
+        }
+        self.proof = Proof::Done;
+        if let Some(offer) = &self.theirs {
+            self.out.extend_from_slice(&told(PASSES, offer.qpn.get()));
+        }
+        Ok(())
     }
 
     fn offered(&mut self, offer: Offer) -> Result<(), Error> {
@@ -267,24 +325,34 @@ impl<N: Nic> Setup<N> {
         let end = |gid: Gid, lid: u16| {
             gid.to_v4().map_or(if lid > 0 { format!("lid {lid}") } else { gid.to_string() }, |ip| ip.to_string())
         };
+        let index = self.entry.map_or_else(String::new, |e| format!("GID {}, ", e.index));
+        let rate = match self.port.speed {
+            0 => "rate unknown".to_owned(),
+            speed => format!("{} Gb/s", speed as f64 / 125e6),
+        };
         self.path = format!(
-            "{}/{} {} -> {} (queue pairs {:#x}, {:#x}, MTU {})",
+            "{}/{} {} -> {} ({index}MTU {}, {rate}, queue pairs {:#x} -> {:#x})",
             self.domain.nic().name(),
             self.config.port,
             end(Gid(self.ours.gid), self.ours.lid.get()),
             end(gid, offer.lid.get()),
+            mtu.bytes(),
             self.ours.qpn.get(),
             offer.qpn.get(),
-            mtu.bytes(),
         );
-        self.out.extend_from_slice(&ready(offer.qpn.get()));
+        self.out.extend_from_slice(&told(READY, offer.qpn.get()));
         self.theirs = Some(offer);
         Ok(())
     }
 
-    /// Whether both sides are ready. What [`Setup::output`] still has must be written nevertheless.
+    /// Whether both sides know that packets pass. What [`Setup::output`] still has must be written nevertheless.
     pub fn is_done(&self) -> bool {
-        self.input.len() == OFFER_LEN + READY_LEN
+        self.input.len() == TOTAL_LEN && self.proof == Proof::Done
+    }
+
+    /// The path as far as it is known, for reasons.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     #[cfg(test)]
@@ -303,7 +371,9 @@ impl<N: Nic> Setup<N> {
             _ => Err(Error::Deadline {
                 path: self.path.clone(),
                 ms: self.config.deadline.as_millis(),
-                got: u8::from(self.theirs.is_some()) + u8::from(self.is_done()),
+                got: u8::from(self.theirs.is_some())
+                    + u8::from(self.input.len() >= OFFER_LEN + READY_LEN)
+                    + u8::from(self.input.len() >= TOTAL_LEN),
             }),
         }
     }
@@ -318,7 +388,15 @@ impl<N: Nic> Setup<N> {
             (Some(theirs), Some(parts)) if done => {
                 let Parts { qp, cq, mr, ring } = parts;
                 let (own, peer) = (self.ours.slots.get(), theirs.slots.get());
-                Ok(VerbsRail::new(self.domain, self.config, self.port, self.path, (qp, cq, mr, ring), own, peer))
+                Ok(VerbsRail::new(
+                    self.domain,
+                    self.config,
+                    (self.port, self.entry),
+                    self.path,
+                    (qp, cq, mr, ring),
+                    own,
+                    peer,
+                ))
             }
             (_, parts) => {
                 self.parts = parts;
@@ -328,9 +406,9 @@ impl<N: Nic> Setup<N> {
     }
 }
 
-fn ready(qpn: u32) -> [u8; READY_LEN] {
+fn told(word: [u8; 4], qpn: u32) -> [u8; READY_LEN] {
     let mut out = [0; READY_LEN];
-    out[..4].copy_from_slice(&READY);
+    out[..4].copy_from_slice(&word);
     out[4..].copy_from_slice(&qpn.to_le_bytes());
     out
 }
@@ -363,6 +441,8 @@ pub fn join<A: Nic, B: Nic>(mut a: Setup<A>, mut b: Setup<B>) -> Result<(VerbsRa
         a.wrote(n);
         let n = a.input(b.output())?;
         b.wrote(n);
+        a.poll()?;
+        b.poll()?;
         if a.is_done() && b.is_done() {
             match (a.finish(), b.finish()) {
                 (Ok(a), Ok(b)) => return Ok((a, b)),

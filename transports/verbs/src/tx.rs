@@ -66,6 +66,8 @@ pub(crate) struct Tx<M> {
     completed: u64,
     /// The last write of nothing.
     probed: u64,
+    /// The last request that reports.
+    reports: u64,
     depth: u64,
     unsignalled: u32,
     inline: usize,
@@ -111,6 +113,7 @@ impl<M: Mr> Tx<M> {
             posted: 0,
             completed: 0,
             probed: 0,
+            reports: 0,
             depth: depth.into(),
             unsignalled: 0,
             inline: inline as usize,
@@ -144,6 +147,11 @@ impl<M: Mr> Tx<M> {
         !self.batch.is_empty() || (!self.untold.is_empty() && self.room(1, RESERVE)) || self.owed >= self.owed_at
     }
 
+    /// Whether a chunk waits for a request that will not report by itself.
+    pub(crate) fn unreported(&self) -> bool {
+        matches!(self.items.front(), Some(Item { stage: Stage::Leaving(id), .. }) if *id > self.reports)
+    }
+
     /// Whether the device has requests that have not reported.
     pub(crate) fn outstanding(&self) -> bool {
         self.completed < self.posted
@@ -162,6 +170,7 @@ impl<M: Mr> Tx<M> {
         wr.signalled = last || self.unsignalled >= SIGNAL_EVERY;
         if wr.signalled {
             self.unsignalled = 0;
+            self.reports = self.made;
         }
         self.batch.push(wr);
         self.made

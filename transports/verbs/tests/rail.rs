@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use common::{Verbs, config};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::conformance::{Duo, Room, Side, Want, check_bytes, pattern};
+use linkspan_transport::conformance::{Duo, Level, Room, Side, Want, check_bytes, pattern};
 use linkspan_transport::{Buf, Conn, Down, HostBuf, MemSlice, Poll, Rail, Sink, Violation, WaitFd};
 use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
 use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
-use linkspan_verbs_sys::{Nic, Status};
+use linkspan_verbs_sys::{Gid, Nic, Status};
 
 type Mock = MockNic<SoftNic>;
 
@@ -304,6 +304,19 @@ fn a_port_that_is_down_stalls_its_rails() {
 }
 
 #[test]
+fn an_address_that_goes_stalls_the_rails_that_send_from_it() {
+    let room = Verbs::new();
+    let ((mut a, mut b), (mut again, _peer)) = (Verbs::rails(&room), Verbs::rails(&room));
+    room.net.readdress(room.a.nic(), 2, Gid::v4(Ipv4Addr::new(10, 9, 9, 9)));
+    assert!(!a.stalled() && !again.stalled() && !b.stalled(), "that was another entry");
+    room.net.readdress(room.a.nic(), 3, Gid::v4(Ipv4Addr::new(10, 9, 9, 9)));
+    for _ in 0..2 {
+        assert!(a.stalled() && again.stalled(), "every rail of the device is told");
+        assert!(!b.stalled());
+    }
+}
+
+#[test]
 fn a_drop_with_a_dead_peer_is_over_after_the_linger() {
     let room = Scripted::new();
     let (mut a, b) = room.rails();
@@ -339,9 +352,45 @@ fn equal_queue_pair_numbers_on_two_devices_are_not_mixed_up() {
 fn many_operations_through_small_queues() {
     let mut room = Verbs::new();
     let mut duo = Duo::new(&mut room, Want::PLAIN);
-    for n in 0..20_000u64 {
+    let rounds = if Level::from_env() == Level::Full { 10_000_000 } else { 20_000 };
+    for n in 0..rounds {
         let len = if n % 100 == 0 { 20_000 } else { 64 };
         duo.message(if n % 2 == 0 { Side::A } else { Side::B }, n as u32 % 7, len, n);
+    }
+}
+
+#[test]
+fn eight_devices_256_queue_pairs_and_1024_regions() {
+    let net = SoftNet::new(1);
+    let domain = |site: u8, n: u8| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, site, n + 1), 1)));
+    let sides: Vec<_> = (0..8).map(|n| (domain(1, n), domain(2, n))).collect();
+    let mut rails = Vec::new();
+    for (a, b) in &sides {
+        for _ in 0..32 {
+            let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), config()).expect("a side");
+            rails.push(join(side(a), side(b)).expect("joined"));
+        }
+    }
+    assert_eq!(rails.len(), 256);
+    let memory: Vec<HostBuf> = (0..1024).map(|_| HostBuf::new(4096)).collect();
+    for (n, buf) in memory.iter().enumerate() {
+        sides[n % 8].0.register(buf.slice(), true).expect("registered");
+    }
+    assert_eq!(sides.iter().map(|(a, _)| a.registrations()).sum::<u64>(), 1024);
+    let body = pattern(100, 1);
+    for (n, (a, b)) in rails.iter_mut().enumerate() {
+        a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
+        a.flush().expect("up");
+        let mut bag = Bag::default();
+        while bag.0.is_empty() {
+            b.poll(&mut bag).expect("up");
+        }
+        assert_eq!((bag.0[0].0.seq.get(), &bag.0[0].1), (n as u32, &body.slice().to_vec()));
+    }
+    for (n, buf) in memory.iter().enumerate() {
+        let before = sides[n % 8].0.registrations();
+        sides[n % 8].0.register(buf.slice(), true).expect("known");
+        assert_eq!(sides[n % 8].0.registrations(), before);
     }
 }
 

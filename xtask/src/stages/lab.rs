@@ -50,12 +50,18 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
         cargo.args(["-p", "linkspan-vcable", "-p", "lspan", "-p", "linkspan-nccl"]);
     }
     run::must(&mut cargo)?;
+    if guests {
+        let mut cargo = run::cargo(root);
+        cargo.args(["build", "--release", "--quiet", "-p", "linkspan-verbs", "--example", "conformance"]);
+        run::must(&mut cargo)?;
+    }
     let bin = run::target_dir(root).join("release");
     let mut lab = Command::new(bin.join("linkspan-lab"));
     lab.current_dir(root).env("CARGO_TARGET_DIR", run::target_dir(root));
     if guests {
         lab.env("VCABLE", bin.join("vcable")).env("LSPAN", bin.join("lspan"));
         lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
+        lab.env("VERBS", bin.join("examples/conformance"));
         if run::which("cc").is_some() {
             lab.env("PLUGIN_HOST", plugin_host(root, &bin)?);
         }

@@ -1,6 +1,7 @@
 //! The view as text: a table for each kind of thing that is there.
 
 use anstyle::{AnsiColor, Style};
+use linkspan_fabric::RdmaPort;
 use linkspan_perf::format::table;
 use linkspan_topology::{Cable, Domain, Gpu, Interface, Lanes, Link, Machine, Means, Medium, RdmaDevice};
 
@@ -91,6 +92,27 @@ fn devices(text: &mut String, view: &View<'_>) {
     if !view.devices.is_empty() {
         text.push('\n');
     }
+}
+
+/// What the RDMA devices can do; nothing on a machine that has none.
+pub(super) fn rdma_limits((ports, reasons): &(Vec<RdmaPort>, Vec<String>)) -> String {
+    let mut text = String::new();
+    for port in ports {
+        text.push_str(&format!("RDMA {}: ", port.name));
+        match (&port.why_not, &port.limits) {
+            (Some(why), _) => text.push_str(&format!("not used: {why}")),
+            (None, None) => text.push_str("used"),
+            (None, Some(l)) => text.push_str(&format!(
+                "used; at most {} queue pairs of {} requests, {} completion queues of {}, {} regions of {} bytes, {} ranges in a request",
+                l.qp, l.qp_wr, l.cq, l.cqe, l.mr, l.mr_size, l.sge
+            )),
+        }
+        text.push_str("; device memory is staged through host memory\n");
+    }
+    for why in reasons {
+        text.push_str(&format!("no RDMA: {why}\n"));
+    }
+    text
 }
 
 /// One row for each path; the cable stands in the first of its rows.

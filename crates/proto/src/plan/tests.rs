@@ -7,6 +7,8 @@ fn golden_bytes() {
     let mut want = *b"LSPL\x01\x01\x02\0\0\0\0\0\0\0\xff\xff\x03\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0";
     assert_eq!(plan.encode(), want);
     assert_eq!(Plan::decode(&want), Ok(plan));
+    want[4] = 3;
+    assert_eq!(Plan::decode(&want).map(|p| p.carrier), Ok(Carrier::Verbs));
     want[16] = 2;
     want[17] = 1;
     assert!(Plan::decode(&want).is_err(), "the same stream twice");
@@ -16,7 +18,7 @@ fn golden_bytes() {
 fn impossible_plans_are_refused() {
     let good = Plan { carrier: Carrier::Shm, acked: false, streams: vec![0], sentinel: None }.encode();
     assert!(Plan::decode(&good).is_ok());
-    for (at, value) in [(0, 0), (4, 0), (4, 3), (5, 2), (6, 0), (6, 2), (6, 9), (7, 1), (14, 0)] {
+    for (at, value) in [(0, 0), (4, 0), (4, 4), (5, 2), (6, 0), (6, 2), (6, 9), (7, 1), (14, 0)] {
         let mut bad = good;
         bad[at] = value;
         if at == 14 {

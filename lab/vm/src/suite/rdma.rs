@@ -1,12 +1,15 @@
 //! Soft-RoCE (rdma_rxe) with Debian's own tools as the reference.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Result, check};
-use crate::guest::Guest;
+use crate::guest::{Guest, Job};
 use crate::lab::Lab;
 
 const SOON: Duration = Duration::from_secs(40);
+
+/// A dead host is reported within 30 s; the rest is a busy machine.
+const TOLD: Duration = Duration::from_secs(60);
 
 /// One end of an RDMA connection.
 #[derive(Clone, Copy)]
@@ -86,6 +89,22 @@ pub(crate) fn one(lab: &mut Lab) -> Result<()> {
     lab.finish([a])
 }
 
+/// Both ends on one device, in one process: every verb that the room uses, through libibverbs and the kernel.
+pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
+    let mut spec = lab.guest("a");
+    spec.cpus = 2;
+    spec.deadline = SOON * 40;
+    let [a] = lab.boot([&spec])?;
+    a.sh("modprobe dummy numdummies=1")?;
+    device(&a, "dummy0", "10.1.0.1/24", "rxe0")?;
+    let said = a.run(SOON * 30, "verbs-conformance rxe0 2>&1")?;
+    check(said.code == 0 && said.out.ends_with("passed\n"), || {
+        format!("verbs-conformance ended with {}: {}{}", said.code, said.out, said.err)
+    })?;
+    lab.say("the conformance suite of the rooms");
+    lab.finish([a])
+}
+
 pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     let (mut one, mut two) = (lab.guest("a"), lab.guest("b"));
     one.ethernet(&mut two);
@@ -111,6 +130,99 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     }
     play(y, x, "ibv_rc_pingpong -c -n 100 -s 4096", "bytes in")?;
     lab.say("the other way round");
+    lab.finish([a, b])
+}
+
+/// Plugin hosts: rank 0 on `a`, rank 1 on `b`, meeting over the first cable.
+fn ranks(a: &Guest, b: &Guest, env: &str, words: &str) -> Result<[Job; 2]> {
+    let start = |guest: &Guest, rank: u32| {
+        guest.spawn(&format!(
+            "{env} exec plugin-host --plugin /usr/lib/libnccl-net-linkspan.so --verbose --join 10.1.0.1:9900 --rank {rank} \
+             --ranks 2 {words}"
+        ))
+    };
+    Ok([start(a, 0)?, start(b, 1)?])
+}
+
+/// Whether a run ended as it should, and what it said.
+fn ended(job: Job, patience: Duration, code: i32, says: &[&str]) -> Result<String> {
+    let said = job.wait(patience)?;
+    let text = format!("{}{}", said.out, said.err);
+    check(said.code == code, || format!("ended with {}, not {code}:\n{text}", said.code))?;
+    for word in says {
+        check(text.contains(word), || format!("does not say `{word}`:\n{text}"))?;
+    }
+    Ok(text)
+}
+
+/// linkspan between two guests with two RoCE cables: the CLI, the plugin, and what happens when things break.
+pub(crate) fn used(lab: &mut Lab) -> Result<()> {
+    let (mut one, mut two) = (lab.guest("a"), lab.guest("b"));
+    one.ethernet(&mut two);
+    one.ethernet(&mut two);
+    for spec in [&mut one, &mut two] {
+        spec.deadline = SOON * 20;
+    }
+    let [a, b] = lab.boot([&one, &two])?;
+    for (guest, last) in [(&a, 1), (&b, 2)] {
+        device(guest, "lan0", &format!("10.1.0.{last}/24"), "rxe0")?;
+        device(guest, "lan1", &format!("10.2.0.{last}/24"), "rxe1")?;
+    }
+    lab.say("two active ports each");
+    let (first, both) = ("LINKSPAN_IFNAME==lan0", "LINKSPAN_IFNAME==lan0,lan1");
+
+    let status = a.sh_for(SOON * 2, &format!("{first} lspan status 2>&1"))?;
+    check(status.contains("RDMA rxe0/1: used"), || format!("lspan status does not tell of rxe0:\n{status}"))?;
+    let serve = format!("{first} LINKSPAN_PATH=verbs LINKSPAN_LOG=info exec lspan perf serve >/tmp/serve.log 2>&1");
+    let mut server = b.spawn(&serve)?;
+    b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
+    let said = a.run(SOON * 3, &format!("{first} lspan perf bw 10.1.0.2 --path verbs --size 1M --iters 8 2>&1"))?;
+    check(matches!(said.code, 0 | 3) && said.out.contains("rxe0/1 10.1.0.1 -> 10.1.0.2"), || {
+        let there = b.sh("cat /tmp/serve.log; dmesg | tail -5").unwrap_or_default();
+        format!("lspan perf ended with {} or does not name the device: {}{}\n{there}", said.code, said.out, said.err)
+    })?;
+    server.kill();
+    let _ = server.expect("listening", Duration::from_millis(10));
+    lab.say("lspan perf bw --path verbs, every byte checked");
+
+    let forced = format!("{first} LINKSPAN_PATH=verbs");
+    for job in ranks(&a, &b, &forced, "--test allreduce --quick")? {
+        ended(job, SOON * 5, 0, &["verbs rxe0/1"])?;
+    }
+    lab.say("the plugin over one queue pair: AllReduce, every value checked");
+
+    let mut jobs = ranks(&a, &b, first, "--test rounds --size 1M --rounds 100000")?;
+    for job in &mut jobs {
+        job.expect("round 2", SOON * 2)?;
+    }
+    b.sh("killall -9 plugin-host")?;
+    let killed = Instant::now();
+    let [left, gone] = jobs;
+    ended(left, TOLD, 1, &["returned 6", "LS01"])?;
+    let _ = gone.wait(SOON);
+    lab.say(&format!("a peer that is killed: told after {:.1} s", killed.elapsed().as_secs_f64()));
+
+    let mut jobs = ranks(&a, &b, both, "--test rounds --size 1M --rounds 40")?;
+    for job in &mut jobs {
+        job.expect("round 2", SOON * 2)?;
+    }
+    a.sh("ip link set lan1 down")?;
+    for job in jobs {
+        ended(job, SOON * 5, 0, &["rail lost: verbs rxe"])?;
+    }
+    lab.say("one of two cables down in mid-run: the other carries on, every value right");
+    a.sh("ip link set lan1 up")?;
+
+    let mut jobs = ranks(&a, &b, first, "--test rounds --size 1M --rounds 100000")?;
+    for job in &mut jobs {
+        job.expect("round 2", SOON * 2)?;
+    }
+    a.sh("ip link set lan0 down")?;
+    let cut = Instant::now();
+    for job in jobs {
+        ended(job, TOLD, 1, &["returned 6", "LS0"])?;
+    }
+    lab.say(&format!("the only cable down: both sides told after {:.1} s", cut.elapsed().as_secs_f64()));
     lab.finish([a, b])
 }
 

@@ -14,6 +14,8 @@ const LIBRARY: &str = "libibverbs.so.1";
 
 type QueryGidEx = unsafe extern "C" fn(*mut IbvContext, u32, u32, *mut IbvGidEntry, u32, usize) -> c_int;
 
+type QueryGidTable = unsafe extern "C" fn(*mut IbvContext, *mut IbvGidEntry, usize, u32, usize) -> isize;
+
 macro_rules! library {
     ($($field:ident = $name:literal : $type:ty),* $(,)?; optional $($opt:ident = $oname:literal : $otype:ty),* $(,)?) => {
         /// Its functions.
@@ -76,6 +78,7 @@ library! {
     ack_async_event = c"ibv_ack_async_event": unsafe extern "C" fn(*mut IbvAsyncEvent);
     optional
     query_gid_ex = c"_ibv_query_gid_ex": QueryGidEx,
+    query_gid_table = c"_ibv_query_gid_table": QueryGidTable,
     reg_mr_iova2 = c"ibv_reg_mr_iova2": unsafe extern "C" fn(*mut IbvPd, *mut c_void, usize, u64, u32) -> *mut IbvMr,
     reg_dmabuf_mr = c"ibv_reg_dmabuf_mr":
         unsafe extern "C" fn(*mut IbvPd, u64, usize, u64, c_int, c_int) -> *mut IbvMr,

@@ -105,23 +105,29 @@ impl HwNic {
         Ok(attr)
     }
 
+    /// The whole table in one call; `None` where the library or the kernel has no such call.
+    fn gid_table(&self, port: u8) -> Option<Vec<GidEntry>> {
+        let query = self.0.library.query_gid_table?;
+        // SAFETY: all fields are numbers.
+        let mut table: Vec<abi::IbvGidEntry> = (0..TABLE_MAX).map(|_| unsafe { zeroed() }).collect();
+        // SAFETY: an open context; room for as many entries of the size given.
+        let n = unsafe { query(self.0.raw, table.as_mut_ptr(), table.len(), 0, size_of::<abi::IbvGidEntry>()) };
+        let entries = table.get(..usize::try_from(n).ok()?)?;
+        let of_port = entries.iter().filter(|e| e.port_num == u32::from(port));
+        Some(of_port.filter_map(|e| Some(entry(u8::try_from(e.gid_index).ok()?, e))).collect())
+    }
+
     fn gid(&self, port: u8, index: u8, link: LinkLayer) -> Option<GidEntry> {
         let library = self.0.library;
         if let Some(query) = library.query_gid_ex {
-            let mut entry = MaybeUninit::<abi::IbvGidEntry>::zeroed();
+            let mut found = MaybeUninit::<abi::IbvGidEntry>::zeroed();
             // SAFETY: an open context and a structure of the size given.
             let code = unsafe {
-                query(self.0.raw, port.into(), index.into(), entry.as_mut_ptr(), 0, size_of::<abi::IbvGidEntry>())
+                query(self.0.raw, port.into(), index.into(), found.as_mut_ptr(), 0, size_of::<abi::IbvGidEntry>())
             };
             if code == 0 {
                 // SAFETY: all fields are numbers.
-                let entry = unsafe { entry.assume_init() };
-                let kind = match entry.gid_type {
-                    abi::GID_TYPE_IB => GidKind::Ib,
-                    abi::GID_TYPE_ROCE_V1 => GidKind::RoceV1,
-                    _ => GidKind::RoceV2,
-                };
-                return Some(GidEntry { index, gid: Gid(entry.gid.raw), kind, ifindex: entry.ndev_ifindex });
+                return Some(entry(index, &unsafe { found.assume_init() }));
             }
             if code != libc::EOPNOTSUPP && code.abs() != libc::EOPNOTSUPP {
                 return None; // ENODATA: an empty entry
@@ -136,6 +142,18 @@ impl HwNic {
             GidEntry { index, gid, kind, ifindex }
         })
     }
+}
+
+/// Most entries taken of the tables of all ports together: those in use, of which a port has one for each address.
+const TABLE_MAX: usize = 1024;
+
+fn entry(index: u8, entry: &abi::IbvGidEntry) -> GidEntry {
+    let kind = match entry.gid_type {
+        abi::GID_TYPE_IB => GidKind::Ib,
+        abi::GID_TYPE_ROCE_V1 => GidKind::RoceV1,
+        _ => GidKind::RoceV2,
+    };
+    GidEntry { index, gid: Gid(entry.gid.raw), kind, ifindex: entry.ndev_ifindex }
 }
 
 /// What the library is too old to say: `gid_attrs` of the port in sysfs.
@@ -228,6 +246,9 @@ impl Nic for HwNic {
 
     fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Error> {
         let attr = self.port_attr(port)?;
+        if let Some(table) = self.gid_table(port) {
+            return Ok(table.into_iter().filter(|e| !e.gid.is_zero()).collect());
+        }
         let link = self.port(port)?.link;
         // The address handle has eight bits for the index.
         let n = u8::try_from(attr.gid_tbl_len.clamp(0, 255)).unwrap_or(0);

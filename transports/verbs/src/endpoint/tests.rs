@@ -44,11 +44,13 @@ fn against() -> (VerbsRail<SoftNic>, Liar) {
         Setup::new(Domain::new(nic), Config { linger: Duration::ZERO, ..Config::default() }).expect("a side")
     };
     let (mut a, mut b) = (side(1), side(2));
-    for _ in 0..2 {
+    while !a.is_done() || !b.is_done() {
         let n = b.input(a.output()).expect("bytes");
         a.wrote(n);
         let n = a.input(b.output()).expect("bytes");
         b.wrote(n);
+        a.poll().expect("packets pass");
+        b.poll().expect("packets pass");
     }
     let Parts { qp, cq, mr, ring } = b.take_parts().expect("made");
     (a.finish().ok().expect("done"), Liar { qp, cq, mr, ring })

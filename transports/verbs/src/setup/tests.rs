@@ -25,12 +25,14 @@ fn byte_by_byte_and_in_any_turn() {
             assert_eq!(b.input(&[byte]).expect("b"), 1);
             a.wrote(1);
         }
+        a.poll().expect("a");
+        b.poll().expect("b");
         if let Some(&byte) = b.output().first() {
             assert_eq!(a.input(&[byte]).expect("a"), 1);
             b.wrote(1);
         }
         turns += 1;
-        assert!(turns <= OFFER_LEN + READY_LEN);
+        assert!(turns <= TOTAL_LEN + 2);
     }
     assert_eq!(b.input(b"more").expect("not its bytes"), 0);
     let rail = a.finish().ok().expect("done");

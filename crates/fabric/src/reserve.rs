@@ -1,0 +1,64 @@
+//! A TCP rail behind RDMA ones: up, and without a chunk until it is called on.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linkspan_net::TcpInfo;
+use linkspan_proto::Head;
+use linkspan_tcp::TcpRail;
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+/// A rail in reserve.
+pub struct Reserve {
+    rail: TcpRail,
+    called: AtomicBool,
+}
+
+impl Reserve {
+    pub(crate) fn new(rail: TcpRail) -> Reserve {
+        Reserve { rail, called: AtomicBool::new(false) }
+    }
+
+    /// From now on it carries chunks. Whether it did not before.
+    pub(crate) fn call(&self) -> bool {
+        !self.called.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn tcp_info(&self) -> io::Result<TcpInfo> {
+        self.rail.tcp_info()
+    }
+}
+
+impl Rail for Reserve {
+    fn info(&self) -> &RailInfo {
+        self.rail.info()
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        self.rail.ctrl(head, body)
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        if self.called.load(Ordering::Relaxed) { self.rail.data(head, src) } else { Err(Busy) }
+    }
+
+    fn taken(&self) -> u64 {
+        self.rail.taken()
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        self.rail.flush()
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        self.rail.poll(sink)
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        self.rail.arm()
+    }
+
+    fn stalled(&mut self) -> bool {
+        self.rail.stalled()
+    }
+}
