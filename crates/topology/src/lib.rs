@@ -14,6 +14,7 @@ mod iface;
 mod kind;
 mod look;
 mod machine;
+pub mod mesh;
 mod neighbour;
 mod pci;
 mod rdma;
