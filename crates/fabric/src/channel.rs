@@ -1,18 +1,21 @@
 //! A connection as callers of the fabric see it: a [`Conn`] over rails of any rooms, with its sentinel, its log lines
 //! and its lost rails coming back.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
-use linkspan_proto::handle::Handle;
+use linkspan_proto::handle::{Addr, Handle};
 use linkspan_tcp::Sentinel;
+use linkspan_topology::mesh::Way;
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
 use crate::listener::Desk;
 use crate::meter::Meter;
+use crate::reach::Reach;
 use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::Secured;
@@ -35,6 +38,12 @@ const GRACE: Duration = Duration::from_secs(25);
 /// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
 /// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
 const LAST_LOOKS: usize = 256;
+
+/// Time between two looks for a way around a path that does not carry.
+const DETOUR: Duration = Duration::from_millis(500);
+
+/// Most ways that one connection remembers: as many rails twice over.
+const MAX_WAYS: usize = 2 * linkspan_transport::MAX_RAILS;
 
 /// How lost rails come back.
 pub(crate) enum Returns {
@@ -62,6 +71,8 @@ pub struct Channel {
     told_lost: bool,
     /// The message posted last was alone in flight.
     lonely: bool,
+    /// When a way around was looked for last.
+    looked: Instant,
 }
 
 impl std::fmt::Debug for Channel {
@@ -110,6 +121,7 @@ impl Channel {
             rails_back: 0,
             told_lost: false,
             lonely: true,
+            looked: now,
         };
         let mut line = format!("{} via {}", parts.verb, channel.describe());
         if !parts.left_out.is_empty() {
@@ -373,6 +385,7 @@ impl Channel {
                 redials.iter_mut().for_each(|r| r.lost(&lost.info.path, now));
             }
         }
+        self.detour(now);
         self.take_back(now);
         let retries = self.conn.rails().filter_map(|(_, rail)| rail.retries()).sum();
         self.meter.retries(retries);
@@ -419,6 +432,37 @@ impl Channel {
     fn end_unwatched(&mut self) {
         if let Some(gone) = self.unwatched.take() {
             self.conn.fail(gone.why);
+        }
+    }
+
+    /// In a mesh: where no path carries any more, others may lead around.
+    fn detour(&mut self, now: Instant) {
+        if !self.fabric.config().meshes() || now.duration_since(self.looked) < DETOUR || self.conn.lost().is_some() {
+            return;
+        }
+        self.looked = now;
+        let Returns::Dials { handle, redials, .. } = &mut self.returns else { return };
+        let Ok(Some(mesh)) = self.fabric.mesh() else { return };
+        let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
+        let relayed = redials.iter().any(|r| r.reach().relays() > 0);
+        let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
+        if cabled && self.conn.carries(|_| true) {
+            return;
+        }
+        let Way::Over(routes) = mesh.way(handle.host, addrs, true) else { return };
+        for route in routes {
+            let over = route.over.join(", ");
+            let reach = Reach::Over(route);
+            if redials.iter().any(|r| *r.reach() == reach) || redials.len() >= MAX_WAYS {
+                continue;
+            }
+            let what = format!("LS1409 the way to the peer carries nothing any more; relaying over {over}");
+            if self.fabric.config().strict {
+                self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
+                return;
+            }
+            self.fabric.log().warn(&format!("downgrade: {what}"));
+            redials.push(Redial::now(reach));
         }
     }
 

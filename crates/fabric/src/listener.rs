@@ -9,10 +9,11 @@ use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
 use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
-use linkspan_tcp::{Listen, Stream};
+use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_transport::{Conn, WaitFd};
 
 use crate::channel::{Channel, Parts, Returns};
+use crate::device::Port;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
 use crate::room::AnyRail;
@@ -48,7 +49,12 @@ impl Listener {
         let mut sockets = Vec::new();
         for port in &device.ports {
             let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
-            let socket = Listen::bind(addr, &fabric.tcp_options())?;
+            // In a mesh one subnet may be on two cables; answers go back over the one they came by. The first port is
+            // left to the routes: processes of this host come to it over loopback.
+            let twice = |other: &Port| other.name != port.name && port.addr.same_subnet(other.addr.ip);
+            let tied = fabric.config().meshes() && !sockets.is_empty() && device.ports.iter().any(twice);
+            let options = Options { device: tied.then(|| port.name.clone()), ..fabric.tcp_options() };
+            let socket = Listen::bind(addr, &options)?;
             let entry = Addr { ip: port.addr.ip, port: socket.local_addr().port(), prefix: port.addr.prefix };
             match handle.push(entry) {
                 Ok(()) => sockets.push(socket),
@@ -108,11 +114,14 @@ struct Half {
     peer: SocketAddr,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
     offer: Option<Result<Offer, String>>,
+    /// Hosts over which the peer says that it comes.
+    relays: u8,
 }
 
 struct Seated {
     secured: Secured,
     number: u16,
+    relays: u8,
     /// What came of a plan, as it travels.
     inbox: Vec<u8>,
 }
@@ -193,12 +202,12 @@ impl Desk {
             ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
         };
         let login = Login::server(params, Seed::random()?, clock::now())?;
-        self.halves.push(Half { run: LoginRun { stream, login }, peer, offer: None });
+        self.halves.push(Half { run: LoginRun { stream, login }, peer, offer: None, relays: 0 });
         Ok(())
     }
 
     fn seat(&mut self, half: Half, session: Session) {
-        let Half { run, peer, offer } = half;
+        let Half { run, peer, offer, relays } = half;
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
             // The oldest may be of a connection that is gone, which nobody will ever ask for.
@@ -223,7 +232,7 @@ impl Desk {
             rail: None,
         });
         arrival.offer = offer.or(arrival.offer.take());
-        let seated = Seated { secured, number: session.stream, inbox: Vec::new() };
+        let seated = Seated { secured, number: session.stream, relays, inbox: Vec::new() };
         arrival.streams.push(seated);
     }
 
@@ -260,11 +269,12 @@ impl Half {
                 LoginStep::Asked => {
                     let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
                     let asked = asked.ok_or("its greeting cannot be read")?;
+                    self.relays = asked.relays;
                     let mut answer = Greeting::default();
                     if asked.wants_local {
                         match local::offer(fabric.config(), &asked.shm) {
                             Ok((offer, shm)) => {
-                                answer = Greeting { wants_local: true, shm };
+                                answer = Greeting { wants_local: true, shm, relays: 0 };
                                 self.offer = Some(Ok(offer));
                             }
                             Err(why) => self.offer = Some(Err(why)),
@@ -323,6 +333,17 @@ impl Arrival {
             Some(streams.swap_remove(at).secured)
         };
         let mut streams = std::mem::take(&mut self.streams);
+        let relays = streams.iter().filter(|s| plan.streams.contains(&s.number)).map(|s| s.relays).max().unwrap_or(0);
+        if relays > 0 {
+            let what = format!(
+                "LS1409 the peer at {} comes over {relays} other host(s): no cable joins it to this one",
+                self.peer
+            );
+            if fabric.config().strict {
+                return Err(Error::Strict { what });
+            }
+            fabric.log().warn(&format!("downgrade: {what}"));
+        }
         let missing = || bad("it names a stream that never came".into());
         if let Some(seat) = streams.iter_mut().find(|s| s.number == speaker) {
             // A fresh socket takes these few bytes at once or not at all.
@@ -356,6 +377,7 @@ impl Arrival {
             (Carrier::Tcp, _) => {
                 let why = match self.offer.take() {
                     Some(Err(why)) => format!("shared memory not possible: {why}"),
+                    _ if relays > 0 => format!("relayed over {relays} host(s), chosen by the peer"),
                     _ => "chosen by the peer".into(),
                 };
                 let rails = members.into_iter().map(|s| fabric.tcp_rail(s, &why, None));

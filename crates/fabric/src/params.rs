@@ -64,6 +64,10 @@ params! {
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
         "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits for ever.";
+    MESH_PORT = "LINKSPAN_MESH_PORT", Takes::Number(0, 65_535), "0",
+        "TCP and UDP port on which hosts joined by direct cables meet, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
+    MESH_FILE = "LINKSPAN_MESH_FILE", Takes::Text, "",
+        "File that declares the mesh, a line `node NAME ADDRESS/PREFIX ...` per host, in place of what neighbours tell each other.";
     LOG = "LINKSPAN_LOG", Takes::Word(&["off", "warn", "info"]), "warn",
         "What is logged to standard error outside NCCL (inside, NCCL_DEBUG decides).";
     STATS_DIR = "LINKSPAN_STATS_DIR", Takes::Text, "",
