@@ -7,6 +7,7 @@ mod env;
 mod exit;
 mod fabric;
 mod link;
+mod mesh;
 mod older;
 mod out;
 mod overview;
@@ -55,6 +56,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, exit::Failure> {
 fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
     match command {
         Command::Status(args) => status::run(&args),
+        Command::Mesh(args) => mesh::run(&args),
         Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),

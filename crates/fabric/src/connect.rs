@@ -32,6 +32,9 @@ const SENTINEL: u16 = 32;
 /// Time between two questions to the mesh.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
+/// The same after ways that it knew have failed.
+const ASK_ANEW: Duration = Duration::from_millis(700);
+
 /// One pair of addresses being tried.
 pub(crate) struct Try {
     reach: Reach,
@@ -69,6 +72,8 @@ pub struct Connecting {
     device: String,
     /// Pairs of addresses whose interface has no link yet, with its name.
     later: Vec<(SocketAddr, SocketAddr, String)>,
+    /// Number of the next stream.
+    next: u16,
     /// Ways over other hosts are being tried.
     relayed: bool,
     /// When the mesh was asked last, and what was missing.
@@ -112,6 +117,7 @@ impl Connecting {
             device: device.name.clone(),
             handle,
             later: Vec::new(),
+            next: 0,
             relayed: false,
             asked: None,
         };
@@ -133,8 +139,12 @@ impl Connecting {
     }
 
     fn start(&mut self, reach: Reach, why: impl Into<String>, mbps: u32) {
-        let number = self.tries.iter().filter(|t| t.number != SENTINEL).count() as u16;
-        self.begin(reach, number, why.into(), mbps);
+        // A number is never used twice, also where a try has come to nothing.
+        let number = self.next;
+        if number < SENTINEL {
+            self.next += 1;
+            self.begin(reach, number, why.into(), mbps);
+        }
     }
 
     fn begin(&mut self, reach: Reach, number: u16, why: String, mbps: u32) {
@@ -178,6 +188,7 @@ impl Connecting {
         match way {
             Way::Over(routes) => {
                 self.relayed = true;
+                self.asked = Some((Instant::now(), String::new()));
                 for route in routes {
                     let why = format!("relayed over {}", route.over.join(", "));
                     let mbps = route.mbps;
@@ -196,7 +207,18 @@ impl Connecting {
     /// Looks for a way over the mesh while nothing else has come up.
     fn seek(&mut self) -> Result<(), Error> {
         let up = self.tries.iter().any(|t| matches!(t.state, TryState::Up(..)));
-        let soon = self.asked.as_ref().is_some_and(|(when, _)| when.elapsed() < ASK_AGAIN);
+        let pause = if self.relayed { ASK_ANEW } else { ASK_AGAIN };
+        let soon = self.asked.as_ref().is_some_and(|(when, _)| when.elapsed() < pause);
+        if self.relayed
+            && !up
+            && !soon
+            && !self.tries.iter().any(Try::is_open)
+            && self.next < SENTINEL - MAX_RAILS as u16
+        {
+            // The relays that were told of do not lead there; what is told by now may be truer.
+            self.relayed = false;
+            self.tries.retain(|t| t.reach.relays() == 0);
+        }
         if up || soon || self.relayed || self.same_host || self.proposed.is_some() || !self.fabric.config().meshes() {
             return Ok(());
         }
@@ -289,7 +311,7 @@ impl Connecting {
         let open = self.tries.iter().any(Try::is_open);
         let Some(speaker) = self.tries.iter().position(rail_up) else {
             // In a mesh a way may still be told of.
-            let waits = open || (self.fabric.config().meshes() && !self.relayed && !self.same_host);
+            let waits = open || (self.fabric.config().meshes() && !self.same_host);
             return if waits { Ok(false) } else { Err(Error::Unreachable { tried: self.tried() }) };
         };
         if open && self.first_up.is_some_and(|t| t.elapsed() < GRACE) {

@@ -25,6 +25,10 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-strict", "LINKSPAN_STRICT=1 refuses to be relayed", strict),
     test("mesh-strangers", "a neighbour with another key relays nothing, and nothing leaks over routes", strangers),
     test("mesh-file", "a declared mesh needs no beacons", declared),
+    test("mesh-stats", "what a host relays is in its statistics", stats),
+    test("mesh-lspan", "lspan mesh draws a ring, measures it and names what is wrong", lspan_mesh),
+    test("mesh-allreduce", "plugin-host's AllReduce on a triangle, a crosswise ring and a line", allreduce),
+    test("mesh-rounds", "the same while a cable is cut: around the ring, and an error where there is no way", rounds),
 ];
 
 /// Hosts joined by cables, and the key that they share.
@@ -334,4 +338,168 @@ fn declared() -> Outcome<String> {
     let up = up?;
     wants(&up, &["relayed over b"])?;
     Ok(up)
+}
+
+fn stats() -> Outcome<String> {
+    let mut mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    let dir = std::env::temp_dir().join(mesh.world.ns("stats"));
+    mesh.extra.push(("LINKSPAN_STATS_DIR".into(), dir.display().to_string()));
+    let _ranks = mesh.sit(&["b"])?;
+    mesh.send("a", "c")?;
+    // The relay tells its counters twice a second.
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    let (code, said) = mesh.world.lspan("b", &mesh.env(), "stats --json")?.end(SOON)?;
+    let _ = fs::remove_dir_all(&dir);
+    // Fields come in the order of their names: the bytes are behind the room.
+    let behind = said.split("\"room\": \"relay\"").nth(1).and_then(|part| part.split("\"tx_host_bytes\":").nth(1));
+    let number = behind.and_then(|rest| rest.trim().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok());
+    match number {
+        Some(bytes) if (40_000_120..41_000_000).contains(&bytes) && said.contains("\"connections_open\": 0") => {
+            Ok(format!("{bytes} bytes for 40 messages of 1000003"))
+        }
+        other => Err(format!("{other:?} after {code:?} in {said}")),
+    }
+}
+
+fn lspan_mesh() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    let mut serving = mesh.sit(&["b", "c", "d"])?;
+    let (code, said) = mesh.world.lspan("a", &mesh.env(), "mesh --check")?.end(SOON * 3)?;
+    let wanted = ["(this one)", "10.77.2.0/24", "a - c: over ", "b - d: over ", "measured"];
+    // Virtual cables say 10 Gb/s, which a busy machine need not reach; the host's own name is that of the machine.
+    let sound = said.replace(&host_name(), "a");
+    if ![Some(0), Some(3)].contains(&code) || sound.contains("LS141") || sound.contains("not measured") {
+        return Err(format!("{code:?}: {said}"));
+    }
+    wants(&sound, &wanted)?;
+    let both = |one: &str, two: &str| {
+        sound.contains(&format!("over {one} and over {two}")) || sound.contains(&format!("over {two} and over {one}"))
+    };
+    if !both("b", "d") || !both("a", "c") || sound.matches("measured ").count() != 4 {
+        return Err(format!("a way is missing, or a measurement: {said}"));
+    }
+    mesh.world.ip("b", "link set cab0 mtu 9000")?;
+    mesh.world.ip("d", "addr del 10.77.3.1/24 dev cab3")?;
+    mesh.world.ip("d", "addr add 10.77.9.1/24 dev cab3")?;
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (code, said) = mesh.world.lspan("a", &mesh.env(), "mesh --json --wait 5s")?.end(SOON)?;
+    if code != Some(3) {
+        return Err(format!("{code:?}: {said}"));
+    }
+    wants(&said, &["linkspan.mesh/1", "LS1415", "sudo ip link set cab0 mtu 9000", "LS1413", "addresses do not match"])?;
+    // Nobody there: the others have gone.
+    serving.clear();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let (code, said) = mesh.world.lspan("a", &mesh.env(), "mesh --wait 500ms")?.end(SOON)?;
+    if code != Some(4) {
+        return Err(format!("alone, but {code:?}: {said}"));
+    }
+    let bare = [("LINKSPAN_IFNAME", "cab")];
+    let (code, said) = mesh.world.lspan("a", &bare, "mesh")?.end(SOON)?;
+    if code != Some(2) || !said.contains("LINKSPAN_PSK_FILE") {
+        return Err(format!("without a key: {code:?}: {said}"));
+    }
+    Ok("four cables drawn and measured; two faults named with their commands".into())
+}
+
+fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// Builds the program that plays NCCL; `None` where it cannot be built, with the reason.
+fn plugin_host() -> Result<(PathBuf, String), String> {
+    let plugin = std::env::var("PLUGIN").map_err(|_| "no plugin named in PLUGIN, as `cargo xtask netns` does")?;
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../plugin-host"));
+    let mut sources: Vec<PathBuf> = fs::read_dir(&folder)
+        .map_err(|e| format!("{}: {e}", folder.display()))?
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "c") && !p.ends_with("reference.c"))
+        .collect();
+    sources.sort();
+    let out = std::env::temp_dir().join(format!("linkspan-plugin-host-{}", std::process::id()));
+    let built = std::process::Command::new("gcc")
+        .args(["-std=c11", "-O2", "-pthread", "-o"])
+        .arg(&out)
+        .args(&sources)
+        .arg("-ldl")
+        .output()
+        .map_err(|e| format!("gcc: {e}"))?;
+    if built.status.success() { Ok((out, plugin)) } else { Err(String::from_utf8_lossy(&built.stderr).into_owned()) }
+}
+
+/// Starts one rank on each of `order`, which meet over the management LAN; the first begins.
+fn ranks(mesh: &Mesh, order: &[&str], first: &str, line: &str) -> Outcome<Vec<Node>> {
+    let (host, plugin) = plugin_host()?;
+    let (host, count) = (host.display().to_string(), order.len().to_string());
+    let mut nodes = Vec::new();
+    for (n, at) in order.iter().enumerate() {
+        let rank = n.to_string();
+        let rename = format!("hostname {at} && exec \"$0\" \"$@\" 2>&1");
+        let mut words =
+            vec!["unshare", "--uts", "sh", "-c", rename.as_str(), host.as_str(), "--plugin", plugin.as_str()];
+        words.extend(["--join", first, "--rank", &rank, "--ranks", &count, "--verbose"]);
+        words.extend(line.split_whitespace());
+        nodes.push(mesh.world.program(at, &mesh.env(), &words)?);
+    }
+    Ok(nodes)
+}
+
+fn all_end(nodes: Vec<Node>) -> Outcome<Vec<(Option<i32>, String)>> {
+    nodes.into_iter().map(|mut node| node.end(SOON * 9)).collect()
+}
+
+fn allreduce() -> Outcome<String> {
+    let mut told = Vec::new();
+    let shapes: [(&str, &[&str], &[(&str, &str)]); 3] = [
+        ("triangle", &["a", "b", "c"], &[("a", "b"), ("b", "c"), ("c", "a")]),
+        // The order of ranks crosses the ring twice.
+        ("ring", &["a", "c", "b", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]),
+        ("line", &["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")]),
+    ];
+    for (name, order, cables) in shapes {
+        let mut hosts = order.to_vec();
+        hosts.push("m");
+        let mesh = Mesh::new(&hosts, cables)?;
+        management(&mesh.world, order)?;
+        let nodes = ranks(&mesh, order, "192.168.77.1:7700", "--version 12 --test allreduce --quick")?;
+        let ended = all_end(nodes)?;
+        if let Some((code, said)) = ended.iter().find(|(code, _)| *code != Some(0)) {
+            return Err(format!("{name}: {code:?}: {said}"));
+        }
+        let relayed = ended.iter().any(|(_, said)| said.contains("relayed over"));
+        if relayed == (name == "triangle") {
+            return Err(format!("{name}: relayed is {relayed}: {ended:?}"));
+        }
+        told.push(name);
+    }
+    Ok(format!("every value right on: {}", told.join(", ")))
+}
+
+fn rounds() -> Outcome<String> {
+    let mut told = String::new();
+    for (name, cables, survives) in [
+        ("ring", &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")][..], true),
+        ("line", &[("a", "b"), ("b", "c"), ("c", "d")][..], false),
+    ] {
+        let order = ["a", "b", "c", "d"];
+        let mesh = Mesh::new(&["a", "b", "c", "d", "m"], cables)?;
+        management(&mesh.world, &order)?;
+        let line = "--version 12 --test rounds --size 1M --rounds 60";
+        let mut nodes = ranks(&mesh, &order, "192.168.77.1:7700", line)?;
+        nodes[0].expect("v12 rounds[0]: round 10", SOON * 4)?;
+        mesh.world.ip("b", "link set cab1 down")?;
+        let cut = Instant::now();
+        let ended = all_end(nodes)?;
+        let good = ended.iter().filter(|(code, _)| *code == Some(0)).count();
+        if good != if survives { order.len() } else { 0 } {
+            return Err(format!("{name}: {good} of 4 ranks ended well: {ended:?}"));
+        }
+        told.push_str(&format!(
+            "{name}: all ranks ended {} {:.1?} after the cut. ",
+            if survives { "well" } else { "with an error" },
+            cut.elapsed()
+        ));
+    }
+    Ok(told)
 }

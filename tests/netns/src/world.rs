@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Starts a program on a host.
-    fn program(&self, host: &str, env: &[(&str, &str)], line: &[&str]) -> Outcome<Node> {
+    pub(crate) fn program(&self, host: &str, env: &[(&str, &str)], line: &[&str]) -> Outcome<Node> {
         let mut child = Command::new("ip")
             .args(["netns", "exec", &self.ns(host)])
             .args(line)

@@ -202,7 +202,9 @@ impl Half {
 fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
     let host = |text: String| format!("{text} (says {})", agent.shared.known().own.name);
     let ours = |ip: IpAddr| agent.ports.iter().any(|c| c.port.addr.is_some_and(|a| a.0 == ip));
-    if let Some(again) = path.iter().find(|hop| ours(hop.ip())) {
+    // An address may be there again on a far cable, but not as a door, nor next.
+    let again = |(n, hop): &(usize, &SocketAddr)| ours(hop.ip()) && (*n == 0 || hop.port() == agent.setup.port);
+    if let Some((_, again)) = path.iter().enumerate().find(again) {
         return Err(host(format!("LS1407 the way leads back to {}: it runs in a loop", again.ip())));
     }
     let Some(next) = path.first() else { return Err(host("LS1407 a way without hops".into())) };

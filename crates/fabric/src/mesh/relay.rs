@@ -23,6 +23,9 @@ pub(super) const RELAYS_MAX: usize = 128;
 /// Retransmissions in a row that nothing answers, after which the far side is cut off: as the rails have it.
 const TIMEOUTS: u8 = 3;
 
+/// The same of probes, which begin 0.2 s apart and double: a peer whose window is full answers each.
+const PROBES: u8 = 4;
+
 /// Longest sleep: the counters are told and the paths looked at that often.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -138,7 +141,7 @@ pub(super) fn run(mut a: Stream, mut b: Stream, seat: &Seat, stats: &Stats) {
                 stats.tell(slot, &mut tally);
             }
             // Whoever waits at the other side must hear that this one is dead.
-            let dead = |s: &Stream| s.tcp_info().is_ok_and(|info| info.timeouts >= TIMEOUTS);
+            let dead = |s: &Stream| s.tcp_info().is_ok_and(|i| i.timeouts >= TIMEOUTS || i.probes >= PROBES);
             if dead(&a) || dead(&b) || seat.0.stop.load(Ordering::Relaxed) {
                 break true;
             }

@@ -22,7 +22,7 @@ const LEAD: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Join this stream to one that leads on: every hop but the last is the door of a node, the last is where the stream
-    /// ends. 1 to [`HOPS_MAX`] hops, no address twice.
+    /// ends. 1 to [`HOPS_MAX`] hops, none twice.
     Relay(Vec<SocketAddr>),
     /// Read and drop what comes, then say how many bytes it was.
     Sink,
@@ -76,9 +76,9 @@ impl Request {
                 return Err(BadRequest("names an impossible port"));
             }
             let hop = SocketAddr::new(ip, port);
-            // One address twice is a way that comes back to where it was.
-            if hops.iter().any(|had: &SocketAddr| had.ip() == ip) {
-                return Err(BadRequest("names an address twice: its way runs in a loop"));
+            // One door twice is a way that comes back to where it was.
+            if hops.contains(&hop) {
+                return Err(BadRequest("names a door twice: its way runs in a loop"));
             }
             hops.push(hop);
         }

@@ -164,7 +164,7 @@ fn impossible_requests_are_refused() {
     let mut no_port = good.clone();
     no_port[4 + 16..4 + 18].fill(0);
     assert!(Request::decode(&no_port).is_err());
-    let loops = Request::Relay(vec![hop("10.0.0.1:9"), hop("10.0.1.1:9"), hop("10.0.0.1:10")]).encode();
+    let loops = Request::Relay(vec![hop("10.0.0.1:9"), hop("10.0.1.1:9"), hop("10.0.0.1:9")]).encode();
     assert!(Request::decode(&loops).unwrap_err().to_string().contains("loop"));
     let none = Request::Relay(Vec::new()).encode();
     assert!(Request::decode(&none).is_err());
