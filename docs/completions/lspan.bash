@@ -28,6 +28,9 @@ _lspan() {
             lspan,man)
                 cmd="lspan__subcmd__man"
                 ;;
+            lspan,mesh)
+                cmd="lspan__subcmd__mesh"
+                ;;
             lspan,perf)
                 cmd="lspan__subcmd__perf"
                 ;;
@@ -51,6 +54,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,man)
                 cmd="lspan__subcmd__help__subcmd__man"
+                ;;
+            lspan__subcmd__help,mesh)
+                cmd="lspan__subcmd__help__subcmd__mesh"
                 ;;
             lspan__subcmd__help,perf)
                 cmd="lspan__subcmd__help__subcmd__perf"
@@ -140,7 +146,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status perf selftest stats env man completions help"
+            opts="-h -V --help --version status mesh perf selftest stats env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -182,7 +188,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status perf selftest stats env man completions help"
+            opts="status mesh perf selftest stats env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -238,6 +244,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__man)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__mesh)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -412,6 +432,24 @@ _lspan() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__mesh)
+            opts="-h --json --check --wait --serve --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

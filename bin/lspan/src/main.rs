@@ -14,6 +14,9 @@ mod overview;
 mod pages;
 mod perf;
 mod rendezvous;
+#[cfg(test)]
+#[path = "../tests/schema/mod.rs"]
+mod schema;
 mod selftest;
 mod serve;
 mod signals;

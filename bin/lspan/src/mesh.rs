@@ -75,21 +75,20 @@ fn slow(graph: &Graph, speed: &EdgeSpeed) -> Option<Finding> {
     let name = format!("{} - {}", graph.name(edge.a), graph.name(edge.b));
     let node = graph.nodes[edge.a.node].name.clone();
     match &speed.mbps {
-        Err(why) => Some(Finding {
-            code: "LS1422",
+        Err(why) => Some(Finding::new(
             node,
-            what: format!("{name} could not be measured: {why}"),
-            fix: "see the log of `lspan mesh --serve` on both hosts".into(),
-        }),
-        Ok(mbps) if *mbps < u64::from(graph.mbps(edge)) / 2 => Some(Finding {
-            code: "LS1421",
+            &format!("LS1422 {name} could not be measured: {why}"),
+            "see the log of `lspan mesh --serve` on both hosts".into(),
+        )),
+        Ok(mbps) if *mbps < u64::from(graph.mbps(edge)) / 2 => Some(Finding::new(
             node,
-            what: format!("{name} carries {:.1} of {:.0} Gb/s", *mbps as f64 / 1e3, f64::from(graph.mbps(edge)) / 1e3),
-            fix: format!(
-                "look at `ethtool {}` on both hosts, and at the load of their processors",
-                graph.port(edge.a).name
+            &format!(
+                "LS1421 {name} carries {:.1} of {:.0} Gb/s",
+                *mbps as f64 / 1e3,
+                f64::from(graph.mbps(edge)) / 1e3
             ),
-        }),
+            format!("look at `ethtool {}` on both hosts, and at the load of their processors", graph.port(edge.a).name),
+        )),
         Ok(_) => None,
     }
 }
@@ -102,7 +101,7 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
     if !config.meshes() {
         return Err(Failure::new(
             Exit::Usage,
-            "LS1402 hosts of a mesh know each other by the cluster key: make one (`openssl rand -hex 32`), put it with mode 0600 \
+            "hosts of a mesh know each other by the cluster key: make one (`openssl rand -hex 32`), put it with mode 0600 \
              on every host and name it in LINKSPAN_PSK_FILE",
         ));
     }

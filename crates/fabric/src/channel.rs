@@ -456,7 +456,7 @@ impl Channel {
             if redials.iter().any(|r| *r.reach() == reach) || redials.len() >= MAX_WAYS {
                 continue;
             }
-            let what = format!("LS1409 the way to the peer carries nothing any more; relaying over {over}");
+            let what = format!("LS1423 the way to the peer carries nothing any more; relaying over {over}");
             if self.fabric.config().strict {
                 self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
                 return;

@@ -336,7 +336,7 @@ impl Arrival {
         let relays = streams.iter().filter(|s| plan.streams.contains(&s.number)).map(|s| s.relays).max().unwrap_or(0);
         if relays > 0 {
             let what = format!(
-                "LS1409 the peer at {} comes over {relays} other host(s): no cable joins it to this one",
+                "LS1424 the peer at {} comes over {relays} other host(s): no cable joins it to this one",
                 self.peer
             );
             if fabric.config().strict {

@@ -10,13 +10,14 @@ mod request;
 pub use beacon::{BEACON_MAX, BadBeacon, Beacon, HEARD_MAX, Heard, NAME_MAX, Node, PORTS_MAX, Port};
 pub use request::{Answer, BadRequest, HOPS_MAX, Request, TEXT_MAX};
 
-use crate::login::{Psk, Secret, Token, derive};
+use crate::login::{Psk, Secret, Token, derive, mac};
 
 /// The listener's number in the logins of neighbours; every mesh door has the same, the cluster key tells clusters apart.
 pub const LISTEN_ID: u64 = u64::from_le_bytes(*b"lspnmesh");
 
 const LABEL_TOKEN: &str = "linkspan mesh token 1";
 const LABEL_BEACON: &str = "linkspan mesh beacon 1";
+const LABEL_CODE: &str = "beacon";
 
 /// What the cluster key gives to a mesh.
 #[derive(Clone, Debug)]
@@ -32,6 +33,13 @@ impl Keys {
         let mut token = [0; 16];
         token.copy_from_slice(&whole.expose()[..16]);
         Keys { token: Token::new(token), beacon: derive(psk.expose(), LABEL_BEACON, &[]) }
+    }
+
+    /// Puts the code of a beacon behind its bytes. Whoever holds the key can, so what stands before it is not to be trusted
+    /// in any other way.
+    pub fn seal(&self, body: &mut Vec<u8>) {
+        let code = mac(self.beacon.expose(), LABEL_CODE, &[body]);
+        body.extend_from_slice(&code);
     }
 
     /// The token of logins between neighbours.

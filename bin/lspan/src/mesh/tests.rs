@@ -1,9 +1,7 @@
 use linkspan_topology::mesh::parse;
 
 use super::*;
-
-#[path = "../../tests/schema/mod.rs"]
-mod schema;
+use crate::schema;
 
 /// A ring of four with a fifth host on a cable of its own, declared.
 fn ring() -> Graph {
@@ -55,7 +53,7 @@ fn slow_and_silent_cables_are_findings() {
         EdgeSpeed { edge: graph.edges[2], mbps: Err("no answer".into()) },
     ];
     let view = View::new(1, graph, speeds);
-    let codes: Vec<_> = view.findings.iter().map(|f| f.code).collect();
+    let codes: Vec<_> = view.findings.iter().map(|f| f.code.as_str()).collect();
     assert_eq!(codes, ["LS1421", "LS1422"]);
     assert!(text::mesh(&view).contains("measured 5.00 Gb/s, 0.62 GB/s"));
 }

@@ -207,7 +207,7 @@ fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
     if let Some((_, again)) = path.iter().enumerate().find(again) {
         return Err(host(format!("LS1407 the way leads back to {}: it runs in a loop", again.ip())));
     }
-    let Some(next) = path.first() else { return Err(host("LS1407 a way without hops".into())) };
+    let Some(next) = path.first() else { return Err(host("a way without hops".into())) };
     let known = agent.shared.known();
     // A neighbour that was heard with this address is behind that port; a silent one behind the port of its subnet.
     let told = known.database.heard(clock::now()).into_iter().find_map(|heard| {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Keys;
-use crate::login::{MAC_LEN, mac, mac_is};
+use super::{Keys, LABEL_CODE};
+use crate::login::{MAC_LEN, mac_is};
 
 /// Most ports of a node in a beacon: twice the four of a DGX Spark, and then some.
 pub const PORTS_MAX: usize = 12;
@@ -220,8 +220,7 @@ impl Beacon {
             let raw = RawHeard { port: one.port, theirs: one.theirs, reserved: [0; 2], node: U64::new(one.node) };
             out.extend_from_slice(raw.as_bytes());
         }
-        let code = mac(keys.beacon.expose(), "beacon", &[&out]);
-        out.extend_from_slice(&code);
+        keys.seal(&mut out);
         out
     }
 
@@ -234,7 +233,7 @@ impl Beacon {
             return Err(BadBeacon("is longer than any can be"));
         }
         let (body, code) = bytes.split_last_chunk::<MAC_LEN>().ok_or(BadBeacon("is cut short"))?;
-        if !mac_is(keys.beacon.expose(), "beacon", &[body], code) {
+        if !mac_is(keys.beacon.expose(), LABEL_CODE, &[body], code) {
             return Err(BadBeacon("carries another cluster's code, or was changed on its way"));
         }
         let (head, rest) = RawHead::ref_from_prefix(body).map_err(|_| BadBeacon("is cut short"))?;

@@ -91,8 +91,7 @@ fn sealed_nonsense_is_refused() {
         let mut bytes = beacon().encode(&k);
         bytes.truncate(bytes.len() - MAC_LEN);
         bytes[at] = value;
-        let code = crate::login::mac(k.beacon.expose(), "beacon", &[&bytes]);
-        bytes.extend_from_slice(&code);
+        k.seal(&mut bytes);
         Beacon::decode(&bytes, &k)
     };
     assert!(sealed(95, 0).is_ok());

@@ -14,7 +14,7 @@ const FAST: u32 = 25_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Stable code.
-    pub code: &'static str,
+    pub code: String,
     /// The node where it is to be mended.
     pub node: String,
     /// What is wrong.
@@ -40,8 +40,16 @@ pub fn findings(graph: &Graph) -> Vec<Finding> {
     found
 }
 
-fn add(graph: &Graph, at: End, code: &'static str, what: String, fix: String, found: &mut Vec<Finding>) {
-    found.push(Finding { code, node: graph.nodes[at.node].name.clone(), what, fix });
+impl Finding {
+    /// From a text that begins with the code.
+    pub fn new(node: String, text: &str, fix: String) -> Finding {
+        let (code, what) = text.split_once(' ').unwrap_or((text, ""));
+        Finding { code: code.to_owned(), node, what: what.to_owned(), fix }
+    }
+}
+
+fn add(graph: &Graph, at: End, text: &str, fix: String, found: &mut Vec<Finding>) {
+    found.push(Finding::new(graph.nodes[at.node].name.clone(), text, fix));
 }
 
 fn addr(port: &Port) -> String {
@@ -55,12 +63,12 @@ fn no_address(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
             continue;
         }
         let (what, name) = (graph.name(end), &port.name);
-        let what = format!("{what} is cabled to {} but has no IP address", graph.name(other));
+        let what = format!("LS1410 {what} is cabled to {} but has no IP address", graph.name(other));
         let fix = match theirs.addr {
             Some((ip, prefix)) => format!("sudo ip addr add FREE-ADDRESS-BESIDE-{ip}/{prefix} dev {name}"),
             None => format!("sudo ip addr add ADDRESS/30 dev {name} (a subnet that no other cable has)"),
         };
-        add(graph, end, "LS1410", what, fix, found);
+        add(graph, end, &what, fix, found);
     }
 }
 
@@ -70,14 +78,14 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     let both = format!("{} ({}) is cabled to {} ({})", graph.name(edge.a), addr(a), graph.name(edge.b), addr(b));
     if x.0 == y.0 {
         let fix = format!("sudo ip addr del {} dev {}, then give it another address of the subnet", addr(b), b.name);
-        add(graph, edge.b, "LS1411", format!("{both}: both ends have the same address"), fix, found);
+        add(graph, edge.b, &format!("LS1411 {both}: both ends have the same address"), fix, found);
     } else if super::same_subnet(x, y.0) || super::same_subnet(y, x.0) {
         let (wrong, right) = if x.1 > y.1 { (edge.a, y.1) } else { (edge.b, x.1) };
         let port = graph.port(wrong);
         let ip = if x.1 > y.1 { x.0 } else { y.0 };
         let fix =
             format!("sudo ip addr del {} dev {n} && sudo ip addr add {ip}/{right} dev {n}", addr(port), n = port.name);
-        add(graph, wrong, "LS1412", format!("{both}: the prefixes differ, one end does not see the other"), fix, found);
+        add(graph, wrong, &format!("LS1412 {both}: the prefixes differ, one end does not see the other"), fix, found);
     } else {
         // The port of the other node on which our subnet was expected: the cables are swapped there.
         let expected = |net: (std::net::IpAddr, u8), node: usize| {
@@ -86,15 +94,15 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         };
         let (what, fix) = match (expected(x, edge.b.node), expected(y, edge.a.node)) {
             (Some(there), _) => (
-                format!("{both}: crossed cables, {} expects the port {there}", graph.name(edge.a)),
+                format!("crossed cables, {} expects the port {there}", graph.name(edge.a)),
                 format!("move the cable from {} to {there} on {}", b.name, graph.nodes[edge.b.node].name),
             ),
             (None, Some(there)) => (
-                format!("{both}: crossed cables, {} expects the port {there}", graph.name(edge.b)),
+                format!("crossed cables, {} expects the port {there}", graph.name(edge.b)),
                 format!("move the cable from {} to {there} on {}", a.name, graph.nodes[edge.a.node].name),
             ),
             (None, None) => (
-                format!("{both}: the addresses are not in one subnet"),
+                "the addresses are not in one subnet".to_owned(),
                 format!(
                     "on {}: sudo ip addr del {} dev {n} && sudo ip addr add FREE-ADDRESS-BESIDE-{} dev {n}",
                     graph.nodes[edge.b.node].name,
@@ -104,7 +112,7 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
                 ),
             ),
         };
-        add(graph, edge.b, "LS1413", what, fix, found);
+        add(graph, edge.b, &format!("LS1413 {both}: {what}"), fix, found);
     }
 }
 
@@ -115,9 +123,9 @@ fn one_way(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     };
     let (deaf, speaker) = if hears(edge.a, edge.b) { (edge.b, edge.a) } else { (edge.a, edge.b) };
     let door = graph.nodes[deaf.node].door;
-    let what = format!("{} does not hear {}, which hears it", graph.name(deaf), graph.name(speaker));
+    let what = format!("LS1414 {} does not hear {}, which hears it", graph.name(deaf), graph.name(speaker));
     let fix = format!("let UDP and TCP port {door} in on {}: a firewall drops them", graph.port(deaf).name);
-    add(graph, deaf, "LS1414", what, fix, found);
+    add(graph, deaf, &what, fix, found);
 }
 
 fn working(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
@@ -125,21 +133,22 @@ fn working(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     let both = format!("{} - {}", graph.name(edge.a), graph.name(edge.b));
     if a.mtu != 0 && b.mtu != 0 && a.mtu != b.mtu {
         let (low, high) = if a.mtu < b.mtu { (edge.a, b.mtu) } else { (edge.b, a.mtu) };
-        let what = format!("{both}: MTU {} and {}, large packets are lost", a.mtu, b.mtu);
+        let what = format!("LS1415 {both}: MTU {} and {}, large packets are lost", a.mtu, b.mtu);
         let fix = format!("sudo ip link set {} mtu {high}", graph.port(low).name);
-        add(graph, low, "LS1415", what, fix, found);
+        add(graph, low, &what, fix, found);
     } else if graph.mbps(edge) >= FAST && a.mtu != 0 && a.mtu < MTU_WANTED {
         for end in [edge.a, edge.b] {
-            let what = format!("{both}: MTU {} on a cable of {} Gb/s", a.mtu, graph.mbps(edge) / 1000);
+            let what = format!("LS1416 {both}: MTU {} on a cable of {} Gb/s", a.mtu, graph.mbps(edge) / 1000);
             let fix = format!("sudo ip link set {} mtu {MTU_WANTED}", graph.port(end).name);
-            add(graph, end, "LS1416", what, fix, found);
+            add(graph, end, &what, fix, found);
         }
     }
     if a.mbps != 0 && b.mbps != 0 && a.mbps != b.mbps {
         let (low, high) = if a.mbps < b.mbps { (edge.a, b.mbps) } else { (edge.b, a.mbps) };
-        let what = format!("{both}: {} and {} Gb/s at the two ends", f64::from(a.mbps) / 1e3, f64::from(b.mbps) / 1e3);
+        let what =
+            format!("LS1417 {both}: {} and {} Gb/s at the two ends", f64::from(a.mbps) / 1e3, f64::from(b.mbps) / 1e3);
         let fix = format!("sudo ethtool -s {} speed {high} autoneg off, or another cable", graph.port(low).name);
-        add(graph, low, "LS1417", what, fix, found);
+        add(graph, low, &what, fix, found);
     }
 }
 
@@ -155,14 +164,14 @@ fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
             };
             if let Some((first, other)) = node.ports.iter().enumerate().find(twice) {
                 let what = format!(
-                    "{} and {} are on two cables but in one subnet ({} and {})",
+                    "LS1418 {} and {} are on two cables but in one subnet ({} and {})",
                     graph.name(End { node: n, port: first }),
                     graph.name(End { node: n, port: second }),
                     addr(other),
                     addr(port)
                 );
                 let fix = format!("give {} and the port it is cabled to a subnet of their own", port.name);
-                add(graph, End { node: n, port: second }, "LS1418", what, fix, found);
+                add(graph, End { node: n, port: second }, &what, fix, found);
             }
         }
     }
@@ -177,7 +186,7 @@ fn halves(graph: &Graph, found: &mut Vec<Finding>) {
             if port.addr.is_none() && port.carrier && other.addr.is_some() {
                 let end = End { node: n, port: at };
                 let what = format!(
-                    "{} is the unused half of the port of {}: half of its speed is lost",
+                    "LS1419 {} is the unused half of the port of {}: half of its speed is lost",
                     graph.name(end),
                     other.name
                 );
@@ -185,7 +194,7 @@ fn halves(graph: &Graph, found: &mut Vec<Finding>) {
                     "sudo ip addr add ADDRESS/30 dev {} (a subnet that no other cable has), on both nodes",
                     port.name
                 );
-                add(graph, end, "LS1419", what, fix, found);
+                add(graph, end, &what, fix, found);
             }
         }
     }
@@ -196,12 +205,13 @@ fn gids(graph: &Graph, found: &mut Vec<Finding>) {
         for (at, port) in node.ports.iter().enumerate() {
             if port.rdma && !port.gid && port.carrier && port.addr.is_some() {
                 let end = End { node: n, port: at };
-                let what = format!("{} has an RDMA device without a RoCE v2 GID for its address", graph.name(end));
+                let what =
+                    format!("LS1420 {} has an RDMA device without a RoCE v2 GID for its address", graph.name(end));
                 let fix = format!(
                     "sudo ip link set {p} down && sudo ip link set {p} up, then look at `show_gids`",
                     p = port.name
                 );
-                add(graph, end, "LS1420", what, fix, found);
+                add(graph, end, &what, fix, found);
             }
         }
     }

@@ -20,7 +20,7 @@ fn a_missing_address() {
     let mut list = nodes(2, &[(0, 1)]);
     list[1].ports[0].addr = None;
     let one = only(found(list));
-    assert_eq!((one.code, one.node.as_str()), ("LS1410", "n1"));
+    assert_eq!((one.code.as_str(), one.node.as_str()), ("LS1410", "n1"));
     assert!(one.fix.contains("10.0.0.1/24 dev c0"), "{}", one.fix);
 }
 
@@ -33,7 +33,7 @@ fn equal_addresses_and_wrong_prefixes() {
     list[0].ports[0].addr = Some(("10.0.0.1".parse().unwrap(), 30));
     list[1].ports[0].addr = Some(("10.0.0.9".parse().unwrap(), 24));
     let one = only(found(list));
-    assert_eq!((one.code, one.node.as_str()), ("LS1412", "n0"));
+    assert_eq!((one.code.as_str(), one.node.as_str()), ("LS1412", "n0"));
     assert!(one.fix.contains("ip addr del 10.0.0.1/30 dev c0") && one.fix.contains("add 10.0.0.1/24"), "{}", one.fix);
 }
 
@@ -62,7 +62,7 @@ fn a_neighbour_that_is_deaf() {
     let mut list = nodes(2, &[(0, 1)]);
     list[1].heard.clear();
     let one = only(found(list));
-    assert_eq!((one.code, one.node.as_str()), ("LS1414", "n1"));
+    assert_eq!((one.code.as_str(), one.node.as_str()), ("LS1414", "n1"));
     assert!(one.fix.contains("7475"), "{}", one.fix);
 }
 
@@ -71,11 +71,11 @@ fn packet_sizes_and_speeds() {
     let mut list = nodes(2, &[(0, 1)]);
     list[0].ports[0].mtu = 1500;
     let one = only(found(list));
-    assert_eq!((one.code, one.fix.as_str()), ("LS1415", "sudo ip link set c0 mtu 9000"));
+    assert_eq!((one.code.as_str(), one.fix.as_str()), ("LS1415", "sudo ip link set c0 mtu 9000"));
     let mut list = nodes(2, &[(0, 1)]);
     list.iter_mut().for_each(|n| n.ports[0].mtu = 1500);
     let both = found(list);
-    assert_eq!(both.iter().map(|f| f.code).collect::<Vec<_>>(), ["LS1416", "LS1416"]);
+    assert_eq!(both.iter().map(|f| f.code.as_str()).collect::<Vec<_>>(), ["LS1416", "LS1416"]);
     // Slow cables do well with 1500.
     let mut list = nodes(2, &[(0, 1)]);
     list.iter_mut().for_each(|n| (n.ports[0].mtu, n.ports[0].mbps) = (1500, 1000));
@@ -92,7 +92,7 @@ fn one_subnet_on_two_cables() {
     list[0].ports[1].addr = Some(("10.0.0.11".parse().unwrap(), 24));
     list[2].ports[0].addr = Some(("10.0.0.12".parse().unwrap(), 24));
     let one = only(found(list));
-    assert_eq!((one.code, one.node.as_str()), ("LS1418", "n0"));
+    assert_eq!((one.code.as_str(), one.node.as_str()), ("LS1418", "n0"));
 }
 
 #[test]
