@@ -450,9 +450,12 @@ fn all_end(nodes: Vec<Node>) -> Outcome<Vec<(Option<i32>, String)>> {
     nodes.into_iter().map(|mut node| node.end(SOON * 9)).collect()
 }
 
+/// Its name, the order of ranks, its cables.
+type Shape = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
+
 fn allreduce() -> Outcome<String> {
     let mut told = Vec::new();
-    let shapes: [(&str, &[&str], &[(&str, &str)]); 3] = [
+    let shapes: [Shape; 3] = [
         ("triangle", &["a", "b", "c"], &[("a", "b"), ("b", "c"), ("c", "a")]),
         // The order of ranks crosses the ring twice.
         ("ring", &["a", "c", "b", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]),
