@@ -42,6 +42,9 @@ const LAST_LOOKS: usize = 256;
 /// Time between two looks for a way around a path that does not carry.
 const DETOUR: Duration = Duration::from_millis(500);
 
+/// How long nothing has moved on a connection that is stuck.
+const STUCK: Duration = Duration::from_secs(1);
+
 /// Most ways that one connection remembers: as many rails twice over.
 const MAX_WAYS: usize = 2 * linkspan_transport::MAX_RAILS;
 
@@ -446,7 +449,9 @@ impl Channel {
         let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
         let relayed = redials.iter().any(|r| r.reach().relays() > 0);
         let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
-        if cabled && self.conn.carries(|_| true) {
+        // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
+        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK;
+        if self.conn.carries(|_| true) && (cabled || !stuck) {
             return;
         }
         let Way::Over(routes) = mesh.way(handle.host, addrs, true) else { return };

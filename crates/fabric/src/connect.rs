@@ -125,13 +125,14 @@ impl Connecting {
         if !same_host {
             connecting.later = later(fabric, &device, &connecting.handle, streams);
         }
-        if same_host || !connecting.ask_mesh()? {
+        // What shares a subnet is tried beside relays too: the mesh may not have heard both ends of a cable yet.
+        if same_host || !connecting.ask_mesh()? || connecting.relayed {
             let mesh = fabric.config().meshes() && !same_host;
             for (reach, why, mbps) in pairs(&device, &connecting.handle, streams, same_host, mesh) {
                 connecting.start(reach, why, mbps);
             }
         }
-        let first = connecting.tries.first().filter(|t| !same_host && t.reach.relays() == 0);
+        let first = connecting.tries.iter().find(|t| !same_host && t.reach.relays() == 0);
         if let Some((reach, why)) = first.map(|t| (t.reach.clone(), t.why.clone())) {
             connecting.begin(reach, SENTINEL, why, 0);
         }
@@ -307,8 +308,12 @@ impl Connecting {
 
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
-        let rail_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
-        let open = self.tries.iter().any(Try::is_open);
+        let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
+        // A cable of ours makes relays needless.
+        let cabled = self.tries.iter().any(|t| is_up(t) && t.reach.relays() == 0);
+        let counts = |t: &Try| !cabled || t.reach.relays() == 0;
+        let rail_up = |t: &Try| is_up(t) && counts(t);
+        let open = self.tries.iter().any(|t| t.is_open() && counts(t));
         let Some(speaker) = self.tries.iter().position(rail_up) else {
             // In a mesh a way may still be told of.
             let waits = open || (self.fabric.config().meshes() && !self.same_host);
@@ -344,11 +349,11 @@ impl Connecting {
             }
         } else {
             let routed = self.tries.iter().all(|t| t.reach.from().is_none());
-            let failed: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
+            let failed: Vec<String> = self.tries.iter().filter(|t| counts(t)).filter_map(Try::failure).collect();
             if !failed.is_empty() && !routed {
                 self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
             }
-            if let Some(what) = self.relays() {
+            if let Some(what) = self.relays().filter(|_| !cabled) {
                 self.downgrade(what)?;
             }
             let up = self.tries.iter().filter(|t| rail_up(t)).take(if routed { 1 } else { MAX_RAILS });
@@ -357,7 +362,8 @@ impl Connecting {
             let mesh = self.fabric.config().meshes();
             let grows = !routed && (mesh || !failed.is_empty() || !self.later.is_empty());
             // Over a relay its end would prove that the relay is gone, not the peer.
-            let guard = |t: &&Try| !self.relayed && t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+            let guard =
+                |t: &&Try| (cabled || !self.relayed) && t.number == SENTINEL && matches!(t.state, TryState::Up(..));
             Plan {
                 carrier: Carrier::Tcp,
                 acked: self.fabric.acked() || streams.len() > 1 || grows,
@@ -476,7 +482,9 @@ impl Connecting {
         }
         let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
         let returns = if plan.acked && !redials.is_empty() {
-            let late = self.tries.iter().filter(|t| t.number != SENTINEL && !plan.streams.contains(&t.number));
+            let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
+            let wanted = |t: &&Try| t.number != SENTINEL && !plan.streams.contains(&t.number);
+            let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             redials.extend(late.filter(|t| t.reach.from().is_some()).map(|t| Redial::later(t.reach.clone())));
             if redials.iter().all(|r| r.from().is_some()) {
                 left_out

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     /// Streams being relayed, and a count that moves with their bytes.
     relays: AtomicUsize,
     moved: AtomicUsize,
+    /// Threads that relay and measure; they are waited for before the code may be unloaded.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Known {
@@ -76,6 +78,16 @@ struct Known {
 impl Shared {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn keep(&self, thread: JoinHandle<()>) {
+        let mut threads = self.threads();
+        threads.retain(|t| !t.is_finished());
+        threads.push(thread);
     }
 }
 
@@ -149,6 +161,10 @@ impl Drop for Mesh {
         self.shared.stop.store(true, Ordering::Relaxed);
         let _ = self.wake.write_all(&[0]);
         if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let rest = std::mem::take(&mut *self.shared.threads());
+        for thread in rest {
             let _ = thread.join();
         }
     }

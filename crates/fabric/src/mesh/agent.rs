@@ -95,6 +95,7 @@ impl Agent {
             stop: AtomicBool::new(false),
             relays: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
+            threads: Mutex::default(),
         });
         let mut agent = Agent {
             setup,

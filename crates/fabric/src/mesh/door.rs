@@ -165,7 +165,7 @@ impl Half {
                     linkspan_net::block_signals();
                     let _ = tell.send(measure::cable(&means, &name, from, to));
                 });
-                begun.map_err(|e| e.to_string())?;
+                agent.shared.keep(begun.map_err(|e| e.to_string())?);
                 self.state = State::Measuring(told);
                 Ok(None)
             }
@@ -191,8 +191,9 @@ impl Half {
             }),
             _ => return,
         };
-        if let Err(error) = begun {
-            agent.setup.log.warn(&format!("mesh: no thread to relay with: {error}"));
+        match begun {
+            Ok(thread) => agent.shared.keep(thread),
+            Err(error) => agent.setup.log.warn(&format!("mesh: no thread to relay with: {error}")),
         }
     }
 }
