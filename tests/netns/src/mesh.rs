@@ -233,7 +233,7 @@ fn cut_around() -> Outcome<String> {
     let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
     mesh.world.shape("a", "cab0", 300)?;
     let _ranks = mesh.sit(&["c", "d"])?;
-    let (mut from, mut to, up) = mesh.up("a", "b", 200, 1 << 20)?;
+    let (mut from, mut to, up) = mesh.up("a", "b", 80, 1 << 20)?;
     if up.contains("relayed") {
         return Err(up);
     }
@@ -255,7 +255,7 @@ fn dead_relay() -> Outcome<String> {
         mesh.world.shape(host, cable, 200)?;
     }
     let ranks = mesh.sit(&["b", "d"])?;
-    let (mut from, mut to, up) = mesh.up("a", "c", 200, 1 << 20)?;
+    let (mut from, mut to, up) = mesh.up("a", "c", 80, 1 << 20)?;
     wants(&up, &["2 rails"])?;
     to.expect("at", SOON)?;
     ranks[0].signal("KILL")?;
