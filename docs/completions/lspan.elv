@@ -23,6 +23,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -V 'Print version'
             cand --version 'Print version'
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
+            cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
@@ -36,6 +37,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --json 'Print JSON (schema linkspan.status/1)'
             cand -h 'Print help'
             cand --help 'Print help'
+        }
+        &'lspan;mesh'= {
+            cand --wait 'How long to listen before drawing'
+            cand --json 'Print JSON (schema linkspan.mesh/1)'
+            cand --check 'Measure every cable, those between other hosts too'
+            cand --serve 'Stay: meet neighbours and relay for them until Ctrl-C'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;perf'= {
             cand -h 'Print help (see more with ''--help'')'
@@ -305,6 +314,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help'= {
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
+            cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
@@ -315,6 +325,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;help;status'= {
+        }
+        &'lspan;help;mesh'= {
         }
         &'lspan;help;perf'= {
             cand serve 'Wait for peers and be the other side of their tests'

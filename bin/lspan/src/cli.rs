@@ -23,6 +23,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used
     Status(StatusArgs),
+    /// Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is
+    /// wrong and the command that mends it
+    ///
+    /// Listens for as long as --wait says. Hosts are seen that run a job with LINKSPAN_MESH_PORT, `lspan mesh --serve`, or
+    /// `lspan mesh` at the same time. Needs LINKSPAN_PSK_FILE.
+    Mesh(MeshArgs),
     /// Measure a path
     #[command(after_long_help = "The older spelling `--server [--device N]` and `--client [HOST] [--device N] --test \
                            bandwidth|latency|jitter|latency-load|mimo` is accepted, with and without `perf`.")]
@@ -80,6 +86,22 @@ pub(crate) struct ProbeArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MeshArgs {
+    /// Print JSON (schema linkspan.mesh/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Measure every cable, those between other hosts too
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// How long to listen before drawing
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "4s")]
+    pub(crate) wait: Duration,
+    /// Stay: meet neighbours and relay for them until Ctrl-C
+    #[arg(long, conflicts_with_all = ["json", "check", "wait"])]
+    pub(crate) serve: bool,
 }
 
 #[derive(Args, Debug)]

@@ -63,7 +63,11 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match &error {
-            Error::Param(_) | Error::Filter(_) | Error::Psk { .. } => Exit::Usage,
+            Error::Param(_)
+            | Error::Filter(_)
+            | Error::Psk { .. }
+            | Error::MeshFile { .. }
+            | Error::MeshRead { .. } => Exit::Usage,
             Error::PskRead { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Exit::Permission,
             Error::PskRead { .. } => Exit::Usage,
             Error::NoInterface { .. } | Error::NoDevice { .. } | Error::Unreachable { .. } | Error::Forced { .. } => {

@@ -8,12 +8,16 @@ mod env;
 mod exit;
 mod fabric;
 mod link;
+mod mesh;
 mod older;
 mod out;
 mod overview;
 mod pages;
 mod perf;
 mod rendezvous;
+#[cfg(test)]
+#[path = "../tests/schema/mod.rs"]
+mod schema;
 mod selftest;
 mod serve;
 mod signals;
@@ -56,6 +60,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, exit::Failure> {
 fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
     match command {
         Command::Status(args) => status::run(&args),
+        Command::Mesh(args) => mesh::run(&args),
         Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),

@@ -1,13 +1,15 @@
 //! A connection as callers of the fabric see it: a [`Conn`] over rails of any rooms, with its sentinel, its log lines
 //! and its lost rails coming back.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
-use linkspan_proto::handle::Handle;
+use linkspan_proto::handle::{Addr, Handle};
 use linkspan_tcp::Sentinel;
+use linkspan_topology::mesh::Way;
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
@@ -15,6 +17,7 @@ use linkspan_transport::{
 use crate::listener::Desk;
 use crate::meter::Meter;
 use crate::rdma::Memory;
+use crate::reach::Reach;
 use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::Secured;
@@ -38,6 +41,15 @@ const GRACE: Duration = Duration::from_secs(25);
 /// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
 /// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
 const LAST_LOOKS: usize = 256;
+
+/// Time between two looks for a way around a path that does not carry.
+const DETOUR: Duration = Duration::from_millis(500);
+
+/// How long nothing has moved on a connection that is stuck.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// Most ways that one connection remembers: as many rails twice over.
+const MAX_WAYS: usize = 2 * linkspan_transport::MAX_RAILS;
 
 /// How lost rails come back.
 pub(crate) enum Returns {
@@ -67,6 +79,8 @@ pub struct Channel {
     lonely: bool,
     /// The device whose memory it carries.
     gpu: Option<Arc<dyn Gpu>>,
+    /// When a way around was looked for last.
+    looked: Instant,
 }
 
 impl std::fmt::Debug for Channel {
@@ -116,6 +130,7 @@ impl Channel {
             told_lost: false,
             lonely: true,
             gpu: None,
+            looked: now,
         };
         let mut line = format!("{} via {}", parts.verb, channel.describe());
         if !parts.left_out.is_empty() {
@@ -406,6 +421,7 @@ impl Channel {
             }
             self.call_reserve();
         }
+        self.detour(now);
         self.take_back(now);
         let retries = self.conn.rails().filter_map(|(_, rail)| rail.room().retries()).sum();
         self.meter.retries(retries);
@@ -475,6 +491,39 @@ impl Channel {
     fn end_unwatched(&mut self) {
         if let Some(gone) = self.unwatched.take() {
             self.conn.fail(gone.why);
+        }
+    }
+
+    /// In a mesh: where no path carries any more, others may lead around.
+    fn detour(&mut self, now: Instant) {
+        if !self.fabric.config().meshes() || now.duration_since(self.looked) < DETOUR || self.conn.lost().is_some() {
+            return;
+        }
+        self.looked = now;
+        let Returns::Dials { handle, redials, .. } = &mut self.returns else { return };
+        let Ok(Some(mesh)) = self.fabric.mesh() else { return };
+        let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
+        let relayed = redials.iter().any(|r| r.reach().relays() > 0);
+        let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
+        // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
+        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK;
+        if self.conn.carries(|_| true) && (cabled || !stuck) {
+            return;
+        }
+        let Way::Over(routes) = mesh.way(handle.host, addrs, true) else { return };
+        for route in routes {
+            let over = route.over.join(", ");
+            let reach = Reach::Over(route);
+            if redials.iter().any(|r| *r.reach() == reach) || redials.len() >= MAX_WAYS {
+                continue;
+            }
+            let what = format!("LS1423 the way to the peer carries nothing any more; relaying over {over}");
+            if self.fabric.config().strict {
+                self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
+                return;
+            }
+            self.fabric.log().warn(&format!("downgrade: {what}"));
+            redials.push(Redial::now(reach));
         }
     }
 

@@ -79,6 +79,10 @@ pub struct Config {
     pub stage_memory: usize,
     /// How received pieces are put in place on a GPU; `None`: by measured size.
     pub unpack: Option<linkspan_gpu::unpack::Way>,
+    /// TCP and UDP port on which the nodes of a mesh meet; 0: no mesh.
+    pub mesh_port: u16,
+    /// File that declares the mesh, in place of what neighbours tell.
+    pub mesh_file: Option<PathBuf>,
     /// Where statistics pages go; `None`: nowhere.
     pub stats_dir: Option<PathBuf>,
     /// Wishes that could not be met; each becomes one WARN line.
@@ -125,15 +129,32 @@ impl Config {
             _ => GpuWish::Direct,
         };
         let stage_memory = params::STAGE_MEMORY.number(get)?.unwrap_or(1024);
+        let mesh_port = params::MESH_PORT.number(get)?.unwrap_or(0) as u16;
+        let mesh_file = params::MESH_FILE.read(get)?.map(PathBuf::from);
+        let split = params::DEVICES.read(get)?.as_deref() == Some("split");
+        let (port, file) = (params::MESH_PORT.name, params::MESH_FILE.name);
+        match (mesh_port, &guard) {
+            (0, _) if mesh_file.is_some() => warnings.push(format!("{file} does nothing without {port}: set that too")),
+            (1.., Guard::Token) => warnings.push(format!(
+                "LS1402 {port}={mesh_port} does nothing without a cluster key: hosts relay for those who know it only; set {}",
+                params::PSK_FILE.name
+            )),
+            (1.., Guard::Psk { .. }) if split => {
+                warnings.push(format!("{}=split does nothing in a mesh ({port}): one device has every cable", params::DEVICES.name));
+            }
+            _ => {}
+        }
         Ok(Config {
             gpu,
             stage: gpu == GpuWish::Staged,
             stage_memory: usize::try_from(stage_memory << 20).unwrap_or(usize::MAX),
             unpack: params::UNPACK.read(get)?.as_deref().and_then(linkspan_gpu::unpack::Way::named),
+            mesh_port,
+            mesh_file,
             strict: params::STRICT.switch(get)?,
             path,
             interfaces: IfFilter::from_env(get)?,
-            split: params::DEVICES.read(get)?.as_deref() == Some("split"),
+            split,
             cma: params::CMA.switch(get)?,
             streams: params::STREAMS.number(get)?.unwrap_or(0) as usize,
             helpers: Wish::read(get)?,
@@ -147,6 +168,11 @@ impl Config {
             stats_dir: stats_dir(params::STATS_DIR.read(get)?, get),
             warnings,
         })
+    }
+
+    /// Whether this process takes part in a mesh: it has a port to meet on and the cluster key, without which nobody relays.
+    pub fn meshes(&self) -> bool {
+        self.mesh_port != 0 && matches!(self.guard, Guard::Psk { .. })
     }
 
     /// Whether bytes may leave this host only encrypted.

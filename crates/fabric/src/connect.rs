@@ -7,19 +7,22 @@ use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
-use linkspan_tcp::{Dial, Stream};
+use linkspan_tcp::Stream;
+use linkspan_topology::FAR_SLOWER;
+use linkspan_topology::mesh::{Link, Way};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 use linkspan_verbs::VerbsRail;
 use linkspan_verbs_sys::AnyNic;
 
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
-use crate::device::Device;
+use crate::device::{Device, Port};
 use crate::listener::{FIRST_RETURN, socket_addr};
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
 use crate::rdma::Berth;
+use crate::reach::{Arriving, Reach};
 use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::{MessageError, Secured};
@@ -31,12 +34,17 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Number of the sentinel's stream.
 const SENTINEL: u16 = 32;
 
+/// Time between two questions to the mesh.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The same after ways that it knew have failed.
+const ASK_ANEW: Duration = Duration::from_millis(700);
+
 /// One pair of addresses being tried.
 pub(crate) struct Try {
-    pub(crate) from: Option<SocketAddr>,
-    pub(crate) to: SocketAddr,
+    reach: Reach,
     pub(crate) number: u16,
-    pub(crate) why: &'static str,
+    pub(crate) why: String,
     /// Port speed, bytes per second; 0 when unknown.
     speed: u64,
     state: TryState,
@@ -48,7 +56,7 @@ pub(crate) struct Try {
 }
 
 enum TryState {
-    Dial(Dial),
+    Dial(Arriving),
     Login(Box<LoginRun>),
     /// Queue pairs are being set up; with the peer's greeting.
     Meet(Box<(Secured, Meeting)>, Vec<u8>),
@@ -76,6 +84,12 @@ pub struct Connecting {
     device: String,
     /// Pairs of addresses whose interface has no link yet, with its name.
     later: Vec<(SocketAddr, SocketAddr, String)>,
+    /// Number of the next stream.
+    next: u16,
+    /// Ways over other hosts are being tried.
+    relayed: bool,
+    /// When the mesh was asked last, and what was missing.
+    asked: Option<(Instant, String)>,
 }
 
 struct Proposed {
@@ -116,32 +130,121 @@ impl Connecting {
             device: device.name.clone(),
             handle,
             later: Vec::new(),
+            next: 0,
+            relayed: false,
+            asked: None,
         };
         let streams = fabric.streams(&device);
         if !same_host {
             connecting.later = later(fabric, &device, &connecting.handle, streams);
         }
-        for (from, to, why, mbps) in pairs(&device, &connecting.handle, streams, same_host) {
-            let number = connecting.tries.len() as u16;
-            connecting.start(from, to, number, why, mbps);
+        // What shares a subnet is tried beside relays too: the mesh may not have heard both ends of a cable yet.
+        if same_host || !connecting.ask_mesh()? || connecting.relayed {
+            let mesh = fabric.config().meshes() && !same_host;
+            for (reach, why, mbps) in pairs(&device, &connecting.handle, streams, same_host, mesh) {
+                connecting.start(reach, why, mbps);
+            }
         }
-        let first = connecting.tries.first().filter(|_| !same_host).map(|t| (t.from, t.to, t.why));
-        if let Some((from, to, why)) = first {
-            connecting.start(from, to, SENTINEL, why, 0);
+        let first = connecting.tries.iter().find(|t| !same_host && t.reach.relays() == 0);
+        if let Some((reach, why)) = first.map(|t| (t.reach.clone(), t.why.clone())) {
+            connecting.begin(reach, SENTINEL, why, 0);
         }
         Ok(connecting)
     }
 
-    fn start(&mut self, from: Option<SocketAddr>, to: SocketAddr, number: u16, why: &'static str, mbps: u32) {
+    fn start(&mut self, reach: Reach, why: impl Into<String>, mbps: u32) {
+        // A number is never used twice, also where a try has come to nothing.
+        let number = self.next;
+        if number < SENTINEL {
+            self.next += 1;
+            self.begin(reach, number, why.into(), mbps);
+        }
+    }
+
+    fn begin(&mut self, reach: Reach, number: u16, why: String, mbps: u32) {
         let limit = self.fabric.config().connect_timeout;
-        let state = match Dial::start(from, to, &self.fabric.tcp_options(), limit) {
-            Ok(dial) => TryState::Dial(dial),
-            Err(error) => TryState::Failed(chain(&error)),
+        let state = match reach.start(&self.fabric, limit) {
+            Ok(arriving) => TryState::Dial(arriving),
+            Err(why) => TryState::Failed(why),
         };
-        let first = number != SENTINEL && self.tries.iter().all(|t| (t.from, t.to) != (from, to));
+        // One meeting for each pair of interfaces; over a relay there is no device to meet with.
+        let ends = |r: &Reach| (r.from(), r.to());
+        let fresh = self.tries.iter().all(|t| ends(&t.reach) != ends(&reach));
+        let first = number != SENTINEL && reach.relays() == 0 && fresh;
         let speed = u64::from(mbps) * 125_000;
         let verbs = Err(String::new());
-        self.tries.push(Try { from, to, number, why, speed, state, first, berth: None, verbs });
+        self.tries.push(Try { reach, number, why, speed, state, first, berth: None, verbs });
+    }
+
+    /// Tries what the mesh knows of the way to the peer. False where it knows none, or there is no mesh.
+    fn ask_mesh(&mut self) -> Result<bool, Error> {
+        let fabric = self.fabric.clone();
+        let Some(mesh) = fabric.mesh()? else { return Ok(false) };
+        let addrs: Vec<SocketAddr> = self.handle.addrs().iter().map(Addr::socket).collect();
+        let mut way = mesh.way(self.handle.host, addrs.clone(), false);
+        if let Way::Direct(links) = &way {
+            let tried = |link: &Link| {
+                self.tries
+                    .iter()
+                    .any(|t| t.reach.to() == link.to && t.reach.from().is_some_and(|f| f.ip() == link.from))
+            };
+            let fresh: Vec<Link> = links.iter().filter(|l| !tried(l)).cloned().collect();
+            let open = self.tries.iter().any(Try::is_open);
+            if fresh.is_empty() && !open {
+                // The cables that should carry do not.
+                way = mesh.way(self.handle.host, addrs, true);
+            } else {
+                let fastest = links.iter().map(|l| l.mbps).max().unwrap_or(0);
+                for link in fresh.into_iter().filter(|l| !far_slower(l.mbps, fastest)) {
+                    for _ in 0..self.fabric.streams_for(link.mbps) {
+                        if self.tries.len() < MAX_RAILS {
+                            self.start(Reach::link(&link), "a cable of the mesh", link.mbps);
+                        }
+                    }
+                }
+                return Ok(true);
+            }
+        }
+        match way {
+            Way::Over(routes) => {
+                self.relayed = true;
+                self.asked = Some((Instant::now(), String::new()));
+                for route in routes {
+                    let why = format!("relayed over {}", route.over.join(", "));
+                    let mbps = route.mbps;
+                    self.start(Reach::Over(route), why, mbps);
+                }
+                Ok(true)
+            }
+            Way::None(why) => {
+                self.asked = Some((Instant::now(), why));
+                Ok(false)
+            }
+            Way::Direct(_) => Ok(false),
+        }
+    }
+
+    /// Looks for a way over the mesh while nothing else has come up.
+    fn seek(&mut self) -> Result<(), Error> {
+        let up = self.tries.iter().any(|t| matches!(t.state, TryState::Up(..)));
+        let pause = if self.relayed { ASK_ANEW } else { ASK_AGAIN };
+        let soon = self.asked.as_ref().is_some_and(|(when, _)| when.elapsed() < pause);
+        if self.relayed
+            && !up
+            && !soon
+            && !self.tries.iter().any(Try::is_open)
+            && self.next < SENTINEL - MAX_RAILS as u16
+        {
+            // The relays that were told of do not lead there; what is told by now may be truer.
+            self.relayed = false;
+            self.tries.retain(|t| t.reach.relays() == 0);
+        }
+        if up || soon || self.relayed || self.same_host || self.proposed.is_some() || !self.fabric.config().meshes() {
+            return Ok(());
+        }
+        self.asked = Some((Instant::now(), String::new()));
+        self.ask_mesh()?;
+        Ok(())
     }
 
     /// Moves on. `Some` when the connection is up.
@@ -152,6 +255,7 @@ impl Connecting {
         for n in 0..self.tries.len() {
             self.poll_try(n)?;
         }
+        self.seek()?;
         if self.since.elapsed() > self.fabric.config().connect_timeout {
             return Err(Error::Timeout { ms: self.since.elapsed().as_millis(), tried: self.tried() });
         }
@@ -165,7 +269,7 @@ impl Connecting {
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         for attempt in &self.tries {
             match &attempt.state {
-                TryState::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
+                TryState::Dial(arriving) => arriving.wait_fds(fds),
                 TryState::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
                 TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
                 TryState::Meet(meet, _) => fds.push(meet.0.stream.wait_fd(false)),
@@ -199,7 +303,8 @@ impl Connecting {
                             }
                         }
                         let no_rdma = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
-                        let greeting = Greeting { wants_local, rdma: attempt.berth.is_some(), shm, no_rdma };
+                        let relays = attempt.reach.relays() as u8;
+                        let greeting = Greeting { wants_local, rdma: attempt.berth.is_some(), shm, no_rdma, relays };
                         let params = ClientParams {
                             guard: config.guard.clone(),
                             blob: greeting.encode(),
@@ -213,7 +318,7 @@ impl Connecting {
                         let login = Login::client(params, Seed::random()?, clock::now())?;
                         TryState::Login(Box::new(LoginRun { stream, login }))
                     }
-                    Err(error) => TryState::Failed(chain(&error)),
+                    Err(why) => TryState::Failed(why),
                 },
                 TryState::Login(run) => match run.poll() {
                     Ok(LoginStep::Done(session)) => {
@@ -250,14 +355,20 @@ impl Connecting {
 
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
-        let rail_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
-        let open = self.tries.iter().any(|t| matches!(t.state, TryState::Dial(_) | TryState::Login(_)));
         // A meeting has a deadline of its own.
         if self.tries.iter().any(|t| matches!(t.state, TryState::Meet(..))) {
             return Ok(false);
         }
+        let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
+        // A cable of ours makes relays needless.
+        let cabled = self.tries.iter().any(|t| is_up(t) && t.reach.relays() == 0);
+        let counts = |t: &Try| !cabled || t.reach.relays() == 0;
+        let rail_up = |t: &Try| is_up(t) && counts(t);
+        let open = self.tries.iter().any(|t| t.is_open() && counts(t));
         let Some(speaker) = self.tries.iter().position(rail_up) else {
-            return if open { Ok(false) } else { Err(Error::Unreachable { tried: self.tried() }) };
+            // In a mesh a way may still be told of.
+            let waits = open || (self.fabric.config().meshes() && !self.same_host);
+            return if waits { Ok(false) } else { Err(Error::Unreachable { tried: self.tried() }) };
         };
         if open && self.first_up.is_some_and(|t| t.elapsed() < GRACE) {
             return Ok(false);
@@ -310,16 +421,22 @@ impl Connecting {
                 sentinel: None,
             }
         } else {
-            let routed = self.tries.iter().all(|t| t.from.is_none());
-            let failed: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
+            let routed = self.tries.iter().all(|t| t.reach.from().is_none());
+            let failed: Vec<String> = self.tries.iter().filter(|t| counts(t)).filter_map(Try::failure).collect();
             if !failed.is_empty() && !routed {
                 self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
+            }
+            if let Some(what) = self.relays().filter(|_| !cabled) {
+                self.downgrade(what)?;
             }
             let up = self.tries.iter().filter(|t| rail_up(t)).take(if routed { 1 } else { MAX_RAILS });
             let streams: Vec<u16> = up.map(|t| t.number).collect();
             // What may get more rails later must be able to carry several.
-            let grows = !routed && (!failed.is_empty() || !self.later.is_empty());
-            let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+            let mesh = self.fabric.config().meshes();
+            let grows = !routed && (mesh || !failed.is_empty() || !self.later.is_empty());
+            // Over a relay its end would prove that the relay is gone, not the peer.
+            let guard =
+                |t: &&Try| (cabled || !self.relayed) && t.number == SENTINEL && matches!(t.state, TryState::Up(..));
             Plan {
                 carrier: Carrier::Tcp,
                 acked: self.fabric.acked() || streams.len() > 1 || grows,
@@ -329,9 +446,9 @@ impl Connecting {
         };
         let attempt = &mut self.tries[speaker];
         let TryState::Up(secured, _) = &mut attempt.state else {
-            return Err(Error::Vanished { peer: attempt.to });
+            return Err(Error::Vanished { peer: attempt.reach.to() });
         };
-        let bytes = secured.pack(&plan.encode()).map_err(|_| Error::Vanished { peer: attempt.to })?;
+        let bytes = secured.pack(&plan.encode()).map_err(|_| Error::Vanished { peer: attempt.reach.to() })?;
         self.proposed = Some(Proposed { plan, speaker, bytes, said: 0, inbox: Vec::new() });
         Ok(true)
     }
@@ -401,7 +518,7 @@ impl Connecting {
         let Some(mut proposed) = self.proposed.take() else {
             return Ok(None);
         };
-        let peer = self.tries[proposed.speaker].to;
+        let peer = self.tries[proposed.speaker].reach.to();
         let TryState::Up(secured, _) = &mut self.tries[proposed.speaker].state else {
             return Err(Error::Vanished { peer });
         };
@@ -460,20 +577,25 @@ impl Connecting {
                     let Some((secured, attempt)) = self.take(number) else {
                         continue;
                     };
-                    let (from, to, why, speed) = (attempt.from, attempt.to, attempt.why, attempt.speed);
-                    redials.push(Redial::new(from, to, secured.stream.path()));
-                    rails.push(fabric.tcp_rail(secured, why, Some(speed))?);
+                    let (reach, why, speed) = (attempt.reach.clone(), attempt.why.clone(), attempt.speed);
+                    redials.push(Redial::new(reach, secured.stream.path()));
+                    rails.push(fabric.tcp_rail(secured, &why, Some(speed))?);
                 }
             }
         }
         let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
         let returns = if plan.acked && !redials.is_empty() {
-            let late = self.tries.iter().filter(|t| t.number != SENTINEL && !plan.streams.contains(&t.number));
-            redials.extend(late.filter(|t| t.from.is_some()).map(|t| Redial::later(t.from, t.to)));
+            let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
+            let wanted = |t: &&Try| t.number != SENTINEL && !plan.streams.contains(&t.number);
+            let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
+            redials.extend(late.filter(|t| t.reach.from().is_some()).map(|t| Redial::later(t.reach.clone())));
             if redials.iter().all(|r| r.from().is_some()) {
                 left_out
                     .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
-                redials.extend(self.later.iter().map(|&(from, to, _)| Redial::later(Some(from), to)));
+                redials.extend(self.later.iter().map(|(from, to, name)| {
+                    let device = fabric.config().meshes().then(|| name.clone());
+                    Redial::later(Reach::Plain { from: Some(*from), to: *to, device })
+                }));
             }
             redials.truncate(MAX_RAILS);
             Returns::Dials { handle: self.handle.clone(), conn: self.conn_id, next: FIRST_RETURN, redials }
@@ -493,8 +615,17 @@ impl Connecting {
         ))
     }
 
+    /// What to say of a connection that other hosts relay.
+    fn relays(&self) -> Option<String> {
+        let up = |t: &&Try| t.reach.relays() > 0 && matches!(t.state, TryState::Up(..));
+        let ways: Vec<&str> = self.tries.iter().filter(up).map(|t| t.why.as_str()).collect();
+        let to = self.handle.addrs().first()?.ip;
+        (!ways.is_empty()).then(|| format!("LS1409 {} to {to}: no cable of this host reaches it", ways.join(" and ")))
+    }
+
     fn tried(&self) -> String {
-        let each: Vec<String> = self.tries.iter().map(Try::describe).collect();
+        let mut each: Vec<String> = self.tries.iter().map(Try::describe).collect();
+        each.extend(self.asked.iter().filter(|(_, why)| !why.is_empty()).map(|(_, why)| format!("the mesh: {why}")));
         if each.is_empty() { "nothing: the handle has no address this host can use".into() } else { each.join("; ") }
     }
 }
@@ -527,7 +658,7 @@ impl Try {
     }
 
     fn describe(&self) -> String {
-        let from = self.from.map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
+        let from = self.reach.from().map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
         let state = match &self.state {
             TryState::Dial(_) => "no answer yet",
             TryState::Login(_) => "connected, login not finished",
@@ -535,7 +666,11 @@ impl Try {
             TryState::Up(..) | TryState::Used => "up",
             TryState::Failed(why) => why,
         };
-        format!("{from} -> {} ({}): {state}", self.to, self.why)
+        format!("{from} -> {} ({}): {state}", self.reach.to(), self.why)
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.state, TryState::Dial(_) | TryState::Login(_))
     }
 
     /// What to say of it where it did not become a rail.
@@ -561,35 +696,50 @@ fn later(fabric: &Fabric, device: &Device, handle: &Handle, streams: usize) -> V
     list
 }
 
-/// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say.
+/// Whether a cable is left out beside the fastest that leads to the same host.
+fn far_slower(mbps: u32, fastest: u32) -> bool {
+    mbps != 0 && mbps.saturating_mul(FAR_SLOWER) < fastest
+}
+
+/// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say. In a mesh
+/// the interfaces are fixed with the addresses, every pair is tried where one subnet is on several cables, and routes do
+/// not count: they lead over networks that a mesh keeps clear of.
 fn pairs(
     device: &Device,
     handle: &Handle,
     streams: usize,
     same_host: bool,
-) -> Vec<(Option<SocketAddr>, SocketAddr, &'static str, u32)> {
+    mesh: bool,
+) -> Vec<(Reach, &'static str, u32)> {
     let mut free: Vec<_> = device.ports.iter().collect();
     let mut list = Vec::new();
     if same_host {
         let to = handle.addrs()[0];
         let scope = free.iter().find(|p| p.addr.ip == to.ip).map_or(0, |p| p.addr.scope);
         let mbps = free.first().map_or(0, |p| p.mbps);
-        return vec![(None, socket_addr(to.ip, to.port, scope), "same host", mbps)];
+        let reach = Reach::Plain { from: None, to: socket_addr(to.ip, to.port, scope), device: None };
+        return vec![(reach, "same host", mbps)];
     }
+    let pair = |port: &Port, to: &Addr| {
+        let from = Some(socket_addr(port.addr.ip, 0, port.addr.scope));
+        let device = mesh.then(|| port.name.clone());
+        (Reach::Plain { from, to: socket_addr(to.ip, to.port, port.addr.scope), device }, "same subnet", port.mbps)
+    };
     for to in handle.addrs() {
         let Some(at) = free.iter().position(|p| to.same_subnet(p.addr.ip)) else {
             continue;
         };
         let port = free.remove(at);
-        let from = socket_addr(port.addr.ip, 0, port.addr.scope);
-        for _ in 0..streams {
-            list.push((Some(from), socket_addr(to.ip, to.port, port.addr.scope), "same subnet", port.mbps));
-        }
+        list.extend((0..streams).map(|_| pair(port, to)));
     }
-    if list.is_empty() {
-        for to in handle.addrs() {
-            list.push((None, to.socket(), "routed: no interface shares a subnet", 0));
-        }
+    if mesh {
+        let fastest = list.iter().map(|(.., mbps)| *mbps).max().unwrap_or(0);
+        list.retain(|(.., mbps)| !far_slower(*mbps, fastest));
+        let others = free.iter().flat_map(|p| handle.addrs().iter().map(move |to| (*p, to)));
+        list.extend(others.filter(|(p, to)| to.same_subnet(p.addr.ip)).map(|(p, to)| pair(p, to)));
+    } else if list.is_empty() {
+        let routed = |to: &Addr| Reach::Plain { from: None, to: to.socket(), device: None };
+        list.extend(handle.addrs().iter().map(|to| (routed(to), "routed: no interface shares a subnet", 0)));
     }
     list.truncate(MAX_RAILS);
     list

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use linkspan_proto::handle::host_hash;
-use linkspan_topology::{AddrEntry, Host, IfAddr, Interface, Kind, Roots, Verdict, interfaces, judge};
+use linkspan_topology::{
+    AddrEntry, Host, IfAddr, IfFilter, Interface, Kind, Reason, Roots, Verdict, default_routes, interfaces, judge,
+};
 
 use crate::{Config, Error};
 
@@ -50,6 +52,12 @@ pub struct Device {
 /// # Errors
 /// The system does not list them.
 pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
+    look(config.interfaces.as_ref(), config.meshes())
+}
+
+/// The same with a filter. In a mesh no cable is too slow, for it may be the only one to that neighbour, and the interface
+/// with the default route is left out.
+pub(crate) fn look(filter: Option<&IfFilter>, mesh: bool) -> Result<Vec<(Interface, Verdict)>, Error> {
     let entries: Vec<AddrEntry> = linkspan_net::interfaces()
         .map_err(Error::Interfaces)?
         .into_iter()
@@ -64,7 +72,19 @@ pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
         })
         .collect();
     let list = interfaces(&Roots::default(), &entries);
-    let verdicts = judge(&list, config.interfaces.as_ref());
+    let mut verdicts = judge(&list, filter);
+    if mesh {
+        let everywhere = default_routes(&Roots::default());
+        for (interface, verdict) in list.iter().zip(&mut verdicts) {
+            let asked = filter.is_some_and(|f| f.asks_for(&interface.name));
+            let default = everywhere.contains(&interface.name) && !asked;
+            match verdict {
+                Verdict::Usable if default => *verdict = Verdict::LeftOut(Reason::Management),
+                Verdict::LeftOut(Reason::Slow { .. }) if !default => *verdict = Verdict::Usable,
+                _ => {}
+            }
+        }
+    }
     Ok(list.into_iter().zip(verdicts).collect())
 }
 
@@ -102,7 +122,11 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
         let Some(port) = port(interface, family.as_deref()).filter(|_| verdict.is_usable()) else {
             continue;
         };
-        let group = (interface.numa_node.unwrap_or(0), if config.split { n } else { 0 });
+        // In a mesh each peer is behind another port, so one device has them all.
+        let group = match config.meshes() {
+            true => (0, 0),
+            false => (interface.numa_node.unwrap_or(0), if config.split { n } else { 0 }),
+        };
         groups.entry(group).or_default().push((interface, port));
     }
     if groups.is_empty() {

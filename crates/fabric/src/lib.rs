@@ -20,9 +20,11 @@ mod local;
 mod log;
 mod logins;
 mod meeting;
+pub mod mesh;
 mod meter;
 pub mod params;
 mod rdma;
+mod reach;
 mod redial;
 mod reserve;
 mod room;
@@ -51,18 +53,21 @@ pub use reserve::Reserve;
 pub use room::AnyRail;
 pub use staged::PathRail;
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use helpers::Helpers;
 use linkspan_gpu::StageMemory;
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
+use mesh::{Mesh, Prober, Setup};
 use nic::AnyNic;
 use rdma::Rdma;
 use secured::Secured;
 use stats::Stats;
 
+use linkspan_proto::login::Guard;
+use linkspan_topology::mesh::Graph;
 use linkspan_topology::{Host, Interface, Roots, Verdict};
 
 /// A process's view of its machine. Cloning is cheap; may be used from any thread.
@@ -81,6 +86,14 @@ struct Inner {
     helpers: Option<Arc<Helpers>>,
     staging: StageMemory,
     rdma: Arc<Rdma>,
+    mesh: Arc<MeshSeat>,
+}
+
+/// The process's part in the mesh, joined by the first listen or connect.
+#[derive(Debug, Default)]
+struct MeshSeat {
+    lock: Mutex<()>,
+    mesh: OnceLock<Mesh>,
 }
 
 /// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
@@ -148,6 +161,7 @@ impl Fabric {
             helpers,
             staging,
             rdma: Arc::new(rdma),
+            mesh: Arc::default(),
         })))
     }
 
@@ -218,6 +232,7 @@ impl Fabric {
             helpers: self.0.helpers.clone(),
             staging: self.0.staging.clone(),
             rdma: self.0.rdma.clone(),
+            mesh: self.0.mesh.clone(),
         }))
     }
 
@@ -226,6 +241,7 @@ impl Fabric {
     /// # Errors
     /// There is no such device, or the system refuses.
     pub fn listen(&self, device: usize) -> Result<Listener, Error> {
+        self.mesh()?;
         Listener::new(self, device)
     }
 
@@ -235,6 +251,50 @@ impl Fabric {
     /// The handle cannot be used, or there is no such device.
     pub fn connect(&self, device: usize, handle: &[u8; HANDLE_LEN]) -> Result<Connecting, Error> {
         Connecting::new(self, device, handle)
+    }
+
+    /// What is known of the mesh at the moment; joins it if this process has not yet. News of far nodes takes a second or
+    /// two to come. `None`: the settings ask for no mesh.
+    ///
+    /// # Errors
+    /// It cannot be joined, or the file that declares it cannot be used.
+    pub fn mesh_graph(&self) -> Result<Option<Graph>, Error> {
+        Ok(self.mesh()?.map(Mesh::graph))
+    }
+
+    /// Measures cables of the mesh. `None`: the settings ask for no mesh.
+    ///
+    /// # Errors
+    /// As [`Fabric::mesh_graph`].
+    pub fn mesh_prober(&self) -> Result<Option<Prober<'_>>, Error> {
+        Ok(self.mesh()?.map(Prober::new))
+    }
+
+    /// The number of this host in the mesh and in its handles.
+    pub fn mesh_id(&self) -> u64 {
+        self.0.host
+    }
+
+    /// This process's part in the mesh, where the settings ask for one.
+    pub(crate) fn mesh(&self) -> Result<Option<&Mesh>, Error> {
+        let config = self.config();
+        let (true, Guard::Psk { psk, .. }) = (config.meshes(), &config.guard) else { return Ok(None) };
+        let seat = &self.0.mesh;
+        let _one = seat.lock.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(mesh) = seat.mesh.get() {
+            return Ok(Some(mesh));
+        }
+        let mesh = Mesh::start(Setup {
+            id: self.host_hash(),
+            psk: psk.clone(),
+            port: config.mesh_port,
+            file: config.mesh_file.clone(),
+            filter: config.interfaces.clone(),
+            log: self.0.log.clone(),
+            stats: self.0.stats.clone(),
+            options: self.tcp_options(),
+        })?;
+        Ok(Some(seat.mesh.get_or_init(|| mesh)))
     }
 
     pub(crate) fn device(&self, index: usize) -> Result<Device, Error> {
@@ -261,7 +321,11 @@ impl Fabric {
 
     /// TCP streams per pair of interfaces.
     pub(crate) fn streams(&self, device: &Device) -> usize {
-        match (self.config().streams, device.mbps) {
+        self.streams_for(device.mbps)
+    }
+
+    fn streams_for(&self, mbps: u32) -> usize {
+        match (self.config().streams, mbps) {
             (0, ..=25_000) => 1,
             (0, ..=100_000) => 2,
             (0, _) => 4,

@@ -9,13 +9,14 @@ use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
 use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
-use linkspan_tcp::{Listen, Stream};
+use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_transport::{Conn, WaitFd};
 use linkspan_verbs::VerbsRail;
 use linkspan_verbs_sys::AnyNic;
 
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
+use crate::device::Port;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
@@ -54,7 +55,12 @@ impl Listener {
         let mut sockets = Vec::new();
         for port in &device.ports {
             let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
-            let socket = Listen::bind(addr, &fabric.tcp_options())?;
+            // In a mesh one subnet may be on two cables; answers go back over the one they came by. The first port is
+            // left to the routes: processes of this host come to it over loopback.
+            let twice = |other: &Port| other.name != port.name && port.addr.same_subnet(other.addr.ip);
+            let tied = fabric.config().meshes() && !sockets.is_empty() && device.ports.iter().any(twice);
+            let options = Options { device: tied.then(|| port.name.clone()), ..fabric.tcp_options() };
+            let socket = Listen::bind(addr, &options)?;
             let entry = Addr { ip: port.addr.ip, port: socket.local_addr().port(), prefix: port.addr.prefix };
             match handle.push(entry) {
                 Ok(()) => sockets.push(socket),
@@ -118,6 +124,8 @@ struct Half {
     berth: Option<Berth>,
     /// Why RDMA is not taken although there might be some.
     no_rdma: String,
+    /// Hosts over which the peer says that it comes.
+    relays: u8,
 }
 
 struct Seated {
@@ -126,6 +134,7 @@ struct Seated {
     /// Queue pairs being set up over it, and then what came of it.
     meeting: Option<(Meeting, Berth)>,
     verbs: Result<Vec<VerbsRail<AnyNic>>, String>,
+    relays: u8,
     /// What came of a plan, as it travels.
     inbox: Vec<u8>,
 }
@@ -209,12 +218,12 @@ impl Desk {
         };
         let login = Login::server(params, Seed::random()?, clock::now())?;
         let run = LoginRun { stream, login };
-        self.halves.push(Half { run, peer, offer: None, berth: None, no_rdma: String::new() });
+        self.halves.push(Half { run, peer, offer: None, berth: None, no_rdma: String::new(), relays: 0 });
         Ok(())
     }
 
     fn seat(&mut self, half: Half, session: Session) {
-        let Half { run, peer, offer, berth, no_rdma } = half;
+        let Half { run, peer, offer, berth, no_rdma, relays } = half;
         let berth = berth.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
@@ -241,7 +250,8 @@ impl Desk {
         });
         arrival.offer = offer.or(arrival.offer.take());
         let meeting = berth.map(|berth| (Meeting::answer(), berth));
-        let seated = Seated { secured, number: session.stream, meeting, verbs: Err(no_rdma), inbox: Vec::new() };
+        let (number, verbs) = (session.stream, Err(no_rdma));
+        let seated = Seated { secured, number, meeting, verbs, relays, inbox: Vec::new() };
         arrival.streams.push(seated);
     }
 
@@ -278,8 +288,10 @@ impl Half {
                 LoginStep::Asked => {
                     let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
                     let asked = asked.ok_or("its greeting cannot be read")?;
+                    self.relays = asked.relays;
                     let mut answer = Greeting::default();
-                    if asked.rdma {
+                    // A device at this end of a relay does not meet the one at the other.
+                    if asked.rdma && asked.relays == 0 {
                         match fabric.rdma().berth(fabric.config(), &self.run.stream) {
                             Ok(berth) => (answer.rdma, self.berth) = (true, Some(berth)),
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
@@ -361,6 +373,17 @@ impl Arrival {
             Some(streams.swap_remove(at))
         };
         let mut streams = std::mem::take(&mut self.streams);
+        let relays = streams.iter().filter(|s| plan.streams.contains(&s.number)).map(|s| s.relays).max().unwrap_or(0);
+        if relays > 0 {
+            let what = format!(
+                "LS1424 the peer at {} comes over {relays} other host(s): no cable joins it to this one",
+                self.peer
+            );
+            if fabric.config().strict {
+                return Err(Error::Strict { what });
+            }
+            fabric.log().warn(&format!("downgrade: {what}"));
+        }
         let missing = || bad("it names a stream that never came".into());
         if let Some(seat) = streams.iter_mut().find(|s| s.number == speaker) {
             // A fresh socket takes these few bytes at once or not at all.
@@ -426,6 +449,7 @@ impl Arrival {
             (Carrier::Tcp, _) => {
                 let why = match self.offer.take() {
                     Some(Err(why)) => format!("shared memory not possible: {why}"),
+                    _ if relays > 0 => format!("relayed over {relays} host(s), chosen by the peer"),
                     _ => "chosen by the peer".into(),
                 };
                 let rails = members.into_iter().map(|s| fabric.tcp_rail(s.secured, &why, None));

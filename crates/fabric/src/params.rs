@@ -84,6 +84,10 @@ params! {
         "Most pinned memory for staging GPU memory in a process, MiB. A direction of a connection takes 8 (40 on shared memory with direct copies), from its first message of GPU memory on.";
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
         "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), by way of the `host`; `auto` chooses by what the first messages of each size measure.";
+    MESH_PORT = "LINKSPAN_MESH_PORT", Takes::Number(0, 65_535), "0",
+        "TCP and UDP port on which hosts joined by direct cables meet, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
+    MESH_FILE = "LINKSPAN_MESH_FILE", Takes::Text, "",
+        "File that declares the mesh, a line `node NAME ADDRESS/PREFIX ...` per host, in place of what neighbours tell each other.";
     LOG = "LINKSPAN_LOG", Takes::Word(&["off", "warn", "info"]), "warn",
         "What is logged to standard error outside NCCL (inside, NCCL_DEBUG decides).";
     STATS_DIR = "LINKSPAN_STATS_DIR", Takes::Text, "",

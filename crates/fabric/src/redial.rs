@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
-use linkspan_tcp::Dial;
 
 use crate::logins::{LoginRun, LoginStep};
+use crate::reach::{Arriving, Reach};
 use crate::secured::Secured;
 use crate::{Fabric, clock};
 
@@ -20,8 +20,7 @@ const SELDOM: Duration = Duration::from_secs(8);
 
 /// One rail's way back.
 pub(crate) struct Redial {
-    from: Option<SocketAddr>,
-    to: SocketAddr,
+    reach: Reach,
     /// Of the rail that is or was up; empty before the first one.
     path: String,
     wait: Duration,
@@ -31,24 +30,34 @@ pub(crate) struct Redial {
 enum State {
     Up,
     Down { next: Instant },
-    Dialing(Dial),
+    Dialing(Arriving),
     Login(Box<LoginRun>, u16),
 }
 
 impl Redial {
     /// Of a rail that is up.
-    pub(crate) fn new(from: Option<SocketAddr>, to: SocketAddr, path: String) -> Redial {
-        Redial { from, to, path, wait: REDIAL, state: State::Up }
+    pub(crate) fn new(reach: Reach, path: String) -> Redial {
+        Redial { reach, path, wait: REDIAL, state: State::Up }
     }
 
     /// Of one that could not be had yet.
-    pub(crate) fn later(from: Option<SocketAddr>, to: SocketAddr) -> Redial {
-        Redial { from, to, path: String::new(), wait: REDIAL, state: State::Down { next: Instant::now() + REDIAL } }
+    pub(crate) fn later(reach: Reach) -> Redial {
+        Redial { reach, path: String::new(), wait: REDIAL, state: State::Down { next: Instant::now() + REDIAL } }
+    }
+
+    /// Of one that is wanted at once.
+    pub(crate) fn now(reach: Reach) -> Redial {
+        Redial { state: State::Down { next: Instant::now() }, ..Redial::later(reach) }
+    }
+
+    /// Its way.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     /// The address it dials from, where that is fixed.
     pub(crate) fn from(&self) -> Option<SocketAddr> {
-        self.from
+        self.reach.from()
     }
 
     /// The rail of this path is down; it may be ours.
@@ -82,7 +91,7 @@ impl Redial {
         self.state = match std::mem::replace(&mut self.state, State::Up) {
             State::Up => State::Up,
             State::Down { next } if now < next => State::Down { next },
-            State::Down { .. } => match Dial::start(self.from, self.to, &fabric.tcp_options(), REDIAL * 2) {
+            State::Down { .. } => match self.reach.start(fabric, REDIAL * 2) {
                 Ok(dial) => State::Dialing(dial),
                 Err(_) => self.again(now),
             },
@@ -94,7 +103,7 @@ impl Redial {
                     *numbers = number.saturating_add(1);
                     let params = ClientParams {
                         guard: fabric.config().guard.clone(),
-                        blob: Greeting::default().encode(),
+                        blob: Greeting { relays: self.reach.relays() as u8, ..Greeting::default() }.encode(),
                         ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
                     };
                     match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {

@@ -1,8 +1,8 @@
 //! What each side tells the other inside the login: its abilities, and what the shared-memory room wants to know.
 //!
 //! The greeting is `[version 1][flags][length of the shm part, 2 bytes little-endian][shm part]`, then `[length, 1 byte][text]`:
-//! why the sender takes no RDMA although it has a device. Fields added later go behind, a reader ignores what it does not
-//! know, and one that ends behind the shm part has an empty text.
+//! why the sender takes no RDMA although it has a device, then `[relays]`. Fields added later go behind, a reader ignores what
+//! it does not know, and one that ends behind the shm part or the text has an empty text and no relays.
 
 const VERSION: u8 = 1;
 const FLAG_WANTS_LOCAL: u8 = 1;
@@ -22,12 +22,14 @@ pub struct Greeting {
     pub shm: Vec<u8>,
     /// Why it would not, where it has one; at most [`REASON_MAX`] bytes travel.
     pub no_rdma: String,
+    /// Hosts over which this stream is relayed.
+    pub relays: u8,
 }
 
 impl Greeting {
     /// The bytes as they travel. A part beyond 64 KiB - 1 does not fit its length field; the room's has 104 bytes at most.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(5 + self.shm.len() + self.no_rdma.len());
+        let mut out = Vec::with_capacity(6 + self.shm.len() + self.no_rdma.len());
         out.push(VERSION);
         out.push(if self.wants_local { FLAG_WANTS_LOCAL } else { 0 } | if self.rdma { FLAG_RDMA } else { 0 });
         out.extend_from_slice(&(self.shm.len() as u16).to_le_bytes());
@@ -35,6 +37,7 @@ impl Greeting {
         let text = cut(&self.no_rdma);
         out.push(text.len() as u8);
         out.extend_from_slice(text.as_bytes());
+        out.push(self.relays);
         out
     }
 
@@ -44,14 +47,15 @@ impl Greeting {
             return None;
         };
         let (shm, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([*a, *b])))?;
-        let text = match rest {
-            [] => &[],
-            [len, text @ ..] => text.get(..usize::from(*len))?,
+        let (text, rest) = match rest {
+            [] => (&[][..], rest),
+            [len, rest @ ..] => rest.split_at_checked(usize::from(*len))?,
         };
+        let relays = rest.first().copied().unwrap_or(0);
         let text: String = String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect();
         let no_rdma = cut(&text).to_owned();
         let (wants_local, rdma) = (flags & FLAG_WANTS_LOCAL != 0, flags & FLAG_RDMA != 0);
-        Some(Greeting { wants_local, rdma, shm: shm.to_vec(), no_rdma })
+        Some(Greeting { wants_local, rdma, shm: shm.to_vec(), no_rdma, relays })
     }
 }
 

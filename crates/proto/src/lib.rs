@@ -10,6 +10,7 @@ pub mod greeting;
 pub mod handle;
 pub mod head;
 pub mod login;
+pub mod mesh;
 pub mod plan;
 
 pub use buf::Buf;

@@ -27,6 +27,7 @@ pub use client::ClientParams;
 pub use error::{LoginError, Versions};
 pub use psk::{PSK_FILE_MAX, PskError, check_mode, parse_psk};
 pub use record::{Opener, RECORD_HEAD, RECORD_MAX, RECORD_TAG, RecordError, Sealer};
+pub(crate) use secret::{MAC_LEN, derive, mac, mac_is};
 pub use secret::{Psk, Secret, Token};
 pub use server::ServerParams;
 pub use session::{Guard, Seed, Session};

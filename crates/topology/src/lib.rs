@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cable;
+mod default_route;
 mod filter;
 mod gpu;
 mod host;
@@ -14,6 +15,7 @@ mod iface;
 mod kind;
 mod look;
 mod machine;
+pub mod mesh;
 mod neighbour;
 mod pci;
 mod rdma;
@@ -22,6 +24,7 @@ mod thunderbolt;
 mod verdict;
 
 pub use cable::{Cable, CablePath, Means, Medium, NEIGHBOURS_SHOWN, Peer, Rooms, cables};
+pub use default_route::default_routes;
 pub use filter::{BadFilter, IfFilter};
 pub use gpu::Gpu;
 pub use host::{Host, NumaNode};

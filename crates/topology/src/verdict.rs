@@ -52,6 +52,8 @@ pub enum Reason {
     LinkLocalOnly,
     /// A radio, beside at least one cable.
     Wireless,
+    /// It leads to everywhere, in a mesh of cables to neighbours.
+    Management,
     /// Far slower than another interface.
     Slow {
         /// Its speed, Mb/s.
@@ -82,6 +84,9 @@ impl fmt::Display for Reason {
                 f.write_str("has link-local addresses only; give it an address or name it in LINKSPAN_IFNAME")
             }
             Reason::Wireless => f.write_str("wireless beside a cable; name it in LINKSPAN_IFNAME to use it"),
+            Reason::Management => f.write_str(
+                "has the default route, so it is taken for the management network, which a mesh keeps clear of payload; name it in LINKSPAN_IFNAME to use it",
+            ),
             Reason::Slow { mbps, than, fastest_mbps } => write!(
                 f,
                 "far slower ({mbps} Mb/s) than {than} ({fastest_mbps} Mb/s); name it in LINKSPAN_IFNAME to use it"

@@ -15,6 +15,8 @@ pub struct TcpInfo {
     pub retransmitted: u32,
     /// Retransmission timeouts in a row that nothing has answered (not zero-window probes, which a full peer answers).
     pub timeouts: u8,
+    /// Probes in a row that nothing has answered: of a window that is full or seems so, and of keepalive.
+    pub probes: u8,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
     /// Congestion window, segments.
@@ -98,6 +100,8 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         retransmitted: raw.total_retrans,
         // tcpi_retransmits of linux/tcp.h, the third byte.
         timeouts: raw.state_to_wscale[2],
+        // tcpi_probes, the fourth.
+        probes: raw.state_to_wscale[3],
         unacked: raw.unacked,
         window: raw.snd_cwnd,
         mss: raw.snd_mss,

@@ -4,6 +4,7 @@
 //! its own namespaces and removes them.
 #![forbid(unsafe_code)]
 
+mod mesh;
 mod node;
 mod tests;
 mod world;
@@ -17,7 +18,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["node", rest @ ..] => node::main(rest),
         ["list"] => {
-            for test in tests::ALL {
+            for test in all() {
                 println!("{:<22} {}", test.name, test.what);
             }
             ExitCode::SUCCESS
@@ -26,11 +27,11 @@ fn main() -> ExitCode {
             eprintln!("usage: linkspan-netns list | all | NAME...");
             ExitCode::from(2)
         }
-        ["all"] => run(&tests::ALL.iter().collect::<Vec<_>>()),
+        ["all"] => run(&all().collect::<Vec<_>>()),
         names => {
             let mut chosen = Vec::new();
             for name in names {
-                let Some(test) = tests::ALL.iter().find(|t| t.name == *name) else {
+                let Some(test) = all().find(|t| t.name == *name) else {
                     eprintln!("there is no test {name}: `linkspan-netns list` names them");
                     return ExitCode::from(2);
                 };
@@ -39,6 +40,10 @@ fn main() -> ExitCode {
             run(&chosen)
         }
     }
+}
+
+fn all() -> impl Iterator<Item = &'static tests::Test> {
+    tests::ALL.iter().chain(mesh::ALL)
 }
 
 /// The slow tests wait for timers of the kernel; those run side by side, in namespaces of their own. Tests that

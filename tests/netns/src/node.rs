@@ -51,6 +51,14 @@ fn run(args: &[&str]) -> Result<(), String> {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        // A rank of a job that computes: it has listened and calls nothing.
+        ["sit"] => {
+            let _listener = fabric.listen(0).map_err(|e| linkspan_fabric::chain(&e))?;
+            println!("sitting");
+            loop {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+        }
         ["idle", count, seconds] => idle(&fabric, number(count)?, number(seconds)?),
         other => Err(format!("a node does not know {other:?}")),
     }

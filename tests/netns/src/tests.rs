@@ -86,7 +86,7 @@ pub(crate) const ALL: &[Test] = &[
     Test { name: "stopped-peer", what: "a peer stopped for 40 s is waited for", waits: true, run: stopped_peer },
 ];
 
-const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// Chooses virtual cables, which are left out by default.
 const CABLES: (&str, &str) = ("LINKSPAN_IFNAME", "cab");

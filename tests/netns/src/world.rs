@@ -82,17 +82,22 @@ impl World {
 
     /// Starts `lspan` on a host; what it says of errors and of itself comes with its results.
     pub(crate) fn lspan(&self, host: &str, env: &[(&str, &str)], line: &str) -> Outcome<Node> {
+        self.lspan_under(host, &[], env, line)
+    }
+
+    /// The same under another command.
+    pub(crate) fn lspan_under(&self, host: &str, under: &[&str], env: &[(&str, &str)], line: &str) -> Outcome<Node> {
         let beside = || Some(std::env::current_exe().ok()?.with_file_name("lspan").to_string_lossy().into_owned());
         let lspan = std::env::var("LSPAN").ok().or_else(beside).unwrap_or_default();
         if !Path::new(&lspan).is_file() {
             return Err(format!("there is no lspan at {lspan:?}: name it in LSPAN, as `cargo xtask netns` does"));
         }
         let words: Vec<&str> = line.split_whitespace().collect();
-        self.program(host, env, &[&["sh", "-c", "exec \"$0\" \"$@\" 2>&1", &lspan], words.as_slice()].concat())
+        self.program(host, env, &[under, &["sh", "-c", "exec \"$0\" \"$@\" 2>&1", &lspan], words.as_slice()].concat())
     }
 
     /// Starts a program on a host.
-    fn program(&self, host: &str, env: &[(&str, &str)], line: &[&str]) -> Outcome<Node> {
+    pub(crate) fn program(&self, host: &str, env: &[(&str, &str)], line: &[&str]) -> Outcome<Node> {
         let mut child = Command::new("ip")
             .args(["netns", "exec", &self.ns(host)])
             .args(line)

@@ -44,6 +44,19 @@ impl Stream {
         linkspan_net::send(self.as_fd(), buf)
     }
 
+    /// Says that nothing more will be sent: the peer reads the end of the stream.
+    ///
+    /// # Errors
+    /// The system's word.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.socket.shutdown(std::net::Shutdown::Write)
+    }
+
+    /// Ends it with a reset, so that the peer is not left waiting for what will not come.
+    pub fn cut(self) {
+        let _ = self.socket.set_linger(Some(std::time::Duration::ZERO));
+    }
+
     /// What to wait for before the next [`Stream::try_read`] (and [`Stream::try_write`], with `write`).
     pub fn wait_fd(&self, write: bool) -> WaitFd {
         WaitFd { fd: self.socket.as_raw_fd(), read: true, write }

@@ -2,9 +2,7 @@ use linkspan_topology::fixture::{ALL, EIGHT_GPUS, Fixture, LAPTOP, SPARK, STRIX_
 use serde_json::Value;
 
 use super::*;
-
-#[path = "../../tests/schema/mod.rs"]
-mod schema;
+use crate::schema;
 
 fn with<T>(tree: &str, look: impl FnOnce(&View<'_>) -> T) -> T {
     let fix = Fixture::tree(tree);

@@ -63,7 +63,7 @@ impl<const N: usize> Drop for Secret<N> {
 impl<const N: usize> ZeroizeOnDrop for Secret<N> {}
 
 /// Bytes of an authentication code.
-pub(super) const MAC_LEN: usize = 32;
+pub(crate) const MAC_LEN: usize = 32;
 
 fn hmac(key: &[u8], label: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
     // HMAC takes keys of every length (RFC 2104), so the error arm is not reached.
@@ -77,17 +77,17 @@ fn hmac(key: &[u8], label: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
 }
 
 /// HMAC-SHA256 (RFC 2104) over the label, a zero byte and the parts.
-pub(super) fn mac(key: &[u8], label: &str, parts: &[&[u8]]) -> [u8; MAC_LEN] {
+pub(crate) fn mac(key: &[u8], label: &str, parts: &[&[u8]]) -> [u8; MAC_LEN] {
     hmac(key, label, parts).finalize().into_bytes().into()
 }
 
 /// Whether `code` is [`mac`] of the same, compared in constant time.
-pub(super) fn mac_is(key: &[u8], label: &str, parts: &[&[u8]], code: &[u8]) -> bool {
+pub(crate) fn mac_is(key: &[u8], label: &str, parts: &[&[u8]], code: &[u8]) -> bool {
     hmac(key, label, parts).verify_slice(code).is_ok()
 }
 
 /// A key derived from another.
-pub(super) fn derive(key: &[u8], label: &str, parts: &[&[u8]]) -> Secret<32> {
+pub(crate) fn derive(key: &[u8], label: &str, parts: &[&[u8]]) -> Secret<32> {
     let mut code = mac(key, label, parts);
     let secret = Secret::new(code);
     code.zeroize();

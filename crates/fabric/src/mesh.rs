@@ -1,0 +1,171 @@
+//! The mesh that needs no switch: neighbours meet on `LINKSPAN_MESH_PORT`, tell each other what they see, and relay for
+//! each other where two hosts have no cable between them.
+//!
+//! One thread per process listens, tells and answers; it is asleep nearly always. A stream that is relayed gets a thread of
+//! its own, on the relay, for as long as it lasts. Of several processes on a host the first one opens the door; the others
+//! listen to the same beacons and open it when that one has gone.
+
+mod agent;
+mod approach;
+mod door;
+mod measure;
+mod ports;
+mod relay;
+mod voice;
+
+pub(crate) use approach::Approach;
+pub use measure::{EdgeSpeed, Prober};
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use linkspan_proto::login::Psk;
+use linkspan_proto::mesh::{Keys, Node};
+use linkspan_tcp::Options;
+use linkspan_topology::IfFilter;
+use linkspan_topology::mesh::{Database, Graph, Target, Way};
+
+use crate::stats::Stats;
+use crate::{Error, Log, clock};
+
+/// How long a process that ends goes on relaying for others that still move bytes.
+const LAST_RELAYS: Duration = Duration::from_secs(5);
+
+/// What a mesh is made of.
+pub(crate) struct Setup {
+    pub(crate) id: u64,
+    pub(crate) psk: Psk,
+    pub(crate) port: u16,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) filter: Option<IfFilter>,
+    pub(crate) log: Log,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) options: Options,
+}
+
+/// What it takes to speak to a door.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(crate) psk: Psk,
+    pub(crate) keys: Keys,
+    pub(crate) options: Options,
+}
+
+/// What the thread and its owner share.
+pub(crate) struct Shared {
+    known: Mutex<Known>,
+    stop: AtomicBool,
+    /// Streams being relayed, and a count that moves with their bytes.
+    relays: AtomicUsize,
+    moved: AtomicUsize,
+    /// Threads that relay and measure; they are waited for before the code may be unloaded.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Known {
+    database: Database,
+    own: Node,
+    /// Addresses of the ports in `own`, those of one link only included.
+    declared: Option<Graph>,
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn keep(&self, thread: JoinHandle<()>) {
+        let mut threads = self.threads();
+        threads.retain(|t| !t.is_finished());
+        threads.push(thread);
+    }
+}
+
+/// A process's part in the mesh.
+pub(crate) struct Mesh {
+    id: u64,
+    pub(crate) means: Means,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    wake: UnixStream,
+}
+
+impl std::fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mesh")
+    }
+}
+
+impl Mesh {
+    /// Starts the thread.
+    pub(crate) fn start(setup: Setup) -> Result<Mesh, Error> {
+        let keys = Keys::new(&setup.psk);
+        let means = Means { psk: setup.psk.clone(), keys, options: setup.options.clone() };
+        let (wake, woken) = UnixStream::pair().map_err(Error::Mesh)?;
+        woken.set_nonblocking(true).map_err(Error::Mesh)?;
+        let id = setup.id;
+        let (agent, shared) = agent::Agent::new(setup, means.clone(), woken)?;
+        let thread = std::thread::Builder::new().name("linkspan mesh".into()).spawn(move || agent.run());
+        Ok(Mesh { id, means, shared, thread: Some(thread.map_err(Error::Mesh)?), wake })
+    }
+
+    /// What is known of the mesh now.
+    pub(crate) fn graph(&self) -> Graph {
+        let known = self.shared.known();
+        match &known.declared {
+            Some(graph) => graph.clone(),
+            None => known.database.graph(known.own.clone(), clock::now()),
+        }
+    }
+
+    /// The way to a host whose listener has these addresses.
+    pub(crate) fn way(&self, id: u64, addrs: Vec<SocketAddr>, detour: bool) -> Way {
+        let graph = self.graph();
+        let declared = self.shared.known().declared.is_some();
+        // A declared node goes by the name of its line, not by the number in its handles.
+        let by_addr = |addrs: &[SocketAddr]| {
+            let has = |ip: IpAddr| addrs.iter().any(|a| a.ip() == ip);
+            graph.nodes.iter().find(|n| n.ports.iter().any(|p| p.addr.is_some_and(|a| has(a.0)))).map(|n| n.id)
+        };
+        let id = if declared { by_addr(&addrs).unwrap_or(id) } else { id };
+        graph.way(self.id, &Target { id, addrs }, detour)
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        // Others may still be at what this process has finished: as long as their bytes move, they are carried on.
+        let until = Instant::now() + LAST_RELAYS;
+        let mut moved = usize::MAX;
+        while self.shared.relays.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            let now = self.shared.moved.load(Ordering::Relaxed);
+            if now == std::mem::replace(&mut moved, now) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let _ = self.wake.write_all(&[0]);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let rest = std::mem::take(&mut *self.shared.threads());
+        for thread in rest {
+            let _ = thread.join();
+        }
+    }
+}

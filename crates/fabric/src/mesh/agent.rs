@@ -1,0 +1,263 @@
+//! The thread: beacons out once a second and in, ports looked at, doors answered.
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use linkspan_net::WaitSet;
+use linkspan_proto::mesh::{BEACON_MAX, Beacon, Node};
+use linkspan_tcp::{Listen, Options};
+use linkspan_topology::mesh::{Database, parse};
+use linkspan_topology::{Host, Roots};
+use linkspan_transport::WaitFd;
+
+use super::door::Door;
+use super::ports::{self, Cabled};
+use super::voice::Voice;
+use super::{Known, Means, Setup, Shared};
+use crate::{Error, clock};
+
+/// Time between two rounds of beacons.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Time between two looks at the ports, and between two tries to open the door.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Longest sleep while something is being set up through the door.
+const BUSY: Duration = Duration::from_millis(20);
+
+/// Datagrams taken from one port in a row.
+const BURST: usize = 64;
+
+pub(super) struct Agent {
+    pub(super) setup: Setup,
+    pub(super) means: Means,
+    pub(super) shared: Arc<Shared>,
+    pub(super) ports: Vec<Cabled>,
+    rdma: Vec<(String, bool)>,
+    voices: Vec<Voice>,
+    listens: Vec<Listen>,
+    door: Door,
+    woken: UnixStream,
+    name: String,
+    epoch: u64,
+    seq: u64,
+    tick: u64,
+    said: Duration,
+    looked: Duration,
+    /// The declared mesh says all: nothing is told or heard.
+    mute: bool,
+}
+
+impl Agent {
+    pub(super) fn new(setup: Setup, means: Means, woken: UnixStream) -> Result<(Agent, Arc<Shared>), Error> {
+        let rdma = ports::rdma();
+        let list = ports::cabled(setup.filter.as_ref(), &rdma);
+        let name = Host::read(&Roots::default()).name;
+        let declared = match &setup.file {
+            None => None,
+            Some(path) => {
+                let shown = path.display().to_string();
+                let read = |source| Error::MeshRead { path: shown.clone(), source };
+                let text = std::fs::read_to_string(path).map_err(read)?;
+                let ours: Vec<IpAddr> = list.iter().filter_map(|c| Some(c.port.addr?.0)).collect();
+                let graph = parse(&text, setup.port, setup.id, &ours);
+                let mut graph = graph.map_err(|source| Error::MeshFile { path: shown.clone(), source })?;
+                // The file knows addresses; what they are called here is known here.
+                if let Some(own) = graph.find(setup.id) {
+                    for port in &mut graph.nodes[own].ports {
+                        if let Some(here) = list.iter().find(|c| c.port.addr == port.addr) {
+                            *port = here.port.clone();
+                        }
+                    }
+                }
+                Some(graph)
+            }
+        };
+        let mute = declared.is_some();
+        let own = Node {
+            id: setup.id,
+            epoch: 0,
+            seq: 0,
+            name: name.clone(),
+            relays: false,
+            door: setup.port,
+            ports: list.iter().map(|c| c.port.clone()).collect(),
+            heard: Vec::new(),
+        };
+        let known = Known { database: Database::default(), own, declared };
+        let shared = Arc::new(Shared {
+            known: Mutex::new(known),
+            stop: AtomicBool::new(false),
+            relays: AtomicUsize::new(0),
+            moved: AtomicUsize::new(0),
+            threads: Mutex::default(),
+        });
+        let mut agent = Agent {
+            setup,
+            means,
+            shared: shared.clone(),
+            ports: Vec::new(),
+            rdma,
+            voices: Vec::new(),
+            listens: Vec::new(),
+            door: Door::default(),
+            woken,
+            name,
+            epoch: 0,
+            seq: 0,
+            tick: 0,
+            said: Duration::ZERO,
+            looked: Duration::ZERO,
+            mute,
+        };
+        agent.replug(list);
+        Ok((agent, shared))
+    }
+
+    pub(super) fn run(mut self) {
+        linkspan_net::block_signals();
+        let mut set = WaitSet::new();
+        self.beat(clock::now());
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let now = clock::now();
+            self.hear(now);
+            if now.saturating_sub(self.looked) >= LOOK {
+                self.looked = now;
+                let list = ports::cabled(self.setup.filter.as_ref(), &self.rdma);
+                if list != self.ports {
+                    self.replug(list);
+                    self.beat(now);
+                }
+                self.open();
+            }
+            let hurry = self.shared.known().database.hurries(self.said, now);
+            if hurry || now.saturating_sub(self.said) >= BEAT {
+                self.beat(now);
+            }
+            self.answer();
+            set.clear();
+            set.add(WaitFd { fd: self.woken.as_raw_fd(), read: true, write: false });
+            self.voices.iter().flat_map(Voice::wait_fds).for_each(|fd| {
+                set.add(fd);
+            });
+            self.listens.iter().for_each(|l| {
+                set.add(l.wait_fd());
+            });
+            let most = if self.door.is_idle() { BEAT / 4 } else { BUSY };
+            let _ = set.wait(Some(most));
+            let _ = self.woken.read(&mut [0; 8]);
+        }
+    }
+
+    /// Takes a new list of ports in use: their places have changed, so neighbours are met anew.
+    fn replug(&mut self, list: Vec<Cabled>) {
+        let places = |list: &[Cabled]| list.iter().map(|c| (c.port.name.clone(), c.index)).collect::<Vec<_>>();
+        let moved = self.voices.is_empty() || places(&list) != places(&self.ports);
+        self.ports = list;
+        self.listens.clear();
+        if moved {
+            let door = self.setup.port;
+            self.voices = self.ports.iter().map(|c| Voice::open(&c.port.name, c.index, door)).collect();
+            self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+            self.shared.known().database.forget_ports();
+        }
+        self.open();
+        self.tell_own();
+    }
+
+    /// Opens the door on every port that has an address, unless another process of this host has done so.
+    fn open(&mut self) {
+        if !self.listens.is_empty() {
+            return;
+        }
+        for cabled in &self.ports {
+            let Some(addr) = cabled.addr else { continue };
+            let options = Options { device: Some(cabled.port.name.clone()), ..self.means.options.clone() };
+            match Listen::bind(SocketAddr::new(addr.ip, self.setup.port), &options) {
+                Ok(listen) => self.listens.push(listen),
+                Err(linkspan_tcp::Error::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {
+                    self.listens.clear();
+                    break;
+                }
+                Err(error) => self.setup.log.info(&format!("mesh: {}", crate::chain(&error))),
+            }
+        }
+        if !self.listens.is_empty() {
+            let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
+            self.setup.log.info(&format!("mesh: this process meets neighbours on {}", seen.join(", ")));
+        }
+        self.tell_own();
+    }
+
+    fn owns(&self) -> bool {
+        !self.listens.is_empty()
+    }
+
+    fn tell_own(&self) {
+        let own = Node {
+            id: self.setup.id,
+            epoch: self.epoch,
+            seq: self.seq,
+            name: self.name.clone(),
+            relays: self.owns(),
+            door: self.setup.port,
+            ports: self.ports.iter().map(|c| c.port.clone()).collect(),
+            heard: Vec::new(),
+        };
+        self.shared.known().own = own;
+    }
+
+    /// Tells every neighbour everything that is known.
+    fn beat(&mut self, now: Duration) {
+        self.said = now;
+        // A host without an address yet still says that it is there.
+        let speaks = self.owns() || self.ports.iter().all(|c| c.addr.is_none());
+        if self.mute || !speaks {
+            return;
+        }
+        self.seq += 1;
+        let nodes: Vec<Node> = {
+            let mut known = self.shared.known();
+            known.own.seq = self.seq;
+            let own = Node { heard: known.database.heard(now), ..known.own.clone() };
+            std::iter::once(own).chain(known.database.others(now).cloned()).collect()
+        };
+        for (port, voice) in self.voices.iter().enumerate() {
+            for node in &nodes {
+                self.tick += 1;
+                let (sender, epoch, tick) = (self.setup.id, self.epoch, self.tick);
+                let beacon = Beacon { sender, port: port as u8, epoch, tick, node: node.clone() };
+                voice.say(&beacon.encode(&self.means.keys));
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Duration) {
+        let mut buf = [0; BEACON_MAX + 1];
+        for (port, voice) in self.voices.iter().enumerate() {
+            for _ in 0..BURST {
+                let Some(bytes) = voice.hear(&mut buf) else { break };
+                // Strangers and other clusters are passed over in silence.
+                if let (Ok(beacon), false) = (Beacon::decode(bytes, &self.means.keys), self.mute) {
+                    self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self) {
+        for listen in &mut self.listens {
+            while let Ok(Some((stream, peer))) = listen.accept() {
+                self.door.enter(stream, peer, &self.means);
+            }
+        }
+        let mut door = std::mem::take(&mut self.door);
+        door.pump(self);
+        self.door = door;
+    }
+}

@@ -1,0 +1,123 @@
+//! Reaching a host over others: dial the first door, ask it to lead on, get a stream that ends where the way ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
+use linkspan_proto::mesh::{Answer, LISTEN_ID, Request};
+use linkspan_tcp::{Dial, Options, Stream};
+use linkspan_transport::WaitFd;
+
+use super::Means;
+use crate::logins::{LoginRun, LoginStep};
+use crate::{chain, clock};
+
+/// A stream on its way. Poll-driven.
+pub(crate) struct Approach {
+    means: Means,
+    request: Option<Request>,
+    first: SocketAddr,
+    state: State,
+}
+
+enum State {
+    Dial(Dial),
+    Login(Box<LoginRun>),
+    Over,
+}
+
+impl Approach {
+    /// Begins to reach the last of `hops` through the doors before it, out of `interface` (with its address) and no other.
+    pub(crate) fn start(
+        means: &Means,
+        interface: &str,
+        from: IpAddr,
+        hops: &[SocketAddr],
+        limit: Duration,
+    ) -> Result<Approach, String> {
+        let (first, rest) = hops.split_first().ok_or("a way without hops")?;
+        let request = (!rest.is_empty()).then(|| Request::Relay(rest.to_vec()));
+        Approach::ask(means, interface, from, *first, request, limit)
+    }
+
+    /// Dials the door `first` and asks it for something; without a request the stream is all that is wanted.
+    pub(crate) fn ask(
+        means: &Means,
+        interface: &str,
+        from: IpAddr,
+        first: SocketAddr,
+        request: Option<Request>,
+        limit: Duration,
+    ) -> Result<Approach, String> {
+        // The kernel's routes must not lead it out of another port, where the same subnet may be on two cables.
+        let options = Options { device: Some(interface.to_owned()), ..means.options.clone() };
+        let dial = Dial::start(Some(SocketAddr::new(from, 0)), first, &options, limit).map_err(|e| chain(&e))?;
+        Ok(Approach { means: means.clone(), request, first, state: State::Dial(dial) })
+    }
+
+    /// Asks the door at the other end of a stream that is up already.
+    pub(crate) fn over(means: &Means, stream: Stream, request: Request) -> Result<Approach, String> {
+        let first = stream.peer_addr();
+        let state = login(means, stream, &request)?;
+        Ok(Approach { means: means.clone(), request: Some(request), first, state })
+    }
+
+    /// Moves on: the stream, and the text of the answer, once they are there.
+    ///
+    /// # Errors
+    /// Who refused what, or did not answer. Not to be polled again then.
+    pub(crate) fn poll(&mut self) -> Result<Option<(Stream, String)>, String> {
+        loop {
+            match std::mem::replace(&mut self.state, State::Over) {
+                State::Dial(mut dial) => match dial.poll() {
+                    Ok(None) => {
+                        self.state = State::Dial(dial);
+                        return Ok(None);
+                    }
+                    Ok(Some(stream)) => match &self.request {
+                        None => return Ok(Some((stream, String::new()))),
+                        Some(request) => self.state = login(&self.means, stream, request)?,
+                    },
+                    Err(error) => return Err(chain(&error)),
+                },
+                State::Login(mut run) => match run.poll() {
+                    Ok(LoginStep::Done(session)) => {
+                        return match Answer::decode(&session.peer_blob) {
+                            Some(Answer::Yes(text)) => Ok(Some((run.stream, text))),
+                            Some(Answer::No(why)) => Err(format!("{} answers: {why}", self.first)),
+                            None => Err(format!("{} answers what no door of a mesh answers", self.first)),
+                        };
+                    }
+                    Ok(_) => {
+                        self.state = State::Login(run);
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(format!("the door {}: {}", self.first, chain(&error))),
+                },
+                State::Over => return Err("the way was given up".into()),
+            }
+        }
+    }
+
+    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        match &self.state {
+            State::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
+            State::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
+            State::Over => {}
+        }
+    }
+}
+
+fn login(means: &Means, stream: Stream, request: &Request) -> Result<State, String> {
+    let mut id = [0; 8];
+    getrandom::fill(&mut id).map_err(|e| e.to_string())?;
+    let params = ClientParams {
+        // What passes is sealed from end to end where it must be; hops need not seal it again.
+        guard: Guard::Psk { psk: means.psk.clone(), encrypt: false },
+        blob: request.encode(),
+        ..ClientParams::new(LISTEN_ID, means.keys.token(), u64::from_le_bytes(id), 0)
+    };
+    let seed = Seed::random().map_err(|e| chain(&e))?;
+    let login = Login::client(params, seed, clock::now()).map_err(|e| chain(&e))?;
+    Ok(State::Login(Box::new(LoginRun { stream, login })))
+}

@@ -1,0 +1,227 @@
+//! The door: neighbours log in with the cluster key and ask for something.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use linkspan_proto::login::{Guard, HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams};
+use linkspan_proto::mesh::{Answer, LISTEN_ID, Request};
+use linkspan_tcp::Stream;
+use linkspan_topology::mesh::same_subnet;
+
+use super::agent::Agent;
+use super::relay::{self, Seat};
+use super::{Approach, Means, measure};
+use crate::logins::{LoginRun, LoginStep};
+use crate::{chain, clock};
+
+/// How long leading on may take: less than the login of whoever asked.
+const LEAD_ON: Duration = Duration::from_secs(4);
+
+/// Stack of a relaying thread, bytes; its buffers are on the heap.
+const STACK: usize = 128 << 10;
+
+#[derive(Default)]
+pub(super) struct Door {
+    table: Arc<LoginTable>,
+    halves: Vec<Half>,
+}
+
+struct Half {
+    run: LoginRun,
+    peer: SocketAddr,
+    state: State,
+}
+
+enum State {
+    Login,
+    /// Leading on, with a seat among the relays.
+    Reaching(Box<Approach>, Seat),
+    /// It leads on to this stream.
+    Joined(Box<Stream>, Seat),
+    Sink,
+    Measuring(Receiver<Result<u64, String>>),
+    /// Only the answer is still to be sent.
+    Told,
+}
+
+impl Door {
+    pub(super) fn is_idle(&self) -> bool {
+        self.halves.is_empty()
+    }
+
+    pub(super) fn enter(&mut self, stream: Stream, peer: SocketAddr, means: &Means) {
+        if self.halves.len() >= HALF_OPEN_BOUND {
+            // The oldest that has shown nothing makes room; those that know the key stay.
+            let strangers = self.halves.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
+            match strangers.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
+                Some(n) => drop(self.halves.swap_remove(n)),
+                None => return,
+            }
+        }
+        let params = ServerParams {
+            guard: Guard::Psk { psk: means.psk.clone(), encrypt: false },
+            blob: None,
+            ..ServerParams::new(LISTEN_ID, means.keys.token(), self.table.clone())
+        };
+        let login = Seed::random().and_then(|seed| Login::server(params, seed, clock::now()));
+        if let Ok(login) = login {
+            self.halves.push(Half { run: LoginRun { stream, login }, peer, state: State::Login });
+        }
+    }
+
+    pub(super) fn pump(&mut self, agent: &Agent) {
+        let mut n = 0;
+        while n < self.halves.len() {
+            match self.halves[n].poll(agent) {
+                Ok(false) => n += 1,
+                Ok(true) => self.halves.swap_remove(n).end(agent),
+                Err(why) => {
+                    let half = self.halves.swap_remove(n);
+                    agent.setup.log.info(&format!("mesh: nothing done for {}: {why}", half.peer));
+                }
+            }
+        }
+    }
+}
+
+impl Half {
+    /// True when the login is done and the stream is free.
+    fn poll(&mut self, agent: &Agent) -> Result<bool, String> {
+        loop {
+            match self.run.poll().map_err(|e| chain(&e))? {
+                LoginStep::Done(_) => return Ok(true),
+                LoginStep::Pending => return Ok(false),
+                LoginStep::Asked => {
+                    let Some(answer) = self.work(agent) else { return Ok(false) };
+                    if let Answer::No(why) = &answer {
+                        agent.setup.log.info(&format!("mesh: refused {}: {why}", self.peer));
+                        self.state = State::Told;
+                    }
+                    self.run.login.answer(&answer.encode()).map_err(|e| chain(&e))?;
+                }
+            }
+        }
+    }
+
+    /// The answer, once there is one.
+    fn work(&mut self, agent: &Agent) -> Option<Answer> {
+        match &mut self.state {
+            State::Login => {
+                let request = match Request::decode(self.run.login.peer_blob().unwrap_or_default()) {
+                    Ok(request) => request,
+                    Err(error) => return Some(Answer::No(error.to_string())),
+                };
+                match self.begin(request, agent) {
+                    Ok(answer) => answer,
+                    Err(why) => Some(Answer::No(why)),
+                }
+            }
+            State::Reaching(approach, _) => match approach.poll() {
+                Ok(None) => None,
+                Ok(Some((stream, _))) => {
+                    if let State::Reaching(_, seat) = std::mem::replace(&mut self.state, State::Told) {
+                        self.state = State::Joined(Box::new(stream), seat);
+                    }
+                    Some(Answer::Yes(String::new()))
+                }
+                Err(why) => Some(Answer::No(why)),
+            },
+            State::Measuring(result) => match result.try_recv() {
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => Some(Answer::No("the measurement ended early".into())),
+                Ok(Ok(mbps)) => {
+                    self.state = State::Told;
+                    Some(Answer::Yes(mbps.to_string()))
+                }
+                Ok(Err(why)) => Some(Answer::No(why)),
+            },
+            State::Joined(..) | State::Sink | State::Told => None,
+        }
+    }
+
+    fn begin(&mut self, request: Request, agent: &Agent) -> Result<Option<Answer>, String> {
+        match request {
+            Request::Sink => {
+                self.state = State::Sink;
+                Ok(Some(Answer::Yes(String::new())))
+            }
+            Request::Relay(path) => {
+                let (name, from) = out(agent, &path)?;
+                let seat = Seat::take(&agent.shared).ok_or_else(|| {
+                    format!("LS1406 {} streams are relayed already, which is the limit", relay::RELAYS_MAX)
+                })?;
+                let approach = Approach::start(&agent.means, &name, from, &path, LEAD_ON)?;
+                self.state = State::Reaching(Box::new(approach), seat);
+                Ok(None)
+            }
+            Request::Measure(to) => {
+                let (name, from) = out(agent, &[to])?;
+                let (tell, told) = sync_channel(1);
+                let means = agent.means.clone();
+                let thread = std::thread::Builder::new().name("linkspan measure".into()).stack_size(STACK);
+                let begun = thread.spawn(move || {
+                    linkspan_net::block_signals();
+                    let _ = tell.send(measure::cable(&means, &name, from, to));
+                });
+                agent.shared.keep(begun.map_err(|e| e.to_string())?);
+                self.state = State::Measuring(told);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The login is over.
+    fn end(self, agent: &Agent) {
+        let stream = self.run.stream;
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let begun = match self.state {
+            State::Joined(on, seat) => {
+                let (stats, log) = (agent.setup.stats.clone(), agent.setup.log.clone());
+                log.info(&format!("mesh: relaying for {} to {}", self.peer, on.peer_addr()));
+                thread.name("linkspan relay".into()).spawn(move || {
+                    linkspan_net::block_signals();
+                    relay::run(stream, *on, &seat, &stats);
+                })
+            }
+            State::Sink => thread.name("linkspan sink".into()).spawn(move || {
+                linkspan_net::block_signals();
+                measure::sink(stream);
+            }),
+            _ => return,
+        };
+        match begun {
+            Ok(thread) => agent.shared.keep(thread),
+            Err(error) => agent.setup.log.warn(&format!("mesh: no thread to relay with: {error}")),
+        }
+    }
+}
+
+/// The port out of which a path leads, with its address. Only a cabled one will do, so nothing ever leaks to another network;
+/// and a path on which this host comes again is a loop.
+fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
+    let host = |text: String| format!("{text} (says {})", agent.shared.known().own.name);
+    let ours = |ip: IpAddr| agent.ports.iter().any(|c| c.port.addr.is_some_and(|a| a.0 == ip));
+    // An address may be there again on a far cable, but not as a door, nor next.
+    let again = |(n, hop): &(usize, &SocketAddr)| ours(hop.ip()) && (*n == 0 || hop.port() == agent.setup.port);
+    if let Some((_, again)) = path.iter().enumerate().find(again) {
+        return Err(host(format!("LS1407 the way leads back to {}: it runs in a loop", again.ip())));
+    }
+    let Some(next) = path.first() else { return Err(host("a way without hops".into())) };
+    let known = agent.shared.known();
+    // A neighbour that was heard with this address is behind that port; a silent one behind the port of its subnet.
+    let told = known.database.heard(clock::now()).into_iter().find_map(|heard| {
+        let node = known.database.others(clock::now()).find(|n| n.id == heard.node)?;
+        let port = node.ports.get(usize::from(heard.theirs))?;
+        port.addr.filter(|a| a.0 == next.ip()).map(|_| usize::from(heard.port))
+    });
+    drop(known);
+    let meets = |c: &super::ports::Cabled| c.port.carrier && c.port.addr.is_some_and(|a| same_subnet(a, next.ip()));
+    let port =
+        told.and_then(|n| agent.ports.get(n)).filter(|c| meets(c)).or_else(|| agent.ports.iter().find(|c| meets(c)));
+    match port.and_then(|c| Some((c.port.name.clone(), c.port.addr?.0))) {
+        Some(found) => Ok(found),
+        None => Err(host(format!("LS1408 no cable leads to {}", next.ip()))),
+    }
+}

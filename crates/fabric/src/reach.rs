@@ -1,0 +1,87 @@
+//! Where a rail's stream leads and by which way: a cable of ours, the kernel's routes, or other hosts of a mesh.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linkspan_tcp::{Dial, Options, Stream};
+use linkspan_topology::mesh::{Link, Route};
+use linkspan_transport::WaitFd;
+
+use crate::mesh::Approach;
+use crate::{Fabric, chain};
+
+/// A way to an address of the peer's listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// To it at once, from an address and out of an interface where those are fixed.
+    Plain { from: Option<SocketAddr>, to: SocketAddr, device: Option<String> },
+    /// Over other hosts.
+    Over(Route),
+}
+
+impl Reach {
+    pub(crate) fn link(link: &Link) -> Reach {
+        let from = Some(SocketAddr::new(link.from, 0));
+        Reach::Plain { from, to: link.to, device: Some(link.interface.clone()) }
+    }
+
+    pub(crate) fn from(&self) -> Option<SocketAddr> {
+        match self {
+            Reach::Plain { from, .. } => *from,
+            Reach::Over(route) => Some(SocketAddr::new(route.from, 0)),
+        }
+    }
+
+    /// Where it ends.
+    pub(crate) fn to(&self) -> SocketAddr {
+        match self {
+            Reach::Plain { to, .. } => *to,
+            // A route has at least one hop.
+            Reach::Over(route) => route.hops.last().copied().unwrap_or(SocketAddr::new(route.from, 0)),
+        }
+    }
+
+    /// Hosts on the way.
+    pub(crate) fn relays(&self) -> usize {
+        match self {
+            Reach::Plain { .. } => 0,
+            Reach::Over(route) => route.over.len(),
+        }
+    }
+
+    pub(crate) fn start(&self, fabric: &Fabric, limit: Duration) -> Result<Arriving, String> {
+        match self {
+            Reach::Plain { from, to, device } => {
+                let options = Options { device: device.clone(), ..fabric.tcp_options() };
+                Dial::start(*from, *to, &options, limit).map(Arriving::Dial).map_err(|e| chain(&e))
+            }
+            Reach::Over(route) => {
+                let mesh = fabric.mesh().map_err(|e| chain(&e))?.ok_or("this process is in no mesh")?;
+                let approach = Approach::start(&mesh.means, &route.interface, route.from, &route.hops, limit)?;
+                Ok(Arriving::Approach(Box::new(approach)))
+            }
+        }
+    }
+}
+
+/// A stream that is being made.
+pub(crate) enum Arriving {
+    Dial(Dial),
+    Approach(Box<Approach>),
+}
+
+impl Arriving {
+    pub(crate) fn poll(&mut self) -> Result<Option<Stream>, String> {
+        match self {
+            Arriving::Dial(dial) => dial.poll().map_err(|e| chain(&e)),
+            Arriving::Approach(approach) => Ok(approach.poll()?.map(|(stream, _)| stream)),
+        }
+    }
+
+    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        match self {
+            Arriving::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
+            Arriving::Approach(approach) => approach.wait_fds(fds),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What one node has been told, and how long it is believed.
+
+use std::time::Duration;
+
+use linkspan_proto::mesh::{Beacon, HEARD_MAX, Heard, Node};
+
+use super::Graph;
+
+/// Most nodes that are remembered; a mesh of direct cables has up to 16.
+pub const NODES_MAX: usize = 64;
+
+/// A cable on which the neighbour was not heard for so long is cut: three beacons and a half of one a second.
+pub const LINK_TIME: Duration = Duration::from_millis(3500);
+
+/// A node of which nothing new was heard for so long is gone: news crosses eight hops in that time.
+pub const NODE_TIME: Duration = Duration::from_secs(8);
+
+/// Least time between two answers to news.
+const HURRY: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+struct Known {
+    node: Node,
+    /// When its number last grew.
+    fresh: Duration,
+}
+
+#[derive(Debug)]
+struct Adjacent {
+    heard: Heard,
+    /// Of the last datagram: an older one is a copy from the past.
+    stamp: (u64, u64),
+    last: Duration,
+}
+
+/// Everything that one node was told. Times are on any one clock.
+#[derive(Debug, Default)]
+pub struct Database {
+    known: Vec<Known>,
+    adjacent: Vec<Adjacent>,
+    hurry: Option<Duration>,
+}
+
+impl Database {
+    /// Takes in a beacon that came to the port at place `port` of the node `own`. True when it told something new about
+    /// who is there or how they are joined.
+    pub fn take(&mut self, own: u64, port: u8, beacon: Beacon, now: Duration) -> bool {
+        if beacon.sender == own {
+            return false;
+        }
+        let mut news = self.hear(port, &beacon, now);
+        if beacon.node.id != own {
+            news |= self.learn(beacon.node, now);
+        }
+        if news {
+            self.hurry = Some(now);
+        }
+        news
+    }
+
+    fn hear(&mut self, port: u8, beacon: &Beacon, now: Duration) -> bool {
+        let heard = Heard { port, node: beacon.sender, theirs: beacon.port };
+        let stamp = (beacon.epoch, beacon.tick);
+        // The same datagram comes over IPv4 and IPv6; anything older is a copy.
+        let newest = self.adjacent.iter().filter(|a| a.heard.node == beacon.sender).map(|a| a.stamp).max();
+        if newest.is_some_and(|newest| stamp.0 < newest.0) {
+            return false;
+        }
+        // A door that was opened anew may count its ports in another order.
+        self.adjacent.retain(|a| a.heard.node != beacon.sender || a.stamp.0 == stamp.0);
+        if let Some(known) = self.adjacent.iter_mut().find(|a| a.heard == heard) {
+            if stamp > known.stamp {
+                let was = now.saturating_sub(known.last) >= LINK_TIME;
+                (known.stamp, known.last) = (stamp, now);
+                return was;
+            }
+            return false;
+        }
+        if self.adjacent.len() >= HEARD_MAX {
+            self.adjacent.retain(|a| now.saturating_sub(a.last) < LINK_TIME);
+            if self.adjacent.len() >= HEARD_MAX {
+                return false;
+            }
+        }
+        self.adjacent.push(Adjacent { heard, stamp, last: now });
+        true
+    }
+
+    fn learn(&mut self, node: Node, now: Duration) -> bool {
+        if let Some(known) = self.known.iter_mut().find(|k| k.node.id == node.id) {
+            if (node.epoch, node.seq) <= (known.node.epoch, known.node.seq) {
+                return false;
+            }
+            let stale = now.saturating_sub(known.fresh) >= NODE_TIME;
+            let told = |n: &Node| (n.ports.clone(), n.heard.clone(), n.relays, n.door);
+            let news = stale || told(&known.node) != told(&node);
+            *known = Known { node, fresh: now };
+            return news;
+        }
+        if self.known.len() >= NODES_MAX {
+            // The one that was silent longest makes room, if it is gone.
+            let oldest = self.known.iter().enumerate().min_by_key(|(_, k)| k.fresh).map(|(n, k)| (n, k.fresh));
+            match oldest.filter(|(_, fresh)| now.saturating_sub(*fresh) >= NODE_TIME) {
+                Some((at, _)) => drop(self.known.swap_remove(at)),
+                None => return false,
+            }
+        }
+        self.known.push(Known { node, fresh: now });
+        true
+    }
+
+    /// Whom this node hears now.
+    pub fn heard(&self, now: Duration) -> Vec<Heard> {
+        let fresh = self.adjacent.iter().filter(|a| now.saturating_sub(a.last) < LINK_TIME);
+        let mut heard: Vec<Heard> = fresh.map(|a| a.heard).collect();
+        heard.sort_by_key(|h| (h.port, h.node, h.theirs));
+        heard
+    }
+
+    /// What is known of other nodes now.
+    pub fn others(&self, now: Duration) -> impl Iterator<Item = &Node> {
+        self.known.iter().filter(move |k| now.saturating_sub(k.fresh) < NODE_TIME).map(|k| &k.node)
+    }
+
+    /// The mesh with `own` in it; whom `own` hears is filled in here.
+    pub fn graph(&self, mut own: Node, now: Duration) -> Graph {
+        own.heard = self.heard(now);
+        let others = self.others(now).filter(|n| n.id != own.id).cloned();
+        Graph::new(others.chain(std::iter::once(own.clone())).collect())
+    }
+
+    /// Whether neighbours should be told at once what has just been learnt. True once per piece of news.
+    pub fn hurries(&mut self, told: Duration, now: Duration) -> bool {
+        let due = self.hurry.is_some() && now.saturating_sub(told) >= HURRY;
+        if due {
+            self.hurry = None;
+        }
+        due
+    }
+
+    /// The places of our ports have changed: whoever was heard by place must be heard again.
+    pub fn forget_ports(&mut self) {
+        self.adjacent.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! What is wrong with a mesh, and the command that mends it.
+
+use linkspan_proto::mesh::Port;
+
+use super::{Edge, End, Fault, Graph};
+
+/// Largest packet wanted on fast cables, bytes: what the makers of DGX Spark recommend. 1500 halves the speed of TCP.
+pub const MTU_WANTED: u32 = 9000;
+
+/// Cables at least this fast want it, Mb/s.
+const FAST: u32 = 25_000;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Stable code.
+    pub code: String,
+    /// The node where it is to be mended.
+    pub node: String,
+    /// What is wrong.
+    pub what: String,
+    /// The command that mends it, or what to do by hand.
+    pub fix: String,
+}
+
+/// Everything that is wrong, in the order of nodes and cables.
+pub fn findings(graph: &Graph) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for edge in &graph.edges {
+        match edge.fault {
+            Some(Fault::NoAddress) => no_address(graph, edge, &mut found),
+            Some(Fault::Subnets) => subnets(graph, edge, &mut found),
+            Some(Fault::OneWay) => one_way(graph, edge, &mut found),
+            None => working(graph, edge, &mut found),
+        }
+    }
+    doubles(graph, &mut found);
+    halves(graph, &mut found);
+    gids(graph, &mut found);
+    found
+}
+
+impl Finding {
+    /// From a text that begins with the code.
+    pub fn new(node: String, text: &str, fix: String) -> Finding {
+        let (code, what) = text.split_once(' ').unwrap_or((text, ""));
+        Finding { code: code.to_owned(), node, what: what.to_owned(), fix }
+    }
+}
+
+fn add(graph: &Graph, at: End, text: &str, fix: String, found: &mut Vec<Finding>) {
+    found.push(Finding::new(graph.nodes[at.node].name.clone(), text, fix));
+}
+
+fn addr(port: &Port) -> String {
+    port.addr.map_or_else(|| "no address".into(), |(ip, prefix)| format!("{ip}/{prefix}"))
+}
+
+fn no_address(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
+    for (end, other) in [(edge.a, edge.b), (edge.b, edge.a)] {
+        let (port, theirs) = (graph.port(end), graph.port(other));
+        if port.addr.is_some() {
+            continue;
+        }
+        let (what, name) = (graph.name(end), &port.name);
+        let what = format!("LS1410 {what} is cabled to {} but has no IP address", graph.name(other));
+        let fix = match theirs.addr {
+            Some((ip, prefix)) => format!("sudo ip addr add FREE-ADDRESS-BESIDE-{ip}/{prefix} dev {name}"),
+            None => format!("sudo ip addr add ADDRESS/30 dev {name} (a subnet that no other cable has)"),
+        };
+        add(graph, end, &what, fix, found);
+    }
+}
+
+fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
+    let (a, b) = (graph.port(edge.a), graph.port(edge.b));
+    let (Some(x), Some(y)) = (a.addr, b.addr) else { return };
+    let both = format!("{} ({}) is cabled to {} ({})", graph.name(edge.a), addr(a), graph.name(edge.b), addr(b));
+    if x.0 == y.0 {
+        let fix = format!("sudo ip addr del {} dev {}, then give it another address of the subnet", addr(b), b.name);
+        add(graph, edge.b, &format!("LS1411 {both}: both ends have the same address"), fix, found);
+    } else if super::same_subnet(x, y.0) || super::same_subnet(y, x.0) {
+        let (wrong, right) = if x.1 > y.1 { (edge.a, y.1) } else { (edge.b, x.1) };
+        let port = graph.port(wrong);
+        let ip = if x.1 > y.1 { x.0 } else { y.0 };
+        let fix =
+            format!("sudo ip addr del {} dev {n} && sudo ip addr add {ip}/{right} dev {n}", addr(port), n = port.name);
+        add(graph, wrong, &format!("LS1412 {both}: the prefixes differ, one end does not see the other"), fix, found);
+    } else {
+        // The port of the other node on which our subnet was expected: the cables are swapped there.
+        let expected = |net: (std::net::IpAddr, u8), node: usize| {
+            let meets = |p: &&Port| p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip));
+            graph.nodes[node].ports.iter().find(meets).map(|p| p.name.clone())
+        };
+        let (what, fix) = match (expected(x, edge.b.node), expected(y, edge.a.node)) {
+            (Some(there), _) => (
+                format!("crossed cables, {} expects the port {there}", graph.name(edge.a)),
+                format!("move the cable from {} to {there} on {}", b.name, graph.nodes[edge.b.node].name),
+            ),
+            (None, Some(there)) => (
+                format!("crossed cables, {} expects the port {there}", graph.name(edge.b)),
+                format!("move the cable from {} to {there} on {}", a.name, graph.nodes[edge.a.node].name),
+            ),
+            (None, None) => (
+                "the addresses are not in one subnet".to_owned(),
+                format!(
+                    "on {}: sudo ip addr del {} dev {n} && sudo ip addr add FREE-ADDRESS-BESIDE-{} dev {n}",
+                    graph.nodes[edge.b.node].name,
+                    addr(b),
+                    addr(a),
+                    n = b.name
+                ),
+            ),
+        };
+        add(graph, edge.b, &format!("LS1413 {both}: {what}"), fix, found);
+    }
+}
+
+fn one_way(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
+    let hears = |end: End, other: End| {
+        let id = graph.nodes[other.node].id;
+        graph.nodes[end.node].heard.iter().any(|h| usize::from(h.port) == end.port && h.node == id)
+    };
+    let (deaf, speaker) = if hears(edge.a, edge.b) { (edge.b, edge.a) } else { (edge.a, edge.b) };
+    let door = graph.nodes[deaf.node].door;
+    let what = format!("LS1414 {} does not hear {}, which hears it", graph.name(deaf), graph.name(speaker));
+    let fix = format!("let UDP and TCP port {door} in on {}: a firewall drops them", graph.port(deaf).name);
+    add(graph, deaf, &what, fix, found);
+}
+
+fn working(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
+    let (a, b) = (graph.port(edge.a), graph.port(edge.b));
+    let both = format!("{} - {}", graph.name(edge.a), graph.name(edge.b));
+    if a.mtu != 0 && b.mtu != 0 && a.mtu != b.mtu {
+        let (low, high) = if a.mtu < b.mtu { (edge.a, b.mtu) } else { (edge.b, a.mtu) };
+        let what = format!("LS1415 {both}: MTU {} and {}, large packets are lost", a.mtu, b.mtu);
+        let fix = format!("sudo ip link set {} mtu {high}", graph.port(low).name);
+        add(graph, low, &what, fix, found);
+    } else if graph.mbps(edge) >= FAST && a.mtu != 0 && a.mtu < MTU_WANTED {
+        for end in [edge.a, edge.b] {
+            let what = format!("LS1416 {both}: MTU {} on a cable of {} Gb/s", a.mtu, graph.mbps(edge) / 1000);
+            let fix = format!("sudo ip link set {} mtu {MTU_WANTED}", graph.port(end).name);
+            add(graph, end, &what, fix, found);
+        }
+    }
+    if a.mbps != 0 && b.mbps != 0 && a.mbps != b.mbps {
+        let (low, high) = if a.mbps < b.mbps { (edge.a, b.mbps) } else { (edge.b, a.mbps) };
+        let what =
+            format!("LS1417 {both}: {} and {} Gb/s at the two ends", f64::from(a.mbps) / 1e3, f64::from(b.mbps) / 1e3);
+        let fix = format!("sudo ethtool -s {} speed {high} autoneg off, or another cable", graph.port(low).name);
+        add(graph, low, &what, fix, found);
+    }
+}
+
+/// One subnet on two cables of a node: the kernel sends everything over the first.
+fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
+    for (n, node) in graph.nodes.iter().enumerate() {
+        let cabled =
+            |port: usize| graph.edges.iter().any(|e| e.a == End { node: n, port } || e.b == End { node: n, port });
+        for (second, port) in node.ports.iter().enumerate() {
+            let Some(net) = port.addr.filter(|_| cabled(second)) else { continue };
+            let twice = |(at, p): &(usize, &Port)| {
+                *at < second && cabled(*at) && p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip))
+            };
+            if let Some((first, other)) = node.ports.iter().enumerate().find(twice) {
+                let what = format!(
+                    "LS1418 {} and {} are on two cables but in one subnet ({} and {})",
+                    graph.name(End { node: n, port: first }),
+                    graph.name(End { node: n, port: second }),
+                    addr(other),
+                    addr(port)
+                );
+                let fix = format!("give {} and the port it is cabled to a subnet of their own", port.name);
+                add(graph, End { node: n, port: second }, &what, fix, found);
+            }
+        }
+    }
+}
+
+/// One half of a port carries, the other does not.
+fn halves(graph: &Graph, found: &mut Vec<Finding>) {
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for (at, port) in node.ports.iter().enumerate() {
+            let Some(twin) = port.twin.map(usize::from).filter(|t| *t < node.ports.len()) else { continue };
+            let other = &node.ports[twin];
+            if port.addr.is_none() && port.carrier && other.addr.is_some() {
+                let end = End { node: n, port: at };
+                let what = format!(
+                    "LS1419 {} is the unused half of the port of {}: half of its speed is lost",
+                    graph.name(end),
+                    other.name
+                );
+                let fix = format!(
+                    "sudo ip addr add ADDRESS/30 dev {} (a subnet that no other cable has), on both nodes",
+                    port.name
+                );
+                add(graph, end, &what, fix, found);
+            }
+        }
+    }
+}
+
+fn gids(graph: &Graph, found: &mut Vec<Finding>) {
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for (at, port) in node.ports.iter().enumerate() {
+            if port.rdma && !port.gid && port.carrier && port.addr.is_some() {
+                let end = End { node: n, port: at };
+                let what =
+                    format!("LS1420 {} has an RDMA device without a RoCE v2 GID for its address", graph.name(end));
+                let fix = format!(
+                    "sudo ip link set {p} down && sudo ip link set {p} up, then look at `show_gids`",
+                    p = port.name
+                );
+                add(graph, end, &what, fix, found);
+            }
+        }
+    }
+}
+
+/// The settings with which NCCL's own transport serves this mesh as well, where it does: every pair has a cable with RDMA
+/// on both ends, and a node has no more than two ports.
+///
+/// From NCCL 2.30.7, `src/transport/net_ib/connect.cc`: a handle carries the GIDs of at most two ports of the listening
+/// device, and the connector takes a device all of whose ports share a subnet with one of them. With NIC fusion off a
+/// listening device is one port and tells one GID, which only the neighbour on that cable can use; so
+/// `NCCL_IB_MERGE_NICS` must stay at its default, 1.
+pub fn nccl_settings(graph: &Graph) -> Option<Vec<String>> {
+    let count = graph.nodes.len();
+    let mut prefixes: Vec<u8> = Vec::new();
+    if !(2..=3).contains(&count) {
+        return None;
+    }
+    for a in 0..count {
+        for b in a + 1..count {
+            let cables = graph.between(a, b);
+            let rdma = |(x, y): &&(End, End)| graph.port(*x).gid && graph.port(*y).gid;
+            let (x, _) = cables.iter().find(rdma)?;
+            prefixes.extend(graph.port(*x).addr.filter(|(ip, _)| ip.is_ipv4()).map(|(_, prefix)| prefix));
+        }
+    }
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    // One length for all; IPv6 is compared by 64 bits whatever is set.
+    let prefix = match prefixes.as_slice() {
+        [] => None,
+        [one] => Some(*one),
+        _ => return None,
+    };
+    let mut settings = vec!["NCCL_IB_SUBNET_AWARE_ROUTING=1".to_owned()];
+    settings.extend(prefix.map(|p| format!("NCCL_IB_SUBNET_PREFIX_LEN={p}")));
+    settings.push("NCCL_IB_MERGE_NICS=1".to_owned());
+    Some(settings)
+}
+
+#[cfg(test)]
+mod tests;

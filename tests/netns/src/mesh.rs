@@ -1,0 +1,519 @@
+//! Meshes of direct cables: each pair of hosts on its own subnet, some pairs without a cable.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::tests::{SOON, Test};
+use crate::world::{Node, Outcome, World, sh};
+
+const fn test(name: &'static str, what: &'static str, run: fn() -> Outcome<String>) -> Test {
+    Test { name, what, waits: false, run }
+}
+
+pub(crate) const ALL: &[Test] = &[
+    test("mesh-triangle", "three hosts, three subnets: every pair over its own cable, nothing relayed", triangle),
+    test("mesh-ring", "four in a ring: the diagonal goes both ways round, none of it over the management LAN", ring),
+    test("mesh-line", "four in a line: end to end over two relays, both ways", line),
+    test("mesh-half", "five hosts and half of the cables", half),
+    test("mesh-same-subnet", "one subnet on two cables: the right host is found", same_subnet),
+    test("mesh-cut-around", "a cable is cut in mid-transfer: the ring is walked the other way", cut_around),
+    test("mesh-dead-relay", "a relay is killed in mid-transfer: the other way round carries on", dead_relay),
+    test("mesh-dead-line", "the only relay is killed: both ends are told at once", dead_line),
+    test("mesh-cut-line", "a far cable of a line is cut: both ends are told within 30 s", cut_line),
+    test("mesh-strict", "LINKSPAN_STRICT=1 refuses to be relayed", strict),
+    test("mesh-strangers", "a neighbour with another key relays nothing, and nothing leaks over routes", strangers),
+    test("mesh-file", "a declared mesh needs no beacons", declared),
+    test("mesh-encrypt", "sealed from end to end over a relay", encrypt),
+    test("mesh-stats", "what a host relays is in its statistics", stats),
+    test("mesh-lspan", "lspan mesh draws a ring, measures it and names what is wrong", lspan_mesh),
+    test("mesh-allreduce", "plugin-host's AllReduce on a triangle, a crosswise ring and a line", allreduce),
+    test("mesh-rounds", "the same while a cable is cut: around the ring, and an error where there is no way", rounds),
+];
+
+/// Hosts joined by cables, and the key that they share.
+pub(crate) struct Mesh {
+    pub(crate) world: World,
+    psk: PathBuf,
+    extra: Vec<(String, String)>,
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.psk);
+    }
+}
+
+fn secret(name: &str, digits: &str) -> Outcome<PathBuf> {
+    use std::io::Write;
+    let path = std::env::temp_dir().join(name);
+    let _ = fs::remove_file(&path);
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    file.and_then(|mut f| f.write_all(digits.repeat(16).as_bytes())).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+impl Mesh {
+    /// Cable number `n` is `cabN` with 10.77.N.1/24 and .2/24, unless the test gives addresses of its own.
+    pub(crate) fn new(hosts: &[&str], cables: &[(&str, &str)]) -> Outcome<Mesh> {
+        let world = World::new(hosts)?;
+        let psk = secret(&format!("{}.psk", world.ns("key")), "01fe")?;
+        for (n, (a, b)) in cables.iter().enumerate() {
+            let (one, two) = (format!("10.77.{n}.1/24"), format!("10.77.{n}.2/24"));
+            world.cable(&format!("cab{n}"), (a, &one), (b, &two))?;
+        }
+        Ok(Mesh { world, psk, extra: Vec::new() })
+    }
+
+    pub(crate) fn env(&self) -> Vec<(&str, &str)> {
+        let mut env = vec![("LINKSPAN_IFNAME", "cab"), ("LINKSPAN_MESH_PORT", "7475")];
+        env.push(("LINKSPAN_PSK_FILE", self.psk.to_str().unwrap_or_default()));
+        env.extend(self.extra.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        env
+    }
+
+    /// A process on a host that knows its name.
+    pub(crate) fn node(&self, host: &str, args: &[&str]) -> Outcome<Node> {
+        let rename = format!("hostname {host} && exec \"$0\" \"$@\"");
+        self.world.node_under(host, &["unshare", "--uts", "sh", "-c", &rename], &self.env(), args)
+    }
+
+    /// `lspan` on a host that knows its name.
+    fn lspan(&self, host: &str, line: &str) -> Outcome<Node> {
+        let rename = format!("hostname {host} && exec \"$0\" \"$@\"");
+        self.world.lspan_under(host, &["unshare", "--uts", "sh", "-c", &rename], &self.env(), line)
+    }
+
+    /// Ranks that compute.
+    pub(crate) fn sit(&self, hosts: &[&str]) -> Outcome<Vec<Node>> {
+        let mut nodes = Vec::new();
+        for host in hosts {
+            let mut node = self.node(host, &["sit"])?;
+            node.expect("sitting", SOON)?;
+            nodes.push(node);
+        }
+        Ok(nodes)
+    }
+
+    /// Connects `a` to `b`: their processes, and how `a` says that they are joined.
+    fn up(&self, a: &str, b: &str, count: usize, size: usize) -> Outcome<(Node, Node, String)> {
+        let (count, size) = (count.to_string(), size.to_string());
+        let mut to = self.node(b, &["listen", &count, &size])?;
+        let handle = to.expect("handle", SOON)?;
+        let mut from = self.node(a, &["connect", &handle, &count, &size])?;
+        let up = from.expect("up", SOON * 2)?;
+        to.expect("up", SOON)?;
+        Ok((from, to, up))
+    }
+
+    /// Sends verified messages from `a` to `b`; how they were joined.
+    fn send(&self, a: &str, b: &str) -> Outcome<String> {
+        let (mut from, mut to, up) = self.up(a, b, 12, 1_000_003)?;
+        to.expect("done", SOON * 4)?;
+        from.expect("done", SOON)?;
+        Ok(up)
+    }
+}
+
+fn wants(up: &str, parts: &[&str]) -> Outcome<()> {
+    match parts.iter().find(|p| !up.contains(**p)) {
+        Some(missing) => Err(format!("no {missing:?} in: {up}")),
+        None => Ok(()),
+    }
+}
+
+fn triangle() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c"), ("c", "a")])?;
+    let mut said = String::new();
+    for (a, b, net) in [("a", "b", "10.77.0."), ("b", "c", "10.77.1."), ("c", "a", "10.77.2."), ("a", "c", "10.77.2.")]
+    {
+        let up = mesh.send(a, b)?;
+        if up.contains("relayed") || !up.contains(net) {
+            return Err(format!("{a} to {b}: {up}"));
+        }
+        said = up;
+    }
+    Ok(said)
+}
+
+/// A switch `m` that every host reaches with its interface `lan`, by a default route.
+fn management(world: &World, hosts: &[&str]) -> Outcome<()> {
+    world.ip("m", "link add br0 type bridge")?;
+    world.ip("m", "link set br0 up")?;
+    for (n, host) in hosts.iter().enumerate() {
+        sh(&format!("ip link add lan netns {} type veth peer name to{host} netns {}", world.ns(host), world.ns("m")))?;
+        world.ip("m", &format!("link set to{host} master br0 up"))?;
+        world.ip(host, &format!("addr add 192.168.77.{}/24 dev lan", n + 1))?;
+        world.ip(host, "link set lan up")?;
+        world.ip(host, "route add default via 192.168.77.254")?;
+    }
+    Ok(())
+}
+
+/// Bytes that an interface of a host has sent.
+fn sent(world: &World, host: &str, interface: &str) -> Outcome<u64> {
+    let ns = world.ns(host);
+    let out = std::process::Command::new("ip")
+        .args(["-n", &ns, "-s", "-o", "link", "show", "dev", interface])
+        .output()
+        .map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let tx = text.split("TX:").nth(1).and_then(|t| t.split('\\').nth(1)).and_then(|t| t.split_whitespace().next());
+    tx.and_then(|n| n.parse().ok()).ok_or_else(|| format!("no counters in {text:?}"))
+}
+
+fn ring() -> Outcome<String> {
+    let hosts = ["a", "b", "c", "d"];
+    let mesh = Mesh::new(&["a", "b", "c", "d", "m"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    management(&mesh.world, &hosts)?;
+    let _ranks = mesh.sit(&["b", "d"])?;
+    let up = mesh.send("a", "c")?;
+    wants(&up, &["2 rails", "relayed over b", "relayed over d"])?;
+    let back = mesh.send("c", "a")?;
+    wants(&back, &["2 rails", "relayed over b", "relayed over d"])?;
+    let mut leaked = 0;
+    for host in hosts {
+        leaked = leaked.max(sent(&mesh.world, host, "lan")?);
+    }
+    // Neighbour discovery of IPv6 and the like.
+    if leaked > 20_000 {
+        return Err(format!("{leaked} bytes on the management LAN"));
+    }
+    let over_b = sent(&mesh.world, "b", "cab1")?;
+    let over_d = sent(&mesh.world, "d", "cab2")?;
+    if over_b < 1_000_000 || over_d < 1_000_000 {
+        return Err(format!("one way round carried next to nothing: {over_b} and {over_d} bytes"));
+    }
+    let direct = mesh.send("a", "b")?;
+    if direct.contains("relayed") {
+        return Err(format!("neighbours are relayed: {direct}"));
+    }
+    Ok(format!("at most {leaked} bytes on the management LAN, {over_b} over b, {over_d} over d; {up}"))
+}
+
+fn line() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")])?;
+    let _ranks = mesh.sit(&["b", "c"])?;
+    let up = mesh.send("a", "d")?;
+    wants(&up, &["relayed over b, c"])?;
+    wants(&mesh.send("d", "a")?, &["relayed over c, b"])?;
+    wants(&mesh.send("b", "d")?, &["relayed over c"])?;
+    Ok(up)
+}
+
+fn half() -> Outcome<String> {
+    let cables = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("b", "d")];
+    let mesh = Mesh::new(&["a", "b", "c", "d", "e"], &cables)?;
+    let _ranks = mesh.sit(&["a", "b", "c", "d", "e"])?;
+    for (a, b, over) in [("a", "e", "relayed over b, d"), ("a", "c", "relayed over b"), ("c", "e", "relayed over d")] {
+        wants(&mesh.send(a, b)?, &[over])?;
+    }
+    let direct = mesh.send("b", "d")?;
+    if direct.contains("relayed") { Err(direct) } else { Ok(direct) }
+}
+
+fn same_subnet() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[])?;
+    let cable = |name: &str, a, b| mesh.world.cable(name, a, b);
+    cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    cable("cab1", ("b", "10.77.1.1/24"), ("c", "10.77.1.2/24"))?;
+    // The same subnet again, with an address that a's own neighbour has too.
+    cable("cab2", ("c", "10.77.0.1/24"), ("d", "10.77.0.2/24"))?;
+    let _ranks = mesh.sit(&["b", "c"])?;
+    let up = mesh.send("a", "d")?;
+    wants(&up, &["relayed over b, c"])?;
+    let (mut from, mut to, direct) = mesh.up("a", "b", 4, 100_000)?;
+    to.expect("done", SOON)?;
+    from.expect("done", SOON)?;
+    if direct.contains("relayed") { Err(direct) } else { Ok(up) }
+}
+
+fn cut_around() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    mesh.world.shape("a", "cab0", 300)?;
+    let _ranks = mesh.sit(&["c", "d"])?;
+    let (mut from, mut to, up) = mesh.up("a", "b", 80, 1 << 20)?;
+    if up.contains("relayed") {
+        return Err(up);
+    }
+    to.expect("at", SOON)?;
+    let cut = Instant::now();
+    mesh.world.ip("a", "link set cab0 down")?;
+    let around = from.expect("WARN downgrade:", SOON * 2)?;
+    wants(&around, &["relaying over d, c"])?;
+    from.expect("INFO rail", SOON)?;
+    let took = cut.elapsed();
+    let done = to.expect("done", SOON * 6)?;
+    from.expect("done", SOON)?;
+    Ok(format!("around after {took:.1?}; {done}"))
+}
+
+fn dead_relay() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    for (host, cable) in [("a", "cab0"), ("a", "cab3")] {
+        mesh.world.shape(host, cable, 200)?;
+    }
+    let ranks = mesh.sit(&["b", "d"])?;
+    let (mut from, mut to, up) = mesh.up("a", "c", 80, 1 << 20)?;
+    wants(&up, &["2 rails"])?;
+    to.expect("at", SOON)?;
+    ranks[0].signal("KILL")?;
+    let killed = Instant::now();
+    from.expect("WARN rail lost", SOON)?;
+    let took = killed.elapsed();
+    let done = to.expect("done", SOON * 6)?;
+    from.expect("done", SOON)?;
+    Ok(format!("noticed after {took:.1?}; {done}"))
+}
+
+fn dead_line() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    mesh.world.shape("a", "cab0", 200)?;
+    let ranks = mesh.sit(&["b"])?;
+    let (mut from, mut to, up) = mesh.up("a", "c", 1000, 1 << 20)?;
+    wants(&up, &["relayed over b"])?;
+    to.expect("at", SOON)?;
+    ranks[0].signal("KILL")?;
+    let killed = Instant::now();
+    let (here, there) = (from.expect("lost", SOON / 2)?, to.expect("lost", SOON / 2)?);
+    Ok(format!("after {:.1?}: {here}; {there}", killed.elapsed()))
+}
+
+fn cut_line() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")])?;
+    mesh.world.shape("a", "cab0", 200)?;
+    let _ranks = mesh.sit(&["b", "c"])?;
+    let (mut from, mut to, _) = mesh.up("a", "d", 4000, 1 << 20)?;
+    to.expect("at", SOON)?;
+    mesh.world.ip("c", "link set cab2 down")?;
+    let cut = Instant::now();
+    let here = from.expect("lost", SOON * 3)?;
+    to.expect("lost", (SOON * 3).saturating_sub(cut.elapsed()))?;
+    Ok(format!("after {:.1?}: {here}", cut.elapsed()))
+}
+
+fn strict() -> Outcome<String> {
+    let mut mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    let _ranks = mesh.sit(&["b"])?;
+    mesh.extra.push(("LINKSPAN_STRICT".into(), "1".into()));
+    let mut to = mesh.node("c", &["listen", "1", "8"])?;
+    let handle = to.expect("handle", SOON)?;
+    let mut from = mesh.node("a", &["connect", &handle, "1", "8"])?;
+    let error = from.expect("error", SOON * 2)?;
+    wants(&error, &["LS0509", "relayed over b"])?;
+    Ok(error)
+}
+
+fn strangers() -> Outcome<String> {
+    let mut mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    // The kernels would route it, if they were asked.
+    mesh.world.ip("a", "route add 10.77.1.0/24 via 10.77.0.2")?;
+    mesh.world.ip("c", "route add 10.77.0.0/24 via 10.77.1.1")?;
+    sh(&format!("ip netns exec {} sysctl -qw net.ipv4.ip_forward=1", mesh.world.ns("b")))?;
+    mesh.extra.push(("LINKSPAN_CONNECT_TIMEOUT_MS".into(), "4000".into()));
+    let other = secret(&format!("{}.psk", mesh.world.ns("other")), "77a0")?;
+    let mut env = mesh.env();
+    let path = other.to_str().unwrap_or_default().to_owned();
+    env.retain(|(k, _)| *k != "LINKSPAN_PSK_FILE");
+    env.push(("LINKSPAN_PSK_FILE", &path));
+    let mut stranger = mesh.world.node("b", &env, &["sit"])?;
+    stranger.expect("sitting", SOON)?;
+    let mut to = mesh.node("c", &["listen", "1", "8"])?;
+    let handle = to.expect("handle", SOON)?;
+    let mut from = mesh.node("a", &["connect", &handle, "1", "8"])?;
+    let error = from.expect("error", SOON * 2);
+    let _ = fs::remove_file(other);
+    let error = error?;
+    wants(&error, &["LS0508", "no neighbour answers"])?;
+    Ok(error)
+}
+
+fn declared() -> Outcome<String> {
+    let mut mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    // Nothing is heard: what is known is what is written.
+    for (host, cable) in [("a", "cab0"), ("b", "cab0"), ("b", "cab1"), ("c", "cab1")] {
+        mesh.world.ip(host, &format!("link set {cable} multicast off"))?;
+    }
+    let file = std::env::temp_dir().join(format!("{}.mesh", mesh.world.ns("file")));
+    let text = "node a 10.77.0.1/24\nnode b 10.77.0.2/24 10.77.1.1/24 # between\nnode c 10.77.1.2/24\n";
+    fs::write(&file, text).map_err(|e| e.to_string())?;
+    mesh.extra.push(("LINKSPAN_MESH_FILE".into(), file.display().to_string()));
+    let _ranks = mesh.sit(&["b"])?;
+    let up = mesh.send("a", "c");
+    let _ = fs::remove_file(&file);
+    let up = up?;
+    wants(&up, &["relayed over b"])?;
+    Ok(up)
+}
+
+fn encrypt() -> Outcome<String> {
+    let mut mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    let _ranks = mesh.sit(&["b"])?;
+    mesh.extra.push(("LINKSPAN_PSK_MODE".into(), "encrypt".into()));
+    let up = mesh.send("a", "c")?;
+    wants(&up, &["relayed over b", "AES-256-GCM"])?;
+    Ok(up)
+}
+
+fn stats() -> Outcome<String> {
+    let mut mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    let dir = std::env::temp_dir().join(mesh.world.ns("stats"));
+    mesh.extra.push(("LINKSPAN_STATS_DIR".into(), dir.display().to_string()));
+    let _ranks = mesh.sit(&["b"])?;
+    mesh.send("a", "c")?;
+    // The relay tells its counters twice a second.
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    let (code, said) = mesh.world.lspan("b", &mesh.env(), "stats --json")?.end(SOON)?;
+    let _ = fs::remove_dir_all(&dir);
+    // Fields come in the order of their names: the bytes are behind the room.
+    let behind = said.split("\"room\": \"relay\"").nth(1).and_then(|part| part.split("\"tx_host_bytes\":").nth(1));
+    let number = behind.and_then(|rest| rest.trim().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok());
+    match number {
+        Some(bytes) if (12_000_036..12_500_000).contains(&bytes) && said.contains("\"connections_open\": 0") => {
+            Ok(format!("{bytes} bytes for 12 messages of 1000003"))
+        }
+        other => Err(format!("{other:?} after {code:?} in {said}")),
+    }
+}
+
+fn lspan_mesh() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    let mut serving = mesh.sit(&["b", "c", "d"])?;
+    let (code, said) = mesh.lspan("a", "mesh --check")?.end(SOON * 3)?;
+    let wanted = ["(this one)", "10.77.2.0/24", "a - c: over ", "b - d: over ", "measured"];
+    // Virtual cables say 10 Gb/s, which a busy machine need not reach.
+    if ![Some(0), Some(3)].contains(&code) || said.contains("LS141") || said.contains("not measured") {
+        return Err(format!("{code:?}: {said}"));
+    }
+    wants(&said, &wanted)?;
+    let both = |one: &str, two: &str| {
+        said.contains(&format!("over {one} and over {two}")) || said.contains(&format!("over {two} and over {one}"))
+    };
+    if !both("b", "d") || !both("a", "c") || said.matches("measured ").count() != 4 {
+        return Err(format!("a way is missing, or a measurement: {said}"));
+    }
+    mesh.world.ip("b", "link set cab0 mtu 9000")?;
+    mesh.world.ip("d", "addr del 10.77.3.1/24 dev cab3")?;
+    mesh.world.ip("d", "addr add 10.77.9.1/24 dev cab3")?;
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (code, said) = mesh.lspan("a", "mesh --json --wait 5s")?.end(SOON)?;
+    if code != Some(3) {
+        return Err(format!("{code:?}: {said}"));
+    }
+    wants(&said, &["linkspan.mesh/1", "LS1415", "sudo ip link set cab0 mtu 9000", "LS1413", "addresses do not match"])?;
+    // Nobody there: the others have gone.
+    serving.clear();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let (code, said) = mesh.lspan("a", "mesh --wait 500ms")?.end(SOON)?;
+    if code != Some(4) {
+        return Err(format!("alone, but {code:?}: {said}"));
+    }
+    let bare = [("LINKSPAN_IFNAME", "cab")];
+    let (code, said) = mesh.world.lspan("a", &bare, "mesh")?.end(SOON)?;
+    if code != Some(2) || !said.contains("LINKSPAN_PSK_FILE") {
+        return Err(format!("without a key: {code:?}: {said}"));
+    }
+    Ok("four cables drawn and measured; two faults named with their commands".into())
+}
+
+/// Builds the program that plays NCCL; `None` where it cannot be built, with the reason.
+fn plugin_host() -> Result<(PathBuf, String), String> {
+    let plugin = std::env::var("PLUGIN").map_err(|_| "no plugin named in PLUGIN, as `cargo xtask netns` does")?;
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../plugin-host"));
+    let mut sources: Vec<PathBuf> = fs::read_dir(&folder)
+        .map_err(|e| format!("{}: {e}", folder.display()))?
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "c") && !p.ends_with("reference.c"))
+        .collect();
+    sources.sort();
+    let out = std::env::temp_dir().join(format!("linkspan-plugin-host-{}", std::process::id()));
+    let built = std::process::Command::new("gcc")
+        .args(["-std=c11", "-O2", "-pthread", "-o"])
+        .arg(&out)
+        .args(&sources)
+        .arg("-ldl")
+        .output()
+        .map_err(|e| format!("gcc: {e}"))?;
+    if built.status.success() { Ok((out, plugin)) } else { Err(String::from_utf8_lossy(&built.stderr).into_owned()) }
+}
+
+/// Starts one rank on each of `order`, which meet over the management LAN; the first begins.
+fn ranks(mesh: &Mesh, order: &[&str], first: &str, line: &str) -> Outcome<Vec<Node>> {
+    let (host, plugin) = plugin_host()?;
+    let (host, count) = (host.display().to_string(), order.len().to_string());
+    let mut nodes = Vec::new();
+    for (n, at) in order.iter().enumerate() {
+        let rank = n.to_string();
+        let rename = format!("hostname {at} && exec \"$0\" \"$@\" 2>&1");
+        let mut words =
+            vec!["unshare", "--uts", "sh", "-c", rename.as_str(), host.as_str(), "--plugin", plugin.as_str()];
+        words.extend(["--join", first, "--rank", &rank, "--ranks", &count, "--verbose"]);
+        words.extend(line.split_whitespace());
+        nodes.push(mesh.world.program(at, &mesh.env(), &words)?);
+    }
+    Ok(nodes)
+}
+
+fn all_end(nodes: Vec<Node>) -> Outcome<Vec<(Option<i32>, String)>> {
+    nodes.into_iter().map(|mut node| node.end(SOON * 9)).collect()
+}
+
+/// Its name, the order of ranks, its cables.
+type Shape = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
+
+fn allreduce() -> Outcome<String> {
+    let mut told = Vec::new();
+    let shapes: [Shape; 3] = [
+        ("triangle", &["a", "b", "c"], &[("a", "b"), ("b", "c"), ("c", "a")]),
+        // The order of ranks crosses the ring twice.
+        ("ring", &["a", "c", "b", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]),
+        ("line", &["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")]),
+    ];
+    for (name, order, cables) in shapes {
+        let mut hosts = order.to_vec();
+        hosts.push("m");
+        let mesh = Mesh::new(&hosts, cables)?;
+        management(&mesh.world, order)?;
+        let nodes = ranks(&mesh, order, "192.168.77.1:7700", "--version 12 --test allreduce --quick")?;
+        let ended = all_end(nodes)?;
+        if let Some((code, said)) = ended.iter().find(|(code, _)| *code != Some(0)) {
+            return Err(format!("{name}: {code:?}: {said}"));
+        }
+        let relayed = ended.iter().any(|(_, said)| said.contains("relayed over"));
+        if relayed == (name == "triangle") {
+            return Err(format!("{name}: relayed is {relayed}: {ended:?}"));
+        }
+        told.push(name);
+    }
+    Ok(format!("every value right on: {}", told.join(", ")))
+}
+
+fn rounds() -> Outcome<String> {
+    let mut told = String::new();
+    for (name, cables, survives) in [
+        ("ring", &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")][..], true),
+        ("line", &[("a", "b"), ("b", "c"), ("c", "d")][..], false),
+    ] {
+        let order = ["a", "b", "c", "d"];
+        let mesh = Mesh::new(&["a", "b", "c", "d", "m"], cables)?;
+        management(&mesh.world, &order)?;
+        let line = "--version 12 --test rounds --size 1M --rounds 60";
+        let mut nodes = ranks(&mesh, &order, "192.168.77.1:7700", line)?;
+        nodes[0].expect("v12 rounds[0]: round 10", SOON * 4)?;
+        mesh.world.ip("b", "link set cab1 down")?;
+        let cut = Instant::now();
+        let ended = all_end(nodes)?;
+        let good = ended.iter().filter(|(code, _)| *code == Some(0)).count();
+        if good != if survives { order.len() } else { 0 } {
+            return Err(format!("{name}: {good} of 4 ranks ended well: {ended:?}"));
+        }
+        told.push_str(&format!(
+            "{name}: all ranks ended {} {:.1?} after the cut. ",
+            if survives { "well" } else { "with an error" },
+            cut.elapsed()
+        ));
+    }
+    Ok(told)
+}
