@@ -98,7 +98,7 @@ pub(crate) const ALL: &[Test] = &[
     },
     Test {
         name: "rxe-use",
-        level: Level::Quick,
+        level: Level::Full,
         since: ANY,
         newest: true,
         what: "lspan and the plugin over soft-RoCE: AllReduce, a peer killed, cables cut",

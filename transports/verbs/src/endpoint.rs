@@ -20,6 +20,9 @@ const BATCH: usize = 32;
 /// Idle polls between looks at the clock.
 const LOOK: u32 = 256;
 
+/// A peer whose card does not answer for so many times [`Config::ask_after`] is not reached.
+const UNANSWERED: u32 = 10;
+
 /// What a rail has done, for tests of cost and for statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -78,6 +81,8 @@ pub struct VerbsRail<N: Nic> {
     stashed: usize,
     idle: u32,
     heard: (u64, Instant),
+    /// When the peer was asked last.
+    asked: Instant,
 }
 
 impl<N: Nic> VerbsRail<N> {
@@ -121,6 +126,7 @@ impl<N: Nic> VerbsRail<N> {
             stashed: 0,
             idle: 0,
             heard: (0, Instant::now()),
+            asked: Instant::now(),
         }
     }
 
@@ -262,7 +268,10 @@ impl<N: Nic> VerbsRail<N> {
             self.heard = (self.rx.frames, now);
         } else if now.duration_since(self.heard.1) >= self.ask_after {
             self.heard.1 = now;
-            self.tx.probe();
+            if !self.tx.probing() {
+                self.tx.probe();
+                self.asked = now;
+            }
         }
     }
 }
@@ -368,6 +377,10 @@ impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn stalled(&mut self) -> bool {
+        // Long after the device should have given up: it goes on trying, or its timeout was set to be long.
+        if self.tx.probing() && self.asked.elapsed() >= UNANSWERED * self.ask_after {
+            return true;
+        }
         let domain = self.cache.domain();
         let Some(addresses) = domain.watch() else { return true };
         if addresses != self.addresses

@@ -147,6 +147,11 @@ impl<M: Mr> Tx<M> {
         !self.batch.is_empty() || (!self.untold.is_empty() && self.room(1, RESERVE)) || self.owed >= self.owed_at
     }
 
+    /// Whether a write of nothing has not reported yet.
+    pub(crate) fn probing(&self) -> bool {
+        self.probed > self.completed
+    }
+
     /// Whether a chunk waits for a request that will not report by itself.
     pub(crate) fn unreported(&self) -> bool {
         matches!(self.items.front(), Some(Item { stage: Stage::Leaving(id), .. }) if *id > self.reports)

@@ -304,6 +304,21 @@ fn a_port_that_is_down_stalls_its_rails() {
 }
 
 #[test]
+fn a_card_that_tries_for_ever_stalls_its_rail() {
+    let room = Verbs::new();
+    let patient = Config { timeout: 31, ..config() };
+    let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), patient.clone()).expect("a side");
+    let (mut a, _b) = join(side(&room.a), side(&room.b)).expect("joined");
+    room.net.cable(room.b.nic(), false);
+    let since = Instant::now();
+    while !a.stalled() {
+        assert!(since.elapsed() < Duration::from_secs(20), "it waits for ever");
+        a.flush().and_then(|_| a.poll(&mut Bag::default())).expect("the device says nothing");
+    }
+    assert!(since.elapsed() >= 10 * patient.ask_after, "not before it had time to answer");
+}
+
+#[test]
 fn an_address_that_goes_stalls_the_rails_that_send_from_it() {
     let room = Verbs::new();
     let ((mut a, mut b), (mut again, _peer)) = (Verbs::rails(&room), Verbs::rails(&room));
