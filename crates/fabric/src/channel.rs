@@ -233,6 +233,18 @@ impl Channel {
         self.conn.flush();
     }
 
+    /// See [`Conn::hold_acks`].
+    #[inline]
+    pub fn hold_acks(&mut self, hold: bool) {
+        self.conn.hold_acks(hold);
+    }
+
+    /// See [`Conn::owes_ack`].
+    #[inline]
+    pub fn owes_ack(&self) -> bool {
+        self.conn.owes_ack()
+    }
+
     /// See [`Conn::late_error`].
     #[inline]
     pub fn late_error(&mut self) -> Option<linkspan_transport::OpError> {
