@@ -7,6 +7,7 @@ mod env;
 mod exit;
 mod fabric;
 mod link;
+mod onesided;
 mod older;
 mod out;
 mod overview;
@@ -56,6 +57,8 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
     match command {
         Command::Status(args) => status::run(&args),
         Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
+        Command::Perf { perf: Perf::Write(args) } => onesided::run(&args, onesided::Way::Write),
+        Command::Perf { perf: Perf::Read(args) } => onesided::run(&args, onesided::Way::Read),
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),

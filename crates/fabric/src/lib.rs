@@ -25,7 +25,7 @@ mod room;
 mod secured;
 pub mod stats;
 
-pub use channel::{Channel, wait_any};
+pub use channel::{Channel, Fate, Witness, wait_any};
 pub use config::{Config, PathChoice};
 pub use connect::Connecting;
 pub use device::{Device, Port, devices, survey};
