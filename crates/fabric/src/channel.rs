@@ -296,7 +296,10 @@ impl Channel {
     /// peer learns that we live.
     pub fn cut(&mut self, why: &str) {
         self.told_lost = true;
-        if let Some(sentinel) = &self.sentinel {
+        if let Some(sentinel) = &mut self.sentinel {
+            if sentinel.check().is_err() {
+                self.ended = sentinel.ended();
+            }
             sentinel.leave();
         }
         self.conn.fail(Down::PeerGone { path: String::new(), why: why.to_owned() });

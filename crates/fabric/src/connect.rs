@@ -113,7 +113,9 @@ impl Connecting {
             let number = connecting.tries.len() as u16;
             connecting.start(from, to, number, why, mbps);
         }
-        let first = connecting.tries.first().filter(|_| !same_host).map(|t| (t.from, t.to, t.why));
+        // On one host the kernel tells a death by the rail itself; who makes paths again must know it from a path that was ended.
+        let watched = !same_host || (fabric.acked() && fabric.config().path != PathChoice::Shm);
+        let first = connecting.tries.first().filter(|_| watched).map(|t| (t.from, t.to, t.why));
         if let Some((from, to, why)) = first {
             connecting.start(from, to, SENTINEL, why, 0);
         }

@@ -13,7 +13,14 @@ use linkspan::{Config, Context, Log, Memory, Notify, RemoteBuffer, Transport, Wr
 const PAGE: usize = 16 << 10;
 
 /// Writes of `len` bytes for about `time`; `waits`: the target is in a blocking call. GB/s.
-fn rate(own: &Transport, peer: &Transport, src: &Memory, to: &RemoteBuffer, time: Duration, waits: bool) -> Result<f64> {
+fn rate(
+    own: &Transport,
+    peer: &Transport,
+    src: &Memory,
+    to: &RemoteBuffer,
+    time: Duration,
+    waits: bool,
+) -> Result<f64> {
     let (len, mut count) = (src.len() as u64, 0u64);
     std::thread::scope(|s| -> Result<f64> {
         let target = s.spawn(move || -> std::result::Result<(), linkspan::Error> {
@@ -92,7 +99,9 @@ impl Column {
         let mut ratios: Vec<f64> = self.ours.iter().zip(&self.bare).map(|(a, b)| a / b).collect();
         let ((ours, low, high), bare) = (spread(&mut self.ours), spread(&mut self.bare).0);
         let (ratio, least, most) = spread(&mut ratios);
-        println!("{what}: {ours:.2} GB/s ({low:.2}..{high:.2}); {against} {bare:.2}; ratio {ratio:.2} ({least:.2}..{most:.2})");
+        println!(
+            "{what}: {ours:.2} GB/s ({low:.2}..{high:.2}); {against} {bare:.2}; ratio {ratio:.2} ({least:.2}..{most:.2})"
+        );
     }
 }
 

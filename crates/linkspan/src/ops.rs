@@ -706,3 +706,5 @@ fn posting<P: Path>(ch: &mut P, post: impl FnOnce(&mut P) -> Posted) -> Posted {
 
 #[cfg(test)]
 mod seeds;
+#[cfg(test)]
+mod tests;

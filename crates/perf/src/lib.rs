@@ -27,13 +27,13 @@ mod pump;
 mod session;
 mod turn;
 
+pub use clock::thread_cpu_ns;
 pub use connect::{Connects, connects};
 pub use error::PerfError;
 pub use interrupt::Interrupt;
 pub use link::{Link, LinkDesc, LinkError, Ticket};
 pub use multi::{Streams, multi};
 pub use offer::Offers;
-pub use clock::thread_cpu_ns;
 pub use session::{Client, Limits, Outcome, serve, serve_until, serve_with};
 pub use spec::{Direction, Spec, Stop, Test, WaitMode};
 

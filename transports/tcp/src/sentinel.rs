@@ -34,6 +34,8 @@ pub struct Sentinel {
     path: String,
     silent: bool,
     ended: Option<Ended>,
+    /// We have said that we end it.
+    said: bool,
 }
 
 impl Sentinel {
@@ -43,7 +45,7 @@ impl Sentinel {
         // Keepalive waits while bytes of the login are unacknowledged; this bounds that too. On a stream without
         // data no full window can be mistaken for death, and where the option is missing keepalive remains.
         let _ = stream.socket().set_tcp_user_timeout(Some(SILENCE));
-        Sentinel { stream, path, silent: false, ended: None }
+        Sentinel { stream, path, silent: false, ended: None, said: false }
     }
 
     /// Asks whether the peer is alive: one system call, so for every few milliseconds and not for every operation.
@@ -71,7 +73,9 @@ impl Sentinel {
             Err(source) => {
                 let told = matches!(source.kind(), K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted);
                 self.silent = !told;
-                self.ended = Some(Ended::Broken);
+                // A kernel that closes a socket with our word unread in it resets the stream; the word of a peer that lives would
+                // have come first.
+                self.ended = Some(if self.said && told { Ended::Closed } else { Ended::Broken });
                 Err(match gone(&source) {
                     Some(why) => Down::PeerGone { path: self.path.clone(), why: why.into() },
                     None => Down::System { call: "recv", path: self.path.clone(), source },
@@ -86,8 +90,9 @@ impl Sentinel {
     }
 
     /// Tells the peer that this side ends the connection of its own will and lives. The stream is empty, so the byte
-    /// leaves at once where there is a path at all.
-    pub fn leave(&self) {
+    /// leaves at once where there is a path at all. To a peer that is gone it would be answered by a reset, so check first.
+    pub fn leave(&mut self) {
+        self.said = true;
         let _ = linkspan_net::send(self.stream.as_fd(), &[LEAVING]);
     }
 

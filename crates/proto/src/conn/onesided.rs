@@ -343,7 +343,11 @@ impl<B: Buf> Engine<B> {
         self.onesided.seen += u64::from(notifies);
         match self.onesided.find(head.id.get(), head.offset.get(), payload.len() as u64, true) {
             Some(buf) if buf.fill(0, payload) => {
-                if notifies { self.notified(head.total.get()) } else { Ok(()) }
+                if notifies {
+                    self.notified(head.total.get())
+                } else {
+                    Ok(())
+                }
             }
             _ => {
                 if !notifies && head.total.get() != 0 {

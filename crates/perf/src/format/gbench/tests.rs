@@ -34,9 +34,10 @@ fn rows_lie_beside_published_ones() {
 
 #[test]
 fn numbers_have_the_digits_that_count() {
-    assert_eq!([0.1234, 9.994, 9.996, 99.94, 99.96].map(time).map(|t| t.trim().to_owned()), [
-        "0.123", "9.99", "10.0", "99.9", "100"
-    ]);
+    assert_eq!(
+        [0.1234, 9.994, 9.996, 99.94, 99.96].map(time).map(|t| t.trim().to_owned()),
+        ["0.123", "9.99", "10.0", "99.9", "100"]
+    );
     let shown = [0.0, 512.0, 1024.0, 1.1242 * 1073741824.0, 288.978 * 1048576.0].map(binary);
     assert_eq!(shown, ["0", "512", "1k", "1.1242G", "288.978M"]);
 }

@@ -76,7 +76,8 @@ fn a_refused_write_whose_notification_was_held_back_leaves_nothing_behind() {
         let second = end.post_write(wire, small, at(77 << 12), Some(u64::MAX)).unwrap();
         let third = end.post_write(wire, small, at(key), Some(round)).unwrap();
         // The refusal comes back before the acknowledgement of the chunks lets the notifications go.
-        let small_first = joined.wires[0].queues[0].iter().filter(|i| !i.kind().is_payload()).cloned().collect::<Vec<_>>();
+        let small_first =
+            joined.wires[0].queues[0].iter().filter(|i| !i.kind().is_payload()).cloned().collect::<Vec<_>>();
         joined.wires[0].queues[0].retain(|i| i.kind().is_payload());
         for item in small_first {
             super::wire::arrive(&mut joined.ends[1], 0, &item).unwrap();
