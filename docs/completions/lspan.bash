@@ -82,8 +82,14 @@ _lspan() {
             lspan__subcmd__help__subcmd__perf,multi)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__multi"
                 ;;
+            lspan__subcmd__help__subcmd__perf,read)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__read"
+                ;;
             lspan__subcmd__help__subcmd__perf,serve)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__serve"
+                ;;
+            lspan__subcmd__help__subcmd__perf,write)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__write"
                 ;;
             lspan__subcmd__perf,bw)
                 cmd="lspan__subcmd__perf__subcmd__bw"
@@ -106,8 +112,14 @@ _lspan() {
             lspan__subcmd__perf,multi)
                 cmd="lspan__subcmd__perf__subcmd__multi"
                 ;;
+            lspan__subcmd__perf,read)
+                cmd="lspan__subcmd__perf__subcmd__read"
+                ;;
             lspan__subcmd__perf,serve)
                 cmd="lspan__subcmd__perf__subcmd__serve"
+                ;;
+            lspan__subcmd__perf,write)
+                cmd="lspan__subcmd__perf__subcmd__write"
                 ;;
             lspan__subcmd__perf__subcmd__help,bw)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__bw"
@@ -130,8 +142,14 @@ _lspan() {
             lspan__subcmd__perf__subcmd__help,multi)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__multi"
                 ;;
+            lspan__subcmd__perf__subcmd__help,read)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__read"
+                ;;
             lspan__subcmd__perf__subcmd__help,serve)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__serve"
+                ;;
+            lspan__subcmd__perf__subcmd__help,write)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__write"
                 ;;
             *)
                 ;;
@@ -252,7 +270,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf)
-            opts="serve bw lat jitter load multi connect"
+            opts="serve bw lat jitter load multi connect write read"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -349,7 +367,35 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__read)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__perf__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__write)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -420,7 +466,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf)
-            opts="-h --help serve bw lat jitter load multi connect help"
+            opts="-h --help serve bw lat jitter load multi connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -602,7 +648,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help)
-            opts="serve bw lat jitter load multi connect help"
+            opts="serve bw lat jitter load multi connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -713,7 +759,35 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__read)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__help__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__write)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1079,6 +1153,56 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__read)
+            opts="-s -n -d -h --size --iters --duration --path --device --timeout --no-verify --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --iters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__serve)
             opts="-h --bind --port --once --device --stdio --path --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1100,6 +1224,56 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__write)
+            opts="-s -n -d -h --size --iters --duration --path --device --timeout --no-verify --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --iters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
