@@ -51,7 +51,7 @@ fn pages(own: &Transport, peer: &Transport, src: &Memory, to: &RemoteBuffer) -> 
     for n in 0..count {
         parts.push((src.slice(n * PAGE, PAGE)?, to.slice(place(n), PAGE as u64)?));
     }
-    let whole = [(src.view(), *to)];
+    let whole = [(src.view(), to.slice(0, src.len() as u64)?)];
     let timed = |parts: &[Write<'_>]| {
         std::thread::scope(|s| -> Result<f64> {
             let target = s.spawn(|| peer.wait_for_write_blocking(LIMIT));
@@ -111,7 +111,7 @@ fn main() -> Result<()> {
     for path in ["tcp", "shm"] {
         let (own, peer) = joined(path)?;
         println!("{path}: {}", own.path().unwrap_or_default());
-        let (_there, to) = shown(&peer, count * PAGE)?;
+        let (_there, to) = shown(&peer, (count * PAGE).max(16 << 20))?;
         let src = Memory::copy_of(&vec![1; count * PAGE]);
         let bare = |len| if path == "tcp" { tcp_rate(len, time) } else { cma_rate(len, time) };
         let against = if path == "tcp" { "a bare stream" } else { "one-sided CMA" };
