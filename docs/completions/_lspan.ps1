@@ -62,6 +62,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
+            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
+            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -255,6 +257,38 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;perf;write' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when one operation takes as long')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in the layout of google-benchmark')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;read' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when one operation takes as long')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in the layout of google-benchmark')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;perf;help' {
             [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Wait for peers and be the other side of their tests')
             [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
@@ -263,6 +297,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
+            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
+            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -285,6 +321,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;perf;help;connect' {
+            break
+        }
+        'lspan;perf;help;write' {
+            break
+        }
+        'lspan;perf;help;read' {
             break
         }
         'lspan;perf;help;help' {
@@ -372,6 +414,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
+            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
+            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
             break
         }
         'lspan;help;perf;serve' {
@@ -393,6 +437,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;perf;connect' {
+            break
+        }
+        'lspan;help;perf;write' {
+            break
+        }
+        'lspan;help;perf;read' {
             break
         }
         'lspan;help;selftest' {

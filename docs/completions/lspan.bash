@@ -103,8 +103,14 @@ _lspan() {
             lspan__subcmd__help__subcmd__perf,multi)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__multi"
                 ;;
+            lspan__subcmd__help__subcmd__perf,read)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__read"
+                ;;
             lspan__subcmd__help__subcmd__perf,serve)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__serve"
+                ;;
+            lspan__subcmd__help__subcmd__perf,write)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__write"
                 ;;
             lspan__subcmd__perf,bw)
                 cmd="lspan__subcmd__perf__subcmd__bw"
@@ -127,8 +133,14 @@ _lspan() {
             lspan__subcmd__perf,multi)
                 cmd="lspan__subcmd__perf__subcmd__multi"
                 ;;
+            lspan__subcmd__perf,read)
+                cmd="lspan__subcmd__perf__subcmd__read"
+                ;;
             lspan__subcmd__perf,serve)
                 cmd="lspan__subcmd__perf__subcmd__serve"
+                ;;
+            lspan__subcmd__perf,write)
+                cmd="lspan__subcmd__perf__subcmd__write"
                 ;;
             lspan__subcmd__perf__subcmd__help,bw)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__bw"
@@ -151,8 +163,14 @@ _lspan() {
             lspan__subcmd__perf__subcmd__help,multi)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__multi"
                 ;;
+            lspan__subcmd__perf__subcmd__help,read)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__read"
+                ;;
             lspan__subcmd__perf__subcmd__help,serve)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__serve"
+                ;;
+            lspan__subcmd__perf__subcmd__help,write)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__write"
                 ;;
             *)
                 ;;
@@ -371,7 +389,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf)
-            opts="serve bw lat jitter load multi connect"
+            opts="serve bw lat jitter load multi connect write read"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -468,7 +486,35 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__read)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__perf__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__write)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -539,7 +585,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf)
-            opts="-h --help serve bw lat jitter load multi connect help"
+            opts="-h --help serve bw lat jitter load multi connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -729,7 +775,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help)
-            opts="serve bw lat jitter load multi connect help"
+            opts="serve bw lat jitter load multi connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -840,7 +886,35 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__read)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__help__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__write)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1222,6 +1296,56 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__read)
+            opts="-s -n -d -h --size --iters --duration --path --device --timeout --no-verify --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --iters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__serve)
             opts="-h --bind --port --once --device --stdio --mem --path --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1247,6 +1371,56 @@ _lspan() {
                     ;;
                 --path)
                     COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__write)
+            opts="-s -n -d -h --size --iters --duration --path --device --timeout --no-verify --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --iters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -56,6 +56,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
             cand connect 'Connections only: set up and closed one after another'
+            cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
+            cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;perf;serve'= {
@@ -241,6 +243,36 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;perf;write'= {
+            cand -s 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4'
+            cand --size 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4'
+            cand -n 'Iterations of each size, in place of a duration'
+            cand --iters 'Iterations of each size, in place of a duration'
+            cand -d 'Least time of each size; iterations grow until one run takes as long'
+            cand --duration 'Least time of each size; iterations grow until one run takes as long'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up when one operation takes as long'
+            cand --no-verify 'Do not check the data'
+            cand --json 'Print JSON in the layout of google-benchmark'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;read'= {
+            cand -s 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4'
+            cand --size 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4'
+            cand -n 'Iterations of each size, in place of a duration'
+            cand --iters 'Iterations of each size, in place of a duration'
+            cand -d 'Least time of each size; iterations grow until one run takes as long'
+            cand --duration 'Least time of each size; iterations grow until one run takes as long'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up when one operation takes as long'
+            cand --no-verify 'Do not check the data'
+            cand --json 'Print JSON in the layout of google-benchmark'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;perf;help'= {
             cand serve 'Wait for peers and be the other side of their tests'
             cand bw 'Bandwidth and message rate'
@@ -249,6 +281,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
             cand connect 'Connections only: set up and closed one after another'
+            cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
+            cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;perf;help;serve'= {
@@ -264,6 +298,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;perf;help;multi'= {
         }
         &'lspan;perf;help;connect'= {
+        }
+        &'lspan;perf;help;write'= {
+        }
+        &'lspan;perf;help;read'= {
         }
         &'lspan;perf;help;help'= {
         }
@@ -336,6 +374,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
             cand connect 'Connections only: set up and closed one after another'
+            cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
+            cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
         }
         &'lspan;help;perf;serve'= {
         }
@@ -350,6 +390,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;perf;multi'= {
         }
         &'lspan;help;perf;connect'= {
+        }
+        &'lspan;help;perf;write'= {
+        }
+        &'lspan;help;perf;read'= {
         }
         &'lspan;help;selftest'= {
         }

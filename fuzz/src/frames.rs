@@ -5,7 +5,7 @@ use linkspan_proto::{Head, Kind};
 use crate::Input;
 
 /// Every kind there is.
-pub const KINDS: [Kind; 12] = [
+pub const KINDS: [Kind; 13] = [
     Kind::Eager,
     Kind::Grant,
     Kind::Ack,
@@ -16,6 +16,7 @@ pub const KINDS: [Kind; 12] = [
     Kind::RailDown,
     Kind::Refused,
     Kind::Bye,
+    Kind::PokeNotify,
     Kind::Chunk,
     Kind::Put,
 ];

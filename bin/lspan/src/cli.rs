@@ -153,6 +153,10 @@ pub(crate) enum Perf {
     Multi(MultiArgs),
     /// Connections only: set up and closed one after another
     Connect(Measure),
+    /// One-sided writes into the peer's memory, as the table of google-benchmark
+    Write(OneSided),
+    /// One-sided reads from the peer's memory, as the table of google-benchmark
+    Read(OneSided),
 }
 
 #[derive(Args, Debug, Default)]
@@ -284,6 +288,38 @@ pub(crate) struct MultiArgs {
     /// Connections at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) streams: u32,
+}
+
+/// What the one-sided tests take.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OneSided {
+    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT; without it the other side is started on this machine
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: Option<String>,
+    /// Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4
+    #[arg(short, long, value_name = "SIZES", value_parser = sizes, default_value = "8K..256M")]
+    pub(crate) size: Sizes,
+    /// Iterations of each size, in place of a duration
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "duration")]
+    pub(crate) iters: Option<u64>,
+    /// Least time of each size; iterations grow until one run takes as long
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "500ms")]
+    pub(crate) duration: Duration,
+    /// Path to take [default: LINKSPAN_PATH, else auto]
+    #[arg(long, value_enum, default_value_t = PathArg::Auto, hide_default_value = true)]
+    pub(crate) path: PathArg,
+    /// Device number, as `lspan status` lists them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
+    /// Give up when one operation takes as long
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
+    pub(crate) timeout: Duration,
+    /// Do not check the data
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Print JSON in the layout of google-benchmark
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Sizes in the order given.

@@ -81,6 +81,18 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<linkspan::Error> for Failure {
+    fn from(error: linkspan::Error) -> Failure {
+        let exit = match error {
+            linkspan::Error::Fabric(error) => return error.into(),
+            ref error if error.is_timeout() => Exit::Timeout,
+            linkspan::Error::Connect(_) => Exit::NoPeer,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, error.to_string())
+    }
+}
+
 impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Failure {
         PerfError::from(error).into()

@@ -17,11 +17,7 @@ pub(crate) fn open(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure>
 /// The fabric where both sides are on this host: loopback serves where the environment does not choose. `child`: the
 /// other side's, whose parent has said already what is to be said of the environment.
 pub(crate) fn local(path: PathArg, memory: MemoryName, child: bool) -> Result<Fabric, Failure> {
-    let mut config = config(path, memory)?;
-    // Loopback has no RDMA device.
-    if config.interfaces.is_none() && config.path != PathChoice::Verbs {
-        config.interfaces = IfFilter::parse("lspan", "=lo").ok();
-    }
+    let mut config = here(path, memory)?;
     for warning in config.warnings.drain(..).filter(|_| !child) {
         Log::stderr().warn(&warning);
     }
@@ -36,6 +32,23 @@ pub(crate) fn local(path: PathArg, memory: MemoryName, child: bool) -> Result<Fa
     let fabric = Fabric::new(config, log, false)?;
     quiet.store(false, Ordering::Relaxed);
     Ok(fabric)
+}
+
+/// The same for one-sided tests: the library's own view. Both sides have said by their fabric what is to be said of the
+/// environment.
+pub(crate) fn one_sided(path: PathArg, local: bool) -> Result<linkspan::Context, Failure> {
+    let mut config = if local { here(path, MemoryName::Host)? } else { config(path, MemoryName::Host)? };
+    config.warnings.clear();
+    Ok(linkspan::Context::new(config, Log::to(|_, _| {}))?)
+}
+
+fn here(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
+    let mut config = config(path, memory)?;
+    // Loopback has no RDMA device.
+    if config.interfaces.is_none() && config.path != PathChoice::Verbs {
+        config.interfaces = IfFilter::parse("lspan", "=lo").ok();
+    }
+    Ok(config)
 }
 
 /// Whether LINKSPAN_CMA lets other processes of this user copy our memory.

@@ -10,6 +10,7 @@ mod fabric;
 mod link;
 mod mesh;
 mod older;
+mod onesided;
 mod out;
 mod overview;
 mod pages;
@@ -62,6 +63,8 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Status(args) => status::run(&args),
         Command::Mesh(args) => mesh::run(&args),
         Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
+        Command::Perf { perf: Perf::Write(args) } => onesided::run(&args, onesided::Way::Write),
+        Command::Perf { perf: Perf::Read(args) } => onesided::run(&args, onesided::Way::Read),
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),

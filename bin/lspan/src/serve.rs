@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, Gpu, chain};
 use linkspan_net::WaitSet;
-use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, serve_until};
+use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, serve_with};
 
 use crate::child;
 use crate::cli::ServeArgs;
 use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::link::FabricLink;
+use crate::onesided::OneSidedOffers;
 use crate::rendezvous::Desk;
 use crate::signals;
 
@@ -62,7 +63,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             match listener.accept() {
                 Ok(Some(channel)) => {
                     begun = true;
-                    begin(channel, gpu.as_ref(), &sessions, limits, &interrupt, args.stdio)?;
+                    let offers = OneSidedOffers::new(args.path, args.device, args.stdio);
+                    begin(channel, gpu.as_ref(), &sessions, limits, &interrupt, args.stdio, offers)?;
                 }
                 Ok(None) => break,
                 // One connection that failed is not the end of the service.
@@ -105,6 +107,7 @@ fn begin(
     limits: Limits,
     interrupt: &Interrupt,
     quiet: bool,
+    mut offers: OneSidedOffers,
 ) -> Result<(), Failure> {
     if sessions.load(Ordering::Acquire) >= SESSIONS {
         eprintln!("lspan: a peer was sent away: {SESSIONS} sessions are running");
@@ -121,7 +124,7 @@ fn begin(
     let (done, interrupt) = (Arc::clone(sessions), interrupt.clone());
     let session = move || {
         // A parent says itself what went wrong with a session.
-        match serve_until(&mut link, &limits, &interrupt) {
+        match serve_with(&mut link, &limits, &interrupt, &mut offers) {
             Ok(()) | Err(PerfError::Link(LinkError::Interrupted)) => {}
             Err(_) if quiet => {}
             Err(error) => eprintln!("lspan: a session ended: {}", chain(&error)),

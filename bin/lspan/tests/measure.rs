@@ -82,6 +82,40 @@ fn shared_memory_works_or_says_why_not() {
 }
 
 #[test]
+fn one_sided_tests_print_the_table_of_google_benchmark() {
+    for (way, name) in [("write", "Write"), ("read", "Read")] {
+        for path in ["tcp", "shm"] {
+            let output = run(&format!("perf {way} --path {path} -s 8K,300K,4M -n 5"));
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+            let lines: Vec<&str> = text.lines().collect();
+            let names: Vec<&str> = lines[1].split_whitespace().collect();
+            assert_eq!(names, ["Benchmark", "Time", "CPU", "Iterations"], "{text}");
+            assert_eq!(lines.len(), 6, "{text}");
+            for (line, size) in lines[3..].iter().zip([8 << 10, 300 << 10, 4 << 20]) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                assert_eq!(words[0], format!("BM_Transport_{name}/{size}/real_time"));
+                assert!(words[1].parse::<f64>().unwrap() > 0.0 && words[2] == "us" && words[4] == "us", "{line}");
+                assert!(words[5] == "5" && words[6].starts_with("bytes_per_second="), "{line}");
+            }
+            assert!(String::from_utf8_lossy(&output.stderr).contains(path), "the path that was taken is named");
+        }
+    }
+}
+
+#[test]
+fn one_sided_tests_as_json_run_as_long_as_asked() {
+    let value = json("perf write --path tcp -s 8K -d 60ms --json");
+    let row = &value["benchmarks"][0];
+    let time = row["real_time"].as_f64().unwrap() * row["iterations"].as_f64().unwrap();
+    assert!(time >= 60_000.0, "{time} us");
+    assert_eq!(row["name"], "BM_Transport_Write/8192/real_time");
+    let rate = row["bytes_per_second"].as_f64().unwrap();
+    assert!((rate * row["real_time"].as_f64().unwrap() / 1e6 / 8192.0 - 1.0).abs() < 1e-6);
+    assert!(value["context"]["path"].as_str().unwrap().contains("tcp"));
+}
+
+#[test]
 fn the_schema_check_finds_mistakes() {
     let record = json("perf lat -s 8 -n 3 --path tcp --json");
     for (pointer, value) in [
@@ -258,6 +292,17 @@ fn statistics_of_a_running_process() {
     let _ = std::fs::remove_dir_all(&dir);
     assert!(sent > 1 << 20, "{sent}");
     assert!(String::from_utf8_lossy(&table.stdout).contains("sent GB"));
+}
+
+#[test]
+fn one_sided_tests_go_to_a_server_too() {
+    let server = Server::start("");
+    for (way, rows) in [("read", 2), ("write", 2)] {
+        let value = json(&format!("perf {way} {} --path tcp -s 8K,1M -n 3 --json", server.1));
+        assert_eq!(value["benchmarks"].as_array().unwrap().len(), rows);
+    }
+    // And so do tests of messages, after it as before.
+    json(&format!("perf lat -s 8 -n 3 {} --json", server.1));
 }
 
 #[test]

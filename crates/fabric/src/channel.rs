@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::{Addr, Handle};
-use linkspan_tcp::Sentinel;
+use linkspan_tcp::{Ended, Sentinel};
 use linkspan_topology::mesh::Way;
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
@@ -75,6 +75,8 @@ pub struct Channel {
     rails_lost: u64,
     rails_back: u64,
     told_lost: bool,
+    /// How the sentinel ended.
+    ended: Option<Ended>,
     /// The message posted last was alone in flight.
     lonely: bool,
     /// The device whose memory it carries.
@@ -86,6 +88,39 @@ pub struct Channel {
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Channel({})", self.describe())
+    }
+}
+
+/// What is known of the end of a peer whose path was lost.
+#[derive(Debug)]
+pub enum Fate {
+    /// Its process has ended, or has let go of the connection for good.
+    Gone,
+    /// It has ended the path and lives, or nothing is known.
+    Open,
+    /// Not known yet: ask the witness.
+    Ask(Witness),
+}
+
+/// The sentinel of a connection whose rails are lost already.
+#[derive(Debug)]
+pub struct Witness(Sentinel);
+
+impl Witness {
+    /// What is known by now. One system call.
+    pub fn ask(mut self) -> Fate {
+        if self.0.check().is_ok() {
+            return Fate::Ask(self);
+        }
+        match self.0.ended() {
+            Some(Ended::Closed) => Fate::Gone,
+            _ => Fate::Open,
+        }
+    }
+
+    /// What to wait for before asking again.
+    pub fn wait_fd(&self) -> WaitFd {
+        self.0.wait_fd()
     }
 }
 
@@ -128,6 +163,7 @@ impl Channel {
             rails_lost: 0,
             rails_back: 0,
             told_lost: false,
+            ended: None,
             lonely: true,
             gpu: None,
             looked: now,
@@ -280,6 +316,18 @@ impl Channel {
         self.conn.flush();
     }
 
+    /// See [`Conn::hold_acks`].
+    #[inline]
+    pub fn hold_acks(&mut self, hold: bool) {
+        self.conn.hold_acks(hold);
+    }
+
+    /// See [`Conn::owes_ack`].
+    #[inline]
+    pub fn owes_ack(&self) -> bool {
+        self.conn.owes_ack()
+    }
+
     /// See [`Conn::late_error`].
     #[inline]
     pub fn late_error(&mut self) -> Option<linkspan_transport::OpError> {
@@ -291,9 +339,16 @@ impl Channel {
         self.conn.peer_said_bye()
     }
 
-    /// Ends the connection without a goodbye: when this returns, nothing of ours reads or writes any memory given to it.
+    /// Ends the connection without a goodbye: when this returns, nothing of ours reads or writes any memory given to it. The
+    /// peer learns that we live.
     pub fn cut(&mut self, why: &str) {
         self.told_lost = true;
+        if let Some(sentinel) = &mut self.sentinel {
+            if sentinel.check().is_err() {
+                self.ended = sentinel.ended();
+            }
+            sentinel.leave();
+        }
         self.conn.fail(Down::PeerGone { path: String::new(), why: why.to_owned() });
     }
 
@@ -457,6 +512,9 @@ impl Channel {
             && let Err(why) = sentinel.check()
         {
             let silent = sentinel.silent();
+            self.ended = sentinel.ended();
+            // We live, whatever has become of the peer: it may be asking the same.
+            sentinel.leave();
             // The end of the sentinel may overtake bytes that are still in the rails: read them first.
             for _ in 0..LAST_LOOKS {
                 self.conn.rails().for_each(|(_, rail)| rail.room().look());
@@ -485,6 +543,15 @@ impl Channel {
             }
         } else if !gone.told || now.duration_since(gone.since) >= GRACE {
             self.end_unwatched();
+        }
+    }
+
+    /// What is known of the peer of a connection that is lost.
+    pub fn fate(mut self) -> Fate {
+        match (self.ended, self.sentinel.take()) {
+            (Some(Ended::Closed), _) => Fate::Gone,
+            (Some(_), _) | (None, None) => Fate::Open,
+            (None, Some(sentinel)) => Witness(sentinel).ask(),
         }
     }
 

@@ -145,7 +145,9 @@ impl Connecting {
                 connecting.start(reach, why, mbps);
             }
         }
-        let first = connecting.tries.iter().find(|t| !same_host && t.reach.relays() == 0);
+        // On one host the kernel tells a death by the rail itself; who makes paths again must know it from a path that was ended.
+        let watched = !same_host || (fabric.acked() && fabric.config().path != PathChoice::Shm);
+        let first = connecting.tries.iter().find(|t| watched && t.reach.relays() == 0);
         if let Some((reach, why)) = first.map(|t| (t.reach.clone(), t.why.clone())) {
             connecting.begin(reach, SENTINEL, why, 0);
         }

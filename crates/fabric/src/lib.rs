@@ -32,7 +32,7 @@ mod secured;
 mod staged;
 pub mod stats;
 
-pub use channel::{Channel, wait_any};
+pub use channel::{Channel, Fate, Witness, wait_any};
 pub use config::{Config, GpuWish, PathChoice};
 pub use connect::Connecting;
 pub use device::{Device, Port, devices, survey};

@@ -89,7 +89,7 @@ fn log_in(listener: &Listener) -> (TcpStream, Channel) {
 
 /// A message that is almost right: true magic and sum, everything else near what an honest peer might send.
 fn frame(rng: &mut Rng, seq: u32, keys: &[u32]) -> Vec<u8> {
-    const KINDS: [Kind; 12] = [
+    const KINDS: [Kind; 13] = [
         Kind::Eager,
         Kind::Grant,
         Kind::Ack,
@@ -100,10 +100,11 @@ fn frame(rng: &mut Rng, seq: u32, keys: &[u32]) -> Vec<u8> {
         Kind::RailDown,
         Kind::Refused,
         Kind::Bye,
+        Kind::PokeNotify,
         Kind::Chunk,
         Kind::Put,
     ];
-    let kind = KINDS[rng.below(12) as usize];
+    let kind = KINDS[rng.below(13) as usize];
     let mut head = Head::new(kind);
     let any = |rng: &mut Rng, likely: u64| match rng.below(4) {
         0 => rng.next(),

@@ -1,76 +1,108 @@
-//! How long a blocking write of 8 bytes with its notification takes, both sides in a blocking call, over TCP and over shared
-//! memory, in interleaved rounds: `blocking_bench [--rounds N] [--count N]`. Prints each round's and the median time per
-//! write.
+//! What a blocking write of 8 bytes with its notification costs over TCP and over shared memory, beside bare loops of the same
+//! run, in interleaved rounds: `blocking_bench [--rounds N] [--count N]`.
+//!
+//! *turn*: both sides write, notify and wait in turn; half a round trip. *alone*: one side writes, and waits for the
+//! acknowledgement that every write reports with, while the other one waits for notifications: a whole round trip.
+//! *bare*: half a round trip of two spinning threads over TCP, or by two cache lines.
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{Result, option};
-use linkspan::{Access, Config, Context, Log, Memory, Notify, RemoteBuffer, Transport};
-
-const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+use common::bare::{TcpPing, line_half};
+use common::{LIMIT, Result, joined, option, shown, spread};
+use linkspan::{Memory, Notify, RemoteBuffer, Transport};
 
 struct Lane {
     name: &'static str,
-    source: Transport,
-    target: Transport,
-    word: Memory,
-    remote: RemoteBuffer,
-    times: Vec<f64>,
+    sides: [(Transport, Memory); 2],
+    /// What each side may write to.
+    there: [RemoteBuffer; 2],
+    bare: Box<dyn FnMut(u64) -> Result<f64>>,
+    /// Of each round: turn, alone, bare.
+    times: [Vec<f64>; 3],
 }
 
 impl Lane {
-    fn new(name: &'static str) -> Result<Lane> {
-        let get = |key: &str| match key {
-            "LINKSPAN_PATH" => Some(name.to_owned()),
-            other => std::env::var(other).ok(),
-        };
-        // A context for each side, as two processes have.
-        let source = Context::new(Config::read(&get)?, Log::stderr())?.transport()?;
-        let target = Context::new(Config::read(&get)?, Log::stderr())?.transport()?;
-        source.connect_blocking(&target.bind()?, Duration::from_secs(20))?;
-        target.wait_connected_blocking(Duration::from_secs(20))?;
-        let remote = target.expose(&Memory::host(8).view(), Access::Write)?.remote();
-        Ok(Lane { name, source, target, word: Memory::host(8), remote, times: Vec::new() })
+    fn new(name: &'static str, bare: impl FnMut(u64) -> Result<f64> + 'static) -> Result<Lane> {
+        let (a, b) = joined(name)?;
+        let ((_, to_a), (_, to_b)) = (shown(&a, 8)?, shown(&b, 8)?);
+        let sides = [(a, Memory::host(8)), (b, Memory::host(8))];
+        Ok(Lane { name, sides, there: [to_b, to_a], bare: Box::new(bare), times: Default::default() })
     }
 
-    fn round(&mut self, count: u64) -> Result<f64> {
-        let Lane { source, target, word, remote, .. } = self;
-        let took = std::thread::scope(|s| -> Result<Duration> {
-            let waiter =
-                s.spawn(move || (0..count).try_for_each(|_| target.wait_for_write_blocking(LIMIT).map(|_| ())));
+    fn turn(&self, count: u64) -> Result<f64> {
+        let [(a, word), (b, answer)] = &self.sides;
+        let [to_b, to_a] = &self.there;
+        std::thread::scope(|s| -> Result<f64> {
+            let echo = s.spawn(move || -> std::result::Result<(), linkspan::Error> {
+                for _ in 0..count {
+                    let n = b.wait_for_write_blocking(LIMIT)?;
+                    b.write_blocking(&answer.view(), to_a, Some(Notify::value(n)), LIMIT)?;
+                }
+                Ok(())
+            });
             let began = Instant::now();
             for n in 0..count {
-                source.write_blocking(&word.view(), remote, Some(Notify::value(n)), LIMIT)?;
+                a.write_blocking(&word.view(), to_b, Some(Notify::value(n)), LIMIT)?;
+                if a.wait_for_write_blocking(LIMIT)? != n {
+                    return Err("an answer to another question".into());
+                }
+            }
+            let took = began.elapsed();
+            echo.join().map_err(|_| "the answering thread panicked")??;
+            Ok(took.as_secs_f64() * 1e6 / (2 * count) as f64)
+        })
+    }
+
+    fn alone(&self, count: u64) -> Result<f64> {
+        let ([(a, word), (b, _)], [to_b, _]) = (&self.sides, &self.there);
+        std::thread::scope(|s| -> Result<f64> {
+            let waiter = s.spawn(move || (0..count).try_for_each(|_| b.wait_for_write_blocking(LIMIT).map(|_| ())));
+            let began = Instant::now();
+            for n in 0..count {
+                a.write_blocking(&word.view(), to_b, Some(Notify::value(n)), LIMIT)?;
             }
             let took = began.elapsed();
             waiter.join().map_err(|_| "the waiting thread panicked")??;
-            Ok(took)
-        })?;
-        let each = took.as_secs_f64() * 1e6 / count as f64;
-        self.times.push(each);
-        Ok(each)
+            Ok(took.as_secs_f64() * 1e6 / count as f64)
+        })
+    }
+
+    fn round(&mut self, count: u64) -> Result<[f64; 3]> {
+        Ok([self.turn(count)?, self.alone(count)?, (self.bare)(count)?])
     }
 }
 
 fn main() -> Result<()> {
     let (rounds, count) = (option("--rounds", 11)?, option("--count", 20_000)?);
-    let mut lanes = [Lane::new("tcp")?, Lane::new("shm")?];
+    let mut ping = TcpPing::new()?;
+    let mut lanes =
+        [Lane::new("tcp", move |count| ping.half(count))?, Lane::new("shm", |count| Ok(line_half(count * 10)))?];
     for lane in &mut lanes {
         lane.round(count.min(1000))?;
-        lane.times.clear();
     }
     for round in 0..rounds {
         for lane in &mut lanes {
-            let each = lane.round(count)?;
-            println!("round {round}: {} {each:.2} us", lane.name);
+            let found = lane.round(count)?;
+            let [turn, alone, bare] = found;
+            println!("round {round}: {} turn {turn:.3} us, alone {alone:.3} us, bare {bare:.3} us", lane.name);
+            lane.times.iter_mut().zip(found).for_each(|(times, each)| times.push(each));
         }
     }
     for lane in &mut lanes {
-        lane.times.sort_by(f64::total_cmp);
-        let (least, most) = (lane.times[0], lane.times[lane.times.len() - 1]);
-        println!("{}: median {:.2} us, {least:.2} to {most:.2}", lane.name, lane.times[lane.times.len() / 2]);
+        let [turn, alone, bare] = &mut lane.times;
+        let ratio = |times: &[f64], halves: f64| {
+            let mut each: Vec<f64> = times.iter().zip(bare.iter()).map(|(ours, bare)| ours / bare / halves).collect();
+            let (median, least, most) = spread(&mut each);
+            format!("{median:.2} of bare ({least:.2}..{most:.2})")
+        };
+        let (turn_ratio, alone_ratio) = (ratio(turn, 1.0), ratio(alone, 2.0));
+        for (what, times, ratio) in [("turn", turn, turn_ratio), ("alone", alone, alone_ratio)] {
+            let (median, least, most) = spread(times);
+            println!("{}: {what} median {median:.3} us, {least:.3} to {most:.3}; {ratio}", lane.name);
+        }
+        println!("{}: bare median {:.3} us", lane.name, spread(bare).0);
     }
     Ok(())
 }

@@ -222,7 +222,21 @@ enum Keep<'m> {
 /// What keeps memory alive while something uses it.
 #[derive(Clone)]
 pub(crate) struct Hold {
-    _inner: Arc<Inner>,
+    inner: Arc<Inner>,
+}
+
+impl Hold {
+    /// Whether both keep the same memory.
+    pub(crate) fn is_same(&self, other: &Hold) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Both ranges as one, where the second begins at the end of the first.
+    pub(crate) fn joined(&self, first: MemSlice, second: MemSlice) -> Option<MemSlice> {
+        let at = (first.as_ptr() as usize).checked_sub(self.inner.slice.as_ptr() as usize)?;
+        let next = first.as_ptr() as usize + first.len() == second.as_ptr() as usize;
+        if next { self.inner.slice.sub(at as u64, (first.len() + second.len()) as u64) } else { None }
+    }
 }
 
 /// A range of a [`Memory`] to read from. The borrow ties it to its memory; [`View::shared`] holds the memory itself.
@@ -276,7 +290,7 @@ impl View<'_> {
     }
 
     pub(crate) fn hold(&self) -> Hold {
-        Hold { _inner: self.inner().clone() }
+        Hold { inner: self.inner().clone() }
     }
 
     pub(crate) fn is_writable(&self) -> bool {

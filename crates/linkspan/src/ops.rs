@@ -264,11 +264,21 @@ impl Ops {
         }
     }
 
-    /// Gives a new operation one of several parts.
+    /// Gives a new operation its parts. Neighbours on both sides become one, and memory is held once for parts in a row.
     pub(crate) fn parts(&mut self, id: OpId, parts: impl Iterator<Item = (Part, Hold)>) {
-        if let Some(op) = self.open(id) {
-            for (part, hold) in parts {
-                op.parts.push(part);
+        let Some(op) = self.open(id) else { return };
+        for (part, hold) in parts {
+            let same = op.holds.last().is_some_and(|last| last.is_same(&hold));
+            if same && let Some(last) = op.parts.last_mut() {
+                let end = last.remote.offset.checked_add(last.local.len() as u64);
+                let next = last.remote.key == part.remote.key && end == Some(part.remote.offset);
+                if next && let Some(joined) = hold.joined(last.local, part.local) {
+                    last.local = joined;
+                    continue;
+                }
+            }
+            op.parts.push(part);
+            if !same {
                 op.holds.push(hold);
             }
         }
@@ -340,6 +350,12 @@ impl Ops {
         self.left.holds.extend(op.hold.take());
         self.left.holds.append(&mut op.holds);
         self.free.push(id.index);
+    }
+
+    /// Whether it waits for something of the peer's.
+    #[inline]
+    pub(crate) fn is_arrival(&self, id: OpId) -> bool {
+        self.get(id).is_some_and(|op| matches!(op.kind, Kind::Wait | Kind::Recv(_)))
     }
 
     /// Whether the report is there.
@@ -690,3 +706,5 @@ fn posting<P: Path>(ch: &mut P, post: impl FnOnce(&mut P) -> Posted) -> Posted {
 
 #[cfg(test)]
 mod seeds;
+#[cfg(test)]
+mod tests;

@@ -137,6 +137,7 @@ impl Shared {
     /// Drives until the operation has reported.
     pub(crate) fn run(&self, guard: Guard<'_>, id: OpId) -> Result<u64, Error> {
         let mut guard = self.enter(guard);
+        let arrival = guard.ops.is_arrival(id);
         let mut asked = None::<Instant>;
         let (result, hold): (_, Option<Hold>) = loop {
             guard.pump();
@@ -164,6 +165,9 @@ impl Shared {
             }
         };
         let result = result.map_err(|fail| guard.error(fail));
+        if arrival {
+            guard.handed_over();
+        }
         self.unlock(guard);
         drop(hold);
         result
@@ -357,6 +361,7 @@ impl Serve for Shared {
             return Served::Driven;
         }
         guard.after_sleep();
+        guard.unanswered();
         let mut left = SERVICE;
         while left > 0 && guard.step() {
             left -= 1;

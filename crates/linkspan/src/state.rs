@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, ChannelError, Connecting, HANDLE_LEN, HostBuf, Poll, WaitFd, chain};
+use linkspan_fabric::{Channel, ChannelError, Connecting, Fate, HANDLE_LEN, HostBuf, Poll, WaitFd, Witness, chain};
 
 use crate::context::Context;
 use crate::door::{Door, Hail};
@@ -38,6 +38,16 @@ const DOOR_STEPS: u32 = 4096;
 /// at once. What woke the sleeper there is readable still, and found by the next look.
 const HOUSE: Duration = Duration::from_millis(1);
 
+/// What a blocking caller does with an arrival within this time is an answer to it. Longer than a network's round trip pays
+/// nothing: the acknowledgement alone is there sooner.
+const ANSWER: Duration = Duration::from_micros(20);
+
+/// Answers in a row after which the next one is expected, and the acknowledgement left to it.
+const HABIT: u8 = 4;
+
+/// What is said of a peer that is proven dead.
+const DEAD: &str = "the peer's process has ended";
+
 /// Notifications kept over the end of a path; as many as a connection itself keeps.
 const MAX_CARRY: usize = 64 << 10;
 
@@ -65,6 +75,8 @@ pub(crate) struct Making {
     until: Instant,
     /// When expired operations report that nobody confirmed.
     revoke_by: Option<Instant>,
+    /// What will tell of the peer's death.
+    witness: Option<Witness>,
 }
 
 enum Dial {
@@ -112,6 +124,10 @@ pub(crate) struct State {
     kept: Instant,
     /// How often its driver has slept.
     pub(crate) sleeps: u32,
+    /// Arrivals in a row that the caller has answered at once.
+    answers: u8,
+    /// When the last arrival was handed to a caller.
+    handed: Option<Instant>,
 }
 
 impl State {
@@ -138,6 +154,8 @@ impl State {
             steps: 0,
             kept: Instant::now(),
             sleeps: 0,
+            answers: 0,
+            handed: None,
         }
     }
 
@@ -209,7 +227,7 @@ impl State {
     #[inline]
     pub(crate) fn step(&mut self) -> bool {
         let active = match &mut self.phase {
-            Phase::Up(ch) => match ch.progress() {
+            Phase::Up(ch) => match driven(ch, self.answers) {
                 Ok(Poll::Idle) => {
                     // Room on the medium may come without an arrival.
                     if self.ops.has_unposted() {
@@ -262,12 +280,38 @@ impl State {
         }
     }
 
-    /// Ends the path on this side: from here on nothing of it touches our memory. True if there was one.
-    pub(crate) fn cut(&mut self, why: &str) -> bool {
-        if !matches!(self.phase, Phase::Up(_)) {
-            return false;
+    /// A blocking call has got what arrived. Whoever answers at once, time and again, has the acknowledgement carried by the
+    /// answer: a system call less on either side.
+    #[inline]
+    pub(crate) fn handed_over(&mut self) {
+        if self.answers < HABIT {
+            self.handed = Some(Instant::now());
         }
-        let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
+    }
+
+    /// A blocking call sends something.
+    #[inline]
+    pub(crate) fn answering(&mut self) {
+        if let Some(handed) = self.handed.take() {
+            self.answers = if handed.elapsed() < ANSWER { self.answers + 1 } else { 0 };
+        }
+    }
+
+    /// Somebody looks after the path who sends nothing: an answer that was expected has not come.
+    #[inline]
+    pub(crate) fn unanswered(&mut self) {
+        if self.answers == HABIT && matches!(&self.phase, Phase::Up(ch) if ch.owes_ack()) {
+            self.answers = 0;
+        }
+    }
+
+    /// Ends the path on this side: from here on nothing of it touches our memory. Tells what is known of the peer, if there
+    /// was a path.
+    pub(crate) fn cut(&mut self, why: &str) -> Option<Fate> {
+        if !matches!(self.phase, Phase::Up(_)) {
+            return None;
+        }
+        let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
         let _ = ch.progress();
         self.ops.reap(&mut *ch);
         while let Some(value) = ch.take_notify() {
@@ -276,27 +320,32 @@ impl State {
         self.past.rotate_right(1);
         self.past[0] = (self.epoch, ch.notifies_seen());
         ch.cut(why);
-        drop(ch);
+        let fate = ch.fate();
         self.regions.settle(None, &mut self.ops.left.holds);
         self.deliver();
-        true
+        Some(fate)
     }
 
     /// Ends the path and makes it again in a new epoch.
     pub(crate) fn revoke(&mut self, why: &str, now: Instant) {
-        if self.cut(why) {
+        if let Some(fate) = self.cut(why) {
             self.ctx.fabric().log().info(&format!("path revoked: {why}"));
             let revoke_by = self.ops.has_expired().then(|| now + GRACE);
-            self.remake(now, REMAKE, revoke_by);
+            self.remake(now, REMAKE, revoke_by, fate);
         }
     }
 
-    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>) {
+    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, fate: Fate) {
+        let witness = match fate {
+            Fate::Gone => return self.bereaved(),
+            Fate::Ask(witness) => Some(witness),
+            Fate::Open => None,
+        };
         if self.carry.len() > MAX_CARRY {
             return self.breaks("the peer sent more notifications than anybody waited for");
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
-        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by });
+        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, witness });
         self.why = Arc::from(why_remade(&self.target));
     }
 
@@ -310,10 +359,16 @@ impl State {
             self.cut("the peer closed the transport");
             return self.breaks("the peer closed its transport");
         }
-        self.cut(&why);
+        let Some(fate) = self.cut(&why) else { return };
         let now = Instant::now();
-        self.remake(now, if self.target.is_some() { REMAKE } else { RETURN }, None);
+        self.remake(now, if self.target.is_some() { REMAKE } else { RETURN }, None, fate);
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
+    }
+
+    /// The peer is proven dead: nothing of ours lands there any more, and nobody will come back.
+    fn bereaved(&mut self) {
+        self.ops.end(Fail::Timeout, |op| op.expired);
+        self.breaks(DEAD);
     }
 
     /// Ends the transport for ever.
@@ -340,7 +395,7 @@ impl State {
             Phase::Making(_) => return Err(Error::HasPeer),
             Phase::Up(_) => {}
             Phase::Idle => {
-                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None };
+                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, witness: None };
                 self.phase = Phase::Making(making);
                 self.why = Arc::from("the time was up");
             }
@@ -383,6 +438,14 @@ impl State {
         let mut active = self.look_at_door();
         let now = Instant::now();
         let Phase::Making(making) = &mut self.phase else { return true };
+        match making.witness.take().map(Witness::ask) {
+            Some(Fate::Gone) => {
+                self.bereaved();
+                return true;
+            }
+            Some(Fate::Ask(witness)) => making.witness = Some(witness),
+            Some(Fate::Open) | None => {}
+        }
         if making.revoke_by.is_some_and(|by| now >= by) {
             making.revoke_by = None;
             self.ops.end(Fail::Unrevoked, |op| op.expired);
@@ -480,7 +543,7 @@ impl State {
         if !say(&mut ch, answer) {
             // It has gone again; it, or we, will dial once more.
             let now = Instant::now();
-            return if self.epoch > 0 { self.remake(now, RETURN, None) } else { self.phase = Phase::Idle };
+            return if self.epoch > 0 { self.remake(now, RETURN, None, Fate::Open) } else { self.phase = Phase::Idle };
         }
         self.up(ch, &Hello { epoch, ..*hello });
     }
@@ -539,6 +602,7 @@ impl State {
             }
             Phase::Making(making) => {
                 let mut until = making.until.min(making.revoke_by.unwrap_or(making.until));
+                fds.extend(making.witness.as_ref().map(Witness::wait_fd));
                 match &mut making.dial {
                     Dial::Off => {}
                     Dial::At(when) => until = until.min(*when),
@@ -581,6 +645,13 @@ impl State {
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Broken(_))
     }
+}
+
+/// Moves a path on. Where an answer is expected, the acknowledgement of what has come is left to it.
+#[inline]
+fn driven(ch: &mut Channel, answers: u8) -> Result<Poll, ChannelError> {
+    ch.hold_acks(answers == HABIT);
+    ch.progress()
 }
 
 fn why_remade(target: &Option<Target>) -> &'static str {

@@ -431,6 +431,7 @@ fn one(
     timeout: Option<Duration>,
 ) -> Result<OpId, Error> {
     state.ready()?;
+    state.answering();
     there.check(state.peer, kind == Kind::Write, view.len())?;
     let id = state.ops.start(kind, notify, deadline(timeout));
     state.ops.part(id, Part { local: view.raw(), remote: there.place() }, view.hold());
@@ -473,6 +474,9 @@ fn wait(state: &mut State, timeout: Option<Duration>) -> Result<OpId, Error> {
     let id = state.ops.start(Kind::Wait, None, deadline(timeout));
     state.ops.submit(id);
     state.deliver();
+    if !state.ops.is_reported(id) {
+        state.unanswered();
+    }
     Ok(id)
 }
 

@@ -174,6 +174,25 @@ fn reports_registration_reuse() {
 }
 
 #[test]
+fn ref_count_with_two_registrants() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let memory = Memory::host(MIB);
+        let first = b.expose(&memory.view(), Access::ReadWrite).unwrap();
+        let second = b.expose(&memory.view(), Access::ReadWrite).unwrap();
+        assert_eq!(first.remote(), second.remote());
+        b.unexpose(&first, LONG).unwrap();
+        // The other one's is untouched.
+        a.write_blocking(&filled(MIB, 4).view(), &second.remote(), None, Some(LONG)).unwrap();
+        check(&memory, 0, MIB, 4);
+        b.unexpose(&second, LONG).unwrap();
+        let error = a.write_blocking(&filled(8, 5).view(), &second.remote(), None, Some(LONG)).unwrap_err();
+        assert!(matches!(error, Error::Op(OpError::RemoteAccess { .. })), "{error}");
+        assert!(b.unexpose(&second, LONG).is_err(), "taken back more often than given");
+    }
+}
+
+#[test]
 fn cache_miss_dynamic_registrations_are_not_reused() {
     let (a, _b) = pair(PATHS[0].1);
     let memory = Memory::host(4096);

@@ -54,5 +54,11 @@ fn soak() {
 #[test]
 fn blocking_bench() {
     let said = example("blocking_bench", &["--rounds", "3", "--count", "200"]);
-    assert!(said.contains("shm: median"), "{said}");
+    assert!(said.contains("shm: turn median") && said.contains("tcp: alone median"), "{said}");
+}
+
+#[test]
+fn rate_bench() {
+    let said = example("rate_bench", &["--rounds", "1", "--ms", "5", "--pages", "100", "--peers", "4"]);
+    assert!(said.contains("shm 100 pages of 16 KiB") && said.contains("4 peers connected"), "{said}");
 }

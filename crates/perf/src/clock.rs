@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of the calling thread, nanoseconds (CLOCK_THREAD_CPUTIME_ID of clock_gettime(2)).
-pub(crate) fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }

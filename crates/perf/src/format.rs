@@ -1,5 +1,6 @@
 //! Results as text and as a page.
 
+pub mod gbench;
 mod html;
 mod human;
 mod nccl;

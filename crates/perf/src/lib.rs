@@ -21,17 +21,20 @@ mod ctrl;
 mod error;
 mod interrupt;
 mod multi;
+mod offer;
 mod phase;
 mod pump;
 mod session;
 mod turn;
 
+pub use clock::thread_cpu_ns;
 pub use connect::{Connects, connects};
 pub use error::PerfError;
 pub use interrupt::Interrupt;
 pub use link::{Link, LinkDesc, LinkError, Ticket};
 pub use multi::{Streams, multi};
-pub use session::{Client, Limits, Outcome, serve, serve_until};
+pub use offer::Offers;
+pub use session::{Client, Limits, Outcome, serve, serve_until, serve_with};
 pub use spec::{Direction, Spec, Stop, Test, WaitMode};
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::error::PerfError;
 use crate::hist::Recorder;
 use crate::interrupt::Interrupt;
 use crate::link::{Link, LinkDesc, LinkError};
+use crate::offer::{self, Offers};
 use crate::phase::{self, Role};
 use crate::spec::Spec;
 use crate::turn::Turner;
@@ -115,6 +116,10 @@ impl<L: Link> Client<L> {
     /// Changes the limit of each further test.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+    }
+
+    pub(crate) fn parts(&mut self) -> (&mut L, &mut Ctrl) {
+        (&mut self.link, &mut self.ctrl)
     }
 
     pub(crate) fn interrupt(&self) -> &Interrupt {
@@ -223,6 +228,19 @@ pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), Perf
 /// # Errors
 /// As [`serve`], and [`LinkError::Interrupted`].
 pub fn serve_until<L: Link + ?Sized>(link: &mut L, limits: &Limits, interrupt: &Interrupt) -> Result<(), PerfError> {
+    serve_with(link, limits, interrupt, &mut ())
+}
+
+/// As [`serve_until`], with memory for one-sided tests.
+///
+/// # Errors
+/// As [`serve_until`].
+pub fn serve_with<L: Link + ?Sized>(
+    link: &mut L,
+    limits: &Limits,
+    interrupt: &Interrupt,
+    offers: &mut dyn Offers,
+) -> Result<(), PerfError> {
     let mut ctrl = Ctrl::new();
     let mut patient = Turner::new(PATIENT, None, interrupt).abrupt();
     loop {
@@ -256,6 +274,18 @@ pub fn serve_until<L: Link + ?Sized>(link: &mut L, limits: &Limits, interrupt: &
                 _ => Reply::refuse(Status::NoBare, 0),
             };
             ctrl.send(link, &mut patient, &reply)?;
+            continue;
+        }
+        if kind == Kind::Offer {
+            let size = params.size.get();
+            let text = if size > limits.memory { None } else { offers.offer(size) };
+            match text.filter(|text| text.len() <= wire::OFFER_MAX) {
+                Some(text) => offer::send(link, &mut ctrl, &mut patient, &text)?,
+                None if size > limits.memory => {
+                    ctrl.send(link, &mut patient, &Reply::refuse(Status::Memory, limits.memory))?;
+                }
+                None => ctrl.send(link, &mut patient, &Reply::refuse(Status::NoOffer, 0))?,
+            }
             continue;
         }
         if plan.memory() > limits.memory {

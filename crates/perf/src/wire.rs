@@ -29,6 +29,12 @@ pub const TAG_BULK: u32 = 0x4c53_0001;
 /// Tag of ping-pong data.
 pub const TAG_PING: u32 = 0x4c53_0002;
 
+/// Tag of the offer of memory for one-sided tests.
+pub const TAG_OFFER: u32 = 0x4c53_0003;
+
+/// Longest offer, bytes: a URL and a remote buffer in text.
+pub const OFFER_MAX: usize = 1024;
+
 /// Most messages in flight.
 pub const WINDOW_MAX: u32 = 4096;
 
@@ -52,6 +58,8 @@ pub enum Kind {
     Bye = 7,
     /// The client wants no more data in this phase: the server's sending side ends it now.
     Stop = 8,
+    /// A request for memory for one-sided tests, `size` bytes of it; also [`Params`]. Behind its `Ready` comes the offer.
+    Offer = 9,
 }
 
 /// What the client asks for.
@@ -62,7 +70,7 @@ pub struct Params {
     pub magic: U32,
     /// [`VERSION`].
     pub version: U16,
-    /// [`Kind::Params`] or [`Kind::Bare`].
+    /// [`Kind::Params`], [`Kind::Bare`] or [`Kind::Offer`].
     pub kind: u8,
     /// [`Test`]: 1 bw, 2 lat, 3 jitter, 4 load.
     pub test: u8,
@@ -148,6 +156,8 @@ pub enum Status {
     Memory = 3,
     /// It cannot offer a bare listener.
     NoBare = 4,
+    /// It offers no memory for one-sided tests.
+    NoOffer = 5,
 }
 
 /// A control message that cannot be accepted.
@@ -178,6 +188,9 @@ pub enum BadMessage {
     /// A message of the wrong length.
     #[error("LS0725 control message of {0} bytes, they have {CTRL_LEN}")]
     Length(usize),
+    /// An offer that is not text.
+    #[error("LS0726 the peer's offer of memory cannot be read; use the same lspan on both sides")]
+    Offer,
 }
 
 /// Memory as it travels: 0 on the host, 0x1000 and the number of a CUDA device, 0x2000 and that of a HIP device.
@@ -247,6 +260,11 @@ impl Params {
     /// A request for a bare listener, whose visitor will say `token`.
     pub fn bare(token: [u8; 16]) -> Params {
         Params { kind: Kind::Bare as u8, token, ..Params::new(&Spec::new(Test::Bw, 1)) }
+    }
+
+    /// A request for `bytes` bytes of memory.
+    pub fn offer(bytes: u64) -> Params {
+        Params { kind: Kind::Offer as u8, ..Params::new(&Spec::new(Test::Bw, bytes)) }
     }
 
     /// Checks every field.
@@ -357,6 +375,7 @@ impl Reply {
                 "the test needs more memory than the {} MiB it gives to one; lower --size or --window",
                 self.limit.get() >> 20
             ),
+            5 => "it offers no memory for one-sided tests here".into(),
             4 => "it cannot open a bare TCP listener for the baseline on this path".into(),
             n => format!("reason {n}, unknown to this version"),
         }
@@ -395,6 +414,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
         6 => Message::Reply(Kind::Report, reply),
         7 => Message::Reply(Kind::Bye, reply),
         8 => Message::Reply(Kind::Stop, reply),
+        9 => Message::Params(Kind::Offer, params),
         n => return Err(BadMessage::Kind(n)),
     })
 }

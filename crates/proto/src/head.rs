@@ -26,7 +26,7 @@ pub const EAGER_MAX: usize = 8 << 10;
 /// payload; rooms whose payload takes a way of its own (cross-memory attach, RDMA) may take a message at once.
 pub const CHUNK_MAX: usize = 1 << 30;
 
-/// What a message is. Kinds up to [`Kind::Bye`] are control messages: small, ordered, carried by one rail at a time.
+/// What a message is. Kinds below [`Kind::Chunk`] are control messages: small, ordered, carried by one rail at a time.
 /// [`Kind::Chunk`] and [`Kind::Put`] are payload and may travel on any rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -51,6 +51,8 @@ pub enum Kind {
     Refused = 9,
     /// The sender closes the connection in good order.
     Bye = 10,
+    /// A poke and the notification behind it in one.
+    PokeNotify = 11,
     /// A piece of a two-sided message, into a granted receive.
     Chunk = 32,
     /// A piece of a one-sided write or of the answer to a read, into an exposed region.
@@ -71,6 +73,7 @@ impl Kind {
             8 => Kind::RailDown,
             9 => Kind::Refused,
             10 => Kind::Bye,
+            11 => Kind::PokeNotify,
             32 => Kind::Chunk,
             33 => Kind::Put,
             _ => return None,
@@ -86,7 +89,7 @@ impl Kind {
     pub fn max_len(self) -> usize {
         match self {
             Kind::Chunk | Kind::Put => CHUNK_MAX,
-            Kind::Eager | Kind::Poke => EAGER_MAX,
+            Kind::Eager | Kind::Poke | Kind::PokeNotify => EAGER_MAX,
             _ => 0,
         }
     }

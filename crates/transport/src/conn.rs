@@ -403,6 +403,18 @@ impl<R: Rail> Conn<R> {
         self.news.pop_front()
     }
 
+    /// See [`Engine::hold_acks`].
+    #[inline]
+    pub fn hold_acks(&mut self, hold: bool) {
+        self.engine.hold_acks(hold);
+    }
+
+    /// See [`Engine::owes_ack`].
+    #[inline]
+    pub fn owes_ack(&self) -> bool {
+        self.engine.owes_ack()
+    }
+
     /// Takes an error of a message that had already reported, which the next call would tell otherwise; for callers that post
     /// for several others.
     pub fn late_error(&mut self) -> Option<OpError> {

@@ -33,6 +33,6 @@ pub use linkspan_net::TcpInfo;
 pub use listen::Listen;
 pub use options::Options;
 pub use sealed::{SEALED_CHUNK, SealedRail};
-pub use sentinel::Sentinel;
+pub use sentinel::{Ended, Sentinel};
 pub use stream::Stream;
 pub use zerocopy::Lend;

@@ -29,11 +29,21 @@ const READ_LEAST: usize = HEAD_LEN + 8 * LINE;
 /// What to read behind the end of a payload: control messages and the next head, few payload bytes.
 const TAIL: usize = HEAD_LEN + 24 * LINE;
 
+/// The same behind the end of a piece of at most [`PIECE`]: it comes among others of its kind, whose bytes would be copied once
+/// more, a fifth of them where they are pages of 16 KiB.
+const SHORT_TAIL: usize = HEAD_LEN + 2 * LINE;
+
+/// See [`SHORT_TAIL`].
+const PIECE: usize = 64 << 10;
+
 /// Most payload bytes of one system call.
 const READ_MOST: usize = 1 << 20;
 
 /// Most system calls of one poll: bounds the time until the caller gets to its other rails.
 const READS: usize = 8;
+
+/// The same while payload is placed: pages of 16 KiB until [`POLL_MOST`], so that one acknowledgement serves all of them.
+const PLACING_READS: usize = 64;
 
 /// Most payload bytes of one poll.
 const POLL_MOST: usize = 1 << 20;
@@ -124,8 +134,8 @@ impl Rx {
             }
             active = true;
         }
-        let mut total = 0;
-        for _ in 0..READS {
+        let (mut total, mut reads) = (0, 0);
+        loop {
             let most = match self.frames.inside() || self.short {
                 true => self.behind.all(),
                 false => match self.behind.ask(fd).map_err(Fault::System)? {
@@ -150,17 +160,18 @@ impl Rx {
                         self.fresh = true;
                         return Ok(active);
                     }
+                    reads += 1;
+                    let enough = if payload { PLACING_READS } else { READS };
                     if n == asked && asked < most && !payload {
                         self.read = (self.read * 2).min(SCRATCH);
                     }
                     // All that was there has been read.
-                    if n < asked || asked == most || total >= POLL_MOST {
+                    if n < asked || asked == most || total >= POLL_MOST || reads >= enough {
                         return Ok(active);
                     }
                 }
             }
         }
-        Ok(active)
     }
 
     /// One system call for at most `most` bytes. Returns the bytes asked for and what came.
@@ -183,7 +194,8 @@ impl Rx {
             Frames::Payload { rest, .. } => {
                 let whole = rest.len() <= READ_MOST;
                 let now = if whole { *rest } else { rest.sub(0, READ_MOST as u64).unwrap_or(*rest) };
-                let tail = if whole { TAIL } else { 0 };
+                let behind = if now.len() <= PIECE { SHORT_TAIL } else { TAIL };
+                let tail = if whole { behind } else { 0 };
                 let got = linkspan_net::recv_two(fd, now, &mut self.scratch[..tail])?;
                 let n = got.unwrap_or(0);
                 let placed = n.min(now.len());

@@ -11,7 +11,21 @@ use crate::endpoint::gone;
 /// Silence after which a host is dead: keepalive's own 10 s and 3 times 5 s.
 const SILENCE: Duration = Duration::from_secs(25);
 
-/// A stream on which nobody ever sends. Its keepalive tells a dead host within 25 s, and its end tells a dead
+/// The one byte that may come: the sender ends this connection of its own will and lives.
+const LEAVING: u8 = b'L';
+
+/// How a sentinel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The peer has said that it ends the connection and lives.
+    Left,
+    /// The peer's kernel has closed it, without a word before: the process is gone, or has dropped the connection.
+    Closed,
+    /// It was reset or fell silent, or brought what nobody sends: that proves nothing of the process.
+    Broken,
+}
+
+/// A stream on which nobody sends before its end. Its keepalive tells a dead host within 25 s, and its end tells a dead
 /// process at once, however full the windows of the rails beside it are: a stopped process stays alive for ever,
 /// because its kernel answers.
 #[derive(Debug)]
@@ -19,6 +33,9 @@ pub struct Sentinel {
     stream: Stream,
     path: String,
     silent: bool,
+    ended: Option<Ended>,
+    /// We have said that we end it.
+    said: bool,
 }
 
 impl Sentinel {
@@ -28,7 +45,7 @@ impl Sentinel {
         // Keepalive waits while bytes of the login are unacknowledged; this bounds that too. On a stream without
         // data no full window can be mistaken for death, and where the option is missing keepalive remains.
         let _ = stream.socket().set_tcp_user_timeout(Some(SILENCE));
-        Sentinel { stream, path, silent: false }
+        Sentinel { stream, path, silent: false, ended: None, said: false }
     }
 
     /// Asks whether the peer is alive: one system call, so for every few milliseconds and not for every operation.
@@ -37,22 +54,46 @@ impl Sentinel {
     /// It is gone, or it sent something.
     pub fn check(&mut self) -> Result<(), Down> {
         use std::io::ErrorKind as K;
-        match linkspan_net::recv(self.stream.as_fd(), &mut [0; 1]) {
+        let mut byte = [0; 1];
+        match linkspan_net::recv(self.stream.as_fd(), &mut byte) {
             Ok(None) => Ok(()),
-            Ok(Some(0)) => Err(Down::PeerGone { path: self.path.clone(), why: "end of stream".into() }),
+            Ok(Some(0)) => {
+                self.ended = Some(Ended::Closed);
+                Err(Down::PeerGone { path: self.path.clone(), why: "end of stream".into() })
+            }
+            Ok(Some(_)) if byte[0] == LEAVING => {
+                self.ended = Some(Ended::Left);
+                Err(Down::PeerGone { path: self.path.clone(), why: "it has ended this path, and lives".into() })
+            }
             Ok(Some(_)) => {
+                self.ended = Some(Ended::Broken);
                 let why = "it sent bytes on the sentinel connection, which carries none".into();
                 Err(Down::Protocol { path: self.path.clone(), why })
             }
             Err(source) => {
                 let told = matches!(source.kind(), K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted);
                 self.silent = !told;
+                // A kernel that closes a socket with our word unread in it resets the stream; the word of a peer that lives would
+                // have come first.
+                self.ended = Some(if self.said && told { Ended::Closed } else { Ended::Broken });
                 Err(match gone(&source) {
                     Some(why) => Down::PeerGone { path: self.path.clone(), why: why.into() },
                     None => Down::System { call: "recv", path: self.path.clone(), source },
                 })
             }
         }
+    }
+
+    /// How it ended, once a check has failed.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Tells the peer that this side ends the connection of its own will and lives. The stream is empty, so the byte
+    /// leaves at once where there is a path at all. To a peer that is gone it would be answered by a reset, so check first.
+    pub fn leave(&mut self) {
+        self.said = true;
+        let _ = linkspan_net::send(self.stream.as_fd(), &[LEAVING]);
     }
 
     /// Whether the last check ended in silence (the peer's host does not answer on this path) rather than in an end

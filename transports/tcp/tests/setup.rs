@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, V4, V6, streams, until};
 use linkspan_net::WaitSet;
-use linkspan_tcp::{Dial, Error, Listen, Options, RailConfig, Sentinel};
+use linkspan_tcp::{Dial, Ended, Error, Listen, Options, RailConfig, Sentinel};
 use linkspan_transport::{Down, Rail};
 use socket2::SockRef;
 
@@ -267,4 +267,40 @@ fn a_sentinel_sees_the_end_and_minds_chatter() {
     drop(b);
     let down = until("end", || sentinel.check().err());
     assert!(matches!(down, Down::PeerGone { .. }), "{down}");
+    assert_eq!(sentinel.ended(), Some(Ended::Closed));
+}
+
+#[test]
+fn a_sentinel_tells_a_side_that_leaves_from_one_that_is_gone() {
+    let both = || {
+        let (a, b) = streams(V4, &Options::default());
+        (Sentinel::new(a), Sentinel::new(b))
+    };
+    let ended = |sentinel: &mut Sentinel| {
+        until("end", || sentinel.check().err());
+        sentinel.ended()
+    };
+    // One leaves; the other one finds that, answers, and both know.
+    let (mut a, mut b) = both();
+    a.check().unwrap();
+    a.leave();
+    assert_eq!(ended(&mut b), Some(Ended::Left));
+    b.leave();
+    drop(b);
+    assert_eq!(ended(&mut a), Some(Ended::Left));
+    // Both leave at once, and close with the other one's word unread.
+    let (mut a, mut b) = both();
+    a.leave();
+    b.leave();
+    drop(b);
+    assert_eq!(ended(&mut a), Some(Ended::Left));
+    // Gone before a word, and gone with our word unread: that ends in a reset.
+    let (mut a, b) = both();
+    drop(b);
+    assert_eq!(ended(&mut a), Some(Ended::Closed));
+    let (mut a, b) = both();
+    a.leave();
+    std::thread::sleep(Duration::from_millis(20));
+    drop(b);
+    assert_eq!(ended(&mut a), Some(Ended::Closed));
 }

@@ -60,7 +60,9 @@ impl Job {
                 let specs = specs(&measure, Test::Lat, &[8], SECOND);
                 (measure, specs)
             }
-            Perf::Serve(_) => return Err(Failure::new(Exit::Usage, "serve is no measurement")),
+            Perf::Serve(_) | Perf::Write(_) | Perf::Read(_) => {
+                return Err(Failure::new(Exit::Usage, "this is no test of messages"));
+            }
         };
         if measure.baseline
             && (connect || streams.is_some() || !specs.iter().all(|spec| super::has_baseline(spec.test)))

@@ -3,8 +3,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use linkspan::{RemoteBuffer, Url};
+use linkspan::{Access, Config, Context, Log, Memory, RemoteBuffer, Transport, Url};
+
+pub(crate) mod bare;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -68,4 +71,33 @@ pub(crate) fn option(name: &str, otherwise: u64) -> Result<u64> {
         (_, Some(value)) => Ok(value.parse()?),
         _ => Err(format!("{name} wants a number").into()),
     }
+}
+
+/// Longest that anything in an example takes.
+pub(crate) const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+
+/// Two connected transports in contexts of their own, as two processes have them, over the path named.
+pub(crate) fn joined(path: &str) -> Result<(Transport, Transport)> {
+    let get = |key: &str| match key {
+        "LINKSPAN_PATH" => Some(path.to_owned()),
+        other => std::env::var(other).ok(),
+    };
+    let own = Context::new(Config::read(&get)?, Log::stderr())?.transport()?;
+    let peer = Context::new(Config::read(&get)?, Log::stderr())?.transport()?;
+    own.connect_blocking(&peer.bind()?, Duration::from_secs(20))?;
+    peer.wait_connected_blocking(Duration::from_secs(20))?;
+    Ok((own, peer))
+}
+
+/// Memory of `len` bytes that `of` shows to its peer.
+pub(crate) fn shown(of: &Transport, len: usize) -> Result<(Memory, RemoteBuffer)> {
+    let memory = Memory::host(len);
+    let remote = of.expose(&memory.view(), Access::ReadWrite)?.remote();
+    Ok((memory, remote))
+}
+
+/// Median, least and most.
+pub(crate) fn spread(values: &mut [f64]) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0], values[values.len() - 1])
 }

@@ -1,6 +1,6 @@
 //! The behaviours of memory and views that users of RdmaMemory know, under their names.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::*;
 
@@ -139,4 +139,29 @@ fn mapped_memory_is_the_descriptors() {
     assert!(matches!(part.fill(0, b"x"), Err(Error::ReadOnly)));
     let outside = Memory::map(fd.as_fd(), 1 << 16, 1 << 17, true).unwrap_err();
     assert_eq!(outside.code(), "LS1117", "{outside}");
+}
+
+#[test]
+fn move_only_semantics() {
+    // A handle may be moved and cloned; the bytes stay where they are, and are given back once, with the last of them.
+    struct Owner(Arc<AtomicU32>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let (buf, dropped) = (HostBuf::new(64), Arc::new(AtomicU32::new(0)));
+    let memory = Memory::lend(buf.slice(), true, Owner(dropped.clone()));
+    let (base, clone) = (memory.as_ptr(), memory.clone());
+    let moved = std::thread::spawn(move || {
+        memory.fill(0, b"moved").unwrap();
+        memory
+    });
+    let moved = moved.join().unwrap();
+    assert_eq!((moved.as_ptr(), clone.as_ptr()), (base, base));
+    assert_eq!(&clone.to_vec()[..5], b"moved");
+    drop(clone);
+    assert_eq!(dropped.load(Ordering::SeqCst), 0);
+    drop(moved);
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
 }

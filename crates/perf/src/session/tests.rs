@@ -234,3 +234,32 @@ fn an_interrupt_does_not_wait_for_a_silent_peer() {
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
     raiser.join().unwrap();
 }
+
+#[test]
+fn memory_for_one_sided_tests_is_offered_or_refused() {
+    struct Text;
+    impl Offers for Text {
+        fn offer(&mut self, bytes: u64) -> Option<String> {
+            (bytes != 7).then(|| format!("{bytes} bytes here"))
+        }
+    }
+    let (ours, mut theirs) = pair(Faults::default());
+    let limits = Limits { memory: 1 << 20, ..Limits::default() };
+    let server = thread::spawn(move || serve_with(&mut theirs, &limits, &Interrupt::new(), &mut Text));
+    let mut client = Client::new(ours, Some(Duration::from_secs(20)));
+    assert_eq!(client.offer(4096).unwrap(), "4096 bytes here");
+    assert!(client.offer(7).unwrap_err().to_string().contains("offers no memory"));
+    assert!(client.offer(2 << 20).unwrap_err().to_string().contains("1 MiB"));
+    // The session goes on.
+    assert_eq!(client.offer(1).unwrap(), "1 bytes here");
+    client.run(&small(Test::Lat, 8)).unwrap();
+    client.close().unwrap();
+    server.join().unwrap().unwrap();
+    let (refused, end) = session(Faults::default(), Limits::default(), |mut client| {
+        let refused = client.offer(1).unwrap_err();
+        client.close().unwrap();
+        refused
+    });
+    assert!(refused.to_string().contains("offers no memory"), "{refused}");
+    end.unwrap();
+}

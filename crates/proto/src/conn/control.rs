@@ -20,6 +20,10 @@ const ACKS_UNTOLD: u64 = 256;
 /// log is full, and two sides whose logs are full cannot wait for each other.
 const NO_RAIL: u32 = u32::MAX;
 
+/// Most messages whose acknowledgement is held for an answer to carry: a few, so that a peer that sends many at once hears
+/// of them before it has to stop.
+const HELD: u64 = 8;
+
 /// Numbers count from 0 in 64 bits; the wire carries the low 32, which are extended on arrival. So nothing that is
 /// kept for long (a receive nobody sends to, a ticket nobody tests) is ever mistaken when they wrap.
 #[derive(Debug)]
@@ -82,6 +86,10 @@ impl Control {
 
     pub(super) fn queue_is_full(&self) -> bool {
         self.queue.len() >= MAX_QUEUE
+    }
+
+    pub(super) fn owes_ack(&self) -> bool {
+        self.owes_ack
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -237,11 +245,13 @@ impl Control {
 
 impl<B: Buf> Engine<B> {
     /// Sends what the state machine itself has to say.
-    pub(super) fn pump_control(&mut self, out: &mut impl Outlet<B>, idle: bool) {
+    pub(super) fn pump_control(&mut self, out: &mut impl Outlet<B>, idle: bool, hold: bool) {
         if self.control.drain(out, &self.rails).is_some() {
             self.pump_owed(out, idle);
         }
-        self.control.tell(out, &self.rails);
+        if !hold || self.control.rx_next - self.control.told > HELD {
+            self.control.tell(out, &self.rails);
+        }
     }
 
     fn pump_owed(&mut self, out: &mut impl Outlet<B>, idle: bool) {

@@ -127,6 +127,7 @@ pub struct Engine<B> {
     /// Errors found after their operations had reported; later calls report them, once each.
     late: VecDeque<OpError>,
     idle_pumps: u32,
+    hold_acks: bool,
     said_bye: bool,
     peer_bye: bool,
     broken: bool,
@@ -152,6 +153,7 @@ impl<B: Buf> Engine<B> {
             onesided: onesided::OneSided::new(),
             late: VecDeque::new(),
             idle_pumps: 0,
+            hold_acks: false,
             said_bye: false,
             peer_bye: false,
             broken: false,
@@ -262,8 +264,19 @@ impl<B: Buf> Engine<B> {
         if self.control.replaying() {
             self.control.replay(out, &self.rails);
         }
-        self.pump_control(out, idle);
+        self.pump_control(out, idle, busy && self.hold_acks);
         self.pump_chunks(out);
+    }
+
+    /// Whether a pump that found something leaves its acknowledgement to what will be sent next, or to the next pump that
+    /// finds nothing: for callers that are about to answer. Few messages are left so at a time.
+    pub fn hold_acks(&mut self, hold: bool) {
+        self.hold_acks = hold;
+    }
+
+    /// Whether messages of the peer have been taken in that it has not been told of.
+    pub fn owes_ack(&self) -> bool {
+        self.control.owes_ack()
     }
 
     /// Whether the state machine holds nothing back that a sleeping caller would leave unsent.
@@ -323,7 +336,7 @@ impl<B: Buf> Engine<B> {
         if !self.control.admit(rail, head, kind)? {
             return Ok(()); // seen before, on a rail that was lost since
         }
-        let one_sided = matches!(kind, Kind::Poke | Kind::Notify | Kind::Read | Kind::Refused);
+        let one_sided = matches!(kind, Kind::Poke | Kind::PokeNotify | Kind::Notify | Kind::Read | Kind::Refused);
         if one_sided && !self.cfg.acked {
             return Err(Broken(format!("{kind:?} on a connection without acknowledgements")));
         }
@@ -333,7 +346,8 @@ impl<B: Buf> Engine<B> {
             Kind::Ack => self.on_ack(head),
             Kind::Oversize => self.on_oversize(head),
             Kind::RailDown => self.on_rail_down(head),
-            Kind::Poke => self.on_poke(head, payload),
+            Kind::Poke => self.on_poke(head, payload, false),
+            Kind::PokeNotify => self.on_poke(head, payload, true),
             Kind::Notify => self.on_notify(head),
             Kind::Read => self.on_read(head),
             Kind::Refused => self.on_refused(head),

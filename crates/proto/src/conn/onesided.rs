@@ -247,18 +247,20 @@ impl<B: Buf> Engine<B> {
             return Ok(ticket);
         }
         let ticket = self.ops.start(len, 1, Mark::Told).ok_or(Refused::Busy)?;
-        let mut head = Head::new(Kind::Poke);
+        // Notifications leave in order: behind one that waits for its chunks this one has to wait too.
+        let whole = notify.filter(|_| self.onesided.waiting.is_empty());
+        let mut head = Head::new(if whole.is_some() { Kind::PokeNotify } else { Kind::Poke });
         head.id.set(to.key);
         head.tag.set(ticket.index() as u32);
         head.offset.set(to.offset);
-        head.total.set(u64::from(notify.is_some()));
+        head.total.set(whole.unwrap_or(u64::from(notify.is_some())));
         let Some(sent) = self.control.emit(out, &self.rails, head, src) else {
             self.ops.cancel(ticket);
             return Err(Refused::Busy);
         };
         self.ops.is_write(ticket);
         self.ops.set_mark(ticket, Mark::Acked { seq: sent.seq });
-        if let Some(value) = notify {
+        if let (Some(value), None) = (notify, whole) {
             self.ops.set_mark(ticket, Mark::Notify);
             self.ops.all_out(ticket, true);
             let poke = 1 + u64::from(sent.seq as u32);
@@ -321,7 +323,8 @@ impl<B: Buf> Engine<B> {
             if !self.ops.chunks_are_back(ticket) && !planted::is(Bug::EarlyNotify) {
                 return;
             }
-            if self.ops.is_failed(ticket) {
+            // The peer drops the notification of a small write that it has refused, and waits for it.
+            if poke == 0 && self.ops.is_failed(ticket) {
                 self.onesided.waiting.pop_front();
                 continue;
             }
@@ -336,11 +339,18 @@ impl<B: Buf> Engine<B> {
         }
     }
 
-    pub(super) fn on_poke(&mut self, head: &Head, payload: &[u8]) -> Result<(), Broken> {
+    pub(super) fn on_poke(&mut self, head: &Head, payload: &[u8], notifies: bool) -> Result<(), Broken> {
+        self.onesided.seen += u64::from(notifies);
         match self.onesided.find(head.id.get(), head.offset.get(), payload.len() as u64, true) {
-            Some(buf) if buf.fill(0, payload) => Ok(()),
+            Some(buf) if buf.fill(0, payload) => {
+                if notifies {
+                    self.notified(head.total.get())
+                } else {
+                    Ok(())
+                }
+            }
             _ => {
-                if head.total.get() != 0 {
+                if !notifies && head.total.get() != 0 {
                     if self.onesided.disowned.len() >= MAX_OPS {
                         return Err(Broken(format!(
                             "more than {MAX_OPS} small writes refused before their notifications"
@@ -369,10 +379,14 @@ impl<B: Buf> Engine<B> {
             disowned.remove(at);
             return Ok(());
         }
+        self.notified(head.total.get())
+    }
+
+    fn notified(&mut self, value: u64) -> Result<(), Broken> {
         if self.onesided.notifies.len() >= MAX_NOTIFIES {
             return Err(Broken(format!("more than {MAX_NOTIFIES} notifications nobody waited for")));
         }
-        self.onesided.notifies.push_back(head.total.get());
+        self.onesided.notifies.push_back(value);
         Ok(())
     }
 

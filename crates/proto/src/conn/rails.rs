@@ -13,8 +13,9 @@ pub const MAX_RAILS: usize = 8;
 /// acknowledgement takes; each more would make the end of a transfer wait longer for the slowest rail.
 const WINDOW: usize = 3;
 
-/// Chunks in flight on a rail that is alone; only memory is saved by a bound here.
-const WINDOW_ALONE: usize = 64;
+/// Chunks in flight on a rail that is alone; only memory is saved by a bound here. 4 MiB of pages of 16 KiB: what a stream's
+/// buffers hold.
+const WINDOW_ALONE: usize = 256;
 
 /// A chunk that was sent and not acknowledged; `head` and `src` suffice to send it again.
 #[derive(Clone, Copy, Debug)]

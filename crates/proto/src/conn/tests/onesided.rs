@@ -63,6 +63,77 @@ fn a_refused_small_write_does_not_notify() {
     }
 }
 
+/// Small writes whose notifications have to wait behind that of a large one, and cannot leave before their refusals come back:
+/// the side that refuses is told of each all the same, and keeps nothing of them.
+#[test]
+fn a_refused_write_whose_notification_was_held_back_leaves_nothing_behind() {
+    let mut joined = Joined::new(1, true);
+    let key = joined.ends[1].expose(Mem::new(20_000), Access::Write).unwrap();
+    for round in 0..600u64 {
+        let (large, small) = (Mem::new(20_000), Mem::new(8));
+        let (end, wire) = (&mut joined.ends[0], &mut joined.wires[0]);
+        let first = end.post_write(wire, large, at(key), Some(round)).unwrap();
+        let second = end.post_write(wire, small, at(77 << 12), Some(u64::MAX)).unwrap();
+        let third = end.post_write(wire, small, at(key), Some(round)).unwrap();
+        // The refusal comes back before the acknowledgement of the chunks lets the notifications go.
+        let small_first =
+            joined.wires[0].queues[0].iter().filter(|i| !i.kind().is_payload()).cloned().collect::<Vec<_>>();
+        joined.wires[0].queues[0].retain(|i| i.kind().is_payload());
+        for item in small_first {
+            super::wire::arrive(&mut joined.ends[1], 0, &item).unwrap();
+        }
+        joined.pump(1, true);
+        while joined.deliver(1, 0).unwrap() {}
+        assert_eq!(joined.failed(0, second), OpError::RemoteAccess { key: 77 << 12 });
+        joined.settle();
+        assert_eq!((joined.done(0, first), joined.done(0, third)), (20_000, 8));
+        assert_eq!(joined.ends[1].take_notify(), Some(round));
+        assert_eq!(joined.ends[1].take_notify(), Some(round));
+        assert_eq!(joined.ends[1].take_notify(), None);
+        assert_eq!(joined.ends[1].onesided.disowned.len(), 0, "round {round}");
+        assert_eq!(joined.ends[1].notifies_seen(), 3 * (round + 1));
+    }
+}
+
+#[test]
+fn an_acknowledgement_is_held_for_the_answer_and_no_longer() {
+    let mut joined = Joined::new(1, true);
+    let keys = [0, 1].map(|end| joined.ends[end].expose(Mem::new(8), Access::Write).unwrap());
+    joined.ends[1].hold_acks(true);
+    let write = |joined: &mut Joined, end: usize| {
+        let (from, wire) = (&mut joined.ends[end], &mut joined.wires[end]);
+        from.post_write(wire, Mem::new(8), at(keys[1 - end]), Some(5)).unwrap()
+    };
+    // The answer carries it.
+    let first = write(&mut joined, 0);
+    joined.deliver(0, 0).unwrap();
+    joined.pump(1, true);
+    assert!(joined.wires[1].queues[0].is_empty() && joined.ends[1].owes_ack());
+    assert_eq!(joined.ends[1].take_notify(), Some(5));
+    let second = write(&mut joined, 1);
+    assert_eq!(joined.wires[1].queues[0].len(), 1);
+    assert!(!joined.ends[1].owes_ack());
+    joined.deliver(1, 0).unwrap();
+    assert_eq!(joined.done(0, first), 8);
+    joined.settle();
+    assert_eq!(joined.done(1, second), 8);
+    // No answer: the first quiet pump sends it.
+    let third = write(&mut joined, 0);
+    joined.deliver(0, 0).unwrap();
+    joined.pump(1, true);
+    assert!(joined.wires[1].queues[0].is_empty());
+    joined.pump(1, false);
+    assert!(joined.deliver(1, 0).unwrap());
+    assert_eq!(joined.done(0, third), 8);
+    // Many messages: it is told of them although none was quiet.
+    for _ in 0..20 {
+        let _ = write(&mut joined, 0);
+        joined.deliver(0, 0).unwrap();
+        joined.pump(1, true);
+    }
+    assert!(!joined.wires[1].queues[0].is_empty());
+}
+
 #[test]
 fn a_peer_cannot_fail_a_receive_and_then_write_into_it() {
     let mut joined = Joined::new(2, true);

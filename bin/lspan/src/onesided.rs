@@ -1,0 +1,224 @@
+//! `lspan perf write` and `lspan perf read`: the library's one-sided operations, measured as its users call them.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use linkspan::{Access, Exposed, Memory, RemoteBuffer, Transport, Url};
+use linkspan_fabric::MemoryName;
+use linkspan_perf::format::gbench::{self, Run};
+use linkspan_perf::{Offers, PerfError, thread_cpu_ns};
+use linkspan_topology::{Host, Roots};
+
+use crate::cli::{OneSided, PathArg};
+use crate::exit::{Exit, Failure};
+use crate::fabric;
+use crate::out::{Out, Progress};
+use crate::perf::Peer;
+
+/// Iterations of one run at most, and how much one run may be longer than the one before it.
+const MOST: u64 = 1_000_000_000;
+const GROWTH: u64 = 10;
+
+/// Longest that the connection beside the session may take to come up.
+const CONNECT: Duration = Duration::from_secs(20);
+
+/// Which way bytes move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Write,
+    Read,
+}
+
+impl Way {
+    fn name(self, bytes: u64) -> String {
+        let way = match self {
+            Way::Write => "Write",
+            Way::Read => "Read",
+        };
+        format!("BM_Transport_{way}/{bytes}/real_time")
+    }
+}
+
+/// Measures every size and prints the table.
+pub(crate) fn run(args: &OneSided, way: Way) -> Result<Exit, Failure> {
+    let peer = Peer::find(args.peer.as_deref(), args.path, args.device, MemoryName::Host)?;
+    let interrupt = &peer.connector.interrupt;
+    let link = linkspan_perf::link::Connector::connect(&peer.connector)?;
+    let mut client = linkspan_perf::Client::new(link, Some(CONNECT)).with_interrupt(interrupt);
+    let largest = args.size.0.iter().copied().max().unwrap_or(1);
+    let offer = client.offer(largest)?;
+    let (url, remote) = read_offer(&offer)?;
+    let transport = fabric::one_sided(args.path, args.peer.is_none())?.transport_on(args.device)?;
+    transport.connect_blocking(&url, CONNECT)?;
+    let asked = interrupt.clone();
+    transport.stop_waiting_when(move || asked.raised());
+    let path = transport.path().unwrap_or_default();
+    let side = Side { transport, remote, memory: Memory::host(largest as usize), timeout: args.timeout, way };
+
+    let (mut out, mut progress) = (Out::default(), Progress::new());
+    let width = args.size.0.iter().map(|&bytes| way.name(bytes).len()).max().unwrap_or(0);
+    if !args.json {
+        out.text(&gbench::head(width))?;
+    }
+    let mut runs = Vec::new();
+    for &bytes in &args.size.0 {
+        progress.say(&format!("measuring {} ...", way.name(bytes)));
+        let found = side.measure(bytes, args);
+        progress.clear();
+        // What was measured before stands.
+        let stopped = interrupt.raised() || out.gone();
+        let run = match found {
+            Err(_) if stopped => break,
+            found => found?,
+        };
+        if !args.json {
+            out.text(&run.row(width))?;
+        }
+        runs.push(run);
+        if stopped {
+            break;
+        }
+    }
+    if args.json {
+        let text = gbench::json(&context(path), &runs);
+        out.text(&(text.map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))? + "\n"))?;
+    } else {
+        eprintln!("{path}");
+    }
+    drop(side);
+    let left = client.close();
+    if interrupt.raised() {
+        return Ok(Exit::Interrupted);
+    }
+    left?;
+    Ok(Exit::Ok)
+}
+
+struct Side {
+    transport: Transport,
+    remote: RemoteBuffer,
+    memory: Memory,
+    timeout: Duration,
+    way: Way,
+}
+
+impl Side {
+    fn measure(&self, bytes: u64, args: &OneSided) -> Result<Run, Failure> {
+        // A pattern to find again, and the first use of every page.
+        let pattern: Vec<u8> = (0..bytes).map(|n| (n.wrapping_mul(2_654_435_761) >> 16) as u8).collect();
+        self.memory.fill(0, &pattern)?;
+        self.turns(Way::Write, bytes, 1)?;
+        if self.way == Way::Read {
+            self.memory.fill(0, &vec![0; bytes as usize])?;
+            self.turns(Way::Read, bytes, 1)?;
+        }
+        let mut count = args.iters.unwrap_or(1);
+        let run = loop {
+            let (began, cpu) = (Instant::now(), thread_cpu_ns());
+            self.turns(self.way, bytes, count)?;
+            let (took, cpu) = (began.elapsed(), thread_cpu_ns() - cpu);
+            if args.iters.is_some() || took >= args.duration || count >= MOST {
+                let each = |ns: f64| ns / count as f64;
+                let (real_ns, cpu_ns) = (each(took.as_nanos() as f64), each(cpu as f64));
+                break Run { name: self.way.name(bytes), iterations: count, real_ns, cpu_ns, bytes };
+            }
+            // As many as the time asks for and a half more, so that the next run is the last.
+            let wanted = args.duration.as_secs_f64() * 1.5 / took.as_secs_f64().max(1e-9) * count as f64;
+            count = (wanted as u64).clamp(count + 1, count.saturating_mul(GROWTH)).min(MOST);
+        };
+        if !args.no_verify {
+            self.check(bytes, &pattern)?;
+        }
+        Ok(run)
+    }
+
+    fn turns(&self, way: Way, bytes: u64, count: u64) -> Result<(), Failure> {
+        let remote = self.remote.slice(0, bytes)?;
+        let (to, from) = (self.memory.slice_mut(0, bytes as usize)?, self.memory.slice(0, bytes as usize)?);
+        for _ in 0..count {
+            match way {
+                Way::Write => self.transport.write_blocking(&from, &remote, None, Some(self.timeout))?,
+                Way::Read => self.transport.read_blocking(&to, &remote, Some(self.timeout))?,
+            };
+        }
+        Ok(())
+    }
+
+    /// What the peer has, or what came from it, is the pattern.
+    fn check(&self, bytes: u64, pattern: &[u8]) -> Result<(), Failure> {
+        if self.way == Way::Write {
+            self.memory.fill(0, &vec![0; bytes as usize])?;
+            self.turns(Way::Read, bytes, 1)?;
+        }
+        let mut got = vec![0; bytes as usize];
+        self.memory.read(0, &mut got)?;
+        match got.iter().zip(pattern).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(at) => {
+                let why = format!("wrong data: {bytes} bytes differ from byte {at} on: run `lspan selftest`");
+                Err(Failure::new(Exit::WrongData, why))
+            }
+        }
+    }
+}
+
+fn context(path: String) -> gbench::Context {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let host = Host::read(&Roots::default());
+    gbench::Context {
+        date: gbench::date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
+        host_name: host.name,
+        executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),
+        num_cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        mhz_per_cpu: 0,
+        caches: Vec::new(),
+        load_avg: load.split(' ').take(3).filter_map(|n| n.parse().ok()).collect(),
+        library_build_type: if cfg!(debug_assertions) { "debug" } else { "release" },
+        path,
+    }
+}
+
+/// What a serving process offers to one visitor: a transport of the library, with memory exposed on it.
+pub(crate) struct OneSidedOffers {
+    path: PathArg,
+    device: usize,
+    local: bool,
+    context: Option<linkspan::Context>,
+    held: Option<(Transport, Exposed)>,
+}
+
+impl OneSidedOffers {
+    pub(crate) fn new(path: PathArg, device: usize, local: bool) -> OneSidedOffers {
+        OneSidedOffers { path, device, local, context: None, held: None }
+    }
+
+    fn make(&mut self, bytes: u64) -> Result<String, Failure> {
+        self.held = None;
+        let context = match &self.context {
+            Some(context) => context.clone(),
+            None => self.context.insert(fabric::one_sided(self.path, self.local)?).clone(),
+        };
+        let transport = context.transport_on(self.device)?;
+        let exposed = transport.expose(&Memory::host(bytes as usize).view(), Access::ReadWrite)?;
+        let remote: String = exposed.remote().encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!("{} {remote}", transport.bind()?);
+        self.held = Some((transport, exposed));
+        Ok(text)
+    }
+}
+
+impl Offers for OneSidedOffers {
+    fn offer(&mut self, bytes: u64) -> Option<String> {
+        self.make(bytes).inspect_err(|failure| eprintln!("lspan: {}", failure.message)).ok()
+    }
+}
+
+fn read_offer(text: &str) -> Result<(Url, RemoteBuffer), Failure> {
+    let bad = || Failure::from(PerfError::from(linkspan_perf::wire::BadMessage::Offer));
+    let (url, hex) = text.split_once(' ').ok_or_else(bad)?;
+    let digit = |at: usize| hex.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(digit).collect();
+    Ok((url.parse().map_err(|_| bad())?, RemoteBuffer::decode(&bytes.ok_or_else(bad)?)?))
+}
+
+#[cfg(test)]
+mod tests;
