@@ -1,12 +1,16 @@
-//! The C interface: its generated header and texts, and its tests in C.
+//! The C interface: its generated header and texts, its installation, and its tests in C and C++.
+
+pub(crate) mod abi;
+pub(crate) mod install;
+mod suite;
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 use crate::check::codes;
-use crate::run::{self, Outcome};
 use crate::tree::Source;
+
+pub(crate) use suite::run;
 
 /// The header.
 pub(crate) const HEADER: &str = "doors/capi/include/linkspan.h";
@@ -64,39 +68,4 @@ pub(crate) fn texts(sources: &[Source]) -> String {
     }
     text.push_str("]\n");
     text
-}
-
-/// Flags of the C tests.
-const C_FLAGS: [&str; 7] =
-    ["-std=c11", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-
-/// Compiles every C test against header and library, with the sanitizers of the C compiler, and runs it.
-pub(crate) fn run(root: &Path) -> Outcome {
-    if run::which("gcc").is_none() {
-        return Outcome::Skipped("no C compiler (Debian: gcc libc6-dev)".to_owned());
-    }
-    match tests(root) {
-        Ok(0) => Outcome::Failed("doors/capi/tests/c/ holds no test".to_owned()),
-        Ok(_) => Outcome::Done,
-        Err(why) => Outcome::Failed(why),
-    }
-}
-
-fn tests(root: &Path) -> Result<usize, String> {
-    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-capi"]))?;
-    let (capi, built) = (root.join("doors/capi"), run::target_dir(root));
-    let entries = std::fs::read_dir(capi.join("tests/c")).map_err(|e| format!("doors/capi/tests/c: {e}"))?;
-    let mut ran = 0;
-    for file in entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "c")) {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let program = built.join(format!("capi-{name}"));
-        let mut compile = Command::new("gcc");
-        compile.args(C_FLAGS).arg("-I").arg(capi.join("include")).arg(&file);
-        compile.arg(built.join("release/liblinkspan_capi.a")).args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program);
-        run::must(&mut compile)?;
-        run::must(Command::new("timeout").arg("60").arg(&program))?;
-        println!("capi {name}: ok");
-        ran += 1;
-    }
-    Ok(ran)
 }

@@ -10,6 +10,7 @@ pub(crate) mod unsafety;
 
 use std::path::Path;
 
+use crate::capi::abi;
 use crate::generate;
 use crate::run::Outcome;
 use crate::tree::{self, Source};
@@ -23,13 +24,14 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         return Outcome::Failed(why);
     }
     let sources = tree::sources(root);
-    let rules: [(&str, Vec<String>); 9] = [
+    let rules: [(&str, Vec<String>); 10] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
         ("hosts", hosts::problems(root, &sources)),
         ("codes", codes::problems(&sources)),
         ("params", params::problems(&sources)),
+        ("exports", abi::problems(&sources)),
         ("floors", floors::problems(root, &sources)),
         ("locks", locks::problems(root)),
         ("generated", generate::stale(root, &sources)),

@@ -5,6 +5,8 @@ pub(crate) mod elf;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::capi::abi;
+use crate::capi::install::{Installed, MAP, install};
 use crate::run::{self, Outcome};
 use elf::Elf;
 
@@ -35,8 +37,8 @@ const NET_VERSIONS: std::ops::RangeInclusive<u32> = 6..=12;
 pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
     match build(root, dir) {
         Err(why) => Outcome::Failed(why),
-        Ok(files) => {
-            let mut problems = Vec::new();
+        Ok((files, library)) => {
+            let mut problems = inspect_library(root, &library);
             for (file, is_plugin) in files {
                 problems.extend(inspect(&file, is_plugin));
             }
@@ -48,7 +50,8 @@ pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
     }
 }
 
-fn build(root: &Path, dir: &Path) -> Result<[(PathBuf, bool); 2], String> {
+/// Plugin and program, and the C library below the same folder.
+fn build(root: &Path, dir: &Path) -> Result<([(PathBuf, bool); 2], Installed), String> {
     run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-nccl", "-p", "lspan"]))?;
     let built = run::target_dir(root).join("release");
     let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
@@ -64,23 +67,54 @@ fn build(root: &Path, dir: &Path) -> Result<[(PathBuf, bool); 2], String> {
     let link = dir.join(RCCL_NAME);
     let _ = fs::remove_file(&link);
     std::os::unix::fs::symlink(NCCL_NAME, &link).map_err(|e| failed(&link, e))?;
-    Ok([(plugin, true), (lspan, false)])
+    Ok(([(plugin, true), (lspan, false)], install(root, dir)?))
+}
+
+/// What is wrong with the shared library of the C interface.
+pub(crate) fn inspect_library(root: &Path, library: &Installed) -> Vec<String> {
+    let map = match fs::read_to_string(root.join(MAP)) {
+        Ok(map) => map,
+        Err(e) => return vec![format!("{MAP}: {e}")],
+    };
+    match read(&library.shared) {
+        Ok((name, bytes, elf)) => {
+            let mut problems = loads(&name, bytes, &elf);
+            println!("{name}: exports {} names, soname {}", elf.exports.len(), library.soname);
+            let wrong = abi::inspect(&elf, &map, &library.soname);
+            problems.extend(wrong.into_iter().map(|why| format!("{name}: {why}")));
+            problems
+        }
+        Err(why) => vec![why],
+    }
 }
 
 fn inspect(file: &Path, is_plugin: bool) -> Vec<String> {
+    let (name, bytes, elf) = match read(file) {
+        Ok(read) => read,
+        Err(why) => return vec![why],
+    };
+    let mut problems = loads(&name, bytes, &elf);
+    if is_plugin {
+        println!("{name}: exports {}", elf.exports.join(" "));
+        problems.extend(exports(&elf.exports).into_iter().map(|why| format!("{name}: {why}")));
+    }
+    problems
+}
+
+/// Name, size and contents of a file.
+fn read(file: &Path) -> Result<(String, usize, Elf), String> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let bytes = match fs::read(file) {
-        Ok(bytes) => bytes,
-        Err(e) => return vec![format!("{name}: {e}")],
-    };
-    let elf = match Elf::read(&bytes) {
-        Some(elf) => elf,
-        None => return vec![format!("{name}: not a 64-bit little-endian ELF file")],
-    };
+    let bytes = fs::read(file).map_err(|e| format!("{name}: {e}"))?;
+    let elf = Elf::read(&bytes).ok_or_else(|| format!("{name}: not a 64-bit little-endian ELF file"))?;
+    Ok((name, bytes.len(), elf))
+}
+
+/// What keeps a file from being loaded on some machine.
+fn loads(name: &str, bytes: usize, elf: &Elf) -> Vec<String> {
     let newest = elf.newest("GLIBC_");
     println!(
         "{name}: {} KiB ({} KiB loaded), needs glibc {} and {}",
-        bytes.len() >> 10,
+        bytes >> 10,
         elf.loaded >> 10,
         newest.map_or("of any version".to_owned(), |(a, b)| format!("{a}.{b}")),
         elf.needed.join(", "),
@@ -99,10 +133,6 @@ fn inspect(file: &Path, is_plugin: bool) -> Vec<String> {
     let foreign = elf.needed.iter().filter(|lib| !LIBRARIES.contains(&lib.as_str()));
     problems
         .extend(foreign.map(|lib| format!("{name}: needs {lib}, which not every machine has: open it at run time")));
-    if is_plugin {
-        println!("{name}: exports {}", elf.exports.join(" "));
-        problems.extend(exports(&elf.exports).into_iter().map(|why| format!("{name}: {why}")));
-    }
     problems
 }
 

@@ -24,9 +24,9 @@ usage: cargo xtask COMMAND
   check [--fix]          rules of the tree: unsafe list, links, lengths, floors, error codes, generated files
   gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, man pages, completions)
   parts                  which optional parts can run here, and the Debian package a missing one needs
-  dist [--dir DIR]       release build of the plugin and lspan into DIR (default dist/), with their checks
+  dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
-  capi                   compiles and runs the C tests of doors/capi, under ASan and UBSan
+  capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
   loom                   model checks of the lock-free parts
   python                 builds the Python wheel in an environment of its own; its tests, mypy, pyright
   netns NAME|all         tests that need network namespaces (root)

@@ -20,7 +20,7 @@ pub(crate) struct Part {
     root: bool,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part {
         name: "core",
         what: "lspan, the plugin, all unit tests",
@@ -33,6 +33,13 @@ const PARTS: [Part; 8] = [
         what: "a C program that plays NCCL's part against the plugin",
         programs: &["cc", "bash"],
         packages: "gcc libc6-dev",
+        root: false,
+    },
+    Part {
+        name: "capi",
+        what: "the C and C++ library as it is installed: symbols, layout, tests",
+        programs: &["gcc", "g++", "pkg-config"],
+        packages: "gcc g++ libc6-dev pkg-config; clang, cmake and make for more of it",
         root: false,
     },
     Part {

@@ -76,6 +76,9 @@
 // LS1156: the memory is still in use; its bytes must stay.
 #define LINKSPAN_MEMORY_IN_USE 1156
 
+// LS1160: another thread waits for the operation, or it has a call already.
+#define LINKSPAN_OP_TAKEN 1160
+
 // A timeout: as long as the peer lives.
 #define LINKSPAN_FOREVER -1
 
@@ -230,6 +233,9 @@ typedef struct linkspan_part {
   // There.
   struct linkspan_remote remote;
 } linkspan_part;
+
+// Takes the report of an operation, see linkspan_op_then.
+typedef void (*linkspan_done)(int32_t status, uint64_t value, void *arg);
 
 #ifdef __cplusplus
 extern "C" {
@@ -477,6 +483,16 @@ int32_t linkspan_op_test(struct linkspan_op *op,
 
 // Waits for the report; this thread drives meanwhile. `value` may be null.
 int32_t linkspan_op_wait(struct linkspan_op *op, uint64_t *value);
+
+// Calls `call` once, with status and value of the operation, when it has reported: at once where it has, else from the thread
+// that finds out, which may be the engine's. linkspan_last_error of that thread has the words. It is called with
+// LINKSPAN_ABORTED where the operation is freed before. LINKSPAN_OP_TAKEN where another thread waits for the operation or it
+// has a call already.
+//
+// Threads: the call must not throw nor wait; it may use linkspan, but nothing that waits or closes.
+int32_t linkspan_op_then(struct linkspan_op *op,
+                         linkspan_done call,
+                         void *arg);
 
 // Ends an operation. One that is under way is cancelled: afterwards nothing of it reads or writes local memory any more.
 //

@@ -5,7 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use linkspan::Op;
 
-use crate::status::{Refusal, Report};
+use crate::promise::{Call, Promise, later};
+use crate::status::{Answer, Refusal, Report};
 
 /// Freed operations that are kept for later ones, so that starting one allocates nothing.
 const SPARE: usize = 4096;
@@ -14,6 +15,8 @@ enum Stage {
     Under(Op<'static>),
     /// A thread waits for it.
     Awaited,
+    /// It calls back.
+    Promised(Arc<Promise>),
     Over(Result<u64, Report>),
     Free,
 }
@@ -49,6 +52,7 @@ impl Started {
 
     /// Its report, if there is one.
     pub(crate) fn test(&self) -> Option<Result<u64, Report>> {
+        let _later = later();
         let mut stage = self.lock();
         if let Stage::Under(op) = &mut *stage {
             let result = op.test()?;
@@ -75,7 +79,7 @@ impl Started {
         loop {
             match &*stage {
                 Stage::Over(result) => return result.clone(),
-                Stage::Under(_) | Stage::Awaited => {
+                Stage::Under(_) | Stage::Awaited | Stage::Promised(_) => {
                     stage = self.cond.wait(stage).unwrap_or_else(PoisonError::into_inner);
                 }
                 Stage::Free => return Err(Refusal::Handle { word: "operation", handle: 0 }.into()),
@@ -83,8 +87,44 @@ impl Started {
         }
     }
 
+    /// Calls back when it has reported, at once where it has.
+    pub(crate) fn then(self: &Arc<Started>, call: Call) -> Answer {
+        let mut stage = self.lock();
+        let promise = match std::mem::replace(&mut *stage, Stage::Awaited) {
+            Stage::Under(op) => Promise::new(op, call, self.clone()),
+            Stage::Over(result) => {
+                *stage = Stage::Over(result.clone());
+                drop(stage);
+                call(result);
+                return Ok(());
+            }
+            other => {
+                *stage = other;
+                return Err(Refusal::Taken);
+            }
+        };
+        *stage = Stage::Promised(promise.clone());
+        drop(stage);
+        promise.go_on();
+        Ok(())
+    }
+
+    /// The report of one that calls back.
+    pub(crate) fn keep(&self, result: Result<u64, Report>) {
+        let was = std::mem::replace(&mut *self.lock(), Stage::Over(result));
+        self.cond.notify_all();
+        drop(was);
+    }
+
     /// Ends it; one that is under way is cancelled. One that another thread waits for goes on for that thread.
     pub(crate) fn free(mut started: Arc<Started>) {
+        let promise = match &*started.lock() {
+            Stage::Promised(promise) => Some(promise.clone()),
+            _ => None,
+        };
+        if let Some(promise) = promise {
+            promise.cancel();
+        }
         let Some(own) = Arc::get_mut(&mut started) else { return };
         let stage = own.stage.get_mut().unwrap_or_else(PoisonError::into_inner);
         drop(std::mem::replace(stage, Stage::Free));

@@ -10,6 +10,7 @@ use linkspan::{Log, MemSlice, Memory};
 use linkspan_fabric::Level;
 
 use crate::status::{Answer, Refusal};
+use crate::types::linkspan_done;
 
 fn checked<T>(p: *const T, name: &'static str) -> Answer<NonNull<T>> {
     let p = NonNull::new(p.cast_mut()).ok_or(Refusal::Null(name))?;
@@ -190,5 +191,18 @@ pub(crate) unsafe fn log(call: unsafe extern "C" fn(u32, *const c_char, *mut c_v
         };
         // SAFETY: by the caller's promise; the text lives during the call.
         unsafe { call(level, line.as_ptr(), std::ptr::with_exposed_provenance_mut(arg)) }
+    })
+}
+
+/// What calls into C when an operation has reported.
+///
+/// # Safety
+/// `call` is null, or may be called once with `arg` from any thread.
+pub(crate) unsafe fn done(call: linkspan_done, arg: *mut c_void) -> Answer<impl FnOnce(i32, u64) + Send + 'static> {
+    let call = call.ok_or(Refusal::Null("call"))?;
+    let arg = arg.expose_provenance();
+    Ok(move |status: i32, value: u64| {
+        // SAFETY: by the caller's promise; an `FnOnce` is called once.
+        unsafe { call(status, value, std::ptr::with_exposed_provenance_mut(arg)) }
     })
 }

@@ -81,6 +81,9 @@ pub(crate) enum Refusal {
     /// A setting that does not exist.
     #[error("LS1159 there is no setting {0:?}: docs/PARAMETERS.md lists all")]
     Setting(String),
+    /// An operation that others wait for.
+    #[error("LS1160 another thread waits for this operation, or it has a call already: one of them gets its report")]
+    Taken,
 }
 
 /// Result of everything behind the border.

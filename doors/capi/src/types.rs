@@ -46,6 +46,8 @@ pub const LINKSPAN_VALUE: i32 = 1153;
 pub const LINKSPAN_ROOM: i32 = 1154;
 /// LS1156: the memory is still in use; its bytes must stay.
 pub const LINKSPAN_MEMORY_IN_USE: i32 = 1156;
+/// LS1160: another thread waits for the operation, or it has a call already.
+pub const LINKSPAN_OP_TAKEN: i32 = 1160;
 
 /// A timeout: as long as the peer lives.
 pub const LINKSPAN_FOREVER: i64 = -1;
@@ -108,6 +110,9 @@ pub struct linkspan_setting {
 /// Takes log lines: level 0 is a warning, 1 information. Called from any thread, also from several at once; `line` is valid
 /// during the call. It must not throw, and must not call linkspan.
 pub type linkspan_log = Option<unsafe extern "C" fn(level: u32, line: *const c_char, arg: *mut c_void)>;
+
+/// Takes the report of an operation, see linkspan_op_then.
+pub type linkspan_done = Option<unsafe extern "C" fn(status: i32, value: u64, arg: *mut c_void)>;
 
 /// One way by which bytes may travel.
 #[repr(C)]
@@ -227,3 +232,6 @@ pub struct linkspan_stats {
     /// See LINKSPAN_LATENCY_BUCKETS.
     pub latency: [u64; LINKSPAN_LATENCY_BUCKETS],
 }
+
+#[cfg(test)]
+mod tests;

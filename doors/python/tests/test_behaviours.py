@@ -157,6 +157,31 @@ def test_reports_registration_reuse(pair: Pair) -> None:
     assert not pair[0].expose(memory, "read").reused_registration
 
 
+def test_cache_miss_dynamic_registrations_are_not_reused(pair: Pair) -> None:
+    memory = linkspan.Memory(bytearray(64))
+    whole, look, part = pair[0].expose(memory), pair[0].expose(memory, "read"), pair[0].expose(memory[:8])
+    assert not any(region.reused_registration for region in (whole, look, part))
+    assert len({region.remote.key for region in (whole, look, part)}) == 3
+    pair[0].unexpose(whole)
+    fresh = pair[0].expose(memory)
+    assert not fresh.reused_registration and fresh.remote != whole.remote
+    assert fresh.remote.generation == 2
+
+
+def test_a_fenced_notification_covers_all_earlier_writes(pair: Pair, pattern: Pattern) -> None:
+    a, b = pair
+    size = 4 << 20
+    inbox = bytearray(size)
+    remote = b.expose(inbox).remote
+    for round in range(4):
+        data = pattern(size // 64, round) * 64
+        plain = a.write_async(data, remote, timeout=LONG)
+        fence = a.write_async(b"", remote, notify=round, timeout=LONG, fence=True)
+        assert b.wait_for_write(timeout=LONG) == round
+        assert inbox == data
+        assert (plain.wait(), fence.wait()) == (size, 0)
+
+
 def test_rights_are_checked(pair: Pair) -> None:
     a, b = pair
     memory = bytearray(8)

@@ -12,6 +12,16 @@ pub(crate) struct Elf {
     pub(crate) versions: Vec<String>,
     /// Symbols it defines for others, sorted.
     pub(crate) exports: Vec<String>,
+    /// The same symbols with the version that each is given (`name@@VERSION`), sorted; empty without versions.
+    pub(crate) versioned: Vec<(String, String)>,
+    /// The name it is to be asked for by (`DT_SONAME`).
+    pub(crate) soname: Option<String>,
+    /// All symbols are bound when it is loaded (`-z now`).
+    pub(crate) now: bool,
+    /// It stays loaded (`-z nodelete`).
+    pub(crate) nodelete: bool,
+    /// Tables are read-only after that (`-z relro`).
+    pub(crate) relro: bool,
     /// Bytes that are mapped into memory, debug sections not among them.
     pub(crate) loaded: u64,
 }
@@ -20,7 +30,17 @@ const SHT_DYNAMIC: u32 = 6;
 const SHT_DYNSYM: u32 = 11;
 const SHT_GNU_VERNEED: u32 = 0x6fff_fffe;
 const SHF_ALLOC: u64 = 2;
+const SHT_GNU_VERDEF: u32 = 0x6fff_fffd;
+const SHT_GNU_VERSYM: u32 = 0x6fff_ffff;
+const SHN_ABS: u16 = 0xfff1;
 const DT_NEEDED: u64 = 1;
+const DT_SONAME: u64 = 14;
+const DT_FLAGS: u64 = 30;
+const DT_FLAGS_1: u64 = 0x6fff_fffb;
+const DF_BIND_NOW: u64 = 8;
+const DF_1_NOW: u64 = 1;
+const DF_1_NODELETE: u64 = 8;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
 
 /// One section header.
 struct Section {
@@ -43,20 +63,50 @@ impl Elf {
             loaded: sections.iter().filter(|s| s.flags & SHF_ALLOC != 0).map(|s| s.size as u64).sum(),
             ..Elf::default()
         };
+        let (mut symbols, mut numbers, mut given) = (Vec::new(), &[][..], Vec::new());
         for section in &sections {
             match section.kind {
-                SHT_DYNAMIC => elf.needed = needed(part(bytes, section.offset, section.size)?, strings(section)?)?,
-                SHT_DYNSYM => elf.exports = exports(part(bytes, section.offset, section.size)?, strings(section)?)?,
+                SHT_DYNAMIC => elf.dynamic(part(bytes, section.offset, section.size)?, strings(section)?)?,
+                SHT_DYNSYM => symbols = exports(part(bytes, section.offset, section.size)?, strings(section)?)?,
+                SHT_GNU_VERSYM => numbers = part(bytes, section.offset, section.size)?,
+                SHT_GNU_VERDEF => given = definitions(part(bytes, section.offset, section.size)?, strings(section)?)?,
                 SHT_GNU_VERNEED => {
                     elf.versions = versions(part(bytes, section.offset, section.size)?, strings(section)?)?
                 }
                 _ => {}
             }
         }
+        for (at, name) in &symbols {
+            // The upper bit hides a version that is not the default one.
+            let number = u16_at(numbers, 2 * at).map(|n| n & 0x7fff);
+            let version = given.iter().find(|(index, _)| Some(*index) == number);
+            elf.versioned.extend(version.map(|(_, version)| (name.clone(), version.clone())));
+        }
+        elf.exports = symbols.into_iter().map(|(_, name)| name).collect();
+        elf.relro = has_relro(bytes)?;
+        elf.versioned.sort_unstable();
         elf.exports.sort_unstable();
         elf.versions.sort_unstable();
         elf.versions.dedup();
         Some(elf)
+    }
+
+    fn dynamic(&mut self, dynamic: &[u8], strings: &[u8]) -> Option<()> {
+        for entry in dynamic.chunks_exact(16) {
+            let value = u64_at(entry, 8)?;
+            let named = || text(strings, usize::try_from(value).ok()?);
+            match u64_at(entry, 0)? {
+                DT_NEEDED => self.needed.push(named()?),
+                DT_SONAME => self.soname = Some(named()?),
+                DT_FLAGS => self.now |= value & DF_BIND_NOW != 0,
+                DT_FLAGS_1 => {
+                    self.now |= value & DF_1_NOW != 0;
+                    self.nodelete = value & DF_1_NODELETE != 0;
+                }
+                _ => {}
+            }
+        }
+        Some(())
     }
 
     /// Highest version it needs of a library whose versions begin with `prefix`.
@@ -88,22 +138,40 @@ fn sections(bytes: &[u8]) -> Option<Vec<Section>> {
     Some(found)
 }
 
-fn needed(dynamic: &[u8], strings: &[u8]) -> Option<Vec<String>> {
-    let entries = dynamic.chunks_exact(16);
-    let tagged = entries.filter(|entry| u64_at(entry, 0) == Some(DT_NEEDED));
-    tagged.map(|entry| text(strings, usize::try_from(u64_at(entry, 8)?).ok()?)).collect()
+/// Whether a program header asks for tables that are read-only after loading.
+fn has_relro(bytes: &[u8]) -> Option<bool> {
+    let table = usize::try_from(u64_at(bytes, 0x20)?).ok()?;
+    let (size, count) = (u16_at(bytes, 0x36)? as usize, u16_at(bytes, 0x38)? as usize);
+    let kinds = (0..count).map(|n| u32_at(bytes, table.checked_add(n.checked_mul(size)?)?));
+    kinds.collect::<Option<Vec<u32>>>().map(|kinds| kinds.contains(&PT_GNU_RELRO))
 }
 
-fn exports(symbols: &[u8], strings: &[u8]) -> Option<Vec<String>> {
+/// Exported names with their numbers in the table.
+fn exports(symbols: &[u8], strings: &[u8]) -> Option<Vec<(usize, String)>> {
     let mut found = Vec::new();
-    for symbol in symbols.chunks_exact(24) {
+    for (at, symbol) in symbols.chunks_exact(24).enumerate() {
         // st_info's upper half is the binding: 1 global, 2 weak. st_shndx 0 means that others define it.
-        let (binding, defined) = (symbol[4] >> 4, u16_at(symbol, 6)? != 0);
-        if defined && matches!(binding, 1 | 2) {
-            found.push(text(strings, u32_at(symbol, 0)? as usize)?);
+        // A version has an absolute symbol of its own.
+        let (binding, section) = (symbol[4] >> 4, u16_at(symbol, 6)?);
+        if section != 0 && section != SHN_ABS && matches!(binding, 1 | 2) {
+            found.push((at, text(strings, u32_at(symbol, 0)? as usize)?));
         }
     }
     Some(found)
+}
+
+/// Versions that the file gives to its symbols, by their numbers.
+fn definitions(table: &[u8], strings: &[u8]) -> Option<Vec<(u16, String)>> {
+    let (mut found, mut at) = (Vec::new(), 0usize);
+    loop {
+        let definition = part(table, at, 20)?;
+        let name = part(table, at.checked_add(u32_at(definition, 12)? as usize)?, 8)?;
+        found.push((u16_at(definition, 4)?, text(strings, u32_at(name, 0)? as usize)?));
+        match u32_at(definition, 16)? {
+            0 => return Some(found),
+            next => at = at.checked_add(next as usize)?,
+        }
+    }
 }
 
 fn versions(table: &[u8], strings: &[u8]) -> Option<Vec<String>> {

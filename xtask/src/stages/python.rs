@@ -43,7 +43,12 @@ pub(crate) fn run(root: &Path) -> Outcome {
     mypy.arg("--cache-dir").arg(place.join("mypy"));
     let mut pyright = tool(&folder, &bin, "pyright");
     pyright.arg("--pythonpath").arg(bin.join("python"));
-    let mut checked = vec!["python", "tests"];
+    // The stubs against the module as it was built.
+    let mut stubs = tool(&folder, &bin, "mypy.stubtest");
+    stubs.args(["linkspan", "--concise", "--allowlist"]).arg(folder.join("tests/stubtest-allowlist.txt"));
+    // It leaves its cache where it runs.
+    stubs.current_dir(&place);
+    let mut checked = vec!["python", "tests", "bench"];
     if torch.is_ok() {
         checked.push("recipes");
     }
@@ -58,6 +63,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
         run::must(&mut pytest),
         run::must(&mut mypy),
         run::must(&mut pyright),
+        run::must(&mut stubs),
         lint("fmt", &["--check"]),
         lint("clippy", &["--locked", "--features", "extension-module", "--", "-D", "warnings"]),
     ])

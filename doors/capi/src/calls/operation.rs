@@ -1,8 +1,10 @@
 //! Started operations.
 
+use std::ffi::c_void;
+
 use super::objects::{OPS, id};
 use crate::op::Started;
-use crate::raw::Out;
+use crate::raw::{self, Out};
 use crate::status::border;
 use crate::types::*;
 
@@ -47,6 +49,24 @@ fn told(status: i32, report: Report) -> i32 {
         Some(Err(report)) if status == LINKSPAN_OK => report.tell(),
         _ => status,
     }
+}
+
+/// Calls `call` once, with status and value of the operation, when it has reported: at once where it has, else from the thread
+/// that finds out, which may be the engine's. linkspan_last_error of that thread has the words. It is called with
+/// LINKSPAN_ABORTED where the operation is freed before. LINKSPAN_OP_TAKEN where another thread waits for the operation or it
+/// has a call already.
+///
+/// Threads: the call must not throw nor wait; it may use linkspan, but nothing that waits or closes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_op_then(op: *mut linkspan_op, call: linkspan_done, arg: *mut c_void) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let call = unsafe { raw::done(call, arg)? };
+        OPS.get(id(op))?.then(Box::new(move |report| match report {
+            Ok(value) => call(LINKSPAN_OK, value),
+            Err(report) => call(report.tell(), 0),
+        }))
+    })
 }
 
 /// Ends an operation. One that is under way is cancelled: afterwards nothing of it reads or writes local memory any more.

@@ -11,6 +11,7 @@ use linkspan::{Error, Url};
 use super::objects::{
     Hall, LISTENERS, Peer, TRANSPORTS, access, context, handle, id, limit, peer, remote, started, view,
 };
+use crate::promise::later;
 use crate::raw::{self, Out, OutText};
 use crate::status::{Answer, border};
 use crate::text::fixed;
@@ -138,6 +139,7 @@ pub unsafe extern "C" fn linkspan_transport_expose(
         // SAFETY: the caller's promise, see the module.
         let (out, reused) = unsafe { (Out::new(out, "out")?, Out::maybe(reused, "reused")?) };
         let peer = peer(transport)?;
+        let _later = later();
         let mut exposed = peer.exposed.lock().unwrap_or_else(|e| e.into_inner());
         let region = peer.transport.expose(&view(range)?, access(rights)?)?;
         exposed.entry(region.remote().key()).or_insert((region, 0)).1 += 1;

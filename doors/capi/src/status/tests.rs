@@ -18,7 +18,7 @@ fn last() -> String {
 
 #[test]
 fn constants_are_the_codes_of_the_errors() {
-    let errors: [(i32, Refusal); 17] = [
+    let errors: [(i32, Refusal); 18] = [
         (t::LINKSPAN_TIMEOUT, Error::Timeout.into()),
         (t::LINKSPAN_TIMED_OUT_UNREVOKED, Error::TimedOutUnrevoked.into()),
         (t::LINKSPAN_ABORTED, Error::Aborted.into()),
@@ -36,6 +36,7 @@ fn constants_are_the_codes_of_the_errors() {
         (t::LINKSPAN_NULL, Refusal::Null("out")),
         (t::LINKSPAN_HANDLE, Refusal::Handle { word: "memory", handle: 9 }),
         (t::LINKSPAN_MEMORY_IN_USE, Refusal::MemoryInUse),
+        (t::LINKSPAN_OP_TAKEN, Refusal::Taken),
     ];
     for (status, error) in errors {
         let shown = error.to_string();

@@ -1,0 +1,190 @@
+// Peers in processes of their own, from C: written to, stopped and continued, killed.
+#define _GNU_SOURCE
+#include "common.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#define SIZE (16 * MIB)
+
+typedef struct peer {
+    pid_t pid;
+    FILE *to, *from;
+    char url[LINKSPAN_URL_SIZE];
+    linkspan_remote remote;
+} peer;
+
+// The child's part: it offers memory and does what it is told, line by line, until its input ends.
+static int child(int path) {
+    linkspan_context *context = context_over(path);
+    linkspan_transport *transport;
+    OK(linkspan_transport_open(context, 0, &transport));
+    linkspan_memory *memory = memory_of(SIZE);
+    linkspan_remote remote = expose(transport, memory);
+    char url[LINKSPAN_URL_SIZE];
+    OK(linkspan_transport_bind(transport, url, sizeof url));
+    printf("%s ", url);
+    for (size_t n = 0; n < sizeof remote.bytes; n++) {
+        printf("%02x", remote.bytes[n]);
+    }
+    printf("\n");
+    fflush(stdout);
+    unsigned seed;
+    while (scanf("%u", &seed) == 1) {
+        uint64_t value = 0;
+        const int32_t status = linkspan_wait_for_write(transport, LONG, &value);
+        printf("%d %llu %d\n", status, (unsigned long long)value, filled(bytes_of(memory), MIB, seed));
+        fflush(stdout);
+    }
+    return 0;
+}
+
+static peer start(int path) {
+    int in[2], out[2];
+    CHECK(!pipe2(in, O_CLOEXEC) && !pipe2(out, O_CLOEXEC));
+    peer p;
+    char number[2] = {(char)('0' + path), 0};
+    p.pid = fork();
+    if (p.pid == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        execl("/proc/self/exe", "processes", number, (char *)NULL);
+        _exit(99);
+    }
+    CHECK(p.pid > 0);
+    close(in[0]);
+    close(out[1]);
+    p.to = fdopen(in[1], "w");
+    p.from = fdopen(out[0], "r");
+    char hex[2 * LINKSPAN_REMOTE_SIZE + 1];
+    CHECK(fscanf(p.from, "%255s %80s", p.url, hex) == 2);
+    uint8_t bytes[LINKSPAN_REMOTE_SIZE];
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        unsigned byte;
+        CHECK(sscanf(hex + 2 * n, "%2x", &byte) == 1);
+        bytes[n] = (uint8_t)byte;
+    }
+    OK(linkspan_remote_decode(bytes, sizeof bytes, &p.remote));
+    return p;
+}
+
+// What the child says of the next write: notified, and with these bytes.
+static void expect(peer *p, uint64_t value, unsigned seed) {
+    int status, right;
+    unsigned long long got;
+    fprintf(p->to, "%u\n", seed);
+    fflush(p->to);
+    CHECK(fscanf(p->from, "%d %llu %d", &status, &got, &right) == 3);
+    CHECK(status == LINKSPAN_OK && got == value && right);
+}
+
+static void end(peer *p) {
+    fclose(p->to);
+    fclose(p->from);
+    CHECK(waitpid(p->pid, NULL, 0) == p->pid);
+}
+
+typedef struct side {
+    linkspan_context *context;
+    linkspan_transport *transport;
+    linkspan_memory *memory;
+} side;
+
+static side connect_to(const peer *p, int path) {
+    side s = {context_over(path), NULL, memory_of(SIZE)};
+    OK(linkspan_transport_open(s.context, 0, &s.transport));
+    OK(linkspan_transport_connect(s.transport, p->url, LONG));
+    return s;
+}
+
+static void leave(side s) {
+    OK(linkspan_transport_close(s.transport));
+    OK(linkspan_memory_release(s.memory, 0));
+    OK(linkspan_context_close(s.context));
+}
+
+static void the_peer_may_be_another_process(int path) {
+    peer p = start(path);
+    side s = connect_to(&p, path);
+    for (unsigned round = 1; round < 4; round++) {
+        fill(s.memory, round);
+        linkspan_notify n = note(round * 10);
+        OK(linkspan_write(s.transport, all_of(s.memory), &p.remote, &n, LONG, NULL));
+        expect(&p, round * 10, round);
+    }
+    memset(bytes_of(s.memory), 0, SIZE);
+    OK(linkspan_read(s.transport, all_of(s.memory), &p.remote, LONG, NULL));
+    CHECK(filled(bytes_of(s.memory), SIZE, 3));
+    end(&p);
+    leave(s);
+}
+
+static void write_timeout_production_disconnected_peer(int path) {
+    peer p = start(path);
+    side s = connect_to(&p, path);
+    OK(linkspan_write(s.transport, part_of(s.memory, 0, 8192), &p.remote, NULL, LONG, NULL));
+    CHECK(!kill(p.pid, SIGSTOP));
+    sleep_ms(50);
+    // Stopped, not dead: it cannot confirm that it reads the old path no longer.
+    const int64_t began = now_ms();
+    IS(LINKSPAN_TIMED_OUT_UNREVOKED, linkspan_write(s.transport, part_of(s.memory, 0, 8192), &p.remote, NULL, 100, NULL));
+    const int64_t took = now_ms() - began;
+    CHECK(took >= 99 && took < 8000);
+    CHECK(!kill(p.pid, SIGCONT));
+    fill(s.memory, 5);
+    linkspan_notify n = note(6);
+    OK(linkspan_write(s.transport, part_of(s.memory, 0, MIB), &p.remote, &n, LONG, NULL));
+    expect(&p, 6, 5);
+    end(&p);
+    leave(s);
+}
+
+static void a_killed_peer_is_reported_and_the_next_one_works_at_once(int path) {
+    for (int step = 0; step < 3; step++) {
+        peer p = start(path);
+        side s = connect_to(&p, path);
+        linkspan_op *op;
+        if (step == 0) {
+            OK(linkspan_wait_for_write_start(s.transport, LINKSPAN_FOREVER, &op));
+        } else if (step == 1) {
+            OK(linkspan_write_start(s.transport, all_of(s.memory), &p.remote, NULL, LINKSPAN_FOREVER, &op));
+        } else {
+            OK(linkspan_read_start(s.transport, all_of(s.memory), &p.remote, LINKSPAN_FOREVER, &op));
+        }
+        CHECK(!kill(p.pid, SIGKILL));
+        const int32_t status = linkspan_op_wait(op, NULL);
+        CHECK(status == LINKSPAN_BROKEN || (step > 0 && status == LINKSPAN_OK));
+        OK(linkspan_op_free(op));
+        IS(LINKSPAN_BROKEN, linkspan_wait_for_write(s.transport, LINKSPAN_FOREVER, NULL));
+        const int64_t began = now_ms();
+        IS(LINKSPAN_BROKEN, linkspan_write(s.transport, all_of(s.memory), &p.remote, NULL, LINKSPAN_FOREVER, NULL));
+        CHECK(now_ms() - began < 5000);
+        end(&p);
+        leave(s);
+    }
+    the_peer_may_be_another_process(path);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        return child(argv[1][0] - '0');
+    }
+    static const struct {
+        const char *name;
+        void (*run)(int path);
+    } tests[] = {
+        {"the_peer_may_be_another_process", the_peer_may_be_another_process},
+        {"write_timeout_production_disconnected_peer", write_timeout_production_disconnected_peer},
+        {"a_killed_peer_is_reported_and_the_next_one_works_at_once",
+         a_killed_peer_is_reported_and_the_next_one_works_at_once},
+    };
+    for (size_t n = 0; n < sizeof tests / sizeof *tests; n++) {
+        for (int path = 0; path < PATHS; path++) {
+            tests[n].run(path);
+        }
+        printf("  %s\n", tests[n].name);
+        fflush(stdout);
+    }
+    return 0;
+}
