@@ -18,6 +18,10 @@
 #define LS_ALLOWED	64
 
 struct workqueue_struct *ls_wq;
+/* Of our directory of properties; any but the root has one. */
+static const uuid_t ls_dir_uuid =
+	UUID_INIT(0xd3a1f6c2, 0x7b0e, 0x45d8, 0x9f, 0x21, 0x86, 0xe4, 0x0c, 0x5a, 0x31, 0x7d);
+
 static struct tb_property_dir *ls_dir;
 static dev_t ls_devt;
 static DEFINE_IDA(ls_ida);
@@ -381,7 +385,7 @@ static int __init ls_init(void)
 	if (ret)
 		goto err_handler;
 	ret = -ENOMEM;
-	ls_dir = tb_property_create_dir(NULL);
+	ls_dir = tb_property_create_dir(&ls_dir_uuid);
 	if (!ls_dir)
 		goto err_driver;
 	tb_property_add_immediate(ls_dir, "prtcid", 1);

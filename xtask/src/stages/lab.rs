@@ -50,12 +50,16 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
         cargo.args(["-p", "linkspan-vcable", "-p", "lspan", "-p", "linkspan-nccl"]);
     }
     run::must(&mut cargo)?;
+    if guests {
+        let mut cargo = run::cargo(root);
+        run::must(cargo.args(["build", "--release", "--quiet", "-p", "linkspan-tbring", "--example", "ringtest"]))?;
+    }
     let bin = run::target_dir(root).join("release");
     let mut lab = Command::new(bin.join("linkspan-lab"));
     lab.current_dir(root).env("CARGO_TARGET_DIR", run::target_dir(root));
     if guests {
         lab.env("VCABLE", bin.join("vcable")).env("LSPAN", bin.join("lspan"));
-        lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
+        lab.env("PLUGIN", bin.join("liblinkspan_nccl.so")).env("RINGTEST", bin.join("examples/ringtest"));
         if run::which("cc").is_some() {
             lab.env("PLUGIN_HOST", plugin_host(root, &bin)?);
         }
