@@ -7,7 +7,7 @@
  * its memory is let go while it is still open; opening again reaches the link
  * when it is back.
  *
- * Locks: ls_file.setup orders HELLO, EVENTFD and mmap() of one file;
+ * Locks: ls_file.setup orders HELLOs of one file;
  * ls_link.io guards the rest. User memory is touched under neither.
  * ls_file.wait and .event are woken under io.
  */
@@ -148,7 +148,8 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		ops[i].file = f;
 		list_add_tail(&ops[i].list, &f->free_ops);
 	}
-	f->ready = true;
+	/* What it made is seen by whoever sees this. */
+	smp_store_release(&f->ready, true);
 	list_add_tail(&f->list, &lk->files);
 	mutex_unlock(&lk->io);
 	return 0;
@@ -203,6 +204,7 @@ static int ls_submit(struct ls_file *f, u32 *taken)
 		ret = -ENODEV;
 		goto out;
 	}
+	/* The index before the entries that it covers. */
 	n = smp_load_acquire(&f->q->sq_tail) - f->sq_head;
 	unread = ls_unread(f);
 	if (n > f->sq_entries || unread > f->cq_entries) {
@@ -220,6 +222,7 @@ static int ls_submit(struct ls_file *f, u32 *taken)
 			break;
 		ls_take(f, &sqe);
 	}
+	/* The program may reuse an entry once the index has passed it. */
 	smp_store_release(&f->q->sq_head, f->sq_head);
 	ls_pump(lk);
 out:
@@ -330,17 +333,16 @@ static long ls_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	if (_IOC_DIR(cmd) & _IOC_WRITE && copy_from_user(&u, user, _IOC_SIZE(cmd)))
 		return -EFAULT;
 	if (cmd == LS_IOC_HELLO) {
-		mutex_lock(&f->setup);
+		if (mutex_lock_interruptible(&f->setup))
+			return -EINTR;
 		ret = ls_hello(f, &u.hello);
 		mutex_unlock(&f->setup);
 	} else if (cmd == LS_IOC_INFO) {
 		ls_info(f->lk, &u.info);
 		ret = 0;
-	} else if (!READ_ONCE(f->ready)) {
-		return -EPROTO;
+	} else if (!smp_load_acquire(&f->ready)) { /* pairs with ls_hello() */
+		ret = -ENODATA;
 	} else {
-		/* Pairs with the io mutex in ls_hello(). */
-		smp_rmb();
 		switch (cmd) {
 		case LS_IOC_REGISTER:
 			ret = ls_region_add(f, &u.reg);
@@ -373,7 +375,7 @@ static __poll_t ls_poll_file(struct file *file, poll_table *wait)
 	struct ls_file *f = file->private_data;
 	__poll_t mask = 0;
 
-	if (!READ_ONCE(f->ready))
+	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
 		return EPOLLERR;
 	poll_wait(file, &f->wait, wait);
 	if (READ_ONCE(f->dead))
@@ -387,8 +389,8 @@ static int ls_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct ls_file *f = file->private_data;
 
-	if (!READ_ONCE(f->ready))
-		return -EPROTO;
+	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
+		return -ENODATA;
 	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != f->map_bytes || !(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
 	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);

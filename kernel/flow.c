@@ -50,6 +50,7 @@ void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
 	cqe->opcode = op->opcode;
 	cqe->reserved = 0;
 	f->cq_tail++;
+	/* The entry before the index. */
 	smp_store_release(&f->q->cq_tail, f->cq_tail);
 	if (op->region)
 		ls_region_put(lk, op->region);
@@ -105,9 +106,10 @@ static void ls_match(struct ls_link *lk, struct ls_chan *c)
 			op->done = 0;
 			list_move_tail(&op->list, &c->grants);
 		} else {
+			u8 *from = c->buf + (c->msg_head % LS_CREDITS) * LS_FRAME_BYTES;
+
 			if (m->len)
-				ls_region_copy(op->region, op->pos, c->buf + (c->msg_head % LS_CREDITS) * LS_FRAME_BYTES,
-					       m->len, true);
+				ls_region_copy(op->region, op->pos, from, m->len, true);
 			lk->copied += m->len;
 			ls_complete(lk, op, 0, m->len);
 		}

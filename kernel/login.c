@@ -244,7 +244,7 @@ static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *t
 {
 	if (p->version != LS_PROTOCOL) {
 		if (!lk->told)
-			dev_warn(&lk->dev, "peer speaks version %u of the login, we speak %u\n", p->version, LS_PROTOCOL);
+			dev_warn(&lk->dev, "login: the peer speaks version %u, we %u\n", p->version, LS_PROTOCOL);
 		lk->told = true;
 		return LS_VERSION;
 	}
@@ -265,7 +265,8 @@ static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *t
 		ls_down_for_peer(lk);
 		return LS_RETRY;
 	}
-	if (p->session == lk->peer_session && p->hops[0] == lk->pair[0].out_hop && p->hops[1] == lk->pair[1].out_hop)
+	if (p->session == lk->peer_session && p->hops[0] == lk->pair[0].out_hop &&
+	    p->hops[1] == lk->pair[1].out_hop)
 		return LS_OK;
 	ls_release_hops(lk, false, true);
 	lk->peer_session = 0;
@@ -389,7 +390,7 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 		return 200;
 	case LS_VERSION:
 		if (!lk->told)
-			dev_warn(&lk->dev, "peer speaks version %u of the login, we speak %u\n", p.version, LS_PROTOCOL);
+			dev_warn(&lk->dev, "login: the peer speaks version %u, we %u\n", p.version, LS_PROTOCOL);
 		lk->told = true;
 		return 10000;
 	default:
@@ -419,8 +420,8 @@ static unsigned int ls_ask_ready(struct ls_link *lk)
 	lk->epoch++;
 	mutex_unlock(&lk->io);
 	ls_set_state(lk, LS_STATE_UP);
-	dev_dbg(&lk->dev, "up: control out %d in %d, data out %d in %d\n", lk->pair[0].out_hop, lk->pair[0].in_hop,
-		lk->pair[1].out_hop, lk->pair[1].in_hop);
+	dev_dbg(&lk->dev, "up: HopIDs out %d %d in %d %d\n", lk->pair[0].out_hop, lk->pair[1].out_hop,
+		lk->pair[0].in_hop, lk->pair[1].in_hop);
 	return 0;
 }
 
@@ -473,7 +474,7 @@ static bool ls_domain_free(struct ls_link *lk)
 	while (!mutex_trylock(&lk->xd->tb->lock)) {
 		if (test_bit(LS_GONE, &lk->flags))
 			return false;
-		msleep(5);
+		msleep(20);
 	}
 	mutex_unlock(&lk->xd->tb->lock);
 	return true;
@@ -485,7 +486,7 @@ static void ls_path_work(struct work_struct *work)
 	int ret;
 
 	/* A removal of the whole controller holds the lock and waits for us. */
-	if (!ls_domain_free(lk))
+	if (test_bit(LS_GONE, &lk->flags) || !ls_domain_free(lk))
 		return;
 	if (test_bit(LS_WANT_DOWN, &lk->flags)) {
 		clear_bit(LS_WANT_UP, &lk->flags);
@@ -543,6 +544,8 @@ void ls_login_stop(struct ls_link *lk, bool tell)
 	cancel_delayed_work_sync(&lk->login_work);
 	cancel_work_sync(&lk->path_work);
 	ls_rings_down(lk);
+	/* A callback may have asked for a restart; there are none any more. */
+	cancel_work_sync(&lk->path_work);
 	/* The peer still sees the old session: it stops before it hears of a new one. */
 	if (tell)
 		ls_ask(lk, &p, 200);

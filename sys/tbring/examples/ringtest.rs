@@ -459,10 +459,10 @@ fn bad(device: &str) -> Done {
     };
     let ours = &fresh;
     must("a call of nobody", raw(ours, 0x1234, &mut 0u64), libc::ENOTTY)?;
-    must("a number that there is not", raw(ours, abi::IOC_HELLO + 40, &mut hello(&|_| ())), libc::EPROTO)?;
+    must("a number that there is not", raw(ours, abi::IOC_HELLO + 40, &mut hello(&|_| ())), libc::ENODATA)?;
     must("no address", null(ours, abi::IOC_HELLO), libc::EFAULT)?;
-    must("doorbell before hello", raw(ours, abi::IOC_DOORBELL, &mut abi::Doorbell::default()), libc::EPROTO)?;
-    must("register before hello", raw(ours, abi::IOC_REGISTER, &mut abi::Register::default()), libc::EPROTO)?;
+    must("doorbell before hello", raw(ours, abi::IOC_DOORBELL, &mut abi::Doorbell::default()), libc::ENODATA)?;
+    must("register before hello", raw(ours, abi::IOC_REGISTER, &mut abi::Register::default()), libc::ENODATA)?;
     let mut old = hello(&|h| h.version = 99);
     must("another version", raw(ours, abi::IOC_HELLO, &mut old), libc::EPROTO)?;
     must("its version", old.version as i32, abi::VERSION as i32)?;
