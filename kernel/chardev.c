@@ -304,7 +304,7 @@ static int ls_channel(struct ls_file *f, const struct ls_ioc_id *arg, bool open)
 		return -EINVAL;
 	/* One that was closed a moment ago is about to be free. */
 	if (open)
-		wait_event_interruptible_timeout(lk->wait, READ_ONCE(lk->chans[arg->id].local) != LS_CLOSING, HZ);
+		wait_event_interruptible_timeout(lk->wait, READ_ONCE(lk->chans[arg->id].local) != LS_CLOSING, 10 * HZ);
 	mutex_lock(&lk->io);
 	if (f->dead)
 		ret = -ENODEV;

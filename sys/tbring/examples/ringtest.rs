@@ -370,11 +370,8 @@ fn foreign(device: &str, channel: u32) -> Done {
     refused("open", ring.open_channel(channel), libc::EBUSY)?;
     refused("close", ring.close_channel(channel), libc::EBADF)?;
     for receive in [false, true] {
-        let put = if receive {
-            ring.receive(channel, &region, 0, 4096, 3)
-        } else {
-            ring.send(channel, &region, 0, 4096, 3)
-        };
+        let put =
+            if receive { ring.receive(channel, &region, 0, 4096, 3) } else { ring.send(channel, &region, 0, 4096, 3) };
         put.map_err(text)?;
         let done = any(&mut ring, false, LONG)?.ok_or("nothing happens")?;
         expect(done.result == Err(libc::EBADF), || format!("{done:?}, expected EBADF"))?;
@@ -448,7 +445,8 @@ fn pour(device: &str, slow: u32, quick: u32, count: u64) -> Done {
 fn bad(device: &str) -> Done {
     let fresh = File::options().read(true).write(true).open(device).map_err(|e| e.to_string())?;
     let hello = |change: &dyn Fn(&mut abi::Hello)| {
-        let mut hello = abi::Hello { version: 1, sq_entries: 8, cq_entries: 8, timeout_ms: 10_000, ..Default::default() };
+        let mut hello =
+            abi::Hello { version: 1, sq_entries: 8, cq_entries: 8, timeout_ms: 10_000, ..Default::default() };
         change(&mut hello);
         hello
     };
@@ -504,9 +502,11 @@ fn bad(device: &str) -> Done {
     ] {
         must(what, raw(ours, number, &mut { id }), errno)?;
     }
-    for (what, fd, reserved, errno) in
-        [("a file for an eventfd", fresh.as_raw_fd(), 0, libc::EINVAL), ("-2", -2, 0, libc::EINVAL), ("x", -1, 1, libc::EINVAL)]
-    {
+    for (what, fd, reserved, errno) in [
+        ("a file for an eventfd", fresh.as_raw_fd(), 0, libc::EINVAL),
+        ("-2", -2, 0, libc::EINVAL),
+        ("x", -1, 1, libc::EINVAL),
+    ] {
         must(what, raw(ours, abi::IOC_EVENTFD, &mut abi::Event { fd, reserved }), errno)?;
     }
     must(

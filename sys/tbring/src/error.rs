@@ -22,7 +22,9 @@ pub enum Error {
         hint: &'static str,
     },
     /// The module is of another version.
-    #[error("LS1502 linkspan.ko speaks version {theirs} of its interface, this program version {ours}; update the older one")]
+    #[error(
+        "LS1502 linkspan.ko speaks version {theirs} of its interface, this program version {ours}; update the older one"
+    )]
     Version {
         /// The module's.
         theirs: u32,

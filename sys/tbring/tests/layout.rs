@@ -16,21 +16,48 @@ fn expected() -> Vec<(String, u64)> {
         };
     }
     structure!(
-        "ls_ioc_hello", abi::Hello, version, timeout_ms, sq_entries, cq_entries, map_bytes, sq_offset, cq_offset,
-        channels, eager_bytes, message_bytes, reserved
+        "ls_ioc_hello",
+        abi::Hello,
+        version,
+        timeout_ms,
+        sq_entries,
+        cq_entries,
+        map_bytes,
+        sq_offset,
+        cq_offset,
+        channels,
+        eager_bytes,
+        message_bytes,
+        reserved
     );
     structure!(
-        "ls_ioc_info", abi::Info, local_uuid, peer_uuid, state, epoch, link_speed, link_width, ring_size, ring_pairs,
-        in_hopid, out_hopid, tx_frames, rx_frames, tx_bytes, rx_bytes, copied_bytes, control_frames, doorbells, restarts,
+        "ls_ioc_info",
+        abi::Info,
+        local_uuid,
+        peer_uuid,
+        state,
+        epoch,
+        link_speed,
+        link_width,
+        ring_size,
+        ring_pairs,
+        in_hopid,
+        out_hopid,
+        tx_frames,
+        rx_frames,
+        tx_bytes,
+        rx_bytes,
+        copied_bytes,
+        control_frames,
+        doorbells,
+        restarts,
         reserved
     );
     structure!("ls_ioc_register", abi::Register, addr, length, flags, fd, region, reserved);
     structure!("ls_ioc_id", abi::Id, id, reserved);
     structure!("ls_ioc_eventfd", abi::Event, fd, reserved);
     structure!("ls_ioc_doorbell", abi::Doorbell, flags, min_complete, timeout_us, submitted);
-    structure!(
-        "ls_sqe", abi::Sqe, opcode, channel, cookie, region, reserved0, offset, length, reserved1
-    );
+    structure!("ls_sqe", abi::Sqe, opcode, channel, cookie, region, reserved0, offset, length, reserved1);
     structure!("ls_cqe", abi::Cqe, cookie, length, result, channel, opcode, reserved);
     for (name, offset) in [
         ("sq_tail", abi::queue::SQ_TAIL),

@@ -82,7 +82,8 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     b.sh("modprobe linkspan")?;
     state(&a, "waiting")?;
     state(&b, "waiting")?;
-    let refused = a.run(SOON, &format!("ringtest send {DEVICE} 1 10 10 0 1 >/dev/null & sleep 1; kill $!; cat {SYS}/allowed"))?;
+    let refused =
+        a.run(SOON, &format!("ringtest send {DEVICE} 1 10 10 0 1 >/dev/null & sleep 1; kill $!; cat {SYS}/allowed"))?;
     check(refused.out.trim() == "0", || format!("allowed says {}", refused.out))?;
     a.sh(&format!("echo 1 >{SYS}/allowed"))?;
     state(&a, "login")?;
@@ -255,7 +256,22 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     up(&[&a, &b])?;
     both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
     lab.say("one host killed and back: up again");
-    lab.finish([a, b])?;
+
+    // Its first file ends with the link; the next serves after it.
+    let echo = b.spawn(&format!("while :; do ringtest echo {DEVICE} 7; sleep 0.2; done"))?;
+    a.sleeps(
+        Duration::from_secs(120),
+        &format!(
+            "set -e; ringtest hold {DEVICE} 1 & holder=$!; sleep 1\n\
+             echo devices >/sys/power/pm_test; echo mem >/sys/power/state\n\
+             wait $holder; until grep -q up {SYS}/state; do sleep 0.1; done\n\
+             i=0; until ringtest ping {DEVICE} 7 20 50000; do i=$((i+1)); [ $i -lt 5 ]; sleep 1; done"
+        ),
+    )?;
+    drop(echo);
+    lab.say("suspended as far as devices with a file open and back: up again, messages");
+    lab.finish([b])?;
+    a.cut()?;
     cable.finish()
 }
 

@@ -8,7 +8,8 @@ struct Stage {
 
 impl Stage {
     fn new(sq: u32, cq: u32) -> Stage {
-        let hello = abi::Hello { sq_entries: sq, cq_entries: cq, sq_offset: 4096, cq_offset: 8192, ..Default::default() };
+        let hello =
+            abi::Hello { sq_entries: sq, cq_entries: cq, sq_offset: 4096, cq_offset: 8192, ..Default::default() };
         Stage { memory: vec![0; 12288 / 8], hello }
     }
 
