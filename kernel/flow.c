@@ -185,7 +185,7 @@ static void ls_pump_data(struct ls_link *lk)
 		u64 pos = op->pos + op->moved;
 		u32 cut = LS_FRAME_BYTES - ((op->peer_head + op->moved) & LS_FRAME_MASK);
 		u32 len = min_t(u64, cut, op->len - op->moved);
-		bool whole = ls_region_whole(op->region, pos, len);
+		bool whole = ls_region_whole(pos, len);
 		struct list_head *from = whole ? &lk->tx_free : &lk->tx_bounce;
 		struct ls_frame *f;
 

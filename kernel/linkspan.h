@@ -229,7 +229,7 @@ void ls_regions_free(struct list_head *reap);
 void ls_region_put(struct ls_link *lk, struct ls_region *r);
 void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
 dma_addr_t ls_region_dma(struct ls_region *r, u64 pos);
-bool ls_region_whole(struct ls_region *r, u64 pos, u32 len);
+bool ls_region_whole(u64 pos, u32 len);
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu);
 void ls_reap(struct work_struct *work);
 
