@@ -1,7 +1,7 @@
 //! `list` and `run`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -10,7 +10,12 @@ use crate::cli::{Level, Words};
 use crate::error::{Error, Result};
 use crate::initrd::Put;
 use crate::lab::Lab;
+use crate::modules::name_of;
+use crate::setup;
 use crate::suite::{ALL, Test};
+
+/// Our driver, in the folder `kernel`: built for each kernel before a test needs it, unless one is given by `--module`.
+const OURS: &str = "linkspan";
 
 /// Prints every test.
 pub(crate) fn list() {
@@ -29,7 +34,11 @@ pub(crate) fn run(words: &Words) -> Result<ExitCode> {
     let begun = Instant::now();
     let (mut passed, mut failed, mut left_out) = (0, Vec::new(), 0);
     for kernel in words.kernels() {
-        let mut lab = Lab::new(&cache, &kernel, &words.modules, &puts)?;
+        let mut modules = words.modules.clone();
+        if chosen.iter().any(|test| test.ours) && !modules.iter().any(|file| name_of(file) == OURS) {
+            modules.extend(setup::module::build(&cache, &cache.kernel(&kernel)?, Path::new("kernel"))?);
+        }
+        let mut lab = Lab::new(&cache, &kernel, &modules, &puts)?;
         println!("kernel {kernel} ({})", lab.kernel.release);
         for test in &chosen {
             if lab.kernel.version() < test.since {
@@ -93,6 +102,7 @@ pub(crate) fn puts() -> Vec<Put> {
         ("PLUGIN", "/usr/lib/libnccl-net-linkspan.so"),
         ("PLUGIN_HOST", "/usr/bin/plugin-host"),
         ("VERBS", "/usr/bin/verbs-conformance"),
+        ("RINGTEST", "/usr/bin/ringtest"),
     ]
     .into_iter()
     .filter_map(|(name, to)| {

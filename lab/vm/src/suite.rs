@@ -1,6 +1,7 @@
 //! The tests: one entry each.
 
 mod rdma;
+mod ring;
 pub(crate) mod tb;
 mod thunderbolt;
 mod usage;
@@ -21,6 +22,8 @@ pub(crate) struct Test {
     /// Long, and about our own programs or about the cable more than about the kernel: the quick level runs it on the
     /// newest kernel only.
     pub(crate) newest: bool,
+    /// Whether our own driver is built for it.
+    pub(crate) ours: bool,
     /// What it proves.
     pub(crate) what: &'static str,
     /// What it does.
@@ -37,6 +40,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: false,
+        ours: false,
         what: "one cable from discovery to the death of a host: network, streams, dma_test, plug, reload, rescan, suspend",
         run: thunderbolt::pair,
     },
@@ -45,6 +49,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: false,
+        ours: false,
         what: "two lanes become one link",
         run: thunderbolt::bonding,
     },
@@ -53,6 +58,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: false,
+        ours: false,
         what: "every DMA through a strict IOMMU: none outside of what the driver mapped",
         run: thunderbolt::viommu,
     },
@@ -61,6 +67,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: true,
+        ours: false,
         what: "damaged frames, lost interrupts, damaged control packets, a silent host: the kernel recovers",
         run: thunderbolt::faults,
     },
@@ -69,14 +76,43 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Full,
         since: ANY,
         newest: false,
+        ours: false,
         what: "router version 2, Intel's interrupts, MSI",
         run: thunderbolt::variants,
+    },
+    Test {
+        name: "ring-pair",
+        level: Level::Quick,
+        since: ANY,
+        newest: false,
+        ours: true,
+        what: "linkspan.ko: login, messages, transfers without a copy, dma-buf, credits, wrong calls",
+        run: ring::pair,
+    },
+    Test {
+        name: "ring-life",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko: killed processes, unplug, unbind, unload, a host that dies",
+        run: ring::life,
+    },
+    Test {
+        name: "ring-viommu",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: true,
+        what: "linkspan.ko behind a strict IOMMU",
+        run: ring::viommu,
     },
     Test {
         name: "use-cable",
         level: Level::Quick,
         since: ANY,
         newest: true,
+        ours: false,
         what: "lspan perf and the plugin over thunderbolt_net; a cut cable is told; an Ethernet rail carries on",
         run: usage::cable,
     },
@@ -85,6 +121,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: false,
+        ours: false,
         what: "soft-RoCE in one guest: loopback",
         run: rdma::one,
     },
@@ -109,6 +146,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: false,
+        ours: false,
         what: "soft-RoCE between two guests: ibv_rc_pingpong and perftest as the reference",
         run: rdma::pair,
     },
@@ -117,6 +155,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Quick,
         since: ANY,
         newest: false,
+        ours: false,
         what: "three guests, a subnet for each edge: RC traffic on all three",
         run: rdma::triangle,
     },
@@ -125,6 +164,7 @@ pub(crate) const ALL: &[Test] = &[
         level: Level::Full,
         since: ANY,
         newest: false,
+        ours: false,
         what: "four guests in a ring, a subnet for each edge: RC traffic on all four",
         run: rdma::ring,
     },

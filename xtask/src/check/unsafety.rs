@@ -24,6 +24,7 @@ pub(crate) const PLACES: [Place; 14] = [
     Place { path: "sys/verbs/src/abi.rs", why: "the C structures of libibverbs" },
     Place { path: "sys/verbs/src/hw/", why: "libibverbs, opened at run time, and calls through its devices' tables" },
     Place { path: "sys/ncclnet/", why: "the C tables of NCCL and RCCL, and calls through their pointers" },
+    Place { path: "sys/tbring/", why: "calls of the device of linkspan.ko, and queues in memory that it maps" },
     Place { path: "sys/dl/", why: "the dynamic linker, and tables of functions from libraries opened at run time" },
     Place { path: "sys/cuda/", why: "calls into the CUDA driver" },
     Place { path: "sys/hip/", why: "calls into the HIP runtime" },

@@ -54,6 +54,7 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
         let mut cargo = run::cargo(root);
         cargo.args(["build", "--release", "--quiet", "-p", "linkspan-verbs", "--example", "conformance"]);
         run::must(&mut cargo)?;
+        run::must(cargo.args(["build", "--release", "--quiet", "-p", "linkspan-tbring", "--example", "ringtest"]))?;
     }
     let bin = run::target_dir(root).join("release");
     let mut lab = Command::new(bin.join("linkspan-lab"));
@@ -62,6 +63,7 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
         lab.env("VCABLE", bin.join("vcable")).env("LSPAN", bin.join("lspan"));
         lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
         lab.env("VERBS", bin.join("examples/conformance"));
+        lab.env("RINGTEST", bin.join("examples/ringtest"));
         if run::which("cc").is_some() {
             lab.env("PLUGIN_HOST", plugin_host(root, &bin)?);
         }

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The device of a link: what a program may ask for.
+ *
+ * An open file belongs to one coming-up of the link. When the link goes down
+ * the file is dead: every call but INFO fails with ENODEV, poll() says HUP,
+ * its memory is let go while it is still open; opening again reaches the link
+ * when it is back.
+ *
+ * Locks: ls_file.setup orders HELLOs of one file;
+ * ls_link.io guards the rest. User memory is touched under neither.
+ * ls_file.wait and .event are woken under io.
+ */
+#include <linux/fs.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "linkspan.h"
+
+static_assert(sizeof(struct ls_queue) == 320);
+static_assert(sizeof(struct ls_sqe) == 64);
+static_assert(sizeof(struct ls_cqe) == 32);
+
+void ls_file_free(struct kref *kref)
+{
+	struct ls_file *f = container_of(kref, struct ls_file, kref);
+
+	if (f->event)
+		eventfd_ctx_put(f->event);
+	vfree(f->q);
+	kvfree(f->ops);
+	xa_destroy(&f->regions);
+	kfree(f);
+}
+
+void ls_file_wake(struct ls_file *f)
+{
+	wake_up_interruptible(&f->wait);
+	if (f->event)
+		eventfd_signal(f->event);
+}
+
+static int ls_open(struct inode *inode, struct file *file)
+{
+	struct ls_link *lk = container_of(inode->i_cdev, struct ls_link, cdev);
+	struct ls_file *f = kzalloc(sizeof(*f), GFP_KERNEL_ACCOUNT);
+
+	if (!f)
+		return -ENOMEM;
+	kref_init(&f->kref);
+	INIT_LIST_HEAD(&f->list);
+	INIT_LIST_HEAD(&f->free_ops);
+	mutex_init(&f->setup);
+	init_waitqueue_head(&f->wait);
+	xa_init_flags(&f->regions, XA_FLAGS_ALLOC);
+	f->lk = lk;
+	get_device(&lk->dev);
+	file->private_data = f;
+	return nonseekable_open(inode, file);
+}
+
+static int ls_close(struct inode *inode, struct file *file)
+{
+	struct ls_file *f = file->private_data;
+	struct ls_link *lk = f->lk;
+	LIST_HEAD(reap);
+
+	mutex_lock(&lk->io);
+	f->closed = true;
+	if (f->ready && !f->dead) {
+		list_del_init(&f->list);
+		ls_chan_close_all(f);
+		ls_regions_drop(f, &reap);
+	}
+	mutex_unlock(&lk->io);
+	ls_regions_free(&reap);
+	kref_put(&f->kref, ls_file_free);
+	put_device(&lk->dev);
+	return 0;
+}
+
+static bool ls_settled(struct ls_link *lk)
+{
+	u32 state = READ_ONCE(lk->state);
+
+	return state == LS_STATE_UP || state == LS_STATE_GONE;
+}
+
+static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
+{
+	struct ls_link *lk = f->lk;
+	size_t sq_bytes, cq_bytes;
+	struct ls_queue *q;
+	struct ls_op *ops;
+	long left;
+	u32 i;
+
+	if (h->version != LS_ABI_VERSION) {
+		h->version = LS_ABI_VERSION;
+		return -EPROTO;
+	}
+	if (h->reserved[0] || h->reserved[1] || !is_power_of_2(h->sq_entries) || !is_power_of_2(h->cq_entries) ||
+	    h->sq_entries < LS_ENTRIES_MIN || h->sq_entries > LS_ENTRIES_MAX || h->cq_entries < LS_ENTRIES_MIN ||
+	    h->cq_entries > LS_ENTRIES_MAX)
+		return -EINVAL;
+	if (f->ready)
+		return -EALREADY;
+	left = wait_event_interruptible_timeout(lk->wait, ls_settled(lk), msecs_to_jiffies(h->timeout_ms));
+	if (left < 0)
+		return left;
+	sq_bytes = PAGE_ALIGN(h->sq_entries * sizeof(struct ls_sqe));
+	cq_bytes = PAGE_ALIGN(h->cq_entries * sizeof(struct ls_cqe));
+	q = vmalloc_user(PAGE_SIZE + sq_bytes + cq_bytes);
+	ops = kvcalloc(h->cq_entries, sizeof(*ops), GFP_KERNEL_ACCOUNT);
+	if (!q || !ops) {
+		vfree(q);
+		kvfree(ops);
+		return -ENOMEM;
+	}
+	h->map_bytes = PAGE_SIZE + sq_bytes + cq_bytes;
+	h->sq_offset = PAGE_SIZE;
+	h->cq_offset = PAGE_SIZE + sq_bytes;
+	h->channels = LS_CHANNELS;
+	h->eager_bytes = LS_EAGER_BYTES;
+	h->message_bytes = LS_MESSAGE_BYTES;
+
+	mutex_lock(&lk->io);
+	if (!lk->running || !lk->sending) {
+		mutex_unlock(&lk->io);
+		vfree(q);
+		kvfree(ops);
+		return READ_ONCE(lk->state) == LS_STATE_GONE ? -ENODEV : -ENOTCONN;
+	}
+	f->q = q;
+	f->map_bytes = h->map_bytes;
+	f->sq = (void *)q + h->sq_offset;
+	f->cq = (void *)q + h->cq_offset;
+	f->sq_entries = h->sq_entries;
+	f->cq_entries = h->cq_entries;
+	f->ops = ops;
+	for (i = 0; i < h->cq_entries; i++) {
+		ops[i].file = f;
+		list_add_tail(&ops[i].list, &f->free_ops);
+	}
+	/* What it made is seen by whoever sees this. */
+	smp_store_release(&f->ready, true);
+	list_add_tail(&f->list, &lk->files);
+	mutex_unlock(&lk->io);
+	return 0;
+}
+
+static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
+{
+	int i;
+
+	memset(info, 0, sizeof(*info));
+	memcpy(info->local_uuid, lk->xd->local_uuid, 16);
+	memcpy(info->peer_uuid, lk->xd->remote_uuid, 16);
+	info->link_speed = lk->xd->link_speed;
+	info->link_width = lk->xd->link_width;
+	mutex_lock(&lk->login);
+	info->state = lk->state;
+	for (i = 0; i < 2; i++) {
+		info->in_hopid[i] = lk->hops_in ? lk->pair[i].in_hop : 0;
+		info->out_hopid[i] = lk->hops_out ? lk->pair[i].out_hop : 0;
+	}
+	mutex_lock(&lk->io);
+	info->epoch = lk->epoch;
+	info->ring_size = lk->ring_size;
+	info->ring_pairs = lk->running ? 2 : 0;
+	info->tx_frames = lk->tx_frames;
+	info->rx_frames = lk->rx_frames;
+	info->tx_bytes = lk->tx_bytes;
+	info->rx_bytes = lk->rx_bytes;
+	info->copied_bytes = lk->copied;
+	info->control_frames = lk->control;
+	info->doorbells = lk->bells;
+	info->restarts = lk->restarts;
+	mutex_unlock(&lk->io);
+	mutex_unlock(&lk->login);
+}
+
+/* Completions that the program has not taken; more than the queue holds is a lie. */
+static u32 ls_unread(struct ls_file *f)
+{
+	return f->cq_tail - READ_ONCE(f->q->cq_head);
+}
+
+static int ls_submit(struct ls_file *f, u32 *taken)
+{
+	struct ls_link *lk = f->lk;
+	u32 n, unread;
+	int ret = 0;
+
+	mutex_lock(&lk->io);
+	lk->bells++;
+	if (f->dead) {
+		ret = -ENODEV;
+		goto out;
+	}
+	/* The index before the entries that it covers. */
+	n = smp_load_acquire(&f->q->sq_tail) - f->sq_head;
+	unread = ls_unread(f);
+	if (n > f->sq_entries || unread > f->cq_entries) {
+		ret = -EINVAL;
+		goto out;
+	}
+	for (; n && f->live + ls_unread(f) < f->cq_entries && !f->dead; n--) {
+		struct ls_sqe sqe = f->sq[f->sq_head & (f->sq_entries - 1)];
+
+		/* The program may write it at any time: what was checked is what is used. */
+		barrier();
+		f->sq_head++;
+		(*taken)++;
+		if (list_empty(&f->free_ops))
+			break;
+		ls_take(f, &sqe);
+	}
+	/* The program may reuse an entry once the index has passed it. */
+	smp_store_release(&f->q->sq_head, f->sq_head);
+	ls_pump(lk);
+out:
+	mutex_unlock(&lk->io);
+	return ret;
+}
+
+static bool ls_enough(struct ls_file *f, u32 want)
+{
+	return READ_ONCE(f->dead) || ls_unread(f) >= want;
+}
+
+static int ls_spin(struct ls_file *f, u32 want, u32 us)
+{
+	ktime_t end = ktime_add_us(ktime_get(), us);
+
+	while (!ls_enough(f, want)) {
+		if (mutex_trylock(&f->lk->io)) {
+			ls_poll(f->lk);
+			mutex_unlock(&f->lk->io);
+		}
+		if (signal_pending(current))
+			return -EINTR;
+		if (ktime_after(ktime_get(), end))
+			break;
+		cond_resched();
+		cpu_relax();
+	}
+	return 0;
+}
+
+static int ls_doorbell(struct ls_file *f, struct ls_ioc_doorbell *d)
+{
+	u32 want = min(d->min_complete, f->cq_entries);
+	u32 taken = 0;
+	long ret;
+
+	if (d->flags & ~LS_DOORBELL_POLL)
+		return -EINVAL;
+	ret = ls_submit(f, &taken);
+	d->submitted = taken;
+	if (ret || !want)
+		return ret;
+	if (d->flags & LS_DOORBELL_POLL) {
+		ret = ls_spin(f, want, d->timeout_us);
+	} else {
+		ret = wait_event_interruptible_timeout(f->wait, ls_enough(f, want), usecs_to_jiffies(d->timeout_us));
+		ret = min(ret, 0);
+	}
+	/* What was submitted was: a signal does not undo it, and the program is not to submit it again. */
+	return taken ? 0 : ret;
+}
+
+static int ls_set_event(struct ls_file *f, const struct ls_ioc_eventfd *arg)
+{
+	struct eventfd_ctx *ctx = NULL;
+
+	if (arg->reserved || arg->fd < -1)
+		return -EINVAL;
+	if (arg->fd >= 0) {
+		ctx = eventfd_ctx_fdget(arg->fd);
+		if (IS_ERR(ctx))
+			return PTR_ERR(ctx);
+	}
+	mutex_lock(&f->lk->io);
+	swap(f->event, ctx);
+	mutex_unlock(&f->lk->io);
+	if (ctx)
+		eventfd_ctx_put(ctx);
+	return 0;
+}
+
+static int ls_channel(struct ls_file *f, const struct ls_ioc_id *arg, bool open)
+{
+	struct ls_link *lk = f->lk;
+	int ret;
+
+	if (arg->reserved || arg->id >= LS_CHANNELS)
+		return -EINVAL;
+	/* One that was closed a moment ago is about to be free. */
+	if (open)
+		wait_event_interruptible_timeout(lk->wait, READ_ONCE(lk->chans[arg->id].local) != LS_CLOSING, 10 * HZ);
+	mutex_lock(&lk->io);
+	if (f->dead)
+		ret = -ENODEV;
+	else
+		ret = open ? ls_chan_open(f, arg->id) : ls_chan_close(f, arg->id);
+	mutex_unlock(&lk->io);
+	return ret;
+}
+
+static long ls_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct ls_file *f = file->private_data;
+	void __user *user = (void __user *)arg;
+	union {
+		struct ls_ioc_hello hello;
+		struct ls_ioc_info info;
+		struct ls_ioc_register reg;
+		struct ls_ioc_id id;
+		struct ls_ioc_eventfd event;
+		struct ls_ioc_doorbell bell;
+	} u;
+	long ret;
+
+	if (_IOC_TYPE(cmd) != LS_IOC_MAGIC || _IOC_SIZE(cmd) > sizeof(u))
+		return -ENOTTY;
+	if (_IOC_DIR(cmd) & _IOC_WRITE && copy_from_user(&u, user, _IOC_SIZE(cmd)))
+		return -EFAULT;
+	if (cmd == LS_IOC_HELLO) {
+		if (mutex_lock_interruptible(&f->setup))
+			return -EINTR;
+		ret = ls_hello(f, &u.hello);
+		mutex_unlock(&f->setup);
+	} else if (cmd == LS_IOC_INFO) {
+		ls_info(f->lk, &u.info);
+		ret = 0;
+	} else if (!smp_load_acquire(&f->ready)) { /* pairs with ls_hello() */
+		ret = -ENODATA;
+	} else {
+		switch (cmd) {
+		case LS_IOC_REGISTER:
+			ret = ls_region_add(f, &u.reg);
+			break;
+		case LS_IOC_UNREGISTER:
+			ret = u.id.reserved ? -EINVAL : ls_region_remove(f, u.id.id);
+			break;
+		case LS_IOC_OPEN:
+		case LS_IOC_CLOSE:
+			ret = ls_channel(f, &u.id, cmd == LS_IOC_OPEN);
+			break;
+		case LS_IOC_DOORBELL:
+			ret = ls_doorbell(f, &u.bell);
+			break;
+		case LS_IOC_EVENTFD:
+			ret = ls_set_event(f, &u.event);
+			break;
+		default:
+			return -ENOTTY;
+		}
+	}
+	/* The driver's version is told with the refusal of another. */
+	if ((!ret || ret == -EPROTO) && _IOC_DIR(cmd) & _IOC_READ && copy_to_user(user, &u, _IOC_SIZE(cmd)))
+		ret = -EFAULT;
+	return ret;
+}
+
+static __poll_t ls_poll_file(struct file *file, poll_table *wait)
+{
+	struct ls_file *f = file->private_data;
+	__poll_t mask = 0;
+
+	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
+		return EPOLLERR;
+	poll_wait(file, &f->wait, wait);
+	if (READ_ONCE(f->dead))
+		mask |= EPOLLHUP | EPOLLERR;
+	if (ls_unread(f))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	return mask;
+}
+
+static int ls_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct ls_file *f = file->private_data;
+
+	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
+		return -ENODATA;
+	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != f->map_bytes || !(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
+	return remap_vmalloc_range(vma, f->q, 0);
+}
+
+const struct file_operations ls_fops = {
+	.owner = THIS_MODULE,
+	.open = ls_open,
+	.release = ls_close,
+	.unlocked_ioctl = ls_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.poll = ls_poll_file,
+	.mmap = ls_mmap,
+};

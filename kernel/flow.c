@@ -1,0 +1,651 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Channels, messages and transfers: what goes over the rings and when.
+ *
+ * A short message (MSG) and the announcement of a long one (RTS) each cost a
+ * credit; there are LS_CREDITS to a channel and room for as many messages is
+ * held at the receiver, so what arrives always has a place and a reader who
+ * does not read stalls its own channel only. A long one moves when it has a
+ * receive: the receiver posts its pages to the data ring and says CTS; the
+ * sender sends in the order in which CTSs arrived, which is the order of the
+ * pages. A CTS that was given is always served, from pinned pages, even if
+ * the sending process is dead by then; where it is not, the link restarts.
+ *
+ * Nothing is queued for sending but state: ls_pump() makes the next control
+ * frame of the next channel from what that channel has to say, one after the
+ * other, as long as there are frames.
+ *
+ * Locks: all of it under ls_link.io.
+ */
+#include <linux/slab.h>
+#include <linux/mm.h>
+
+#include "linkspan.h"
+
+enum { LS_MSG = 1, LS_RTS, LS_CTS, LS_CREDIT, LS_CHAN_OPEN, LS_CHAN_CLOSE, LS_CHAN_ACK };
+
+struct ls_header {
+	__le32 seq;
+	u8 type;
+	u8 reserved0;
+	__le16 channel;
+	__le32 id;		/* RTS, CTS: of the message; OPEN, CREDIT: credits */
+	__le32 length;		/* MSG: bytes that follow; RTS: of the message; CTS: offset in its page */
+	__le64 reserved[2];
+};
+
+static_assert(sizeof(struct ls_header) == LS_FRAME_BYTES - LS_EAGER_BYTES);
+
+#define LS_WATCH	(5 * HZ)
+
+void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
+{
+	struct ls_file *f = op->file;
+	struct ls_cqe *cqe = &f->cq[f->cq_tail & (f->cq_entries - 1)];
+
+	cqe->cookie = op->cookie;
+	cqe->length = len;
+	cqe->result = result;
+	cqe->channel = op->channel;
+	cqe->opcode = op->opcode;
+	cqe->reserved = 0;
+	f->cq_tail++;
+	/* The entry before the index. */
+	smp_store_release(&f->q->cq_tail, f->cq_tail);
+	if (op->region)
+		ls_region_put(lk, op->region);
+	list_del(&op->all);
+	list_del(&op->list);
+	list_add(&op->list, &f->free_ops);
+	f->live--;
+	ls_file_wake(f);
+	kref_put(&f->kref, ls_file_free);
+}
+
+static void ls_fail(struct ls_link *lk, struct list_head *list, int error)
+{
+	while (!list_empty(list))
+		ls_complete(lk, list_first_entry(list, struct ls_op, list), error, 0);
+}
+
+static void ls_ready(struct ls_link *lk, struct ls_chan *c)
+{
+	if (list_empty(&c->ready))
+		list_add_tail(&c->ready, &lk->ready);
+}
+
+static void ls_chan_free(struct ls_chan *c)
+{
+	c->local = LS_FREE;
+	c->owner = NULL;
+	c->hup = false;
+	c->old = false;
+	c->give = 0;
+	c->msg_head = 0;
+	c->msg_tail = 0;
+	kvfree(c->buf);
+	c->buf = NULL;
+}
+
+/* Receives meet messages, in order. */
+static void ls_match(struct ls_link *lk, struct ls_chan *c)
+{
+	while (c->msg_head != c->msg_tail && !list_empty(&c->recvs)) {
+		struct ls_msg *m = &c->msg[c->msg_head % LS_CREDITS];
+		struct ls_op *op = list_first_entry(&c->recvs, struct ls_op, list);
+
+		if (m->len > op->len) {
+			/* The message stays for a longer one. */
+			ls_complete(lk, op, -EMSGSIZE, m->len);
+			continue;
+		}
+		op->len = m->len;
+		if (m->rts) {
+			op->id = m->id;
+			op->moved = 0;
+			op->done = 0;
+			list_move_tail(&op->list, &c->grants);
+		} else {
+			u8 *from = c->buf + (c->msg_head % LS_CREDITS) * LS_FRAME_BYTES;
+
+			if (m->len)
+				ls_region_copy(op->region, op->pos, from, m->len, true);
+			lk->copied += m->len;
+			ls_complete(lk, op, 0, m->len);
+		}
+		c->msg_head++;
+		c->give++;
+		ls_ready(lk, c);
+	}
+	/* No more can come: the peer has closed. */
+	if (c->hup && c->msg_head == c->msg_tail)
+		ls_fail(lk, &c->recvs, -EPIPE);
+}
+
+/* The next thing that a channel has to say, into a frame; its length, or 0 for nothing. */
+static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
+{
+	struct ls_op *op;
+	u32 len = sizeof(*h);
+
+	memset(h, 0, sizeof(*h));
+	h->channel = cpu_to_le16(c->id);
+	if (c->need_ack) {
+		c->need_ack = false;
+		h->type = LS_CHAN_ACK;
+	} else if (c->need_open) {
+		c->need_open = false;
+		h->type = LS_CHAN_OPEN;
+		h->id = cpu_to_le32(LS_CREDITS);
+	} else if (!list_empty(&c->grants)) {
+		op = list_first_entry(&c->grants, struct ls_op, list);
+		list_move_tail(&op->list, &lk->to_post);
+		ls_post_rx(lk);
+		h->type = LS_CTS;
+		h->id = cpu_to_le32(op->id);
+		h->length = cpu_to_le32(op->pos & LS_FRAME_MASK);
+	} else if (c->need_close) {
+		c->need_close = false;
+		h->type = LS_CHAN_CLOSE;
+	} else if (c->local != LS_OPEN || c->hup) {
+		return 0;
+	} else if (c->give >= LS_CREDITS / 2) {
+		h->type = LS_CREDIT;
+		h->id = cpu_to_le32(c->give);
+		c->give = 0;
+	} else if (c->remote_open && c->credits && !list_empty(&c->sends)) {
+		op = list_first_entry(&c->sends, struct ls_op, list);
+		c->credits--;
+		h->length = cpu_to_le32(op->len);
+		if (op->len <= LS_EAGER_BYTES) {
+			h->type = LS_MSG;
+			if (op->len)
+				ls_region_copy(op->region, op->pos, h + 1, op->len, false);
+			lk->copied += op->len;
+			len += op->len;
+			ls_complete(lk, op, 0, op->len);
+		} else {
+			op->id = lk->next_id++;
+			h->type = LS_RTS;
+			h->id = cpu_to_le32(op->id);
+			list_move_tail(&op->list, &c->rts);
+		}
+	} else {
+		return 0;
+	}
+	h->seq = cpu_to_le32(lk->ctl_tx_seq++);
+	return len;
+}
+
+/* Frames of transfers that were granted, as long as there are any. */
+static void ls_pump_data(struct ls_link *lk)
+{
+	while (!list_empty(&lk->to_send)) {
+		struct ls_op *op = list_first_entry(&lk->to_send, struct ls_op, list);
+		u64 pos = op->pos + op->moved;
+		u32 cut = LS_FRAME_BYTES - ((op->peer_head + op->moved) & LS_FRAME_MASK);
+		u32 len = min_t(u64, cut, op->len - op->moved);
+		bool whole = ls_region_whole(pos, len);
+		struct list_head *from = whole ? &lk->tx_free : &lk->tx_bounce;
+		struct ls_frame *f;
+
+		if (list_empty(from))
+			return;
+		f = list_first_entry(from, struct ls_frame, list);
+		list_del_init(&f->list);
+		f->op = op;
+		f->len = len;
+		if (whole) {
+			f->rf.buffer_phy = ls_region_dma(op->region, pos);
+			ls_region_sync(op->region, pos, len, false);
+		} else {
+			ls_region_copy(op->region, pos, page_address(f->page), len, false);
+			lk->copied += len;
+		}
+		op->moved += len;
+		if (op->moved == op->len)
+			list_del_init(&op->list);
+		ls_frame_tx(lk, 1, f, len);
+	}
+}
+
+void ls_pump(struct ls_link *lk)
+{
+	if (!lk->running || !lk->sending)
+		return;
+	while (!list_empty(&lk->ready) && !list_empty(&lk->ctl_free)) {
+		struct ls_chan *c = list_first_entry(&lk->ready, struct ls_chan, ready);
+		struct ls_frame *f = list_first_entry(&lk->ctl_free, struct ls_frame, list);
+		u32 len = ls_say(lk, c, page_address(f->page));
+
+		list_del_init(&c->ready);
+		if (!len)
+			continue;
+		ls_ready(lk, c);
+		list_del_init(&f->list);
+		ls_frame_tx(lk, 0, f, len);
+	}
+	ls_pump_data(lk);
+}
+
+/* Pages of granted receives, in the order of the grants, as long as the ring takes them. */
+void ls_post_rx(struct ls_link *lk)
+{
+	while (lk->running && !list_empty(&lk->to_post)) {
+		struct ls_op *op = list_first_entry(&lk->to_post, struct ls_op, list);
+		u64 pos = op->pos + op->moved;
+		u32 len = min_t(u64, LS_FRAME_BYTES - (pos & LS_FRAME_MASK), op->len - op->moved);
+		bool whole = len == LS_FRAME_BYTES;
+		struct list_head *from = whole ? &lk->rx_free : &lk->rx_bounce;
+		struct ls_frame *f;
+
+		if (list_empty(from))
+			return;
+		f = list_first_entry(from, struct ls_frame, list);
+		list_del_init(&f->list);
+		f->op = op;
+		f->len = len;
+		f->pos = pos;
+		if (whole) {
+			f->rf.buffer_phy = ls_region_dma(op->region, pos);
+			ls_region_sync(op->region, pos, len, false);
+		}
+		op->moved += len;
+		if (op->moved == op->len)
+			list_del_init(&op->list);
+		/* Fails only while the ring is being stopped: then all fails. */
+		ls_frame_rx(lk, 1, f);
+	}
+}
+
+void ls_data_rx(struct ls_link *lk, struct ls_frame *f)
+{
+	struct ls_op *op = f->op;
+	u32 len = f->rf.size ?: LS_FRAME_BYTES;
+
+	if (f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN)) {
+		lk->running = false;
+		ls_restart(lk, "a damaged data frame");
+		return;
+	}
+	if (len != f->len || f->rf.eof != 1 + lk->rx_seq % 15) {
+		lk->running = false;
+		ls_restart(lk, "a data frame of wrong length or order");
+		return;
+	}
+	lk->rx_seq++;
+	lk->rx_frames++;
+	lk->rx_bytes += len;
+	if (f->page) {
+		ls_region_copy(op->region, f->pos, page_address(f->page), len, true);
+		lk->copied += len;
+	} else {
+		ls_region_sync(op->region, f->pos, len, true);
+	}
+	op->done += len;
+	if (op->done == op->len)
+		ls_complete(lk, op, 0, op->len);
+}
+
+void ls_data_tx(struct ls_link *lk, struct ls_frame *f)
+{
+	struct ls_op *op = f->op;
+
+	op->done += f->len;
+	if (op->done == op->len)
+		ls_complete(lk, op, 0, op->len);
+}
+
+static const char *ls_got_msg(struct ls_link *lk, struct ls_chan *c, struct ls_header *h, bool rts, u32 room)
+{
+	u32 len = le32_to_cpu(h->length);
+	struct ls_msg *m;
+
+	if (c->local == LS_CLOSING)
+		return NULL;
+	if (c->local != LS_OPEN || c->hup)
+		return "a message to a closed channel";
+	if (rts ? len <= LS_EAGER_BYTES || len > LS_MESSAGE_BYTES : len != room)
+		return "a message of wrong length";
+	if (c->msg_tail - c->msg_head + c->give >= LS_CREDITS)
+		return "a message without a credit";
+	m = &c->msg[c->msg_tail % LS_CREDITS];
+	m->len = len;
+	m->rts = rts;
+	m->id = le32_to_cpu(h->id);
+	if (!rts)
+		memcpy(c->buf + (c->msg_tail % LS_CREDITS) * LS_FRAME_BYTES, h + 1, len);
+	c->msg_tail++;
+	ls_match(lk, c);
+	return NULL;
+}
+
+static const char *ls_got_cts(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
+{
+	u32 head = le32_to_cpu(h->length);
+	struct ls_op *op;
+
+	op = list_first_entry_or_null(&c->rts, struct ls_op, list);
+	if (!op || op->id != le32_to_cpu(h->id))
+		return "a grant that was not asked for";
+	if (head >= LS_FRAME_BYTES)
+		return "a grant beyond a page";
+	op->peer_head = head;
+	op->moved = 0;
+	op->done = 0;
+	list_move_tail(&op->list, &lk->to_send);
+	return NULL;
+}
+
+static const char *ls_got_close(struct ls_link *lk, struct ls_chan *c)
+{
+	u32 i, kept;
+
+	if (!c->remote_open)
+		return "a close of a closed channel";
+	c->remote_open = false;
+	c->credits = 0;
+	c->need_ack = true;
+	ls_ready(lk, c);
+	if (c->local == LS_CLOSING && c->need_close) {
+		/* It was faster: there is nothing left to close. */
+		c->need_close = false;
+		ls_fail(lk, &c->rts, -ECANCELED);
+		ls_chan_free(c);
+		wake_up_all(&lk->wait);
+		return NULL;
+	}
+	if (c->local != LS_OPEN || c->hup || c->need_open)
+		return NULL;
+	c->hup = true;
+	ls_fail(lk, &c->sends, -EPIPE);
+	ls_fail(lk, &c->rts, -EPIPE);
+	ls_fail(lk, &c->grants, -EPIPE);
+	/* Announced messages will not be sent any more, short ones are here. */
+	kept = c->msg_head;
+	for (i = c->msg_head; i != c->msg_tail; i++) {
+		struct ls_msg m = c->msg[i % LS_CREDITS];
+
+		if (m.rts)
+			continue;
+		if (i != kept)
+			memcpy(c->buf + (kept % LS_CREDITS) * LS_FRAME_BYTES,
+			       c->buf + (i % LS_CREDITS) * LS_FRAME_BYTES, m.len);
+		c->msg[kept++ % LS_CREDITS] = m;
+	}
+	c->msg_tail = kept;
+	ls_match(lk, c);
+	return NULL;
+}
+
+static const char *ls_got(struct ls_link *lk, struct ls_header *h, u32 len)
+{
+	struct ls_chan *c;
+	u32 n;
+
+	if (len < sizeof(*h))
+		return "a control frame too short";
+	if (le32_to_cpu(h->seq) != lk->ctl_rx_seq++)
+		return "a control frame out of order";
+	if (le16_to_cpu(h->channel) >= LS_CHANNELS)
+		return "a channel that there is not";
+	c = &lk->chans[le16_to_cpu(h->channel)];
+	n = le32_to_cpu(h->id);
+	switch (h->type) {
+	case LS_MSG:
+		return ls_got_msg(lk, c, h, false, len - sizeof(*h));
+	case LS_RTS:
+		return ls_got_msg(lk, c, h, true, 0);
+	case LS_CTS:
+		return ls_got_cts(lk, c, h);
+	case LS_CREDIT:
+		if (c->local == LS_CLOSING)
+			return NULL;
+		if (!c->remote_open || n > LS_CREDITS || c->credits + n > LS_CREDITS)
+			return "too many credits";
+		c->credits += n;
+		ls_ready(lk, c);
+		return NULL;
+	case LS_CHAN_OPEN:
+		if (c->remote_open || !n || n > LS_CREDITS)
+			return "an open of an open channel";
+		c->remote_open = true;
+		c->credits = n;
+		ls_ready(lk, c);
+		return NULL;
+	case LS_CHAN_CLOSE:
+		return ls_got_close(lk, c);
+	case LS_CHAN_ACK:
+		if (c->local != LS_CLOSING || c->need_close)
+			return "an answer to no question";
+		ls_fail(lk, &c->rts, -ECANCELED);
+		c->remote_open = false;
+		c->credits = 0;
+		ls_chan_free(c);
+		wake_up_all(&lk->wait);
+		return NULL;
+	default:
+		return "a control frame of no known type";
+	}
+}
+
+void ls_control(struct ls_link *lk, struct ls_frame *f)
+{
+	const char *wrong;
+
+	if (f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN))
+		wrong = "a damaged control frame";
+	else
+		wrong = ls_got(lk, page_address(f->page), f->rf.size ?: LS_FRAME_BYTES);
+	if (wrong) {
+		lk->running = false;
+		ls_restart(lk, wrong);
+	}
+}
+
+/* A completion without an operation: the entry was wrong. */
+static void ls_refuse(struct ls_file *f, const struct ls_sqe *sqe, int error)
+{
+	struct ls_op *op = list_first_entry(&f->free_ops, struct ls_op, list);
+
+	op->region = NULL;
+	op->cookie = sqe->cookie;
+	op->channel = sqe->channel;
+	op->opcode = sqe->opcode;
+	list_add(&op->all, &f->lk->ops);
+	f->live++;
+	kref_get(&f->kref);
+	ls_complete(f->lk, op, error, 0);
+}
+
+/* One entry of the submission queue; the caller has seen that there is room for its completion. */
+void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
+{
+	struct ls_link *lk = f->lk;
+	u32 want = sqe->opcode == LS_OP_SEND ? LS_REGION_READ : LS_REGION_WRITE;
+	struct ls_region *r;
+	struct ls_chan *c;
+	struct ls_op *op;
+
+	if ((sqe->opcode != LS_OP_SEND && sqe->opcode != LS_OP_RECV) || sqe->reserved0 || sqe->reserved1[0] ||
+	    sqe->reserved1[1] || sqe->reserved1[2] || sqe->length > LS_MESSAGE_BYTES)
+		return ls_refuse(f, sqe, -EINVAL);
+	if (sqe->channel >= LS_CHANNELS)
+		return ls_refuse(f, sqe, -EBADF);
+	c = &lk->chans[sqe->channel];
+	if (c->local != LS_OPEN || c->owner != f)
+		return ls_refuse(f, sqe, -EBADF);
+	if (c->hup && (sqe->opcode == LS_OP_SEND || c->msg_head == c->msg_tail))
+		return ls_refuse(f, sqe, -EPIPE);
+	r = xa_load(&f->regions, sqe->region);
+	if (!r || !(r->flags & want))
+		return ls_refuse(f, sqe, r ? -EACCES : -ENOENT);
+	if (sqe->offset > r->length || sqe->length > r->length - sqe->offset)
+		return ls_refuse(f, sqe, -ERANGE);
+
+	op = list_first_entry(&f->free_ops, struct ls_op, list);
+	op->file = f;
+	op->region = r;
+	op->cookie = sqe->cookie;
+	op->pos = r->head + sqe->offset;
+	op->len = sqe->length;
+	op->moved = 0;
+	op->done = 0;
+	op->channel = sqe->channel;
+	op->opcode = sqe->opcode;
+	op->old = false;
+	r->users++;
+	f->live++;
+	kref_get(&f->kref);
+	list_add_tail(&op->all, &lk->ops);
+	if (sqe->opcode == LS_OP_SEND) {
+		list_move_tail(&op->list, &c->sends);
+		ls_ready(lk, c);
+	} else {
+		list_move_tail(&op->list, &c->recvs);
+		ls_match(lk, c);
+	}
+}
+
+int ls_chan_open(struct ls_file *f, u32 id)
+{
+	struct ls_link *lk = f->lk;
+	struct ls_chan *c;
+
+	if (id >= LS_CHANNELS)
+		return -EINVAL;
+	c = &lk->chans[id];
+	if (c->local != LS_FREE)
+		return -EBUSY;
+	c->buf = kvmalloc_array(LS_CREDITS, LS_FRAME_BYTES, GFP_KERNEL_ACCOUNT);
+	if (!c->buf)
+		return -ENOMEM;
+	c->local = LS_OPEN;
+	c->owner = f;
+	c->need_open = true;
+	ls_ready(lk, c);
+	ls_pump(lk);
+	return 0;
+}
+
+static void ls_close_one(struct ls_link *lk, struct ls_chan *c)
+{
+	ls_fail(lk, &c->sends, -ECANCELED);
+	ls_fail(lk, &c->recvs, -ECANCELED);
+	ls_fail(lk, &c->grants, -ECANCELED);
+	if (c->hup || c->need_open) {
+		/* The peer has ended it already, or has not heard of it. */
+		c->need_open = false;
+		ls_chan_free(c);
+		return;
+	}
+	c->local = LS_CLOSING;
+	c->owner = NULL;
+	c->need_close = true;
+	ls_ready(lk, c);
+}
+
+int ls_chan_close(struct ls_file *f, u32 id)
+{
+	struct ls_chan *c;
+
+	if (id >= LS_CHANNELS)
+		return -EINVAL;
+	c = &f->lk->chans[id];
+	if (c->local != LS_OPEN || c->owner != f)
+		return -EBADF;
+	ls_close_one(f->lk, c);
+	ls_pump(f->lk);
+	return 0;
+}
+
+/* The file is being closed: what is granted goes on without it, watched. */
+void ls_chan_close_all(struct ls_file *f)
+{
+	struct ls_link *lk = f->lk;
+	int i;
+
+	for (i = 0; i < LS_CHANNELS; i++) {
+		struct ls_chan *c = &lk->chans[i];
+
+		if (c->local == LS_OPEN && c->owner == f)
+			ls_close_one(lk, c);
+	}
+	ls_pump(lk);
+	if (f->live && lk->running)
+		mod_delayed_work(ls_wq, &lk->watch, LS_WATCH);
+}
+
+/* Operations of closed files hold memory of nobody: they may take a while, not for ever. */
+static void ls_watch(struct work_struct *work)
+{
+	struct ls_link *lk = container_of(work, struct ls_link, watch.work);
+	bool left = false, late = false;
+	struct ls_op *op;
+
+	mutex_lock(&lk->io);
+	list_for_each_entry(op, &lk->ops, all) {
+		if (!op->file->closed)
+			continue;
+		left = true;
+		late |= op->old;
+		op->old = true;
+	}
+	if (late)
+		ls_restart(lk, "the peer does not finish what a closed file has begun");
+	else if (left && lk->running)
+		mod_delayed_work(ls_wq, &lk->watch, LS_WATCH);
+	mutex_unlock(&lk->io);
+}
+
+void ls_flow_init(struct ls_link *lk)
+{
+	struct list_head *lists[] = { &lk->files, &lk->ops, &lk->ready, &lk->to_send, &lk->to_post, &lk->reap,
+				      &lk->ctl_free, &lk->ctl_posted, &lk->tx_free, &lk->tx_bounce, &lk->rx_free,
+				      &lk->rx_bounce, &lk->rx_posted };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(lists); i++)
+		INIT_LIST_HEAD(lists[i]);
+	for (i = 0; i < LS_CHANNELS; i++) {
+		struct ls_chan *c = &lk->chans[i];
+
+		c->id = i;
+		INIT_LIST_HEAD(&c->ready);
+		INIT_LIST_HEAD(&c->sends);
+		INIT_LIST_HEAD(&c->rts);
+		INIT_LIST_HEAD(&c->recvs);
+		INIT_LIST_HEAD(&c->grants);
+	}
+	INIT_WORK(&lk->reap_work, ls_reap);
+	INIT_DELAYED_WORK(&lk->watch, ls_watch);
+}
+
+/* The rings are stopped: nothing touches memory any more. All fails, every file is dead, all memory is let go. */
+void ls_flow_reset(struct ls_link *lk)
+{
+	struct ls_file *f, *n;
+	int i;
+
+	while (!list_empty(&lk->ops))
+		ls_complete(lk, list_first_entry(&lk->ops, struct ls_op, all), -ENODEV, 0);
+	for (i = 0; i < LS_CHANNELS; i++) {
+		struct ls_chan *c = &lk->chans[i];
+
+		list_del_init(&c->ready);
+		c->remote_open = false;
+		c->need_open = false;
+		c->need_close = false;
+		c->need_ack = false;
+		c->credits = 0;
+		ls_chan_free(c);
+	}
+	list_for_each_entry_safe(f, n, &lk->files, list) {
+		f->dead = true;
+		list_del_init(&f->list);
+		WRITE_ONCE(f->q->dead, 1);
+		ls_regions_drop(f, &lk->reap);
+		ls_file_wake(f);
+	}
+	queue_work(ls_wq, &lk->reap_work);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the files of linkspan.ko share. Locks: see the top of each file. */
+#ifndef LINKSPAN_H
+#define LINKSPAN_H
+
+#include <linux/cdev.h>
+#include <linux/device.h>
+#include <linux/dma-mapping.h>
+#include <linux/eventfd.h>
+#include <linux/iosys-map.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/thunderbolt.h>
+#include <linux/uuid.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "uapi/linkspan.h"
+
+#define LS_CTL_FRAMES	128	/* of each direction of the control ring */
+#define LS_BOUNCES	64	/* frames that are copied, of each direction */
+#define LS_FRAME_MASK	(LS_FRAME_BYTES - 1)
+
+/* Bits of ls_link.flags. */
+#define LS_GONE		0	/* the service is being removed */
+#define LS_WANT_DOWN	1	/* rings are to be stopped */
+#define LS_WANT_UP	2	/* both have accepted each other */
+#define LS_ASLEEP	3	/* the system is suspended */
+
+struct ls_link;
+struct ls_file;
+
+struct ls_region {
+	struct list_head list;
+	struct ls_file *file;
+	u32 id;
+	u32 flags;
+	u64 length;
+	u32 head;		/* offset of the first byte in the first page */
+	unsigned long npages;
+	struct page **pages;
+	dma_addr_t *dma;	/* of each page */
+	struct sg_table sgt;
+	struct sg_table *map;	/* &sgt, or that of the dma-buf */
+	enum dma_data_direction dir;
+	struct device *dev;
+	struct mm_struct *mm;
+	struct dma_buf *dmabuf;
+	struct dma_buf_attachment *attach;
+	struct iosys_map vmap;
+	u64 start;		/* offset of the region in a dma-buf */
+	int users;		/* operations on it; under io */
+	bool dead;
+};
+
+struct ls_op {
+	struct list_head all;	/* in ls_link.ops */
+	struct list_head list;	/* in the list that its state is */
+	struct ls_file *file;
+	struct ls_region *region;
+	u64 cookie;
+	u64 pos;		/* from the start of the first page */
+	u64 len;
+	u64 moved;		/* bytes given to the ring */
+	u64 done;		/* bytes that the ring is done with */
+	u32 id;
+	u32 channel;
+	u32 opcode;
+	u32 peer_head;		/* offset in a page of the receiver's first byte */
+	bool old;
+};
+
+struct ls_frame {
+	struct ring_frame rf;
+	struct list_head list;	/* free, or posted in order */
+	struct ls_link *lk;
+	struct page *page;	/* a frame that is copied */
+	dma_addr_t dma;
+	struct ls_op *op;
+	u32 len;
+	u64 pos;
+	bool done;
+};
+
+struct ls_msg {
+	u32 id;
+	u32 len;
+	bool rts;
+};
+
+enum ls_local { LS_FREE, LS_OPEN, LS_CLOSING };
+
+struct ls_chan {
+	struct list_head ready;
+	struct ls_file *owner;
+	u32 id;
+	enum ls_local local;
+	bool hup;		/* the peer has closed what it shared with our owner */
+	bool remote_open;
+	bool need_open;
+	bool need_close;
+	bool need_ack;
+	bool old;
+	u32 credits;		/* messages that the peer has room for */
+	u32 give;		/* room that the peer does not know of */
+	struct list_head sends;	/* not begun */
+	struct list_head rts;	/* announced, not granted */
+	struct list_head recvs;	/* without a message */
+	struct list_head grants; /* to be granted */
+	struct ls_msg msg[LS_CREDITS];
+	u32 msg_head, msg_tail;
+	u8 *buf;		/* LS_CREDITS times LS_FRAME_BYTES */
+};
+
+struct ls_pair {
+	struct tb_ring *tx, *rx;
+	int in_hop, out_hop;
+};
+
+struct ls_link {
+	struct device dev;
+	struct cdev cdev;
+	struct list_head links;
+	int index;
+	struct tb_service *svc;
+	struct tb_xdomain *xd;
+	unsigned long flags;
+
+	/* login.c, under login */
+	struct mutex login;
+	u32 state;
+	u32 session, peer_session, accepted_by;
+	u32 peer_ring_size;
+	u32 request;
+	bool hops_in, hops_out;
+	bool forced, denied, told;
+	bool logout;
+	int tries;
+	struct delayed_work login_work;
+	struct work_struct path_work;
+	wait_queue_head_t wait;
+
+	/* under io */
+	struct mutex io;
+	bool running;
+	bool sending;
+	u32 epoch;
+	u32 ring_size;
+	struct ls_pair pair[2];	/* control, data */
+	int paths;		/* enabled */
+	struct list_head files, ops, ready, to_send, to_post;
+	struct list_head ctl_free, ctl_posted;
+	struct list_head tx_free, tx_bounce, rx_free, rx_bounce, rx_posted;
+	struct ls_frame *frames;
+	u32 nframes;
+	u32 tx_seq, rx_seq, ctl_tx_seq, ctl_rx_seq;
+	u32 next_id;
+	struct ls_chan *chans;
+	struct list_head reap;
+	struct work_struct reap_work;
+	struct delayed_work watch;
+	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, bells;
+	u64 restarts;
+};
+
+struct ls_file {
+	struct kref kref;
+	struct list_head list;
+	struct ls_link *lk;
+	struct mutex setup;
+	bool ready, dead, closed;
+	struct ls_queue *q;
+	size_t map_bytes;
+	struct ls_sqe *sq;
+	struct ls_cqe *cq;
+	u32 sq_entries, cq_entries;
+	u32 sq_head, cq_tail;
+	u32 live;
+	struct ls_op *ops;
+	struct list_head free_ops;
+	struct xarray regions;
+	wait_queue_head_t wait;
+	struct eventfd_ctx *event;
+};
+
+/* main.c */
+extern struct workqueue_struct *ls_wq;
+extern unsigned int ls_ring_size, ls_throttling_ns;
+bool ls_allowed(const uuid_t *uuid);
+struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to);
+struct ls_link *ls_find_index(int index);
+
+/* login.c */
+extern struct tb_protocol_handler ls_handler;
+extern atomic_t ls_in_handler;
+void ls_login_init(struct ls_link *lk);
+void ls_kick(struct ls_link *lk);
+void ls_restart(struct ls_link *lk, const char *why);
+void ls_login_stop(struct ls_link *lk, bool tell);
+
+/* ring.c */
+int ls_rings_up(struct ls_link *lk);
+void ls_rings_down(struct ls_link *lk);
+void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len);
+int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f);
+void ls_poll(struct ls_link *lk);
+
+/* flow.c */
+void ls_flow_init(struct ls_link *lk);
+void ls_flow_reset(struct ls_link *lk);
+void ls_pump(struct ls_link *lk);
+void ls_post_rx(struct ls_link *lk);
+void ls_control(struct ls_link *lk, struct ls_frame *f);
+void ls_data_rx(struct ls_link *lk, struct ls_frame *f);
+void ls_data_tx(struct ls_link *lk, struct ls_frame *f);
+void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len);
+void ls_take(struct ls_file *f, const struct ls_sqe *sqe);
+int ls_chan_open(struct ls_file *f, u32 id);
+int ls_chan_close(struct ls_file *f, u32 id);
+void ls_chan_close_all(struct ls_file *f);
+
+/* memory.c */
+int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg);
+int ls_region_remove(struct ls_file *f, u32 id);
+void ls_regions_drop(struct ls_file *f, struct list_head *reap);
+void ls_regions_free(struct list_head *reap);
+void ls_region_put(struct ls_link *lk, struct ls_region *r);
+void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
+dma_addr_t ls_region_dma(struct ls_region *r, u64 pos);
+bool ls_region_whole(u64 pos, u32 len);
+void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu);
+void ls_reap(struct work_struct *work);
+
+/* chardev.c */
+extern const struct file_operations ls_fops;
+void ls_file_free(struct kref *kref);
+void ls_file_wake(struct ls_file *f);
+
+#endif

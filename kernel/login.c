@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Login: how two hosts agree on a version, on HopIDs, and on when to send.
+ *
+ * Each side asks LOGIN with the HopIDs that it has taken to receive on. The
+ * other takes the same ones to send on, or names those that it cannot. When
+ * each has accepted the other, both set up rings and paths and ask READY: an
+ * OK says that what is sent from now on has somewhere to arrive. A session is
+ * a random number; one that has changed is a peer that began anew.
+ *
+ * Locks: ls_link.login guards what the protocol knows. It is held neither
+ * over a request nor over work on paths, because the peer's requests, handled
+ * by ls_handle(), arrive by the same thread as answers to ours. Work on paths
+ * takes the domain's lock; it runs on the domain's own ordered workqueue, so
+ * that a hotplug event, which removes services under that lock, finds it
+ * either not begun or done. Order: login, then io (of ring.c, flow.c).
+ */
+#include <linux/delay.h>
+#include <linux/random.h>
+
+#include "linkspan.h"
+
+#define LS_PROTOCOL	1
+#define LS_TIMEOUT_MS	500
+/* thunderbolt_net and its like insist on low HopIDs: they are left to them. */
+#define LS_FIRST_HOP	16
+#define LS_READY_TRIES	200
+
+#define LS_XD_LENGTH	GENMASK(5, 0)
+
+static const uuid_t ls_uuid = UUID_INIT(0x6c73706e, 0x9c1e, 0x4f0a, 0xa4, 0x31, 0x5e, 0x2b, 0x77, 0x10, 0xc3, 0x8d);
+
+enum { LS_LOGIN_REQ = 1, LS_READY_REQ = 2, LS_LOGOUT_REQ = 3, LS_RESPONSE = 4 };
+enum { LS_OK, LS_WAIT, LS_RETRY, LS_HOPS, LS_VERSION };
+
+/* One XDomain packet, requests and answers alike; 32-bit words on the wire. */
+struct ls_packet {
+	u32 route_hi, route_lo;
+	u32 length;
+	uuid_t protocol;
+	uuid_t from, to;
+	u32 type;
+	u32 request;
+	u32 version;
+	u32 session;		/* the sender's */
+	u32 peer_session;	/* the receiver's, as far as known */
+	u32 status;		/* of an answer */
+	u32 hops[2];		/* LOGIN: to receive on; LS_HOPS: 1 for each that is taken */
+	u32 ring_size;
+	u32 reserved;
+};
+
+atomic_t ls_in_handler = ATOMIC_INIT(0);
+
+static void ls_fill(struct ls_link *lk, struct ls_packet *p, u32 type)
+{
+	memset(p, 0, sizeof(*p));
+	p->route_hi = upper_32_bits(lk->xd->route);
+	p->route_lo = lower_32_bits(lk->xd->route);
+	p->length = (sizeof(*p) - 12) / 4;
+	p->protocol = ls_uuid;
+	p->from = *lk->xd->local_uuid;
+	p->to = *lk->xd->remote_uuid;
+	p->type = type;
+	p->version = LS_PROTOCOL;
+	p->session = lk->session;
+	p->peer_session = lk->peer_session;
+	p->ring_size = ls_ring_size;
+}
+
+/* Without login held. */
+static int ls_ask(struct ls_link *lk, struct ls_packet *p, unsigned int ms)
+{
+	struct ls_packet answer = {};
+	int ret;
+
+	ret = tb_xdomain_request(lk->xd, p, sizeof(*p), TB_CFG_PKG_XDOMAIN_REQ, &answer, sizeof(answer),
+				 TB_CFG_PKG_XDOMAIN_RESP, ms);
+	if (ret)
+		return ret;
+	/* A late answer to an earlier request looks the same to the core. */
+	if (answer.type != LS_RESPONSE || answer.request != p->request)
+		return -EAGAIN;
+	*p = answer;
+	return 0;
+}
+
+static u32 ls_new_session(struct ls_link *lk)
+{
+	u32 session;
+
+	do {
+		session = get_random_u32();
+	} while (!session || session == lk->session);
+	return session;
+}
+
+static void ls_release_hops(struct ls_link *lk, bool in, bool out)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (in && lk->hops_in)
+			tb_xdomain_release_in_hopid(lk->xd, lk->pair[i].in_hop);
+		if (out && lk->hops_out)
+			tb_xdomain_release_out_hopid(lk->xd, lk->pair[i].out_hop);
+	}
+	lk->hops_in &= !in;
+	lk->hops_out &= !out;
+}
+
+static int ls_take_in_hop(struct ls_link *lk)
+{
+	int hop = tb_xdomain_alloc_in_hopid(lk->xd, LS_FIRST_HOP);
+
+	return hop < 0 ? tb_xdomain_alloc_in_hopid(lk->xd, -1) : hop;
+}
+
+static int ls_take_in_hops(struct ls_link *lk)
+{
+	int i, hop[2];
+
+	if (lk->hops_in)
+		return 0;
+	for (i = 0; i < 2; i++) {
+		hop[i] = ls_take_in_hop(lk);
+		if (hop[i] < 0) {
+			if (i)
+				tb_xdomain_release_in_hopid(lk->xd, hop[0]);
+			return hop[i];
+		}
+	}
+	lk->pair[0].in_hop = hop[0];
+	lk->pair[1].in_hop = hop[1];
+	lk->hops_in = true;
+	return 0;
+}
+
+/* The peer cannot send on these: others are taken before they are let go. */
+static void ls_change_in_hops(struct ls_link *lk, const u32 *taken)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		int old = lk->pair[i].in_hop;
+		int hop;
+
+		if (!taken[i])
+			continue;
+		hop = tb_xdomain_alloc_in_hopid(lk->xd, old + 1);
+		if (hop < 0)
+			hop = ls_take_in_hop(lk);
+		if (hop < 0)
+			continue;
+		tb_xdomain_release_in_hopid(lk->xd, old);
+		lk->pair[i].in_hop = hop;
+	}
+}
+
+/* Takes exactly these to send on, or none and says which are taken. */
+static bool ls_take_out_hops(struct ls_link *lk, const u32 *hops, u32 *taken)
+{
+	int i, got[2] = { -1, -1 };
+	bool all = true;
+
+	for (i = 0; i < 2; i++) {
+		if (hops[i] < 8 || hops[i] > lk->xd->remote_max_hopid) {
+			taken[i] = 1;
+		} else {
+			got[i] = tb_xdomain_alloc_out_hopid(lk->xd, hops[i]);
+			taken[i] = got[i] != hops[i];
+		}
+		all &= !taken[i];
+	}
+	for (i = 0; i < 2; i++) {
+		if (all)
+			lk->pair[i].out_hop = got[i];
+		else if (got[i] >= 0)
+			tb_xdomain_release_out_hopid(lk->xd, got[i]);
+	}
+	lk->hops_out = all;
+	return all;
+}
+
+static bool ls_is_allowed(struct ls_link *lk)
+{
+	return !lk->denied && (lk->forced || ls_allowed(lk->xd->remote_uuid));
+}
+
+static void ls_set_state(struct ls_link *lk, u32 state)
+{
+	if (lk->state == state)
+		return;
+	dev_dbg(&lk->dev, "state %u, was %u\n", state, lk->state);
+	WRITE_ONCE(lk->state, state);
+	wake_up_all(&lk->wait);
+}
+
+static void ls_queue_path(struct ls_link *lk)
+{
+	if (!test_bit(LS_GONE, &lk->flags))
+		queue_work(lk->xd->tb->wq, &lk->path_work);
+}
+
+void ls_kick(struct ls_link *lk)
+{
+	if (!test_bit(LS_GONE, &lk->flags))
+		mod_delayed_work(ls_wq, &lk->login_work, 0);
+}
+
+static void ls_again(struct ls_link *lk, unsigned int ms)
+{
+	if (!test_bit(LS_GONE, &lk->flags))
+		mod_delayed_work(ls_wq, &lk->login_work, msecs_to_jiffies(ms));
+}
+
+/* From anywhere: the rings are stopped and the login begins anew. */
+void ls_restart(struct ls_link *lk, const char *why)
+{
+	if (test_and_set_bit(LS_WANT_DOWN, &lk->flags))
+		return;
+	dev_warn_ratelimited(&lk->dev, "link restarted: %s\n", why);
+	lk->restarts++;
+	ls_queue_path(lk);
+}
+
+static void ls_down_for_peer(struct ls_link *lk)
+{
+	set_bit(LS_WANT_DOWN, &lk->flags);
+	ls_queue_path(lk);
+}
+
+/* Both have accepted each other? Then rings are due. login is held. */
+static void ls_maybe_up(struct ls_link *lk)
+{
+	if (lk->state != LS_STATE_LOGIN || !lk->peer_session || lk->accepted_by != lk->peer_session)
+		return;
+	ls_set_state(lk, LS_STATE_STARTING);
+	set_bit(LS_WANT_UP, &lk->flags);
+	ls_queue_path(lk);
+}
+
+static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *taken)
+{
+	if (p->version != LS_PROTOCOL) {
+		if (!lk->told)
+			dev_warn(&lk->dev, "login: the peer speaks version %u, we %u\n", p->version, LS_PROTOCOL);
+		lk->told = true;
+		return LS_VERSION;
+	}
+	if (!p->session)
+		return LS_RETRY;
+	if (!ls_is_allowed(lk)) {
+		if (!lk->told)
+			dev_info(&lk->dev, "host %pUb waits to be allowed\n", lk->xd->remote_uuid);
+		lk->told = true;
+		return LS_WAIT;
+	}
+	if (lk->state == LS_STATE_WAITING)
+		ls_set_state(lk, LS_STATE_LOGIN);
+	if (lk->state != LS_STATE_LOGIN) {
+		if (p->session == lk->peer_session)
+			return LS_OK;
+		dev_dbg(&lk->dev, "the peer logs in anew\n");
+		ls_down_for_peer(lk);
+		return LS_RETRY;
+	}
+	if (p->session == lk->peer_session && p->hops[0] == lk->pair[0].out_hop &&
+	    p->hops[1] == lk->pair[1].out_hop)
+		return LS_OK;
+	ls_release_hops(lk, false, true);
+	lk->peer_session = 0;
+	if (p->hops[0] == p->hops[1] || !ls_take_out_hops(lk, p->hops, taken))
+		return LS_HOPS;
+	lk->peer_session = p->session;
+	lk->peer_ring_size = p->ring_size;
+	ls_maybe_up(lk);
+	ls_kick(lk);
+	return LS_OK;
+}
+
+static u32 ls_answer_ready(struct ls_link *lk, const struct ls_packet *p)
+{
+	if (lk->state < LS_STATE_READY || lk->state > LS_STATE_UP)
+		return LS_RETRY;
+	if (p->session != lk->peer_session || p->peer_session != lk->session)
+		return LS_RETRY;
+	return LS_OK;
+}
+
+static void ls_handle_packet(struct ls_link *lk, const struct ls_packet *p)
+{
+	struct ls_packet answer;
+	u32 taken[2] = {};
+	u32 status;
+
+	mutex_lock(&lk->login);
+	if (test_bit(LS_GONE, &lk->flags)) {
+		mutex_unlock(&lk->login);
+		return;
+	}
+	switch (p->type) {
+	case LS_LOGIN_REQ:
+		status = ls_answer_login(lk, p, taken);
+		break;
+	case LS_READY_REQ:
+		status = ls_answer_ready(lk, p);
+		break;
+	case LS_LOGOUT_REQ:
+		if (p->session == lk->peer_session && p->session) {
+			dev_dbg(&lk->dev, "the peer logs out\n");
+			if (lk->state > LS_STATE_LOGIN)
+				ls_down_for_peer(lk);
+			else
+				lk->peer_session = 0;
+		}
+		status = LS_OK;
+		break;
+	default:
+		mutex_unlock(&lk->login);
+		return;
+	}
+	ls_fill(lk, &answer, LS_RESPONSE);
+	answer.request = p->request;
+	answer.status = status;
+	answer.hops[0] = taken[0];
+	answer.hops[1] = taken[1];
+	mutex_unlock(&lk->login);
+	tb_xdomain_response(lk->xd, &answer, sizeof(answer), TB_CFG_PKG_XDOMAIN_RESP);
+}
+
+/* In the thread that receives control packets: it must not wait for any. */
+static int ls_handle(const void *buf, size_t size, void *data)
+{
+	const struct ls_packet *p = buf;
+	struct ls_link *lk;
+	u64 route;
+
+	if (size < sizeof(*p) || p->type == LS_RESPONSE)
+		return 0;
+	atomic_inc(&ls_in_handler);
+	route = ((u64)p->route_hi << 32 | p->route_lo) & ~BIT_ULL(63);
+	lk = ls_find(route, &p->from, &p->to);
+	if (lk) {
+		ls_handle_packet(lk, p);
+		put_device(&lk->dev);
+	}
+	atomic_dec(&ls_in_handler);
+	return !!lk;
+}
+
+struct tb_protocol_handler ls_handler = {
+	.uuid = &ls_uuid,
+	.callback = ls_handle,
+};
+
+/* One LOGIN; how long to wait before the next. login is held, and let go. */
+static unsigned int ls_ask_login(struct ls_link *lk)
+{
+	struct ls_packet p;
+	u32 session;
+	int ret;
+
+	ret = ls_take_in_hops(lk);
+	if (ret) {
+		dev_dbg(&lk->dev, "no HopID left to receive on: %d\n", ret);
+		return 1000;
+	}
+	ls_fill(lk, &p, LS_LOGIN_REQ);
+	p.request = ++lk->request;
+	p.hops[0] = lk->pair[0].in_hop;
+	p.hops[1] = lk->pair[1].in_hop;
+	session = lk->session;
+	mutex_unlock(&lk->login);
+	ret = ls_ask(lk, &p, LS_TIMEOUT_MS);
+	mutex_lock(&lk->login);
+	if (ret)
+		return 1000;
+	if (lk->state != LS_STATE_LOGIN || lk->session != session)
+		return 0;
+	switch (p.status) {
+	case LS_OK:
+		lk->accepted_by = p.session;
+		ls_maybe_up(lk);
+		return 1000;
+	case LS_HOPS:
+		ls_change_in_hops(lk, p.hops);
+		return 20;
+	case LS_RETRY:
+		return 200;
+	case LS_VERSION:
+		if (!lk->told)
+			dev_warn(&lk->dev, "login: the peer speaks version %u, we %u\n", p.version, LS_PROTOCOL);
+		lk->told = true;
+		return 10000;
+	default:
+		return 2000;
+	}
+}
+
+static unsigned int ls_ask_ready(struct ls_link *lk)
+{
+	struct ls_packet p;
+	u32 session = lk->session;
+	int ret;
+
+	if (++lk->tries > LS_READY_TRIES) {
+		ls_restart(lk, "the peer does not get ready");
+		return 1000;
+	}
+	ls_fill(lk, &p, LS_READY_REQ);
+	p.request = ++lk->request;
+	mutex_unlock(&lk->login);
+	ret = ls_ask(lk, &p, LS_TIMEOUT_MS);
+	mutex_lock(&lk->login);
+	if (ret || p.status != LS_OK || lk->state != LS_STATE_READY || lk->session != session)
+		return 50;
+	mutex_lock(&lk->io);
+	lk->sending = lk->running;
+	lk->epoch++;
+	mutex_unlock(&lk->io);
+	ls_set_state(lk, LS_STATE_UP);
+	dev_dbg(&lk->dev, "up: HopIDs out %d %d in %d %d\n", lk->pair[0].out_hop, lk->pair[1].out_hop,
+		lk->pair[0].in_hop, lk->pair[1].in_hop);
+	return 0;
+}
+
+static void ls_login_work(struct work_struct *work)
+{
+	struct ls_link *lk = container_of(work, struct ls_link, login_work.work);
+	struct ls_packet p;
+	unsigned int ms = 0;
+	bool logout;
+
+	mutex_lock(&lk->login);
+	logout = lk->logout;
+	lk->logout = false;
+	if (logout) {
+		ls_fill(lk, &p, LS_LOGOUT_REQ);
+		p.request = ++lk->request;
+		mutex_unlock(&lk->login);
+		ls_ask(lk, &p, 100);
+		mutex_lock(&lk->login);
+		lk->session = ls_new_session(lk);
+	}
+	if (!ls_is_allowed(lk)) {
+		if (lk->state > LS_STATE_LOGIN)
+			ls_down_for_peer(lk);
+		else
+			ls_set_state(lk, LS_STATE_WAITING);
+	} else if (lk->state == LS_STATE_WAITING) {
+		lk->told = false;
+		ls_set_state(lk, LS_STATE_LOGIN);
+	}
+	switch (lk->state) {
+	case LS_STATE_LOGIN:
+		ms = ls_ask_login(lk);
+		break;
+	case LS_STATE_READY:
+		ms = ls_ask_ready(lk);
+		break;
+	default:
+		break;
+	}
+	/* Whatever kicked it meanwhile is not put off. */
+	if (ms && !delayed_work_pending(&lk->login_work))
+		ls_again(lk, ms);
+	mutex_unlock(&lk->login);
+}
+
+/* True when the domain's lock could be had a moment ago. */
+static bool ls_domain_free(struct ls_link *lk)
+{
+	while (!mutex_trylock(&lk->xd->tb->lock)) {
+		if (test_bit(LS_GONE, &lk->flags))
+			return false;
+		msleep(20);
+	}
+	mutex_unlock(&lk->xd->tb->lock);
+	return true;
+}
+
+static void ls_path_work(struct work_struct *work)
+{
+	struct ls_link *lk = container_of(work, struct ls_link, path_work);
+	int ret;
+
+	/* A removal of the whole controller holds the lock and waits for us. */
+	if (test_bit(LS_GONE, &lk->flags) || !ls_domain_free(lk))
+		return;
+	if (test_bit(LS_WANT_DOWN, &lk->flags)) {
+		clear_bit(LS_WANT_UP, &lk->flags);
+		ls_rings_down(lk);
+		mutex_lock(&lk->login);
+		ls_release_hops(lk, true, true);
+		lk->peer_session = 0;
+		lk->accepted_by = 0;
+		lk->logout = true;
+		ls_set_state(lk, LS_STATE_LOGIN);
+		clear_bit(LS_WANT_DOWN, &lk->flags);
+		ls_again(lk, 50);
+		mutex_unlock(&lk->login);
+		return;
+	}
+	if (!test_and_clear_bit(LS_WANT_UP, &lk->flags))
+		return;
+	ret = ls_rings_up(lk);
+	mutex_lock(&lk->login);
+	if (ret) {
+		dev_err(&lk->dev, "rings or paths cannot be set up: %d; trying again in 5 s\n", ret);
+		ls_release_hops(lk, true, true);
+		lk->peer_session = 0;
+		lk->accepted_by = 0;
+		lk->logout = true;
+		ls_set_state(lk, LS_STATE_LOGIN);
+		ls_again(lk, 5000);
+	} else {
+		lk->tries = 0;
+		ls_set_state(lk, LS_STATE_READY);
+		ls_kick(lk);
+	}
+	mutex_unlock(&lk->login);
+}
+
+void ls_login_init(struct ls_link *lk)
+{
+	INIT_DELAYED_WORK(&lk->login_work, ls_login_work);
+	INIT_WORK(&lk->path_work, ls_path_work);
+	lk->session = ls_new_session(lk);
+}
+
+/* At removal, shutdown and suspend: nothing of ours runs or is mapped after it. */
+void ls_login_stop(struct ls_link *lk, bool tell)
+{
+	struct ls_packet p;
+
+	mutex_lock(&lk->login);
+	set_bit(LS_GONE, &lk->flags);
+	tell = tell && lk->peer_session;
+	ls_fill(lk, &p, LS_LOGOUT_REQ);
+	p.request = ++lk->request;
+	mutex_unlock(&lk->login);
+
+	cancel_delayed_work_sync(&lk->login_work);
+	cancel_work_sync(&lk->path_work);
+	ls_rings_down(lk);
+	/* A callback may have asked for a restart; there are none any more. */
+	cancel_work_sync(&lk->path_work);
+	/* The peer still sees the old session: it stops before it hears of a new one. */
+	if (tell)
+		ls_ask(lk, &p, 200);
+	mutex_lock(&lk->login);
+	ls_release_hops(lk, true, true);
+	lk->peer_session = 0;
+	lk->accepted_by = 0;
+	lk->session = ls_new_session(lk);
+	lk->logout = false;
+	clear_bit(LS_WANT_DOWN, &lk->flags);
+	clear_bit(LS_WANT_UP, &lk->flags);
+	ls_set_state(lk, test_bit(LS_ASLEEP, &lk->flags) ? LS_STATE_LOGIN : LS_STATE_GONE);
+	mutex_unlock(&lk->login);
+	flush_work(&lk->reap_work);
+}

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * linkspan: two hosts and a Thunderbolt or USB4 cable.
+ *
+ * This file: the module, its service driver, the devices, and who is allowed.
+ *
+ * Locks: ls_links_lock guards the list of links and is taken under no other
+ * lock; ls_allow_lock guards the allow-list and is a leaf.
+ */
+#include <linux/idr.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+
+#include "linkspan.h"
+
+#define LS_DEVICES	64
+#define LS_ALLOWED	64
+
+struct workqueue_struct *ls_wq;
+/* Of our directory of properties; any but the root has one. */
+static const uuid_t ls_dir_uuid =
+	UUID_INIT(0xd3a1f6c2, 0x7b0e, 0x45d8, 0x9f, 0x21, 0x86, 0xe4, 0x0c, 0x5a, 0x31, 0x7d);
+
+static struct tb_property_dir *ls_dir;
+static dev_t ls_devt;
+static DEFINE_IDA(ls_ida);
+static LIST_HEAD(ls_links);
+static DEFINE_MUTEX(ls_links_lock);
+
+static DEFINE_MUTEX(ls_allow_lock);
+static uuid_t ls_allow[LS_ALLOWED];
+static unsigned int ls_nallow;
+static bool ls_allow_any;
+
+unsigned int ls_ring_size = 4096;
+unsigned int ls_throttling_ns = 8192;
+
+static int ls_ring_size_set(const char *val, const struct kernel_param *kp)
+{
+	unsigned int size;
+	int ret = kstrtouint(val, 0, &size);
+
+	if (ret)
+		return ret;
+	if (size < 64 || size > 16384 || !is_power_of_2(size))
+		return -EINVAL;
+	*(unsigned int *)kp->arg = size;
+	return 0;
+}
+
+static const struct kernel_param_ops ls_ring_size_ops = {
+	.set = ls_ring_size_set,
+	.get = param_get_uint,
+};
+module_param_cb(ring_size, &ls_ring_size_ops, &ls_ring_size, 0644);
+MODULE_PARM_DESC(ring_size, "entries of the data rings of links to come: a power of two, 64 to 16384 (default 4096)");
+module_param_named(throttling_ns, ls_throttling_ns, uint, 0644);
+MODULE_PARM_DESC(throttling_ns, "shortest time between two interrupts of a ring, since Linux 7.2 (default 8192)");
+
+static int ls_allow_set(const char *val, const struct kernel_param *kp)
+{
+	char *copy, *rest, *word;
+	uuid_t *list;
+	unsigned int n = 0;
+	bool any = false;
+	struct ls_link *lk;
+	int ret = 0;
+
+	copy = kstrdup(val, GFP_KERNEL);
+	list = kcalloc(LS_ALLOWED, sizeof(*list), GFP_KERNEL);
+	if (!copy || !list) {
+		ret = -ENOMEM;
+		goto out;
+	}
+	rest = strim(copy);
+	while ((word = strsep(&rest, ","))) {
+		if (!*word)
+			continue;
+		if (!strcmp(word, "any")) {
+			any = true;
+			continue;
+		}
+		if (n == LS_ALLOWED) {
+			ret = -ENOSPC;
+			goto out;
+		}
+		ret = uuid_parse(word, &list[n++]);
+		if (ret)
+			goto out;
+	}
+	mutex_lock(&ls_allow_lock);
+	memcpy(ls_allow, list, sizeof(ls_allow));
+	ls_nallow = n;
+	ls_allow_any = any;
+	mutex_unlock(&ls_allow_lock);
+	mutex_lock(&ls_links_lock);
+	list_for_each_entry(lk, &ls_links, links)
+		ls_kick(lk);
+	mutex_unlock(&ls_links_lock);
+out:
+	kfree(list);
+	kfree(copy);
+	return ret;
+}
+
+static int ls_allow_get(char *buf, const struct kernel_param *kp)
+{
+	unsigned int i;
+	int n = 0;
+
+	mutex_lock(&ls_allow_lock);
+	if (ls_allow_any)
+		n += scnprintf(buf, PAGE_SIZE, "any");
+	for (i = 0; i < ls_nallow; i++)
+		n += scnprintf(buf + n, PAGE_SIZE - n, "%s%pUb", n ? "," : "", &ls_allow[i]);
+	n += scnprintf(buf + n, PAGE_SIZE - n, "\n");
+	mutex_unlock(&ls_allow_lock);
+	return n;
+}
+
+static const struct kernel_param_ops ls_allow_ops = { .set = ls_allow_set, .get = ls_allow_get };
+module_param_cb(allow, &ls_allow_ops, NULL, 0644);
+MODULE_PARM_DESC(allow, "UUIDs of hosts that may log in, separated by commas, or any (default: none; see also the device's attribute allowed)");
+
+bool ls_allowed(const uuid_t *uuid)
+{
+	bool yes;
+	unsigned int i;
+
+	mutex_lock(&ls_allow_lock);
+	yes = ls_allow_any;
+	for (i = 0; !yes && i < ls_nallow; i++)
+		yes = uuid_equal(uuid, &ls_allow[i]);
+	mutex_unlock(&ls_allow_lock);
+	return yes;
+}
+
+/* The link to this peer, with a reference. */
+struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to)
+{
+	struct ls_link *lk, *found = NULL;
+
+	mutex_lock(&ls_links_lock);
+	list_for_each_entry(lk, &ls_links, links) {
+		if (lk->xd->route == route && uuid_equal(lk->xd->remote_uuid, from) &&
+		    uuid_equal(lk->xd->local_uuid, to)) {
+			get_device(&lk->dev);
+			found = lk;
+			break;
+		}
+	}
+	mutex_unlock(&ls_links_lock);
+	return found;
+}
+
+struct ls_link *ls_find_index(int index)
+{
+	struct ls_link *lk, *found = NULL;
+
+	mutex_lock(&ls_links_lock);
+	list_for_each_entry(lk, &ls_links, links) {
+		if (lk->index == index) {
+			get_device(&lk->dev);
+			found = lk;
+			break;
+		}
+	}
+	mutex_unlock(&ls_links_lock);
+	return found;
+}
+
+static struct ls_link *to_link(struct device *dev)
+{
+	return container_of(dev, struct ls_link, dev);
+}
+
+static ssize_t peer_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%pUb\n", to_link(dev)->xd->remote_uuid);
+}
+static DEVICE_ATTR_RO(peer);
+
+static ssize_t state_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	static const char * const names[] = { "waiting", "login", "starting", "ready", "up", "gone" };
+	u32 state = READ_ONCE(to_link(dev)->state);
+
+	return sysfs_emit(buf, "%s\n", state < ARRAY_SIZE(names) ? names[state] : "?");
+}
+static DEVICE_ATTR_RO(state);
+
+static ssize_t allowed_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct ls_link *lk = to_link(dev);
+	bool yes = !lk->denied && (lk->forced || ls_allowed(lk->xd->remote_uuid));
+
+	return sysfs_emit(buf, "%d\n", yes);
+}
+
+static ssize_t allowed_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t n)
+{
+	struct ls_link *lk = to_link(dev);
+	bool yes;
+	int ret = kstrtobool(buf, &yes);
+
+	if (ret)
+		return ret;
+	mutex_lock(&lk->login);
+	lk->forced = yes;
+	lk->denied = !yes;
+	mutex_unlock(&lk->login);
+	ls_kick(lk);
+	return n;
+}
+static DEVICE_ATTR_RW(allowed);
+
+static struct attribute *ls_attrs[] = {
+	&dev_attr_peer.attr,
+	&dev_attr_state.attr,
+	&dev_attr_allowed.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(ls);
+
+static char *ls_devnode(const struct device *dev, umode_t *mode)
+{
+	if (mode)
+		*mode = 0660;
+	return kasprintf(GFP_KERNEL, "linkspan/%d", MINOR(dev->devt) - MINOR(ls_devt));
+}
+
+static const struct class ls_class = {
+	.name = "linkspan",
+	.devnode = ls_devnode,
+	.dev_groups = ls_groups,
+};
+
+static void ls_release(struct device *dev)
+{
+	struct ls_link *lk = to_link(dev);
+
+	ida_free(&ls_ida, lk->index);
+	tb_xdomain_put(lk->xd);
+	kvfree(lk->chans);
+	kfree(lk);
+}
+
+static int ls_probe(struct tb_service *svc)
+{
+	struct ls_link *lk;
+	int ret;
+
+	lk = kzalloc(sizeof(*lk), GFP_KERNEL);
+	if (!lk)
+		return -ENOMEM;
+	lk->chans = kvcalloc(LS_CHANNELS, sizeof(*lk->chans), GFP_KERNEL);
+	if (!lk->chans) {
+		kfree(lk);
+		return -ENOMEM;
+	}
+	lk->index = ida_alloc_max(&ls_ida, LS_DEVICES - 1, GFP_KERNEL);
+	if (lk->index < 0) {
+		ret = lk->index;
+		kvfree(lk->chans);
+		kfree(lk);
+		return ret;
+	}
+	lk->svc = svc;
+	lk->xd = tb_xdomain_get(tb_service_parent(svc));
+	mutex_init(&lk->login);
+	mutex_init(&lk->io);
+	init_waitqueue_head(&lk->wait);
+	ls_flow_init(lk);
+	ls_login_init(lk);
+
+	device_initialize(&lk->dev);
+	lk->dev.class = &ls_class;
+	lk->dev.parent = &svc->dev;
+	lk->dev.release = ls_release;
+	lk->dev.devt = MKDEV(MAJOR(ls_devt), MINOR(ls_devt) + lk->index);
+	ret = dev_set_name(&lk->dev, "linkspan%d", lk->index);
+	if (ret)
+		goto err;
+	cdev_init(&lk->cdev, &ls_fops);
+	lk->cdev.owner = THIS_MODULE;
+	ret = cdev_device_add(&lk->cdev, &lk->dev);
+	if (ret)
+		goto err;
+	tb_service_set_drvdata(svc, lk);
+	mutex_lock(&ls_links_lock);
+	list_add_tail(&lk->links, &ls_links);
+	mutex_unlock(&ls_links_lock);
+	ls_kick(lk);
+	return 0;
+err:
+	put_device(&lk->dev);
+	return ret;
+}
+
+/* Linux before 7.2 hands over the matched id. */
+static int __maybe_unused ls_probe_id(struct tb_service *svc, const struct tb_service_id *id)
+{
+	return ls_probe(svc);
+}
+
+static void ls_remove(struct tb_service *svc)
+{
+	struct ls_link *lk = tb_service_get_drvdata(svc);
+
+	mutex_lock(&ls_links_lock);
+	list_del_init(&lk->links);
+	mutex_unlock(&ls_links_lock);
+	ls_login_stop(lk, !lk->xd->is_unplugged);
+	cdev_device_del(&lk->cdev, &lk->dev);
+	put_device(&lk->dev);
+}
+
+static void ls_shutdown(struct tb_service *svc)
+{
+	struct ls_link *lk = tb_service_get_drvdata(svc);
+
+	if (lk)
+		ls_login_stop(lk, !lk->xd->is_unplugged);
+}
+
+static int ls_suspend(struct device *dev)
+{
+	struct ls_link *lk = tb_service_get_drvdata(tb_to_service(dev));
+
+	set_bit(LS_ASLEEP, &lk->flags);
+	ls_login_stop(lk, false);
+	return 0;
+}
+
+static int ls_resume(struct device *dev)
+{
+	struct ls_link *lk = tb_service_get_drvdata(tb_to_service(dev));
+
+	clear_bit(LS_ASLEEP, &lk->flags);
+	clear_bit(LS_GONE, &lk->flags);
+	ls_kick(lk);
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(ls_pm, ls_suspend, ls_resume);
+
+static const struct tb_service_id ls_ids[] = {
+	{ TB_SERVICE("linkspan", 1) },
+	{ },
+};
+MODULE_DEVICE_TABLE(tbsvc, ls_ids);
+
+static struct tb_service_driver ls_driver = {
+	.driver = {
+		.owner = THIS_MODULE,
+		.name = "linkspan",
+		.pm = pm_sleep_ptr(&ls_pm),
+	},
+	.probe = _Generic(((struct tb_service_driver *)0)->probe,
+			  int (*)(struct tb_service *) : ls_probe,
+			  default : ls_probe_id),
+	.remove = ls_remove,
+	.shutdown = ls_shutdown,
+	.id_table = ls_ids,
+};
+
+static int __init ls_init(void)
+{
+	int ret;
+
+	ls_wq = alloc_workqueue("linkspan", WQ_UNBOUND, 0);
+	if (!ls_wq)
+		return -ENOMEM;
+	ret = alloc_chrdev_region(&ls_devt, 0, LS_DEVICES, "linkspan");
+	if (ret)
+		goto err_wq;
+	ret = class_register(&ls_class);
+	if (ret)
+		goto err_region;
+	ret = tb_register_protocol_handler(&ls_handler);
+	if (ret)
+		goto err_class;
+	ret = tb_register_service_driver(&ls_driver);
+	if (ret)
+		goto err_handler;
+	ret = -ENOMEM;
+	ls_dir = tb_property_create_dir(&ls_dir_uuid);
+	if (!ls_dir)
+		goto err_driver;
+	tb_property_add_immediate(ls_dir, "prtcid", 1);
+	tb_property_add_immediate(ls_dir, "prtcvers", LS_ABI_VERSION);
+	tb_property_add_immediate(ls_dir, "prtcrevs", 1);
+	tb_property_add_immediate(ls_dir, "prtcstns", 0);
+	ret = tb_register_property_dir("linkspan", ls_dir);
+	if (ret)
+		goto err_dir;
+	return 0;
+
+err_dir:
+	tb_property_free_dir(ls_dir);
+err_driver:
+	tb_unregister_service_driver(&ls_driver);
+err_handler:
+	tb_unregister_protocol_handler(&ls_handler);
+err_class:
+	class_unregister(&ls_class);
+err_region:
+	unregister_chrdev_region(ls_devt, LS_DEVICES);
+err_wq:
+	destroy_workqueue(ls_wq);
+	return ret;
+}
+module_init(ls_init);
+
+static void __exit ls_exit(void)
+{
+	tb_unregister_property_dir("linkspan", ls_dir);
+	tb_property_free_dir(ls_dir);
+	tb_unregister_service_driver(&ls_driver);
+	tb_unregister_protocol_handler(&ls_handler);
+	/*
+	 * The core calls a handler without a lock, so one may still be on its
+	 * way into or out of ours. It sleeps nowhere outside of it.
+	 */
+	synchronize_rcu_tasks();
+	while (atomic_read(&ls_in_handler))
+		schedule_timeout_uninterruptible(1);
+	synchronize_rcu_tasks();
+	class_unregister(&ls_class);
+	unregister_chrdev_region(ls_devt, LS_DEVICES);
+	destroy_workqueue(ls_wq);
+	ida_destroy(&ls_ida);
+}
+module_exit(ls_exit);
+
+MODULE_AUTHOR("The linkspan authors");
+MODULE_DESCRIPTION("linkspan: registered memory over Thunderbolt and USB4 cables");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("1");

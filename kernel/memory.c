@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Regions: memory of a program or of a dma-buf, pinned and mapped once for the
+ * device that does the DMA (that of the rings, so that an IOMMU knows it).
+ *
+ * A region lives until its file lets it go, or dies, or the link goes down,
+ * and until no operation is on it any more. Pages are given back outside of
+ * ls_link.io (unpinning takes the locks of the process's memory): from the
+ * system call, or by reap_work.
+ *
+ * Locks: ls_link.io guards ls_region.users and .dead and the reap list.
+ */
+#include <linux/dma-buf.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/version.h>
+#include <linux/vmalloc.h>
+
+#include "linkspan.h"
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+MODULE_IMPORT_NS("DMA_BUF");
+#else
+MODULE_IMPORT_NS(DMA_BUF);
+#endif
+
+dma_addr_t ls_region_dma(struct ls_region *r, u64 pos)
+{
+	return r->dma[pos >> PAGE_SHIFT] + offset_in_page(pos);
+}
+
+/* Whether a frame may be sent from here as it is. One never reaches over two pages. */
+bool ls_region_whole(u64 pos, u32 len)
+{
+	return offset_in_page(pos) + len <= PAGE_SIZE;
+}
+
+void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu)
+{
+	if (r->dmabuf)
+		return;
+	while (len) {
+		u32 n = min_t(u32, len, PAGE_SIZE - offset_in_page(pos));
+
+		if (for_cpu)
+			dma_sync_single_for_cpu(r->dev, ls_region_dma(r, pos), n, r->dir);
+		else
+			dma_sync_single_for_device(r->dev, ls_region_dma(r, pos), n, r->dir);
+		pos += n;
+		len -= n;
+	}
+}
+
+/* By the CPU, into the region or out of it. The bounds are those of an operation, which were checked. */
+void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
+{
+	if (r->dmabuf) {
+		u64 at = r->start + pos;
+		enum dma_data_direction dir = in ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
+
+		dma_buf_begin_cpu_access(r->dmabuf, dir);
+		if (in)
+			iosys_map_memcpy_to(&r->vmap, at, buf, len);
+		else
+			iosys_map_memcpy_from(buf, &r->vmap, at, len);
+		dma_buf_end_cpu_access(r->dmabuf, dir);
+		return;
+	}
+	while (len) {
+		struct page *page = r->pages[pos >> PAGE_SHIFT];
+		u32 n = min_t(u32, len, PAGE_SIZE - offset_in_page(pos));
+
+		ls_region_sync(r, pos, n, true);
+		if (in)
+			memcpy_to_page(page, offset_in_page(pos), buf, n);
+		else
+			memcpy_from_page(buf, page, offset_in_page(pos), n);
+		ls_region_sync(r, pos, n, false);
+		pos += n;
+		buf += n;
+		len -= n;
+	}
+}
+
+static void ls_dma_pages(struct ls_region *r, struct sg_table *sgt, unsigned long skip)
+{
+	struct sg_dma_page_iter iter;
+	unsigned long i = 0;
+
+	for_each_sgtable_dma_page(sgt, &iter, 0) {
+		if (i >= skip && i - skip < r->npages)
+			r->dma[i - skip] = sg_page_iter_dma_address(&iter);
+		i++;
+	}
+}
+
+static void ls_region_free(struct ls_region *r)
+{
+	if (r->dmabuf) {
+		if (!iosys_map_is_null(&r->vmap))
+			dma_buf_vunmap_unlocked(r->dmabuf, &r->vmap);
+		if (r->map)
+			dma_buf_unmap_attachment_unlocked(r->attach, r->map, r->dir);
+		if (r->attach)
+			dma_buf_detach(r->dmabuf, r->attach);
+		dma_buf_put(r->dmabuf);
+	} else {
+		if (r->map)
+			dma_unmap_sgtable(r->dev, r->map, r->dir, 0);
+		sg_free_table(&r->sgt);
+		if (r->npages)
+			unpin_user_pages_dirty_lock(r->pages, r->npages, r->flags & LS_REGION_WRITE);
+		if (r->mm) {
+			account_locked_vm(r->mm, r->npages, false);
+			mmdrop(r->mm);
+		}
+	}
+	kvfree(r->pages);
+	kvfree(r->dma);
+	put_device(r->dev);
+	kfree(r);
+}
+
+static int ls_pin(struct ls_region *r, u64 addr)
+{
+	unsigned long want = DIV_ROUND_UP(r->head + r->length, PAGE_SIZE);
+	unsigned int flags = FOLL_LONGTERM | (r->flags & LS_REGION_WRITE ? FOLL_WRITE : 0);
+	struct mm_struct *mm = current->mm;
+	unsigned long start = addr & PAGE_MASK;
+	int ret;
+
+	if (!mm)
+		return -EINVAL;
+	ret = account_locked_vm(mm, want, true);
+	if (ret)
+		return ret;
+	r->pages = kvcalloc(want, sizeof(*r->pages), GFP_KERNEL_ACCOUNT);
+	r->dma = kvcalloc(want, sizeof(*r->dma), GFP_KERNEL_ACCOUNT);
+	if (!r->pages || !r->dma) {
+		ret = -ENOMEM;
+		goto err;
+	}
+	while (r->npages < want) {
+		int n = min_t(unsigned long, want - r->npages, 1024);
+
+		if (fatal_signal_pending(current)) {
+			ret = -EINTR;
+			goto err;
+		}
+		n = pin_user_pages_fast(start + r->npages * PAGE_SIZE, n, flags, r->pages + r->npages);
+		if (n <= 0) {
+			ret = n ?: -EFAULT;
+			goto err;
+		}
+		r->npages += n;
+		cond_resched();
+	}
+	mmgrab(mm);
+	r->mm = mm;
+	ret = sg_alloc_table_from_pages(&r->sgt, r->pages, want, 0, want << PAGE_SHIFT, GFP_KERNEL_ACCOUNT);
+	if (ret)
+		return ret;
+	ret = dma_map_sgtable(r->dev, &r->sgt, r->dir, 0);
+	if (ret)
+		return ret;
+	r->map = &r->sgt;
+	ls_dma_pages(r, r->map, 0);
+	return 0;
+err:
+	account_locked_vm(mm, want, false);
+	return ret;
+}
+
+static int ls_import(struct ls_region *r, int fd, u64 offset)
+{
+	struct scatterlist *sg;
+	int i, ret;
+
+	if (!PAGE_ALIGNED(offset))
+		return -EINVAL;
+	r->dmabuf = dma_buf_get(fd);
+	if (IS_ERR(r->dmabuf)) {
+		ret = PTR_ERR(r->dmabuf);
+		r->dmabuf = NULL;
+		return ret;
+	}
+	if (offset > r->dmabuf->size || r->length > r->dmabuf->size - offset)
+		return -ERANGE;
+	r->start = offset;
+	r->npages = DIV_ROUND_UP(r->length, PAGE_SIZE);
+	r->dma = kvcalloc(r->npages, sizeof(*r->dma), GFP_KERNEL_ACCOUNT);
+	if (!r->dma)
+		return -ENOMEM;
+	r->attach = dma_buf_attach(r->dmabuf, r->dev);
+	if (IS_ERR(r->attach)) {
+		ret = PTR_ERR(r->attach);
+		r->attach = NULL;
+		return ret;
+	}
+	r->map = dma_buf_map_attachment_unlocked(r->attach, r->dir);
+	if (IS_ERR(r->map)) {
+		ret = PTR_ERR(r->map);
+		r->map = NULL;
+		return ret;
+	}
+	for_each_sgtable_dma_sg(r->map, sg, i) {
+		if (!PAGE_ALIGNED(sg_dma_address(sg)) || !PAGE_ALIGNED(sg_dma_len(sg)))
+			return -EOPNOTSUPP;
+	}
+	ls_dma_pages(r, r->map, offset >> PAGE_SHIFT);
+	for (i = 0; i < r->npages; i++) {
+		if (!r->dma[i])
+			return -EOPNOTSUPP;
+	}
+	/* Ends of transfers are copied. */
+	return dma_buf_vmap_unlocked(r->dmabuf, &r->vmap);
+}
+
+int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
+{
+	struct ls_link *lk = f->lk;
+	struct ls_region *r;
+	int ret;
+
+	if (arg->reserved || !arg->length || arg->length > LS_REGION_BYTES ||
+	    arg->flags & ~(LS_REGION_READ | LS_REGION_WRITE | LS_REGION_DMABUF) ||
+	    !(arg->flags & (LS_REGION_READ | LS_REGION_WRITE)) || arg->addr + arg->length < arg->addr)
+		return -EINVAL;
+	if (!(arg->flags & LS_REGION_DMABUF) && arg->fd)
+		return -EINVAL;
+	r = kzalloc(sizeof(*r), GFP_KERNEL_ACCOUNT);
+	if (!r)
+		return -ENOMEM;
+	INIT_LIST_HEAD(&r->list);
+	r->file = f;
+	r->flags = arg->flags;
+	r->length = arg->length;
+	switch (arg->flags & (LS_REGION_READ | LS_REGION_WRITE)) {
+	case LS_REGION_READ:
+		r->dir = DMA_TO_DEVICE;
+		break;
+	case LS_REGION_WRITE:
+		r->dir = DMA_FROM_DEVICE;
+		break;
+	default:
+		r->dir = DMA_BIDIRECTIONAL;
+	}
+	mutex_lock(&lk->io);
+	if (!f->dead && lk->running)
+		r->dev = get_device(tb_ring_dma_device(lk->pair[0].tx));
+	mutex_unlock(&lk->io);
+	if (!r->dev) {
+		kfree(r);
+		return -ENODEV;
+	}
+	if (arg->flags & LS_REGION_DMABUF) {
+		ret = ls_import(r, arg->fd, arg->addr);
+	} else {
+		r->head = offset_in_page(arg->addr);
+		ret = ls_pin(r, arg->addr);
+	}
+	if (ret)
+		goto err;
+
+	ret = xa_alloc(&f->regions, &r->id, NULL, XA_LIMIT(0, LS_REGIONS - 1), GFP_KERNEL_ACCOUNT);
+	if (ret)
+		goto err;
+	/* The link may have gone meanwhile: then nobody else would let the region go. */
+	mutex_lock(&lk->io);
+	if (f->dead)
+		ret = -ENODEV;
+	else
+		xa_store(&f->regions, r->id, r, GFP_KERNEL);
+	mutex_unlock(&lk->io);
+	if (ret) {
+		xa_erase(&f->regions, r->id);
+		goto err;
+	}
+	arg->region = r->id;
+	return 0;
+err:
+	ls_region_free(r);
+	return ret;
+}
+
+int ls_region_remove(struct ls_file *f, u32 id)
+{
+	struct ls_region *r;
+	int ret = 0;
+
+	mutex_lock(&f->lk->io);
+	r = f->dead ? NULL : xa_load(&f->regions, id);
+	if (!r)
+		ret = f->dead ? -ENODEV : -ENOENT;
+	else if (r->users)
+		ret = -EBUSY;
+	else
+		xa_erase(&f->regions, id);
+	mutex_unlock(&f->lk->io);
+	if (!ret)
+		ls_region_free(r);
+	return ret;
+}
+
+/* io is held. Those in use follow when they no longer are. */
+void ls_regions_drop(struct ls_file *f, struct list_head *reap)
+{
+	struct ls_region *r;
+	unsigned long id;
+
+	xa_for_each(&f->regions, id, r) {
+		xa_erase(&f->regions, id);
+		r->dead = true;
+		if (!r->users)
+			list_add_tail(&r->list, reap);
+	}
+}
+
+void ls_region_put(struct ls_link *lk, struct ls_region *r)
+{
+	if (--r->users || !r->dead)
+		return;
+	list_add_tail(&r->list, &lk->reap);
+	queue_work(ls_wq, &lk->reap_work);
+}
+
+void ls_regions_free(struct list_head *reap)
+{
+	struct ls_region *r, *n;
+
+	list_for_each_entry_safe(r, n, reap, list) {
+		list_del(&r->list);
+		ls_region_free(r);
+	}
+}
+
+void ls_reap(struct work_struct *work)
+{
+	struct ls_link *lk = container_of(work, struct ls_link, reap_work);
+	LIST_HEAD(reap);
+
+	mutex_lock(&lk->io);
+	list_splice_init(&lk->reap, &reap);
+	mutex_unlock(&lk->io);
+	ls_regions_free(&reap);
+}

@@ -1,0 +1,295 @@
+//! Our own driver, linkspan.ko, on the virtual cable, with `ringtest` in the guests.
+
+use std::time::Duration;
+
+use super::tb::{self, SOON, found, lost};
+use crate::error::{Result, check};
+use crate::guest::{Guest, Job, Spec};
+use crate::lab::Lab;
+use crate::vcable::Cable;
+
+/// The link of a guest with one peer.
+const DEVICE: &str = "/dev/linkspan/0";
+
+/// Where sysfs has it.
+const SYS: &str = "/sys/class/linkspan/linkspan0";
+
+/// 16 MiB.
+const MUCH: u64 = 16 << 20;
+
+fn state(guest: &Guest, name: &str) -> Result<()> {
+    let condition = format!("grep -q '^{name}$' {SYS}/state 2>/dev/null");
+    guest.until(&format!("the link to be {name}"), SOON, &condition)?;
+    Ok(())
+}
+
+fn up(guests: &[&Guest]) -> Result<()> {
+    guests.iter().try_for_each(|guest| state(guest, "up"))
+}
+
+fn calm(guests: &[&Guest]) -> Result<()> {
+    guests.iter().try_for_each(|guest| guest.calm())
+}
+
+fn task(guest: &Guest, words: &str) -> Result<Job> {
+    guest.spawn(&format!("exec ringtest {words}"))
+}
+
+/// Runs a task in one guest; what it says.
+fn alone(guest: &Guest, words: &str) -> Result<String> {
+    guest.sh_for(SOON * 2, &format!("exec ringtest {words}"))
+}
+
+/// Waits for a task to succeed; what it says.
+fn done(job: Job, what: &str) -> Result<String> {
+    let said = job.wait(SOON * 2)?;
+    check(said.code == 0, || format!("{what} ended with {}: {}{}", said.code, said.out, said.err))?;
+    Ok(said.out)
+}
+
+/// Two tasks, one in each guest, that belong together; what they say.
+fn both(first: (&Guest, &str), second: (&Guest, &str)) -> Result<[String; 2]> {
+    let jobs = [task(first.0, first.1)?, task(second.0, second.1)?];
+    let [one, two] = jobs;
+    Ok([done(one, first.1)?, done(two, second.1)?])
+}
+
+/// `bytes` from one to the other on a channel, compared there.
+fn transfer(from: &Guest, to: &Guest, words: &str, more: [&str; 2]) -> Result<[String; 2]> {
+    let send = format!("send {DEVICE} {words} {}", more[0]);
+    let receive = format!("receive {DEVICE} {words} {}", more[1]);
+    both((from, &send), (to, &receive))
+}
+
+/// Two guests with the driver, each allowed by the other.
+fn joined(lab: &mut Lab, change: impl Fn(&mut Spec)) -> Result<(Cable, [Spec; 2], [Guest; 2])> {
+    let (cable, specs, guests) = tb::pair(lab, &[], |spec| {
+        spec.deadline = Duration::from_secs(500);
+        change(spec);
+    })?;
+    for guest in &guests {
+        guest.sh("modprobe linkspan allow=any")?;
+    }
+    up(&guests.each_ref())?;
+    Ok((cable, specs, guests))
+}
+
+/// Login, messages, transfers, and all that a program may do wrong.
+pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
+    let (cable, _, [a, b]) = tb::pair(lab, &[], |spec| spec.deadline = Duration::from_secs(500))?;
+    a.sh("modprobe linkspan")?;
+    tb::silent(&a, "ls /dev/linkspan 2>/dev/null || true")?;
+    b.sh("modprobe linkspan")?;
+    state(&a, "waiting")?;
+    state(&b, "waiting")?;
+    let refused =
+        a.run(SOON, &format!("ringtest send {DEVICE} 1 10 10 0 1 >/dev/null & sleep 1; kill $!; cat {SYS}/allowed"))?;
+    check(refused.out.trim() == "0", || format!("allowed says {}", refused.out))?;
+    a.sh(&format!("echo 1 >{SYS}/allowed"))?;
+    state(&a, "login")?;
+    a.sh("sleep 3")?;
+    state(&a, "login")?;
+    state(&b, "waiting")?;
+    b.sh(&format!("cat {SYS}/peer >/sys/module/linkspan/parameters/allow"))?;
+    up(&[&a, &b])?;
+    let mode = a.sh(&format!("stat -c %a {DEVICE}"))?;
+    check(mode.trim() == "660", || format!("{DEVICE} has mode {mode}"))?;
+    calm(&[&a, &b])?;
+    lab.say("unknown hosts wait until each has allowed the other");
+
+    let said = alone(&a, &format!("bad {DEVICE}"))?;
+    lab.say(said.trim());
+    alone(&b, &format!("limit {DEVICE}"))?;
+    lab.say("locked memory: the limit holds");
+    both((&a, &format!("event {DEVICE} 5")), (&b, &format!("event {DEVICE} 5")))?;
+    lab.say("eventfd and poll");
+    for (from, to, more) in [(&a, &b, ""), (&b, &a, "poll")] {
+        both((from, &format!("ping {DEVICE} 3 40 100000 {more}")), (to, &format!("echo {DEVICE} 3")))?;
+    }
+    lab.say("messages of all sizes there and back, both ways, by interrupt and by polling");
+
+    let words = |channel: u32, chunk: u64, shift: u64, seed: u64| format!("{channel} {MUCH} {chunk} {shift} {seed}");
+    let (there, back) = (words(1, 1 << 20, 0, 7), words(2, 1 << 20, 0, 8));
+    let jobs = [
+        task(&a, &format!("send {DEVICE} {there}"))?,
+        task(&b, &format!("receive {DEVICE} {there}"))?,
+        task(&b, &format!("send {DEVICE} {back}"))?,
+        task(&a, &format!("receive {DEVICE} {back}"))?,
+    ];
+    for job in jobs {
+        done(job, "16 MiB both ways")?;
+    }
+    lab.say("16 MiB both ways at once, compared");
+    let said = transfer(&a, &b, &words(1, 1 << 20, 0, 9), ["", "poll"])?;
+    check(said.iter().all(|text| text.contains("copied 0")), || format!("page-aligned memory was copied: {said:?}"))?;
+    lab.say(&format!("page-aligned: no byte copied by a CPU; {}", said[0].lines().last().unwrap_or_default()));
+    transfer(&b, &a, &words(1, 70_001, 0, 10), ["", ""])?;
+    let shifted = format!("send {DEVICE} {}", words(1, 300_001, 1234, 11));
+    both((&b, &shifted), (&a, &format!("receive {DEVICE} {}", words(1, 300_001, 77, 11))))?;
+    lab.say("memory that is aligned to nothing, differently on either side");
+    if a.sh("ls /dev/udmabuf 2>/dev/null || true")?.trim().is_empty() {
+        lab.skip("dma-buf", "this kernel has no udmabuf");
+    } else {
+        let words = |seed: u64| format!("4 {} 300001 0 {seed}", 2 << 20);
+        transfer(&a, &b, &words(12), ["dmabuf", ""])?;
+        transfer(&a, &b, &words(13), ["", "dmabuf"])?;
+        lab.say("dma-bufs as source and as target");
+    }
+    calm(&[&a, &b])?;
+
+    let mut holder = task(&a, &format!("echo {DEVICE} 9"))?;
+    holder.expect("echoing", SOON)?;
+    alone(&a, &format!("foreign {DEVICE} 9"))?;
+    both((&b, &format!("ping {DEVICE} 9 5 5000")), (&b, "info /dev/linkspan/0"))?;
+    done(holder, "the holder of a channel")?;
+    lab.say("another process cannot open, close, read or write a channel");
+
+    let said = both((&a, &format!("pour {DEVICE} 20 21 40")), (&b, &format!("slow {DEVICE} 20 21 40")))?;
+    check(said[0].contains("quick channel through after"), || format!("{said:?}"))?;
+    lab.say("a reader that does not read stalls its own channel only, and loses nothing");
+
+    let said = alone(&a, &format!("info {DEVICE}"))?;
+    check(said.contains("restarts=0") && said.contains("epoch=1 "), || format!("the link was restarted: {said}"))?;
+    cable.check()?;
+    lab.finish([a, b])?;
+    cable.finish()
+}
+
+/// Processes, drivers, cables and hosts that go at the worst moment.
+pub(crate) fn life(lab: &mut Lab) -> Result<()> {
+    let (cable, specs, [a, b]) = joined(lab, |_| {})?;
+    lab.say("up");
+    let words = format!("1 {} 1048576 0 1", 64 << 20);
+    for sender_dies in [true, false] {
+        let mut sender = task(&a, &format!("send {DEVICE} {words}"))?;
+        let mut receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
+        sender.expect("sending", SOON)?;
+        receiver.expect("receiving", SOON)?;
+        let (dead, alive) = if sender_dies { (&a, receiver) } else { (&b, sender) };
+        dead.sh("sleep 1; kill -9 $(pidof ringtest)")?;
+        let said = alive.wait(SOON)?;
+        check(said.code == 1 && said.err.contains("Err(32)"), || {
+            format!("the other side of a killed process should see EPIPE: {} {}{}", said.code, said.out, said.err)
+        })?;
+        both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
+        calm(&[&a, &b])?;
+    }
+    lab.say("sender or receiver killed in mid-transfer: EPIPE, and the channel works for the next");
+
+    alone(&a, &format!("churn {DEVICE} 60"))?;
+    both((&b, &format!("churn {DEVICE} 40")), (&a, &format!("churn {DEVICE} 40")))?;
+    both((&a, &format!("ping {DEVICE} 101 20 50000")), (&b, &format!("echo {DEVICE} 101")))?;
+    let said = alone(&a, &format!("info {DEVICE}"))?;
+    check(said.contains("restarts=0") && said.contains("epoch=1 "), || format!("the link was restarted: {said}"))?;
+    calm(&[&a, &b])?;
+    lab.say("140 programs that go without a word, on one side and on both: the link carries on");
+
+    let mut holders = [task(&a, &format!("hold {DEVICE} 1"))?, task(&b, &format!("hold {DEVICE} 2"))?];
+    for holder in &mut holders {
+        holder.expect("holding", SOON)?;
+    }
+    let refused = a.run(SOON, "rmmod linkspan")?;
+    check(refused.code != 0, || "the module was removed under an open file".to_owned())?;
+    cable.tell("unplug ab")?;
+    for holder in holders {
+        done(holder, "a program with an open file at an unplug")?;
+    }
+    lost(&a)?;
+    lost(&b)?;
+    calm(&[&a, &b])?;
+    cable.tell("replug ab")?;
+    found(&a)?;
+    found(&b)?;
+    up(&[&a, &b])?;
+    both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
+    lab.say("unplugged with open files: memory revoked, every call says so; plugged in again: up");
+
+    for cut_by in ["unplug", "unbind"] {
+        let sender = task(&a, &format!("send {DEVICE} {words}"))?;
+        let receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
+        a.sh("sleep 2")?;
+        let service = tb::service(&a, "linkspan")?;
+        match cut_by {
+            "unplug" => cable.tell("unplug ab").map(|_| ())?,
+            _ => a.sh(&format!("echo {service} >/sys/bus/thunderbolt/drivers/linkspan/unbind")).map(|_| ())?,
+        }
+        for job in [sender, receiver] {
+            let said = job.wait(SOON)?;
+            // ENODEV, by an operation or by the next call.
+            check(said.code == 1 && (said.err.contains("Err(19)") || said.err.contains("LS1504")), || {
+                format!("after an {cut_by}: {} {}{}", said.code, said.out, said.err)
+            })?;
+        }
+        calm(&[&a, &b])?;
+        match cut_by {
+            "unplug" => {
+                cable.tell("replug ab")?;
+                found(&a)?;
+                found(&b)?;
+            }
+            _ => a.sh(&format!("echo {service} >/sys/bus/thunderbolt/drivers/linkspan/bind")).map(|_| ())?,
+        }
+        up(&[&a, &b])?;
+        both((&b, &format!("ping {DEVICE} 1 20 50000")), (&a, &format!("echo {DEVICE} 1")))?;
+        lab.say(&format!("{cut_by} in mid-transfer: both sides told; up again"));
+    }
+
+    for _ in 0..5 {
+        a.sh("rmmod linkspan && modprobe linkspan allow=any")?;
+        up(&[&a, &b])?;
+    }
+    both((&b, &format!("ping {DEVICE} 1 20 50000")), (&a, &format!("echo {DEVICE} 1")))?;
+    calm(&[&a, &b])?;
+    lab.say("unloaded and loaded five times beside a live peer");
+
+    let mut holder = task(&a, &format!("hold {DEVICE} 1"))?;
+    holder.expect("holding", SOON)?;
+    cable.check()?;
+    b.cut()?;
+    done(holder, "a program whose peer host died")?;
+    lost(&a)?;
+    let [b] = lab.boot([&specs[1]])?;
+    tb::load(&b)?;
+    found(&a)?;
+    found(&b)?;
+    b.sh("modprobe linkspan allow=any")?;
+    up(&[&a, &b])?;
+    both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
+    lab.say("one host killed and back: up again");
+
+    // Its first file ends with the link; the next serves after it.
+    let echo = b.spawn(&format!("while :; do ringtest echo {DEVICE} 7; sleep 0.2; done"))?;
+    a.sleeps(
+        Duration::from_secs(120),
+        &format!(
+            "set -e; ringtest hold {DEVICE} 1 & holder=$!; sleep 1\n\
+             echo devices >/sys/power/pm_test; echo mem >/sys/power/state\n\
+             wait $holder; until grep -q up {SYS}/state; do sleep 0.1; done\n\
+             i=0; until ringtest ping {DEVICE} 7 20 50000; do i=$((i+1)); [ $i -lt 5 ]; sleep 1; done"
+        ),
+    )?;
+    drop(echo);
+    lab.say("suspended as far as devices with a file open and back: up again, messages");
+    lab.finish([b])?;
+    a.cut()?;
+    cable.finish()
+}
+
+/// Every DMA through an IOMMU that forgets at once what the driver unmaps.
+pub(crate) fn viommu(lab: &mut Lab) -> Result<()> {
+    let (cable, _, [a, b]) = joined(lab, |spec| spec.viommu = true)?;
+    lab.say("up; DMA is translated");
+    let words = |chunk: u64, seed: u64| format!("1 {} {chunk} 0 {seed}", 4 << 20);
+    transfer(&a, &b, &words(1 << 20, 1), ["", ""])?;
+    transfer(&b, &a, &words(70_001, 2), ["", ""])?;
+    both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
+    lab.say("4 MiB each way and messages, compared");
+    let mut holder = task(&a, &format!("hold {DEVICE} 1"))?;
+    holder.expect("holding", SOON)?;
+    cable.tell("unplug ab")?;
+    done(holder, "a program with an open file at an unplug")?;
+    cable.check()?;
+    lab.say("unplugged with memory registered: no DMA outside of what is mapped");
+    lab.finish([a, b])?;
+    cable.finish()
+}

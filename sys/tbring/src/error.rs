@@ -1,0 +1,99 @@
+//! What can fail.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The outcome of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call to the device failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device cannot be opened.
+    #[error("LS1501 {} cannot be opened: {source}{hint}", path.display())]
+    Open {
+        /// Its path.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+        /// The way out, where there is one; begins with `; `.
+        hint: &'static str,
+    },
+    /// The module is of another version.
+    #[error(
+        "LS1502 linkspan.ko speaks version {theirs} of its interface, this program version {ours}; update the older one"
+    )]
+    Version {
+        /// The module's.
+        theirs: u32,
+        /// Ours.
+        ours: u32,
+    },
+    /// The peer has not logged in.
+    #[error("LS1503 the link is not up ({state}){hint}")]
+    NotUp {
+        /// How far it is.
+        state: &'static str,
+        /// The way out; begins with `; `.
+        hint: &'static str,
+    },
+    /// The link went down, or the module is being removed.
+    #[error("LS1504 the link was lost (unplugged, unloaded, or restarted); open the device again")]
+    Gone,
+    /// Anything else that the module refuses.
+    #[error("LS1505 {call} failed: {source}{hint}")]
+    Refused {
+        /// What was asked for.
+        call: &'static str,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+        /// The way out, where the error number tells one; begins with `; `.
+        hint: &'static str,
+    },
+    /// A range that is not in the region.
+    #[error("LS1506 {length} bytes at {offset} are not in a region of {region} bytes")]
+    Range {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Bytes of the region.
+        region: u64,
+    },
+    /// Indices in the shared memory that no sane driver writes.
+    #[error("LS1507 the queues of the device make no sense ({what}); its module is not what it says")]
+    Queues {
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// From the error number of a call.
+    pub(crate) fn call(call: &'static str) -> Error {
+        let source = io::Error::last_os_error();
+        let hint = match source.raw_os_error() {
+            Some(libc::ENODEV) => return Error::Gone,
+            Some(libc::ENOMEM) => "; raise the limit of locked memory (ulimit -l) or register less",
+            Some(libc::EBUSY) => "; it is in use",
+            Some(libc::EOPNOTSUPP) => "; this dma-buf has no pages that the cable's controller can reach",
+            _ => "",
+        };
+        Error::Refused { call, source, hint }
+    }
+
+    /// The error number behind it, where there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::Open { source, .. } | Error::Refused { source, .. } => source.raw_os_error(),
+            Error::Gone => Some(libc::ENODEV),
+            Error::NotUp { .. } => Some(libc::ENOTCONN),
+            Error::Version { .. } => Some(libc::EPROTO),
+            Error::Range { .. } => Some(libc::ERANGE),
+            Error::Queues { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The device `/dev/linkspan/N` of our kernel module `linkspan.ko`: one link to one host over a Thunderbolt or USB4 cable.
+//!
+//! [`Ring::open`] waits for the link and sets up the queues. Memory is registered once ([`Ring::register`]); a channel,
+//! opened under the same number on both hosts ([`Ring::open_channel`]), carries messages in order: [`Ring::send`] and
+//! [`Ring::receive`] put entries into the submission queue, [`Ring::doorbell`] hands over all that were put since the last,
+//! [`Ring::pop`] takes completions. None of the last four allocates; only the doorbell is a system call.
+//!
+//! When the link goes down every call fails with [`Error::Gone`]: open the device again.
+
+pub mod abi;
+mod device;
+mod error;
+mod queue;
+mod ring;
+
+pub use device::{Info, State, info};
+pub use error::{Error, Result};
+pub use ring::{Access, Completion, Operation, Options, Region, Ring};

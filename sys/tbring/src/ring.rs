@@ -1,0 +1,333 @@
+//! An open device: queues, registered memory, channels.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linkspan_transport::{Buf, MemSlice};
+
+use crate::abi::{self, Sqe};
+use crate::device::{self, Info, call};
+use crate::error::{Error, Result};
+use crate::queue::Queues;
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Entries of the submission queue: a power of two from 8 to 4096.
+    pub submissions: u32,
+    /// Entries of the completion queue, the same; at most as many operations are under way.
+    pub completions: u32,
+    /// How long to wait for the link to come up.
+    pub wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { submissions: 256, completions: 512, wait: Duration::from_secs(5) }
+    }
+}
+
+/// What a region is registered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is sent from.
+    Send,
+    /// It is received into.
+    Receive,
+    /// Both.
+    Both,
+}
+
+impl Access {
+    fn flags(self) -> u32 {
+        match self {
+            Access::Send => abi::REGION_READ,
+            Access::Receive => abi::REGION_WRITE,
+            Access::Both => abi::REGION_READ | abi::REGION_WRITE,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A send: its bytes may be used again.
+    Send,
+    /// A receive: its bytes are there.
+    Receive,
+}
+
+/// A finished operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// What it was.
+    pub operation: Operation,
+    /// The number that was given with it.
+    pub cookie: u64,
+    /// Its channel.
+    pub channel: u32,
+    /// Bytes of the message. Where a receive was too short for it (`Err(EMSGSIZE)`) also that: the message waits.
+    pub length: u64,
+    /// What came of it; an error is an error number: `EPIPE` the other side has closed the channel, `ECANCELED` this side
+    /// has, `ENODEV` the link was lost, `EBADF` the channel is not open here, others mean a wrong entry.
+    pub result: std::result::Result<(), i32>,
+}
+
+/// A mapping of the device, unmapped at the end.
+#[derive(Debug)]
+struct Map {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an address; what may be done with it is settled by the queues over it.
+unsafe impl Send for Map {}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; the queues over it go with the ring that holds both.
+        let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert_eq!(unmapped, 0);
+    }
+}
+
+/// Memory that the device may send from and receive into. Dropping it lets the memory go; with operations on it, that
+/// happens when the device is closed.
+#[derive(Debug)]
+pub struct Region {
+    fd: Arc<OwnedFd>,
+    id: u32,
+    length: u64,
+}
+
+impl Region {
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Never: a region has at least one byte.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // In use or gone: the device lets it go itself.
+        let _ = call(self.fd.as_fd(), abi::IOC_UNREGISTER, &mut abi::Id { id: self.id, reserved: 0 });
+    }
+}
+
+/// An open device whose link is up. One thread at a time.
+#[derive(Debug)]
+pub struct Ring {
+    queues: Queues,
+    _map: Map,
+    fd: Arc<OwnedFd>,
+}
+
+impl Ring {
+    /// Opens the device at `path` (`/dev/linkspan/0`) and waits for its link.
+    ///
+    /// # Errors
+    /// [`Error::Open`], [`Error::Version`], [`Error::NotUp`], [`Error::Gone`], [`Error::Refused`].
+    pub fn open(path: &Path, options: Options) -> Result<Ring> {
+        let fd = Arc::new(device::open(path)?);
+        let mut hello = abi::Hello {
+            version: abi::VERSION,
+            timeout_ms: u32::try_from(options.wait.as_millis()).unwrap_or(u32::MAX),
+            sq_entries: options.submissions,
+            cq_entries: options.completions,
+            ..abi::Hello::default()
+        };
+        if call(fd.as_fd(), abi::IOC_HELLO, &mut hello).is_err() {
+            return Err(match Error::call("opening the queues") {
+                Error::Refused { source, .. } if source.raw_os_error() == Some(libc::EPROTO) => {
+                    Error::Version { theirs: hello.version, ours: abi::VERSION }
+                }
+                Error::Refused { source, .. } if source.raw_os_error() == Some(libc::ENOTCONN) => {
+                    let state = device::info_of(fd.as_fd())?.state;
+                    Error::NotUp { state: state.name(), hint: state.hint() }
+                }
+                other => other,
+            });
+        }
+        let bytes =
+            usize::try_from(hello.map_bytes).map_err(|_| Error::Queues { what: "a map larger than the memory" })?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        let base = match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => base,
+            _ => return Err(Error::call("mapping the queues")),
+        };
+        let map = Map { base, bytes };
+        // SAFETY: the map is held beside the queues and dropped after them, by the order of the fields.
+        let queues = unsafe { Queues::new(base, hello.map_bytes, &hello)? };
+        Ok(Ring { queues, _map: map, fd })
+    }
+
+    /// What the device says about its link.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn info(&self) -> Result<Info> {
+        device::info_of(self.fd.as_fd())
+    }
+
+    /// Registers host memory: its pages are pinned and count against the limit of locked memory. Unaligned memory works; the
+    /// first and last partial page of what is received are copied.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]; [`Error::Refused`], with `ENOMEM` at the limit and `EFAULT` for memory that cannot be pinned.
+    pub fn register(&self, memory: MemSlice, access: Access) -> Result<Region> {
+        let addr = memory.as_ptr().expose_provenance() as u64;
+        self.add(abi::Register { addr, length: memory.len() as u64, flags: access.flags(), ..Default::default() })
+    }
+
+    /// Registers `length` bytes at `offset` (a multiple of the page size) of a dma-buf.
+    ///
+    /// # Errors
+    /// As [`Ring::register`]; `EOPNOTSUPP` where the device cannot reach it or the kernel cannot look at it.
+    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<Region> {
+        let flags = access.flags() | abi::REGION_DMABUF;
+        self.add(abi::Register { addr: offset, length, flags, fd: fd.as_raw_fd(), ..Default::default() })
+    }
+
+    fn add(&self, mut argument: abi::Register) -> Result<Region> {
+        call(self.fd.as_fd(), abi::IOC_REGISTER, &mut argument).map_err(|()| Error::call("registering memory"))?;
+        Ok(Region { fd: self.fd.clone(), id: argument.region, length: argument.length })
+    }
+
+    /// Opens a channel (0 to 255); what is sent waits until the other host opens it too.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]; [`Error::Refused`] with `EBUSY` where another program has it.
+    pub fn open_channel(&self, channel: u32) -> Result<()> {
+        call(self.fd.as_fd(), abi::IOC_OPEN, &mut abi::Id { id: channel, reserved: 0 })
+            .map_err(|()| Error::call("opening a channel"))
+    }
+
+    /// Closes a channel: operations that have not begun end with `ECANCELED`, those of the other host with `EPIPE`.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]; [`Error::Refused`] with `EBADF` where it is not open in this ring.
+    pub fn close_channel(&self, channel: u32) -> Result<()> {
+        call(self.fd.as_fd(), abi::IOC_CLOSE, &mut abi::Id { id: channel, reserved: 0 })
+            .map_err(|()| Error::call("closing a channel"))
+    }
+
+    /// Puts a send of one message into the queue; `false` where the queue is full: ring the doorbell.
+    ///
+    /// # Errors
+    /// [`Error::Range`], [`Error::Gone`], [`Error::Queues`].
+    #[inline]
+    pub fn send(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool> {
+        self.put(abi::OP_SEND, channel, region, offset, length, cookie)
+    }
+
+    /// Puts a receive of one message of at most `length` bytes into the queue; `false` where the queue is full.
+    ///
+    /// # Errors
+    /// As [`Ring::send`].
+    #[inline]
+    pub fn receive(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool> {
+        self.put(abi::OP_RECV, channel, region, offset, length, cookie)
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        opcode: u32,
+        channel: u32,
+        region: &Region,
+        offset: u64,
+        length: u64,
+        cookie: u64,
+    ) -> Result<bool> {
+        if offset > region.length || length > region.length - offset {
+            return Err(Error::Range { offset, length, region: region.length });
+        }
+        if self.queues.dead() {
+            return Err(Error::Gone);
+        }
+        self.queues.push(Sqe { opcode, channel, cookie, region: region.id, offset, length, ..Sqe::default() })
+    }
+
+    /// Puts an entry as it is, wrong ones too: for tests of the driver.
+    #[doc(hidden)]
+    pub fn put_raw(&mut self, sqe: Sqe) -> Result<bool> {
+        self.queues.push(sqe)
+    }
+
+    /// Hands over what was put, then waits until `completions` completions are there, or for `wait`. With `poll` the waiting
+    /// spins on the rings instead of sleeping until an interrupt. Entries that were taken.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]; [`Error::Refused`] with `EINTR` for a signal while waiting.
+    #[inline]
+    pub fn doorbell(&mut self, completions: u32, wait: Duration, poll: bool) -> Result<u32> {
+        let mut bell = abi::Doorbell {
+            flags: if poll { abi::DOORBELL_POLL } else { 0 },
+            min_complete: completions,
+            timeout_us: u32::try_from(wait.as_micros()).unwrap_or(u32::MAX),
+            submitted: 0,
+        };
+        call(self.fd.as_fd(), abi::IOC_DOORBELL, &mut bell).map_err(|()| Error::call("ringing the doorbell"))?;
+        Ok(bell.submitted)
+    }
+
+    /// Takes a completion. No system call.
+    ///
+    /// # Errors
+    /// [`Error::Queues`]; [`Error::Gone`] when the link was lost and all completions were taken.
+    #[inline]
+    pub fn pop(&mut self) -> Result<Option<Completion>> {
+        let dead = self.queues.dead();
+        match self.queues.pop()? {
+            None if dead => Err(Error::Gone),
+            None => Ok(None),
+            Some(cqe) => Ok(Some(Completion {
+                operation: if cqe.opcode == abi::OP_SEND { Operation::Send } else { Operation::Receive },
+                cookie: cqe.cookie,
+                channel: cqe.channel,
+                length: cqe.length,
+                result: if cqe.result < 0 { Err(-cqe.result) } else { Ok(()) },
+            })),
+        }
+    }
+
+    /// Entries that were put and not handed over, or not taken for lack of room for their completions.
+    #[inline]
+    pub fn waiting(&self) -> u32 {
+        self.queues.waiting()
+    }
+
+    /// Has an eventfd signalled with every completion and when the link is lost; `None` ends that.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn set_eventfd(&self, event: Option<BorrowedFd<'_>>) -> Result<()> {
+        let mut argument = abi::Event { fd: event.map_or(-1, |fd| fd.as_raw_fd()), reserved: 0 };
+        call(self.fd.as_fd(), abi::IOC_EVENTFD, &mut argument).map_err(|()| Error::call("setting an eventfd"))
+    }
+}
+
+/// For `poll`: readable when completions are there, hung up when the link was lost.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
