@@ -1,6 +1,9 @@
 //! The tests: one entry each.
 
+mod faults;
 mod rdma;
+mod shapes;
+mod stream;
 pub(crate) mod tb;
 mod thunderbolt;
 mod usage;
@@ -41,36 +44,52 @@ pub(crate) const ALL: &[Test] = &[
         run: thunderbolt::pair,
     },
     Test {
-        name: "tb-bonding",
+        name: "tb-lanes",
         level: Level::Quick,
         since: ANY,
         newest: false,
-        what: "two lanes become one link",
-        run: thunderbolt::bonding,
-    },
-    Test {
-        name: "tb-viommu",
-        level: Level::Quick,
-        since: ANY,
-        newest: false,
-        what: "every DMA through a strict IOMMU: none outside of what the driver mapped",
-        run: thunderbolt::viommu,
+        what: "two lanes become one link; every DMA through a strict IOMMU: none outside of what the driver mapped",
+        run: thunderbolt::lanes,
     },
     Test {
         name: "tb-faults",
         level: Level::Quick,
         since: ANY,
         newest: true,
-        what: "damaged frames, lost interrupts, damaged control packets, a silent host: the kernel recovers",
-        run: thunderbolt::faults,
+        what: "frames, interrupts, control packets, receivers, links and hosts that fail: the kernel recovers",
+        run: faults::faults,
     },
     Test {
         name: "tb-variants",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "router version 2, generation 4, three lanes one way, Intel's interrupts, MSI",
+        run: shapes::variants,
+    },
+    Test {
+        name: "tb-peer",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        what: "one guest and a host in software; a plug wakes a host interface that sleeps",
+        run: shapes::peer,
+    },
+    Test {
+        name: "tb-three",
         level: Level::Full,
         since: ANY,
         newest: false,
-        what: "router version 2, Intel's interrupts, MSI",
-        run: thunderbolt::variants,
+        what: "three hosts in a triangle and in a row: network over every cable",
+        run: shapes::three,
+    },
+    Test {
+        name: "tb-many",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        what: "two machines with two host interfaces each and three cables: network over every cable",
+        run: shapes::many,
     },
     Test {
         name: "use-cable",

@@ -53,6 +53,20 @@ impl Cable {
         }
     }
 
+    /// The same for hosts and cables described in the text form of topologies.
+    pub(crate) fn shaped(lab: &Lab, topology: &str) -> Result<Cable> {
+        let file = lab.logs().join("topology");
+        std::fs::write(&file, topology).at(file.display())?;
+        Cable::start(lab, &["--topology", &file.to_string_lossy()])
+    }
+
+    /// A counter of a host interface, as `stats` gives it.
+    pub(crate) fn count(&self, host: &str, counter: &str) -> Result<u64> {
+        let text = self.tell("stats")?;
+        count(&text, host, counter)
+            .ok_or_else(|| Error::Check(format!("the virtual cable counts no {counter} of {host}")))
+    }
+
     /// Socket of a host interface.
     pub(crate) fn socket(&self, host: &str) -> PathBuf {
         self.folder.join(format!("{host}.sock"))
@@ -99,3 +113,12 @@ impl Drop for Cable {
         proc::end(&mut self.server);
     }
 }
+
+/// A counter of a host in the statistics.
+fn count(stats: &str, host: &str, counter: &str) -> Option<u64> {
+    let stats: serde_json::Value = serde_json::from_str(stats).ok()?;
+    stats["hosts"].as_array()?.iter().find(|entry| entry["name"] == host)?[counter].as_u64()
+}
+
+#[cfg(test)]
+mod tests;
