@@ -110,6 +110,13 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
+        // After a failure: what its trace still holds back goes to the file before it is killed.
+        if self.server.try_wait().is_ok_and(|status| status.is_none()) && self.tell("quit").is_ok() {
+            let begun = Instant::now();
+            while begun.elapsed() < SOON && self.server.try_wait().is_ok_and(|status| status.is_none()) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         proc::end(&mut self.server);
     }
 }

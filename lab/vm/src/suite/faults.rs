@@ -1,5 +1,7 @@
 //! Faults on the virtual cable, one after the other, and what an unmodified kernel makes of them.
 
+use std::time::Duration;
+
 use super::stream;
 use super::tb::{self, SOON, attribute, found, lost, net, offered, times_found, transfer};
 use crate::error::{Result, check};
@@ -7,9 +9,12 @@ use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::vcable::Cable;
 
+/// All the time of the guests: many checks in one boot.
+const LIFE: Duration = Duration::from_secs(500);
+
 /// All of them over one cable with two lanes.
 pub(crate) fn faults(lab: &mut Lab) -> Result<()> {
-    let (cable, _, [a, b]) = tb::pair(lab, &["--lanes", "2"], |_| {})?;
+    let (cable, _, [a, b]) = tb::pair(lab, &["--lanes", "2"], |spec| spec.deadline = LIFE)?;
     net(&a, &b)?;
     lab.say("up");
     frames(lab, &cable, &a, &b)?;
@@ -32,11 +37,19 @@ fn under(cable: &Cable, host: &str, counter: &str, fault: &str, what: impl FnOnc
     check(after > before, || format!("`{fault}` hit nothing: {counter} of {host} stays at {before}"))
 }
 
-/// Both hosts lose each other and find each other again, with a fault on the way.
-fn again(cable: &Cable, a: &Guest, b: &Guest, faults: &[&str]) -> Result<()> {
+/// Pulls the cable, with the network taken down first: its driver waits 10 s for the answer of a peer that is gone.
+fn apart(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
+    for guest in [a, b] {
+        guest.sh("ip link set thunderbolt0 down 2>/dev/null; true")?;
+    }
     cable.tell("unplug ab")?;
     lost(a)?;
-    lost(b)?;
+    lost(b)
+}
+
+/// Both hosts lose each other and find each other again, with a fault on the way.
+fn again(cable: &Cable, a: &Guest, b: &Guest, faults: &[&str]) -> Result<()> {
+    apart(cable, a, b)?;
     for fault in faults {
         cable.tell(fault)?;
     }
@@ -137,9 +150,8 @@ fn discovery(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
 
 /// A host that says nothing offers nothing.
 fn silent(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
+    apart(cable, a, b)?;
     cable.tell("silent b")?;
-    cable.tell("unplug ab")?;
-    lost(a)?;
     cable.tell("replug ab")?;
     a.sh("sleep 3")?;
     tb::silent(a, "ls -d /sys/bus/thunderbolt/devices/0-1.* 2>/dev/null || true")?;

@@ -112,10 +112,10 @@ fn namespaces(lab: &mut Lab, a: &Guest) -> Result<()> {
             return Ok(());
         }
         check(moved.code == 0, || format!("rdma dev set rxn{n} netns n{n}: {}", moved.err))?;
-        let state = format!("{IP} netns exec n{n} grep -q ACTIVE /sys/class/infiniband/rxn{n}/ports/1/state");
-        a.until("an active RDMA port", SOON, &state)?;
     }
     for n in [1, 2] {
+        let state = format!("{IP} netns exec n{n} grep -q ACTIVE /sys/class/infiniband/rxn{n}/ports/1/state");
+        a.until("an active RDMA port", SOON, &state)?;
         let seen = a.sh(&format!("{IP} netns exec n{n} ls /sys/class/infiniband"))?;
         check(seen.trim() == format!("rxn{n}"), || format!("namespace n{n} sees {seen}"))?;
     }
