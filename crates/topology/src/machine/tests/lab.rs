@@ -29,7 +29,10 @@ fn a_guest_sees_its_cable_and_who_is_there() {
         let link = Some(Lanes { lane_mbps: 20_000, lanes });
         assert_eq!((peer.link.rx, peer.link.tx), (link, link));
         let service = peer.service("network").unwrap();
-        assert_eq!((service.driver.as_deref(), service.interface.as_deref()), (Some("thunderbolt-net"), Some("thunderbolt0")));
+        assert_eq!(
+            (service.driver.as_deref(), service.interface.as_deref()),
+            (Some("thunderbolt-net"), Some("thunderbolt0"))
+        );
     }
 }
 
