@@ -91,8 +91,8 @@ pub(crate) fn one(lab: &mut Lab) -> Result<()> {
 const IP: &str = "/usr/bin/ip";
 
 /// Two network namespaces of one guest with an RDMA device each. A kernel whose soft-RoCE cannot be in a namespace says so
-/// when the device is moved: 6.12 answers "Operation not supported", since its rdma_rxe has no `disassociate_ucontext`
-/// (`ib_device_set_netns_put`) and one UDP socket for all namespaces. From 7.2 on it must work.
+/// when the device is moved: 6.12.107 and 7.2.12 answer "Operation not supported", as `ib_device_set_netns_put` does for a
+/// driver without `disassociate_ucontext`. From 7.3 on, where rdma_rxe has one, it must work.
 fn namespaces(lab: &mut Lab, a: &Guest) -> Result<()> {
     a.sh(&format!(
         "modprobe veth && rdma system set netns exclusive && {IP} netns add n1 && {IP} netns add n2 &&\n\
@@ -105,7 +105,7 @@ fn namespaces(lab: &mut Lab, a: &Guest) -> Result<()> {
         ))?;
         // It is born in the first namespace, whose `rdma` moves it.
         let moved = a.run(SOON, &format!("rdma dev set rxn{n} netns n{n}"))?;
-        if moved.code != 0 && lab.kernel.version() < (7, 2) {
+        if moved.code != 0 && lab.kernel.version() < (7, 3) {
             let why = format!("soft-RoCE of {} cannot be moved into one: {}", lab.kernel.release, moved.err.trim());
             lab.skip("two network namespaces", &why);
             a.sh(&format!("rdma link delete rxn{n}; {IP} netns del n1; {IP} netns del n2"))?;
