@@ -31,6 +31,9 @@ _lspan() {
             lspan,man)
                 cmd="lspan__subcmd__man"
                 ;;
+            lspan,mesh)
+                cmd="lspan__subcmd__mesh"
+                ;;
             lspan,perf)
                 cmd="lspan__subcmd__perf"
                 ;;
@@ -69,6 +72,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,man)
                 cmd="lspan__subcmd__help__subcmd__man"
+                ;;
+            lspan__subcmd__help,mesh)
+                cmd="lspan__subcmd__help__subcmd__mesh"
                 ;;
             lspan__subcmd__help,perf)
                 cmd="lspan__subcmd__help__subcmd__perf"
@@ -179,7 +185,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status perf selftest stats devmem env man completions help"
+            opts="-h -V --help --version status mesh perf selftest stats devmem env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -291,7 +297,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status perf selftest stats devmem env man completions help"
+            opts="status mesh perf selftest stats devmem env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -375,6 +381,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__man)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__mesh)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -577,6 +597,24 @@ _lspan() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__mesh)
+            opts="-h --json --check --wait --serve --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1328,7 +1366,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --device)
@@ -1412,7 +1450,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
                     return 0
                     ;;
                 --device)

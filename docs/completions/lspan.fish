@@ -27,6 +27,7 @@ end
 complete -c lspan -n "__fish_lspan_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_needs_command" -s V -l version -d 'Print version'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "perf" -d 'Measure a path'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "stats" -d 'Show what running processes have moved over linkspan'
@@ -37,15 +38,22 @@ complete -c lspan -n "__fish_lspan_needs_command" -f -a "completions" -d 'Write 
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand status" -l json -d 'Print JSON (schema linkspan.status/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand status" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "bw" -d 'Bandwidth and message rate'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "multi" -d 'Several streams at once'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "connect" -d 'Connections only: set up and closed one after another'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l wait -d 'How long to listen before drawing' -r
+complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l json -d 'Print JSON (schema linkspan.mesh/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l check -d 'Measure every cable, those between other hosts too'
+complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l serve -d 'Stay: meet neighbours and relay for them until Ctrl-C'
+complete -c lspan -n "__fish_lspan_using_subcommand mesh" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "bw" -d 'Bandwidth and message rate'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "multi" -d 'Several streams at once'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "connect" -d 'Connections only: set up and closed one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to wait on, again for more; default: those of every usable interface and of loopback' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to wait on' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
@@ -234,6 +242,30 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -s s -l size -d 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -s n -l iters -d 'Iterations of each size, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -s d -l duration -d 'Least time of each size; iterations grow until one run takes as long' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l timeout -d 'Give up when one operation takes as long' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l json -d 'Print JSON in the layout of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -s s -l size -d 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -s n -l iters -d 'Iterations of each size, in place of a duration' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -s d -l duration -d 'Least time of each size; iterations grow until one run takes as long' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
+tcp\t'TCP, on one host too'
+shm\t'Shared memory or nothing'
+verbs\t'RDMA or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l device -d 'Device number, as `lspan status` lists them' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l timeout -d 'Give up when one operation takes as long' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l no-verify -d 'Do not check the data'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l json -d 'Print JSON in the layout of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "bw" -d 'Bandwidth and message rate'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
@@ -241,6 +273,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "connect" -d 'Connections only: set up and closed one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand selftest" -l plugin -d 'Plugin file to load, in place of those in LD_LIBRARY_PATH and the usual folders' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand selftest" -l load -d 'Be the child that loads a plugin' -r -F
@@ -260,15 +294,16 @@ complete -c lspan -n "__fish_lspan_using_subcommand env" -l json -d 'Print JSON'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand man" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "perf" -d 'Measure a path'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "man" -d 'Write manual pages'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "completions" -d 'Write shell completions'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status perf selftest stats devmem env man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "perf" -d 'Measure a path'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "man" -d 'Write manual pages'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "completions" -d 'Write shell completions'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "bw" -d 'Bandwidth and message rate'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
@@ -276,4 +311,6 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "connect" -d 'Connections only: set up and closed one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'

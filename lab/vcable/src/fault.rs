@@ -1,11 +1,13 @@
 //! Faults on command: the language of scripts and of the control socket.
 //!
 //! ```text
-//! unplug CABLE | replug CABLE | retrain CABLE
+//! unplug CABLE | replug CABLE
+//! retrain CABLE [lanes=1|2] [gen=2|3|4]         # down and up again, with no more than that until it is retrained
 //! width CABLE single|dual|asym-tx|asym-rx        # as the first end sees it
 //! speed CABLE 2|3|4
-//! drop|corrupt|duplicate|reorder CLASS [from=HOST] [to=HOST] [nth=N] [count=N] [p=0.1] [type=NAME] [hop=N]
+//! drop|corrupt|duplicate CLASS [from=HOST] [to=HOST] [nth=N] [count=N] [p=0.1] [type=NAME] [hop=N]
 //! delay CLASS by=50ms ...                        # CLASS: reply, event, xdomain, control (any of these), frame
+//! reorder CLASS [by=20ms] ...                    # behind the next one; alone, when none follows for that time
 //! lose-irq HOST [vector=N] [nth=N] [count=N]
 //! stall HOST ring=N [for=100ms] | resume HOST ring=N     # a software peer: hop=N
 //! silent HOST | talk HOST
@@ -14,12 +16,14 @@
 //! peer HOST WORDS...                             # for the software peer
 //! ```
 //!
-//! A line of a script may begin with `at TIME` or `frame CABLE N` (when that many frames have begun on the cable).
+//! A line may begin with `at TIME` or `frame CABLE N` (when that many frames have begun on the cable), counted from when
+//! the line is given: a script's from the start.
 //! Faults of class frame can be dropped, corrupted or duplicated.
 
 mod parse;
 
 pub use parse::Names;
+pub(crate) use parse::timed;
 
 use crate::link::Width;
 use crate::time::Time;
@@ -50,8 +54,8 @@ pub enum Damage {
     Duplicate,
     /// Later.
     Delay(Time),
-    /// Behind the next one.
-    Reorder,
+    /// Behind the next one, or after this time when none follows.
+    Reorder(Time),
 }
 
 /// Which packets, and how many of them.
@@ -87,10 +91,14 @@ pub enum Command {
         /// In.
         plugged: bool,
     },
-    /// Down and up again.
+    /// Down and up again, from now on with no more than this.
     Retrain {
         /// Cable.
         cable: usize,
+        /// The second lane does not come up: no bonding.
+        one_lane: bool,
+        /// Highest link generation.
+        generation: u8,
     },
     /// Width as the first end sees it.
     Width {

@@ -198,7 +198,7 @@ fn write_ring(ring: &mut Ring, at: u32, value: u32, index: u16) {
 fn switch(ring: &mut Ring, options: u32) -> bool {
     let switched = (ring.options ^ options) & ENABLE != 0;
     ring.options = options;
-    if switched {
+    if switched && ring.enabled() {
         ring.device = 0;
     }
     switched

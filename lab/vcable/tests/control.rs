@@ -145,6 +145,61 @@ fn lanes_are_bonded_when_both_ends_want_it() {
 }
 
 #[test]
+fn a_retrained_link_has_no_more_than_it_was_told() {
+    let mut lab = Lab::up("host a\nhost b\ncable ab a:1 b:1 lanes=2");
+    let bond = |lab: &mut Lab| {
+        for (host, last) in [(0, 0), (1, 1)] {
+            for adapter in [2, 1] {
+                let word = lab.read(host, adapter, 1, CAP_PHY + 1, 1).unwrap()[0];
+                lab.write(host, adapter, 1, CAP_PHY + 1, &[word & !(3 << 4) | 3 << 4 | last << 15]);
+            }
+        }
+    };
+    bond(&mut lab);
+    assert_eq!(lab.lane_rate(0, 1), (4, 2));
+    plugs(&mut lab, 0);
+    lab.world.command("retrain ab lanes=1 gen=2").unwrap();
+    lab.run(SEC);
+    assert_eq!(plugs(&mut lab, 0), [1 | 1 << 31, 1], "down and up again");
+    assert_eq!(lab.lane_rate(0, 1), (8, 1));
+    bond(&mut lab);
+    assert_eq!(lab.lane_rate(1, 1), (8, 1), "the second lane is not there to be bonded");
+    lab.world.command("retrain ab").unwrap();
+    lab.run(SEC);
+    bond(&mut lab);
+    assert_eq!(lab.lane_rate(1, 1), (4, 2));
+    let mut fast = Lab::up("host a gen=4\nhost b gen=4\ncable ab a:1 b:1 lanes=2");
+    assert!(fast.world.command("retrain ab lanes=1").unwrap_err().to_string().contains("gen=3"));
+}
+
+#[test]
+fn commands_wait_for_a_time_or_for_frames_from_now_on() {
+    let mut lab = Lab::up("pair");
+    lab.run(SEC);
+    lab.world.command("at 50ms unplug ab").unwrap();
+    lab.run(49 * MS);
+    assert!(lab.world.is_up(0));
+    lab.run(2 * MS);
+    assert!(!lab.world.is_up(0));
+    lab.world.command("replug ab").unwrap();
+    lab.run(SEC);
+    lab.stream([0, 1], 1, 64);
+    lab.post(1, 1, 60);
+    let send = |lab: &mut Lab, frames: u8| {
+        for number in 0..frames {
+            lab.send(0, 1, &[number; 100], 1, 2);
+        }
+        lab.run(MS);
+    };
+    send(&mut lab, 5);
+    lab.world.command("frame ab 10 unplug ab").unwrap();
+    send(&mut lab, 9);
+    assert!(lab.world.is_up(0));
+    send(&mut lab, 1);
+    assert!(!lab.world.is_up(0));
+}
+
+#[test]
 fn asymmetric_links_are_wider_on_one_side() {
     let mut lab = Lab::up("host a gen=4\nhost b gen=4\ncable ab a:1 b:1 lanes=2 width=asym-tx");
     assert_eq!((lab.lane_rate(0, 1), lab.lane_rate(1, 1)), ((2, 4), (2, 8)));

@@ -349,6 +349,20 @@ fn a_cable_pulled_in_the_middle_of_a_frame_loses_it_and_hangs_nobody() {
 }
 
 #[test]
+fn frames_that_a_driver_takes_back_are_counted() {
+    let mut lab = Lab::up("pair");
+    lab.stream([0, 1], 1, 64);
+    lab.post(1, 1, 7);
+    for number in 0..10 {
+        lab.send(0, 1, &pattern(number, 64), 1, 2);
+    }
+    lab.run(MS);
+    lab.world.bar_write(0, TX_OPTIONS + 32, 0);
+    let stats = lab.world.host_stats(0);
+    assert_eq!((stats.frames_sent, stats.taken_back), (7, 3));
+}
+
+#[test]
 fn weights_share_a_link() {
     let mut lab = Lab::up("pair");
     for ring in [1, 2] {

@@ -21,7 +21,7 @@ use crate::verdict;
 const SCRIPT: Duration = Duration::from_secs(40);
 
 /// How long a guest may take from its start to its agent's first word.
-const BOOT: Duration = Duration::from_secs(90);
+const BOOT: Duration = Duration::from_secs(150);
 
 /// A running guest; killed when dropped.
 #[derive(Debug)]

@@ -71,11 +71,11 @@ impl Lab {
     /// Ends guests in order; each must be calm and go.
     pub(crate) fn finish(&mut self, guests: impl IntoIterator<Item = Guest>) -> Result<()> {
         let guests: Vec<Guest> = guests.into_iter().collect();
-        // With thunderbolt0 up, the shutdown of 7.3.4's host interface warns of rings that are still active. All at once,
-        // as long as there is a peer to take leave of: the driver waits 10 s for one that does not answer.
-        let down: Result<Vec<Job>> =
-            guests.iter().map(|guest| guest.spawn("ip link set thunderbolt0 down 2>/dev/null")).collect();
-        for job in down? {
+        // With an interface of theirs up, the shutdown of host interfaces since 7.2 warns of rings that are still active. All
+        // at once, as long as there is a peer to take leave of: the driver waits 10 s for one that does not answer.
+        let down = "for net in /sys/class/net/thunderbolt*; do ip link set ${net##*/} down 2>/dev/null; done";
+        let jobs: Result<Vec<Job>> = guests.iter().map(|guest| guest.spawn(down)).collect();
+        for job in jobs? {
             job.wait(Duration::from_secs(60))?;
         }
         for guest in guests {

@@ -72,8 +72,7 @@ impl Steps {
 /// Fetches everything for these kernels.
 pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
     fit(cache)?;
-    let lock = fs::File::create(cache.path("lock")).at("lock of the cache")?;
-    lock.lock().at("lock of the cache")?;
+    let _lock = lock(cache)?;
     let mut chosen = Vec::new();
     for name in kernels {
         let known = KERNELS.iter().find(|known| known.name == name);
@@ -102,6 +101,13 @@ pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Keeps others from changing the root until the file is dropped.
+fn lock(cache: &Cache) -> Result<fs::File> {
+    let lock = fs::File::create(cache.path("lock")).at("lock of the cache")?;
+    lock.lock().at("lock of the cache")?;
+    Ok(lock)
 }
 
 fn packages_words() -> String {

@@ -1,7 +1,10 @@
 //! The tests: one entry each.
 
+mod faults;
 mod rdma;
 mod ring;
+mod shapes;
+mod stream;
 pub(crate) mod tb;
 mod thunderbolt;
 mod usage;
@@ -19,8 +22,8 @@ pub(crate) struct Test {
     pub(crate) level: Level,
     /// Oldest kernel that it makes sense on.
     pub(crate) since: (u32, u32),
-    /// Long, and about our own programs or about the cable more than about the kernel: the quick level runs it on the
-    /// newest kernel only.
+    /// Long, and about our own programs or about the cable more than about the kernel, or covered by a shorter test: the
+    /// quick level runs it on the newest kernel only.
     pub(crate) newest: bool,
     /// Whether our own driver is built for it.
     pub(crate) ours: bool,
@@ -45,22 +48,13 @@ pub(crate) const ALL: &[Test] = &[
         run: thunderbolt::pair,
     },
     Test {
-        name: "tb-bonding",
+        name: "tb-lanes",
         level: Level::Quick,
         since: ANY,
         newest: false,
         ours: false,
-        what: "two lanes become one link",
-        run: thunderbolt::bonding,
-    },
-    Test {
-        name: "tb-viommu",
-        level: Level::Quick,
-        since: ANY,
-        newest: false,
-        ours: false,
-        what: "every DMA through a strict IOMMU: none outside of what the driver mapped",
-        run: thunderbolt::viommu,
+        what: "two lanes become one link; every DMA through a strict IOMMU: none outside of what the driver mapped",
+        run: thunderbolt::lanes,
     },
     Test {
         name: "tb-faults",
@@ -68,17 +62,44 @@ pub(crate) const ALL: &[Test] = &[
         since: ANY,
         newest: true,
         ours: false,
-        what: "damaged frames, lost interrupts, damaged control packets, a silent host: the kernel recovers",
-        run: thunderbolt::faults,
+        what: "frames, interrupts, control packets, receivers, links and hosts that fail: the kernel recovers",
+        run: faults::faults,
     },
     Test {
         name: "tb-variants",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        ours: false,
+        what: "router version 2, generation 4, three lanes one way, Intel's interrupts, MSI",
+        run: shapes::variants,
+    },
+    Test {
+        name: "tb-peer",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        ours: false,
+        what: "one guest and a host in software; a plug wakes a host interface that sleeps",
+        run: shapes::peer,
+    },
+    Test {
+        name: "tb-three",
         level: Level::Full,
         since: ANY,
         newest: false,
         ours: false,
-        what: "router version 2, Intel's interrupts, MSI",
-        run: thunderbolt::variants,
+        what: "three hosts in a triangle and in a row: network over every cable",
+        run: shapes::three,
+    },
+    Test {
+        name: "tb-many",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: false,
+        what: "two machines with two host interfaces each and three cables: network over every cable",
+        run: shapes::many,
     },
     Test {
         name: "ring-pair",
@@ -126,22 +147,6 @@ pub(crate) const ALL: &[Test] = &[
         run: rdma::one,
     },
     Test {
-        name: "rxe-linkspan",
-        level: Level::Quick,
-        since: ANY,
-        newest: true,
-        what: "our RDMA room over soft-RoCE: the conformance suite",
-        run: rdma::ours,
-    },
-    Test {
-        name: "rxe-use",
-        level: Level::Full,
-        since: ANY,
-        newest: true,
-        what: "lspan and the plugin over soft-RoCE: AllReduce, a peer killed, cables cut",
-        run: rdma::used,
-    },
-    Test {
         name: "rxe-pair",
         level: Level::Quick,
         since: ANY,
@@ -154,7 +159,7 @@ pub(crate) const ALL: &[Test] = &[
         name: "rxe-triangle",
         level: Level::Quick,
         since: ANY,
-        newest: false,
+        newest: true,
         ours: false,
         what: "three guests, a subnet for each edge: RC traffic on all three",
         run: rdma::triangle,
@@ -167,5 +172,23 @@ pub(crate) const ALL: &[Test] = &[
         ours: false,
         what: "four guests in a ring, a subnet for each edge: RC traffic on all four",
         run: rdma::ring,
+    },
+    Test {
+        name: "rxe-linkspan",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        ours: false,
+        what: "our RDMA room over soft-RoCE: the conformance suite",
+        run: rdma::ours,
+    },
+    Test {
+        name: "rxe-use",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: false,
+        what: "lspan and the plugin over soft-RoCE: AllReduce, a peer killed, cables cut",
+        run: rdma::used,
     },
 ];

@@ -53,6 +53,20 @@ impl Cable {
         }
     }
 
+    /// The same for hosts and cables described in the text form of topologies.
+    pub(crate) fn shaped(lab: &Lab, topology: &str) -> Result<Cable> {
+        let file = lab.logs().join("topology");
+        std::fs::write(&file, topology).at(file.display())?;
+        Cable::start(lab, &["--topology", &file.to_string_lossy()])
+    }
+
+    /// A counter of a host interface, as `stats` gives it.
+    pub(crate) fn count(&self, host: &str, counter: &str) -> Result<u64> {
+        let text = self.tell("stats")?;
+        count(&text, host, counter)
+            .ok_or_else(|| Error::Check(format!("the virtual cable counts no {counter} of {host}")))
+    }
+
     /// Socket of a host interface.
     pub(crate) fn socket(&self, host: &str) -> PathBuf {
         self.folder.join(format!("{host}.sock"))
@@ -96,6 +110,22 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
+        // After a failure: what its trace still holds back goes to the file before it is killed.
+        if self.server.try_wait().is_ok_and(|status| status.is_none()) && self.tell("quit").is_ok() {
+            let begun = Instant::now();
+            while begun.elapsed() < SOON && self.server.try_wait().is_ok_and(|status| status.is_none()) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         proc::end(&mut self.server);
     }
 }
+
+/// A counter of a host in the statistics.
+fn count(stats: &str, host: &str, counter: &str) -> Option<u64> {
+    let stats: serde_json::Value = serde_json::from_str(stats).ok()?;
+    stats["hosts"].as_array()?.iter().find(|entry| entry["name"] == host)?[counter].as_u64()
+}
+
+#[cfg(test)]
+mod tests;

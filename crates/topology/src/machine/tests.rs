@@ -1,3 +1,5 @@
+mod lab;
+
 use std::ffi::CString;
 use std::os::unix::fs::symlink;
 use std::process::Command;

@@ -3,7 +3,10 @@
 use super::{Command, Damage, PacketClass, Rule, Script, When};
 use crate::error::Error;
 use crate::link::Width;
-use crate::time::{self, Time};
+use crate::time::{self, MS, Time};
+
+/// How long a packet is held back to be overtaken where the command does not say.
+const REORDER_WINDOW: Time = 20 * MS;
 
 /// Names that commands use.
 pub trait Names {
@@ -53,7 +56,8 @@ impl Command {
     }
 }
 
-fn timed(line: &str, names: &dyn Names) -> Result<(When, Command), Error> {
+/// Reads a command with or without its time before it.
+pub(crate) fn timed(line: &str, names: &dyn Names) -> Result<(When, Command), Error> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let parsed = match words.as_slice() {
         ["at", at, rest @ ..] => time::parse(at)
@@ -72,7 +76,7 @@ fn command(words: &[&str], names: &dyn Names) -> Result<Command, String> {
     Ok(match words {
         ["unplug", c] => Command::Plug { cable: cable(c, names)?, plugged: false },
         ["replug", c] => Command::Plug { cable: cable(c, names)?, plugged: true },
-        ["retrain", c] => Command::Retrain { cable: cable(c, names)? },
+        ["retrain", c, rest @ ..] => retrain(c, rest, names)?,
         ["width", c, w] => Command::Width {
             cable: cable(c, names)?,
             width: Width::parse(w).ok_or_else(|| format!("'{w}': single, dual, asym-tx or asym-rx wanted"))?,
@@ -114,6 +118,20 @@ fn command(words: &[&str], names: &dyn Names) -> Result<Command, String> {
     })
 }
 
+fn retrain(name: &str, rest: &[&str], names: &dyn Names) -> Result<Command, String> {
+    let keys = Keys::read(rest, &["lanes", "gen"])?;
+    let one_lane = match keys.number("lanes")? {
+        None | Some(2) => false,
+        Some(1) => true,
+        Some(n) => return Err(format!("lanes={n}: 1 or 2 wanted")),
+    };
+    let generation = keys.number("gen")?.unwrap_or(4);
+    if !(2..=4).contains(&generation) {
+        return Err(format!("gen={generation}: 2, 3 or 4 wanted"));
+    }
+    Ok(Command::Retrain { cable: cable(name, names)?, one_lane, generation: generation as u8 })
+}
+
 fn rule(name: &str, class: &str, rest: &[&str], names: &dyn Names) -> Result<Rule, String> {
     let keys = Keys::read(rest, &["from", "to", "nth", "count", "p", "type", "hop", "by"])?;
     let class = match class {
@@ -128,10 +146,10 @@ fn rule(name: &str, class: &str, rest: &[&str], names: &dyn Names) -> Result<Rul
         "drop" => Damage::Drop,
         "corrupt" => Damage::Corrupt,
         "duplicate" => Damage::Duplicate,
-        "reorder" => Damage::Reorder,
+        "reorder" => Damage::Reorder(keys.time("by")?.unwrap_or(REORDER_WINDOW)),
         _ => Damage::Delay(keys.time("by")?.ok_or("by=TIME wanted")?),
     };
-    if class == PacketClass::Frame && matches!(damage, Damage::Delay(_) | Damage::Reorder) {
+    if class == PacketClass::Frame && matches!(damage, Damage::Delay(_) | Damage::Reorder(_)) {
         return Err("frames stay in order on a path: drop, corrupt or duplicate wanted".to_owned());
     }
     let kind =

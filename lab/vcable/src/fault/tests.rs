@@ -34,8 +34,18 @@ fn rules_hit_once_or_go_on_by_chance() {
 
 #[test]
 fn what_is_no_command_is_refused_with_what_is_wanted() {
-    for line in ["", "unplug", "unplug zz", "drop", "drop frame p=2", "speed ab 5", "lose-irq a x=1", "stall a ring=64"]
-    {
+    for line in [
+        "",
+        "unplug",
+        "unplug zz",
+        "drop",
+        "drop frame p=2",
+        "speed ab 5",
+        "retrain ab lanes=3",
+        "retrain ab gen=1",
+        "lose-irq a x=1",
+        "stall a ring=64",
+    ] {
         let error = Command::parse(line, &names()).unwrap_err().to_string();
         assert!(error.starts_with("LS0921"), "{error}");
     }

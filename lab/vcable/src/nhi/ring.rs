@@ -82,8 +82,13 @@ impl Ring {
 
     /// Descriptors that belong to the device now.
     pub fn posted(&self) -> u16 {
+        if self.enabled() { self.outstanding() } else { 0 }
+    }
+
+    /// Descriptors that the driver posted and the device has not used, whether the ring runs or not.
+    pub(crate) fn outstanding(&self) -> u16 {
         let len = self.len();
-        if !self.enabled() || len < 2 || self.driver >= len || self.device >= len {
+        if len < 2 || self.driver >= len || self.device >= len {
             return 0;
         }
         // Sizes go up to 65535: the sum does not fit 16 bits.

@@ -120,6 +120,10 @@ pub(crate) struct Cable {
     pub(crate) width: Width,
     /// Width after training.
     pub(crate) trained: Width,
+    /// By fault: the second lane does not come up.
+    pub(crate) one_lane: bool,
+    /// By fault: the link trains at this generation at most.
+    pub(crate) at_most: u8,
     pub(crate) plugged: bool,
     pub(crate) up: bool,
     /// The link trains: until then.
@@ -143,6 +147,8 @@ impl Cable {
             speed: generation,
             width: spec.width,
             trained: spec.width,
+            one_lane: false,
+            at_most: generation,
             plugged: spec.plugged,
             up: false,
             training: None,
@@ -160,6 +166,11 @@ impl Cable {
     /// The width as a side sees it.
     pub(crate) fn width_at(&self, side: usize) -> Width {
         if side == 0 { self.width } else { self.width.mirrored() }
+    }
+
+    /// The generation at which the link trains.
+    pub(crate) fn best(&self) -> u8 {
+        self.generation.min(self.at_most)
     }
 
     /// Forgets all that was on the way.

@@ -6,11 +6,9 @@ use crate::control::{ConfigError, Request, pdf, route, seal, unseal};
 use crate::failure::Misuse;
 use crate::fault::PacketClass;
 use crate::router::layout::lane_adapter;
-use crate::time::MS;
+use crate::time::Time;
 use crate::trace::{Direction, What};
 
-/// How long a packet is held back to be overtaken when none follows.
-const REORDER_WINDOW: u64 = 20 * MS;
 /// The bit that replies and packets from elsewhere carry in their first word.
 const REPLY: u32 = 1 << 31;
 
@@ -142,7 +140,7 @@ impl World {
             pdf::XDOMAIN_REQUEST | pdf::XDOMAIN_RESPONSE => PacketClass::Xdomain,
             _ => PacketClass::Reply,
         };
-        self.faulty_delivery(class, from, to, kind, words, REORDER_WINDOW);
+        self.faulty_delivery(class, from, to, kind, words);
     }
 
     /// Hands a control packet to its host: a guest's queue, or the software peer.
@@ -182,7 +180,7 @@ impl World {
         }
     }
 
-    pub(super) fn hold(&mut self, host: usize, kind: u8, words: Vec<u32>, window: u64) {
+    pub(super) fn hold(&mut self, host: usize, kind: u8, words: Vec<u32>, window: Time) {
         self.release_held(host);
         self.faults.hold(host, kind, words);
         self.at(self.now + window, Event::Held { host });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Event, Kind, World};
 use crate::error::Error;
-use crate::fault::{Command, Damage, PacketClass, Rule, Script, When};
+use crate::fault::{Command, Damage, PacketClass, Rule, Script, When, timed};
 use crate::link::Width;
 use crate::rng::Rng;
 use crate::time::Time;
@@ -73,6 +73,10 @@ impl Faults {
         self.held.insert(host, (pdf, words));
     }
 
+    pub(crate) fn holds(&self, host: usize) -> bool {
+        self.held.contains_key(&host)
+    }
+
     pub(crate) fn take_held(&mut self, host: usize) -> Option<(u8, Vec<u32>)> {
         self.held.remove(&host)
     }
@@ -105,15 +109,26 @@ impl Packet {
 }
 
 impl World {
-    /// Carries out one command line, as from the control socket. The answer is empty unless a peer has one.
+    /// Carries out one command line, as from the control socket. The answer is empty unless a peer has one. With `at` or
+    /// `frame` before it, it waits: time and frames are counted from now.
     ///
     /// # Errors
     /// The command is none, or the peer refuses it.
     pub fn command(&mut self, line: &str) -> Result<String, Error> {
-        let command = Command::parse(line, self)?;
-        let answer = self.run(command).map_err(|what| Error::Command { command: line.to_owned(), what })?;
-        self.settle();
-        Ok(answer)
+        let (when, command) = timed(line, self)?;
+        let waiting = match when {
+            When::At(0) => {
+                let answer = self.run(command).map_err(|what| Error::Command { command: line.to_owned(), what })?;
+                self.settle();
+                return Ok(answer);
+            }
+            When::At(by) => When::At(self.now.saturating_add(by)),
+            When::Frame { cable, count } => {
+                When::Frame { cable, count: self.cables[cable].stats.frames.saturating_add(count) }
+            }
+        };
+        self.load(Script(vec![(waiting, command)]));
+        Ok(String::new())
     }
 
     pub(super) fn run_line(&mut self, line: usize) {
@@ -127,10 +142,7 @@ impl World {
         self.note(self.hosts.len(), &format!("command {command:?}"));
         match command {
             Command::Plug { cable, plugged } => self.set_plugged(cable, plugged),
-            Command::Retrain { cable } => {
-                self.link_down(cable, "retrained");
-                self.check_links();
-            }
+            Command::Retrain { cable, one_lane, generation } => self.retrain(cable, one_lane, generation)?,
             Command::Width { cable, width: Width::Single } if self.cables[cable].speed == 4 => {
                 return Err(format!("a generation 4 link has two lanes: 'speed {} 3' first", self.cables[cable].name));
             }
@@ -158,6 +170,9 @@ impl World {
                 self.faults.irqs.clear();
                 self.faults.frames.clear();
                 self.faults.ignore_credits = false;
+                for cable in &mut self.cables {
+                    (cable.one_lane, cable.at_most) = (false, cable.generation);
+                }
                 for host in 0..self.hosts.len() {
                     self.hosts[host].silent = false;
                     for at in 0..64 {
@@ -181,15 +196,7 @@ impl World {
     }
 
     /// Sends a control packet on its way through the faults.
-    pub(super) fn faulty_delivery(
-        &mut self,
-        class: PacketClass,
-        from: usize,
-        to: usize,
-        pdf: u8,
-        words: Vec<u32>,
-        window: Time,
-    ) {
+    pub(super) fn faulty_delivery(&mut self, class: PacketClass, from: usize, to: usize, pdf: u8, words: Vec<u32>) {
         let kind = if class == PacketClass::Xdomain { words.get(7).copied() } else { None };
         let packet = Packet { class, from, to, kind, hop: None };
         let damage = self.faults.damage(&packet, &mut self.rng);
@@ -201,14 +208,18 @@ impl World {
             Some(Damage::Drop) => {}
             Some(Damage::Corrupt) => self.post_damaged(to, pdf, &words),
             Some(Damage::Delay(by)) => self.at(self.now + by, Event::Control { host: to, pdf, words }),
-            Some(Damage::Reorder) => self.hold(to, pdf, words, window),
+            Some(Damage::Reorder(window)) => self.hold(to, pdf, words, window),
             Some(Damage::Duplicate) => {
                 self.post_control(to, pdf, &words);
                 self.post_control(to, pdf, &words);
             }
             None => {
                 self.post_control(to, pdf, &words);
-                self.release_held(to);
+                if self.faults.holds(to) {
+                    self.hosts[to].stats.overtaken += 1;
+                    self.note(to, "fault: the packet that was held back is overtaken");
+                    self.release_held(to);
+                }
             }
         }
     }

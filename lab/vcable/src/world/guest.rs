@@ -30,12 +30,16 @@ pub struct HostStats {
     pub unrouted: u64,
     /// Frames that the masks of the receive ring kept out.
     pub masked: u64,
+    /// Frames that the driver had posted for sending when it switched their ring off: they were never sent.
+    pub taken_back: u64,
     /// Frames that found no receive descriptor.
     pub overflows: u64,
     /// Frames of which a part was lost in the buffers.
     pub broken: u64,
     /// Frames that faults removed.
     pub faulted: u64,
+    /// Control packets that the reordering fault let a later one overtake.
+    pub overtaken: u64,
     /// Interrupts sent.
     pub interrupts: u64,
     /// Interrupts that faults removed.

@@ -65,6 +65,7 @@ impl World {
         // Generation 4 links come up bonded.
         cable.width = match cable.trained {
             Width::Single if cable.speed == 4 => Width::Dual,
+            _ if cable.one_lane => Width::Single,
             width => width,
         };
         let state = LinkState { generation: cable.speed, width: cable.width };
@@ -86,7 +87,7 @@ impl World {
         }
         cable.up = false;
         cable.training = None;
-        cable.speed = cable.generation;
+        cable.speed = cable.best();
         cable.width = Width::Single;
         cable.clear();
         let (name, ends) = (cable.name.clone(), cable.ends);
@@ -103,6 +104,23 @@ impl World {
             }
             self.peer_link_down(end.host, end.port);
         }
+    }
+
+    /// Takes a link down; it comes back with one lane or two, and at most at this generation.
+    ///
+    /// # Errors
+    /// A generation 4 link has no single lane.
+    pub(super) fn retrain(&mut self, at: usize, one_lane: bool, generation: u8) -> Result<(), String> {
+        let cable = &mut self.cables[at];
+        if one_lane && cable.generation.min(generation) == 4 {
+            return Err(format!("a generation 4 link has two lanes: 'retrain {} lanes=1 gen=3'", cable.name));
+        }
+        (cable.one_lane, cable.at_most) = (one_lane, generation);
+        self.link_down(at, "retrained");
+        let cable = &mut self.cables[at];
+        cable.speed = cable.best();
+        self.check_links();
+        Ok(())
     }
 
     /// Takes down all links of a host.
@@ -185,7 +203,7 @@ impl World {
     pub(super) fn try_bonding(&mut self, host: usize, port: usize) {
         let Some((at, _)) = self.cable_at(host, port) else { return };
         let cable = &self.cables[at];
-        if !cable.up || cable.width != Width::Single {
+        if !cable.up || cable.width != Width::Single || cable.one_lane {
             return;
         }
         let wants = |side: usize| match &self.hosts[cable.ends[side].host].kind {

@@ -30,6 +30,8 @@ impl World {
             Ok(Effect::Kick) => self.settle(),
             Ok(Effect::TxSwitched(ring)) => {
                 self.ring_switched(host, "tx", ring);
+                let unsent = self.guest(host).and_then(|g| g.nhi.tx(ring)).filter(|r| !r.enabled());
+                self.hosts[host].stats.taken_back += unsent.map_or(0, |r| u64::from(r.outstanding()));
                 if let Some(slot) = self.guest_mut(host).and_then(|g| g.outgoing.get_mut(ring)) {
                     *slot = None;
                 }
@@ -60,9 +62,10 @@ impl World {
         let found = if kind == "tx" { guest.nhi.tx(ring) } else { guest.nhi.rx(ring) };
         let Some(r) = found else { return };
         let text = format!(
-            "{kind} ring {ring} {}: {} descriptors, options {:#x}, masks {:#x}",
+            "{kind} ring {ring} {}: {} descriptors, {} of them posted, options {:#x}, masks {:#x}",
             if r.enabled() { "on" } else { "off" },
             r.len(),
+            r.outstanding(),
             r.options,
             r.masks
         );

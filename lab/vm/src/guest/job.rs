@@ -91,6 +91,10 @@ impl Job {
     }
 
     fn late(&self, what: &str, limit: Duration) -> Error {
+        if Instant::now() >= self.until {
+            let why = format!("all its time is over while it waits for {what}: its test takes too long for one boot");
+            return Error::Gone { guest: self.guest.clone(), why };
+        }
         let said = format!("{}\n{}", text(&self.out), text(&self.err));
         let (guest, tail) = (self.guest.clone(), crate::proc::tail(said.trim_end(), 15));
         Error::Deadline { guest, what: what.to_owned(), seconds: limit.as_secs(), tail }

@@ -6,15 +6,15 @@ use crate::cache::{self, Cache, DEBUG, KERNELS};
 use crate::error::{At, Result};
 use crate::proc;
 use crate::root;
-use crate::setup::{BUILD, apt};
+use crate::setup::{self, BUILD, apt};
 
-/// Switches over the defconfig.
+/// All that is switched on.
 const CONFIG: &str = include_str!("../../debug.config");
 
 /// What a kernel's build needs beyond a module's.
 const PACKAGES: [&str; 7] = ["gcc-14", "flex", "bison", "bc", "libelf-dev", "libssl-dev", "perl"];
 
-/// Builds it unless it is there; takes an hour or so of one core.
+/// Builds it unless it is there; takes about half an hour of two cores.
 pub(crate) fn run(cache: &Cache) -> Result<()> {
     let newest = KERNELS[0].name;
     let words = format!("{newest}\n{CONFIG}");
@@ -22,6 +22,7 @@ pub(crate) fn run(cache: &Cache) -> Result<()> {
         eprintln!("debug kernel: there already");
         return Ok(());
     }
+    let _lock = setup::lock(cache)?;
     let (root, title) = (cache.root(), "debug kernel");
     apt::update(&root, title)?;
     apt::install(&root, title, &[&BUILD[..], &PACKAGES[..]].concat(), "trixie")?;
@@ -41,8 +42,10 @@ pub(crate) fn run(cache: &Cache) -> Result<()> {
     eprintln!("{title}: building (make continues where it was interrupted)");
     let build = "cd /build/debug/linux\nexport CC=gcc-14 HOSTCC=gcc-14 KCONFIG_CONFIG=.config\n\
                  command -v gcc >/dev/null || ln -s gcc-14 /usr/bin/gcc\n\
-                 make -s x86_64_defconfig\nscripts/kconfig/merge_config.sh -m .config ../lab.config >/dev/null\n\
-                 make -s olddefconfig\nmake -j\"$(nproc)\" LOCALVERSION=-lab bzImage modules\n\
+                 make -s KCONFIG_ALLCONFIG=../lab.config allnoconfig\n\
+                 grep '^CONFIG_' ../lab.config | grep -vxFf .config >../refused || true\n\
+                 [ ! -s ../refused ] || { echo 'this source does not take:'; cat ../refused; exit 1; }\n\
+                 make -j\"$(nproc)\" LOCALVERSION=-lab bzImage modules\n\
                  rm -rf ../out\nmkdir -p ../out/modules\n\
                  make -s LOCALVERSION=-lab INSTALL_MOD_PATH=../out/modules INSTALL_MOD_STRIP=1 modules_install\n\
                  cp arch/x86/boot/bzImage ../out/vmlinuz\ncp .config ../out/config\n\

@@ -84,6 +84,7 @@ pub(crate) fn one(lab: &mut Lab) -> Result<()> {
     lab.say("loopback: ibv_rc_pingpong with its data checked");
     a.sh("rdma link delete rxe0 && ip link del dummy0")?;
     lab.say("the device goes");
+    namespaces(lab, &a)?;
     a.sh("rmmod rdma_rxe")?;
     lab.say("the module goes");
     lab.finish([a])
@@ -103,6 +104,50 @@ pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
     })?;
     lab.say("the conformance suite of the rooms");
     lab.finish([a])
+}
+
+/// Debian's `ip`: busybox, whose own comes first in a guest, knows no namespaces.
+const IP: &str = "/usr/bin/ip";
+
+/// Two network namespaces of one guest with an RDMA device each. A kernel whose soft-RoCE cannot be in a namespace says so
+/// when the device is moved: 6.12.107 and 7.2.12 answer "Operation not supported", as `ib_device_set_netns_put` does for a
+/// driver without `disassociate_ucontext`. From 7.3 on, where rdma_rxe has one, it must work.
+fn namespaces(lab: &mut Lab, a: &Guest) -> Result<()> {
+    a.sh(&format!(
+        "modprobe veth && rdma system set netns exclusive && {IP} netns add n1 && {IP} netns add n2 &&\n\
+         {IP} link add v1 netns n1 type veth peer name v2 netns n2"
+    ))?;
+    for n in [1, 2] {
+        a.sh(&format!(
+            "{IP} netns exec n{n} sh -c '{IP} link set lo up && {IP} addr add 10.2.0.{n}/24 dev v{n} &&\n\
+             {IP} link set v{n} mtu 4200 up && rdma link add rxn{n} type rxe netdev v{n}'"
+        ))?;
+        // It is born in the first namespace, whose `rdma` moves it.
+        let moved = a.run(SOON, &format!("rdma dev set rxn{n} netns n{n}"))?;
+        if moved.code != 0 && lab.kernel.version() < (7, 3) {
+            let why = format!("soft-RoCE of {} cannot be moved into one: {}", lab.kernel.release, moved.err.trim());
+            lab.skip("two network namespaces", &why);
+            a.sh(&format!("rdma link delete rxn{n}; {IP} netns del n1; {IP} netns del n2"))?;
+            return Ok(());
+        }
+        check(moved.code == 0, || format!("rdma dev set rxn{n} netns n{n}: {}", moved.err))?;
+    }
+    for n in [1, 2] {
+        let state = format!("{IP} netns exec n{n} grep -q ACTIVE /sys/class/infiniband/rxn{n}/ports/1/state");
+        a.until("an active RDMA port", SOON, &state)?;
+        let seen = a.sh(&format!("{IP} netns exec n{n} ls /sys/class/infiniband"))?;
+        check(seen.trim() == format!("rxn{n}"), || format!("namespace n{n} sees {seen}"))?;
+    }
+    edge(
+        End { guest: a, within: &format!("{IP} netns exec n1"), device: "rxn1", address: "10.2.0.1" },
+        End { guest: a, within: &format!("{IP} netns exec n2"), device: "rxn2", address: "10.2.0.2" },
+    )?;
+    for n in [1, 2] {
+        a.sh(&format!("{IP} netns exec n{n} rdma link delete rxn{n}"))?;
+    }
+    a.sh(&format!("{IP} netns del n1 && {IP} netns del n2"))?;
+    lab.say("two network namespaces, a device in each: RC traffic between them");
+    Ok(())
 }
 
 pub(crate) fn pair(lab: &mut Lab) -> Result<()> {

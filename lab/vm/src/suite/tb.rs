@@ -39,6 +39,16 @@ pub(crate) fn service(guest: &Guest, key: &str) -> Result<String> {
     Ok(guest.sh_for(SOON, &script)?.trim().to_owned())
 }
 
+/// Waits for the network service of the other host: all its properties have been read.
+pub(crate) fn offered(guest: &Guest) -> Result<()> {
+    service(guest, "network").map(drop)
+}
+
+/// How often the kernel has found another host so far.
+pub(crate) fn times_found(guest: &Guest) -> Result<usize> {
+    Ok(guest.dmesg()?.matches("new host found").count())
+}
+
 /// An attribute of the other host.
 pub(crate) fn attribute(guest: &Guest, name: &str) -> Result<String> {
     guest.read(&format!("/sys/bus/thunderbolt/devices/0-1/{name}"))

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::tb::{self, SOON, net};
-use crate::error::{Result, check};
+use crate::error::{Error, Result, check};
 use crate::guest::{Guest, Job};
 use crate::lab::Lab;
 use crate::vcable::Cable;
@@ -25,6 +25,26 @@ fn ranks(a: &Guest, b: &Guest, at: &str, env: &str, words: &str) -> Result<[Job;
     Ok([start(a, 0)?, start(b, 1)?])
 }
 
+/// What `lspan status` has to say about the cable to `peer`.
+fn status(guest: &Guest, peer: &str) -> Result<()> {
+    let text = guest.sh("lspan status --json")?;
+    let status: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| Error::Check(format!("lspan status --json is no JSON: {error}:\n{text}")))?;
+    let cables = status["cables"].as_array().cloned().unwrap_or_default();
+    let cable = cables.iter().find(|cable| cable["medium"] == "thunderbolt").unwrap_or(&serde_json::Value::Null);
+    let path = &cable["paths"][0];
+    check(
+        cable["name"] == "0-1"
+            && cable["peer"]["device_name"] == peer
+            && path["means"] == "tcp"
+            && path["over"] == "thunderbolt0"
+            && path["usable"] == true,
+        || format!("{}: lspan status says of the cable to {peer}: {cable}", guest.name()),
+    )?;
+    let table = guest.sh("lspan status")?;
+    check(table.contains("thunderbolt0") && table.contains("0-1"), || format!("no cable in the table:\n{table}"))
+}
+
 pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     let cable = Cable::start(lab, &["--topology", "pair"])?;
     let [mut one, mut two] = ["a", "b"].map(|name| lab.guest(name));
@@ -43,6 +63,9 @@ pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     }
     net(a, b)?;
     lab.say("a Thunderbolt cable and an Ethernet cable: ping over both");
+    status(a, "b")?;
+    status(b, "a")?;
+    lab.say("lspan status on both: the cable, who is at its other end, the path over it");
 
     let mut server = b.spawn(&format!("{CABLE} exec lspan perf serve"))?;
     b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
@@ -87,7 +110,7 @@ pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     }
     net(a, b)?;
     let both = "LINKSPAN_IFNAME==thunderbolt0,lan0";
-    let mut jobs = ranks(a, b, "10.8.0.1", both, "--test rounds --size 1M --rounds 60")?;
+    let mut jobs = ranks(a, b, "10.8.0.1", both, "--test rounds --size 1M --rounds 30")?;
     for job in &mut jobs {
         job.expect("round 3", SOON)?;
     }
