@@ -460,6 +460,7 @@ impl Channel {
             let why = format!("silent for {} ms with operations in flight (LINKSPAN_STALL_MS)", silence.as_millis());
             self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }
+        self.watch_unguarded();
         if let Some((slot, path)) = self.conn.stalled_rail() {
             let why = "the path carries nothing any more: packets are not acknowledged".into();
             let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });
@@ -478,7 +479,8 @@ impl Channel {
         }
         self.detour(now);
         self.take_back(now);
-        let retries = self.conn.rails().filter_map(|(_, rail)| rail.room().retries()).sum();
+        let retries = self.conn.rails().filter_map(|(_, rail)| rail.room().tcp_info());
+        let retries = retries.map(|info| u64::from(info.retransmitted)).sum();
         self.meter.retries(retries);
     }
 
@@ -552,6 +554,21 @@ impl Channel {
             (Some(Ended::Closed), _) => Fate::Gone,
             (Some(_), _) | (None, None) => Fate::Open,
             (None, Some(sentinel)) => Witness(sentinel).ask(),
+        }
+    }
+
+    /// No sentinel watches a peer that is reached over other hosts: there the rails' own word counts. Keepalive alone would not
+    /// do, for it waits while bytes are outstanding.
+    fn watch_unguarded(&mut self) {
+        if self.sentinel.is_some() || self.unwatched.is_some() {
+            return;
+        }
+        let mut rails = self.conn.rails();
+        let (some, dead) = (rails.next(), |rail: &PathRail| rail.room().unanswered());
+        if some.is_some_and(|(_, rail)| dead(rail)) && rails.all(|(_, rail)| dead(rail)) {
+            drop(rails);
+            let why = "nothing has been acknowledged for more than 12 s, and no other path is left".into();
+            self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }
     }
 

@@ -287,7 +287,8 @@ impl Connecting {
 
     fn poll_try(&mut self, n: usize) -> Result<(), Error> {
         loop {
-            let wants_local = self.wants_local();
+            // One stream asks for the other's offer: a second offer would take the place of the first.
+            let wants_local = self.wants_local() && self.tries[n].number != SENTINEL;
             let attempt = &mut self.tries[n];
             attempt.state = match &mut attempt.state {
                 TryState::Dial(dial) => match dial.poll() {

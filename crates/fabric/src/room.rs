@@ -2,12 +2,16 @@
 
 use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
-use linkspan_tcp::{HelpedRail, SealedRail, TcpRail};
+use linkspan_tcp::{HelpedRail, SealedRail, TcpInfo, TcpRail};
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 use linkspan_verbs::VerbsRail;
 use linkspan_verbs_sys::AnyNic;
 
 use crate::reserve::Reserve;
+
+/// Retransmissions or probes in a row that nothing has answered: they begin 0.2 s apart (or at the round trip) and double, so
+/// six are 12.6 s or more. A peer that is stopped, or whose window is full, has a kernel that answers.
+const UNANSWERED: u8 = 6;
 
 /// A rail of any room.
 pub enum AnyRail {
@@ -88,15 +92,20 @@ impl AnyRail {
         }
     }
 
-    /// TCP segments sent again; `None` where there is no such thing.
-    pub(crate) fn retries(&self) -> Option<u64> {
+    /// What the kernel knows of the stream; `None` where there is none. A system call.
+    pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
-            AnyRail::Tcp(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
-            AnyRail::Helped(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
-            AnyRail::Sealed(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
-            AnyRail::Reserve(rail) => rail.tcp_info().ok().map(|info| u64::from(info.retransmitted)),
+            AnyRail::Tcp(rail) => rail.tcp_info().ok(),
+            AnyRail::Helped(rail) => rail.tcp_info().ok(),
+            AnyRail::Sealed(rail) => rail.tcp_info().ok(),
+            AnyRail::Reserve(rail) => rail.tcp_info().ok(),
             AnyRail::Shm(_) | AnyRail::Verbs(_) => None,
         }
+    }
+
+    /// Whether nothing has been acknowledged for so long that the way is dead, not merely disturbed.
+    pub(crate) fn unanswered(&self) -> bool {
+        self.tcp_info().is_some_and(|info| info.timeouts.max(info.probes) >= UNANSWERED)
     }
 }
 

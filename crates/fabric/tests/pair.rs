@@ -31,6 +31,17 @@ fn pair(extra: &'static [(&'static str, &'static str)], acked: bool) -> (Channel
     (here.unwrap(), there.unwrap())
 }
 
+/// With acknowledgements there is a sentinel on one host too, whose login must not spoil the offer of the other stream.
+#[test]
+fn one_host_shares_memory_where_nothing_is_forced() {
+    for acked in [false, true] {
+        let (a, b) = pair(&[("LINKSPAN_PATH", "auto")], acked);
+        for end in [&a, &b] {
+            assert_eq!(end.rails().map(|rail| rail.room).collect::<Vec<_>>(), ["shm"], "{}", end.describe());
+        }
+    }
+}
+
 fn finish(a: &mut Channel, ta: Ticket, b: &mut Channel, tb: Ticket) -> (u64, u64) {
     let (mut da, mut db) = (None, None);
     let until = Instant::now() + Duration::from_secs(30);

@@ -21,6 +21,9 @@ const SPIN: Duration = Duration::from_micros(50);
 /// Steps between two looks at the clock (25 ns each) and at other threads.
 const CLOCK_STEPS: u32 = 8;
 
+/// Steps that moved something between two looks at the clock: a copy of many MiB keeps its timeout too.
+const ACTIVE_STEPS: u32 = 8;
+
 /// Longest sleep of a thread that waits for another one's driving; it is woken when anything has happened.
 const FOLLOW: Duration = Duration::from_millis(100);
 
@@ -241,10 +244,14 @@ impl Shared {
     fn drive<'a>(&'a self, mut guard: Guard<'a>, mut done: impl FnMut(&mut State) -> bool) -> Guard<'a> {
         guard.driver = Driver::Awake;
         self.driving.store(true, Ordering::Relaxed);
-        let (mut steps, mut spin_until) = (0u32, None::<Instant>);
+        let (mut steps, mut active, mut spin_until) = (0u32, 0u32, None::<Instant>);
         while !done(&mut guard) {
             if guard.step() {
                 spin_until = None;
+                active += 1;
+                if active.is_multiple_of(ACTIVE_STEPS) {
+                    guard.expire(Instant::now());
+                }
                 if guard.followers > 0 || !guard.ops.left.is_empty() {
                     guard = self.breathe(guard);
                 }

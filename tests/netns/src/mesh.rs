@@ -499,7 +499,7 @@ fn rounds() -> Outcome<String> {
         let order = ["a", "b", "c", "d"];
         let mesh = Mesh::new(&["a", "b", "c", "d", "m"], cables)?;
         management(&mesh.world, &order)?;
-        let line = "--version 12 --test rounds --size 1M --rounds 60";
+        let line = "--version 12 --test rounds --size 1M --rounds 500";
         let mut nodes = ranks(&mesh, &order, "192.168.77.1:7700", line)?;
         nodes[0].expect("v12 rounds[0]: round 10", SOON * 4)?;
         mesh.world.ip("b", "link set cab1 down")?;

@@ -51,6 +51,10 @@ pub(crate) const IDLE_TURNS: u32 = 4;
 /// the round trip, where that is longer) and double: three are 1.4 s on a LAN, and chance losses do not get there.
 pub(crate) const STALLED_TIMEOUTS: u8 = 3;
 
+/// The same of probes. With the port itself down the kernel takes what it cannot send for a full window and probes, 0.2 s apart
+/// at first and then doubling; a peer whose window is full answers each.
+pub(crate) const STALLED_PROBES: u8 = 4;
+
 /// A rail over one TCP stream.
 pub struct TcpRail {
     stream: Stream,
@@ -258,7 +262,7 @@ impl Rail for TcpRail {
     }
 
     fn stalled(&mut self) -> bool {
-        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
+        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS || info.probes >= STALLED_PROBES)
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

@@ -24,7 +24,7 @@ use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, 
 use rtrb::{Consumer, Producer};
 use socket2::Socket;
 
-use crate::endpoint::{End, STALLED_TIMEOUTS};
+use crate::endpoint::{End, STALLED_PROBES, STALLED_TIMEOUTS};
 use crew::Helper;
 pub use crew::{HELPERS_MAX, Helpers};
 use link::{Arrival, Link, Post};
@@ -206,7 +206,7 @@ impl Rail for HelpedRail {
     }
 
     fn stalled(&mut self) -> bool {
-        self.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
+        self.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS || info.probes >= STALLED_PROBES)
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

@@ -12,7 +12,7 @@ use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::{Opener, Sealer};
 use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
-use crate::endpoint::{End, IDLE_POLLS, IDLE_TURNS, STALLED_TIMEOUTS, gone, system};
+use crate::endpoint::{End, IDLE_POLLS, IDLE_TURNS, STALLED_PROBES, STALLED_TIMEOUTS, gone, system};
 use crate::rx::Fault as PlainFault;
 use crate::{RailConfig, Stream, linger};
 use rx::{Fault, SealedRx};
@@ -164,7 +164,7 @@ impl Rail for SealedRail {
     }
 
     fn stalled(&mut self) -> bool {
-        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS)
+        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS || info.probes >= STALLED_PROBES)
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
