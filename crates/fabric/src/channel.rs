@@ -48,6 +48,10 @@ const DETOUR: Duration = Duration::from_millis(500);
 /// How long nothing has moved on a connection that is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
+/// The same where nothing is in flight: a sender that waits for a grant has nothing under way that could be missed, and only
+/// the mesh tells it that the cable is gone.
+const STUCK_IDLE: Duration = Duration::from_secs(3);
+
 /// Most ways that one connection remembers: as many rails twice over.
 const MAX_WAYS: usize = 2 * linkspan_transport::MAX_RAILS;
 
@@ -72,6 +76,8 @@ pub struct Channel {
     calls: u32,
     last_tick: Instant,
     last_active: Instant,
+    /// When anything moved last.
+    last_moved: Instant,
     rails_lost: u64,
     rails_back: u64,
     told_lost: bool,
@@ -160,6 +166,7 @@ impl Channel {
             calls: 0,
             last_tick: now,
             last_active: now,
+            last_moved: now,
             rails_lost: 0,
             rails_back: 0,
             told_lost: false,
@@ -450,6 +457,9 @@ impl Channel {
         if active || self.conn.in_flight() == 0 {
             self.last_active = now;
         }
+        if active {
+            self.last_moved = now;
+        }
         if now.duration_since(self.last_tick) < TICK {
             return;
         }
@@ -590,7 +600,8 @@ impl Channel {
         let relayed = redials.iter().any(|r| r.reach().relays() > 0);
         let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
         // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
-        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK;
+        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
+            || now.duration_since(self.last_moved) > STUCK_IDLE;
         if self.conn.carries(|_| true) && (cabled || !stuck) {
             return;
         }
