@@ -107,6 +107,20 @@ impl Mesh {
         Ok((from, to, up))
     }
 
+    /// As [`Mesh::up`], once both ways round are known: a connection takes the ways that the mesh has told of when it is made.
+    fn up_both_ways(&self, a: &str, b: &str, count: usize, size: usize) -> Outcome<(Node, Node)> {
+        let until = Instant::now() + SOON;
+        loop {
+            let (from, to, up) = self.up(a, b, count, size)?;
+            if up.contains("2 rails") {
+                return Ok((from, to));
+            }
+            if Instant::now() > until {
+                return Err(format!("no \"2 rails\" in: {up}"));
+            }
+        }
+    }
+
     /// Sends verified messages from `a` to `b`; how they were joined.
     fn send(&self, a: &str, b: &str) -> Outcome<String> {
         let (mut from, mut to, up) = self.up(a, b, 12, 1_000_003)?;
@@ -168,8 +182,10 @@ fn ring() -> Outcome<String> {
     let mesh = Mesh::new(&["a", "b", "c", "d", "m"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
     management(&mesh.world, &hosts)?;
     let _ranks = mesh.sit(&["b", "d"])?;
+    drop(mesh.up_both_ways("a", "c", 1, 8)?);
     let up = mesh.send("a", "c")?;
     wants(&up, &["2 rails", "relayed over b", "relayed over d"])?;
+    drop(mesh.up_both_ways("c", "a", 1, 8)?);
     let back = mesh.send("c", "a")?;
     wants(&back, &["2 rails", "relayed over b", "relayed over d"])?;
     let mut leaked = 0;
@@ -255,8 +271,7 @@ fn dead_relay() -> Outcome<String> {
         mesh.world.shape(host, cable, 200)?;
     }
     let ranks = mesh.sit(&["b", "d"])?;
-    let (mut from, mut to, up) = mesh.up("a", "c", 80, 1 << 20)?;
-    wants(&up, &["2 rails"])?;
+    let (mut from, mut to) = mesh.up_both_ways("a", "c", 80, 1 << 20)?;
     to.expect("at", SOON)?;
     ranks[0].signal("KILL")?;
     let killed = Instant::now();
