@@ -121,3 +121,17 @@ pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
     build.arg("build").args(packages(&AARCH64_BUILT));
     all([run::must(&mut test), run::must(&mut build)])
 }
+
+/// Builds the program that plays NCCL's part.
+pub(crate) fn compile_plugin_host(root: &Path) -> Result<std::path::PathBuf, String> {
+    let dir = root.join("tests/plugin-host");
+    let out = run::target_dir(root).join("release").join("plugin-host");
+    let list = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let sources = list.flatten().map(|e| e.path()).filter(|p| {
+        let name = p.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".c") && name != "reference.c"
+    });
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-O2", "-pthread"]).args(sources).arg("-ldl").arg("-o").arg(&out);
+    run::must(&mut cc).map(|()| out)
+}

@@ -104,7 +104,7 @@ impl Parts<'_> {
         self.step(&format!("{memory} unpack"), unpack.arg(memory));
         // The program that plays NCCL's part speaks CUDA.
         if memory.starts_with("cuda") {
-            match host(self.root) {
+            match super::compile_plugin_host(self.root) {
                 Ok(host) => {
                     let plugin = self.release("liblinkspan_nccl.so");
                     let mut command = Command::new(host);
@@ -128,18 +128,4 @@ impl Parts<'_> {
             self.step(&format!("NCCL, LINKSPAN_GPU={gpu}"), &mut ranks);
         }
     }
-}
-
-/// Builds the program that plays NCCL's part.
-fn host(root: &Path) -> Result<std::path::PathBuf, String> {
-    let dir = root.join("tests/plugin-host");
-    let out = run::target_dir(root).join("plugin-host");
-    let list = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let sources = list.flatten().map(|e| e.path()).filter(|p| {
-        let name = p.file_name().unwrap_or_default().to_string_lossy();
-        name.ends_with(".c") && name != "reference.c"
-    });
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-O2", "-pthread"]).args(sources).arg("-ldl").arg("-o").arg(&out);
-    run::must(&mut cc).map(|()| out)
 }

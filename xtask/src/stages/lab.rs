@@ -8,24 +8,6 @@ use crate::run::{self, Outcome, SKIP};
 /// Words whose guests run our own programs.
 const WITH_GUESTS: [&str; 3] = ["run", "shell", "fixtures"];
 
-/// Sources of the program that plays NCCL's part.
-const PLUGIN_HOST: [&str; 14] = [
-    "main.c",
-    "util.c",
-    "net.c",
-    "plant.c",
-    "group.c",
-    "hosts.c",
-    "flow.c",
-    "bare.c",
-    "bench.c",
-    "t_setup.c",
-    "t_data.c",
-    "t_coll.c",
-    "t_lines.c",
-    "t_life.c",
-];
-
 /// Builds, then runs the lab with these words.
 pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
     let guests = words.first().is_some_and(|word| WITH_GUESTS.contains(word));
@@ -54,6 +36,7 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
         let mut cargo = run::cargo(root);
         cargo.args(["build", "--release", "--quiet", "-p", "linkspan-verbs", "--example", "conformance"]);
         run::must(&mut cargo)?;
+        let mut cargo = run::cargo(root);
         run::must(cargo.args(["build", "--release", "--quiet", "-p", "linkspan-tbring", "--example", "ringtest"]))?;
     }
     let bin = run::target_dir(root).join("release");
@@ -65,17 +48,8 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
         lab.env("VERBS", bin.join("examples/conformance"));
         lab.env("RINGTEST", bin.join("examples/ringtest"));
         if run::which("cc").is_some() {
-            lab.env("PLUGIN_HOST", plugin_host(root, &bin)?);
+            lab.env("PLUGIN_HOST", super::compile_plugin_host(root)?);
         }
     }
     Ok(lab)
-}
-
-/// Compiles `tests/plugin-host` beside the other programs.
-fn plugin_host(root: &Path, bin: &Path) -> Result<std::path::PathBuf, String> {
-    let program = bin.join("plugin-host");
-    let mut cc = Command::new("cc");
-    cc.current_dir(root.join("tests/plugin-host")).args(["-std=c11", "-O2", "-pthread"]).args(PLUGIN_HOST);
-    run::must(cc.args(["-ldl", "-o"]).arg(&program))?;
-    Ok(program)
 }
