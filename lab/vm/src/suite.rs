@@ -103,7 +103,7 @@ pub(crate) const ALL: &[Test] = &[
     },
     Test {
         name: "ring-pair",
-        level: Level::Quick,
+        level: Level::Full,
         since: ANY,
         newest: false,
         ours: true,
@@ -112,7 +112,7 @@ pub(crate) const ALL: &[Test] = &[
     },
     Test {
         name: "ring-life",
-        level: Level::Quick,
+        level: Level::Full,
         since: ANY,
         newest: true,
         ours: true,

@@ -205,10 +205,13 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     lab.say("unplugged with open files: memory revoked, every call says so; plugged in again: up");
 
     for cut_by in ["unplug", "unbind"] {
-        let sender = task(&a, &format!("send {DEVICE} {words}"))?;
-        let receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
-        a.sh("sleep 2")?;
         let service = tb::service(&a, "linkspan")?;
+        let mut sender = task(&a, &format!("send {DEVICE} {words}"))?;
+        let mut receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
+        sender.expect("sending", SOON)?;
+        receiver.expect("receiving", SOON)?;
+        // The whole of it takes more than a second on a quiet machine.
+        a.sh("sleep 0.4")?;
         match cut_by {
             "unplug" => cable.tell("unplug ab").map(|_| ())?,
             _ => a.sh(&format!("echo {service} >/sys/bus/thunderbolt/drivers/linkspan/unbind")).map(|_| ())?,
