@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::{Addr, Handle};
+use linkspan_proto::head::EAGER_MAX;
 use linkspan_tcp::{Ended, Sentinel};
 use linkspan_topology::mesh::Way;
 use linkspan_transport::{
@@ -27,6 +28,10 @@ use crate::{Fabric, chain};
 
 /// Progress calls between two looks at the clock (24 ns): under 1 % of a spinning caller's time.
 const TICK_CALLS: u32 = 64;
+
+/// Bursts of small messages that leave before arrivals are looked at again. To look costs a system call, and a sender needs what
+/// its peer says once in some hundred messages.
+const UNHEARD: u32 = 8;
 
 /// Least time between two rounds of house-keeping: sentinel, stalled rails, rails that come back.
 const TICK: Duration = Duration::from_millis(100);
@@ -74,6 +79,10 @@ pub struct Channel {
     unwatched: Option<Unwatched>,
     returns: Returns,
     calls: u32,
+    /// Bursts since arrivals were looked at; see [`UNHEARD`].
+    unheard: u32,
+    /// What was sent last went as one control message.
+    small: bool,
     last_tick: Instant,
     last_active: Instant,
     /// When anything moved last.
@@ -164,6 +173,8 @@ impl Channel {
             unwatched: None,
             returns: parts.returns,
             calls: 0,
+            unheard: 0,
+            small: false,
             last_tick: now,
             last_active: now,
             last_moved: now,
@@ -237,11 +248,12 @@ impl Channel {
     ///
     /// # Errors
     /// See there.
+    #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_send(tag, src);
-        self.meter.posted(&answer, Counter::TxBytes, src.len() as u64);
+        self.small = src.len() <= EAGER_MAX;
         self.meter.add(Counter::TxOps, 1);
-        answer
+        self.meter.posted(answer, Counter::TxBytes, src.len() as u64)
     }
 
     /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is in flight, nor was when the
@@ -260,10 +272,10 @@ impl Channel {
     ///
     /// # Errors
     /// See there.
+    #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_recv(parts);
-        self.meter.posted(&answer, Counter::RxBytes, 0);
-        answer
+        self.meter.posted(answer, Counter::RxBytes, 0)
     }
 
     /// See [`Conn::post_write`].
@@ -277,9 +289,8 @@ impl Channel {
         notify: Option<u64>,
     ) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_write(src, to, notify);
-        self.meter.posted(&answer, Counter::TxBytes, src.len() as u64);
         self.meter.add(Counter::TxOps, 1);
-        answer
+        self.meter.posted(answer, Counter::TxBytes, src.len() as u64)
     }
 
     /// See [`Conn::post_read`].
@@ -288,8 +299,7 @@ impl Channel {
     /// See there.
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_read(dst, from);
-        self.meter.posted(&answer, Counter::RxBytes, 0);
-        answer
+        self.meter.posted(answer, Counter::RxBytes, 0)
     }
 
     /// See [`Conn::expose`].
@@ -363,6 +373,7 @@ impl Channel {
     ///
     /// # Errors
     /// See there.
+    #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
         let done = self.conn.test(ticket);
         if let Ok(Some(_)) = done {
@@ -371,10 +382,33 @@ impl Channel {
         done
     }
 
+    /// [`Conn::test`] of a send, after moving what can be moved if it was not done. A small message is done when the medium
+    /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, and now and then.
+    ///
+    /// # Errors
+    /// See [`Conn::test`].
+    #[inline]
+    pub fn test_sent(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
+        if let Some(bytes) = self.test(ticket)? {
+            return Ok(Some(bytes));
+        }
+        if self.small && self.unheard < UNHEARD {
+            self.unheard += 1;
+            self.conn.flush();
+            if let Some(bytes) = self.test(ticket)? {
+                return Ok(Some(bytes));
+            }
+        }
+        // A loss is reported by the test below, unless the operation was done before it.
+        let _ = self.progress();
+        self.test(ticket)
+    }
+
     /// [`Conn::test`] of a receive: true when it is done, with the size of each of its parts in `sizes`.
     ///
     /// # Errors
     /// See [`Conn::test`].
+    #[inline]
     pub fn test_sizes(&mut self, ticket: Ticket, sizes: &mut [usize]) -> Result<bool, ConnError> {
         let Some(bytes) = self.conn.test(ticket)? else { return Ok(false) };
         self.meter.done(ticket);
@@ -392,6 +426,7 @@ impl Channel {
     /// See [`Conn::progress`].
     pub fn progress(&mut self) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
+        self.unheard = 0;
         let result = self.conn.progress();
         if self.calls.is_multiple_of(TICK_CALLS) {
             self.tick(matches!(result, Ok(Poll::Active)));

@@ -35,19 +35,29 @@ impl Meter {
         self.tally.add(counter, n);
     }
 
-    /// A post was answered.
+    /// A post was answered: counts `bytes` where it was taken, and hands the answer on.
     #[inline]
-    pub(crate) fn posted<E>(&mut self, answer: &Result<Option<Ticket>, E>, counter: Counter, bytes: u64) {
-        let Ok(Some(ticket)) = answer else {
-            self.tally.add(Counter::Stalls, u64::from(answer.is_ok()));
-            return;
-        };
-        if bytes > 0 {
-            self.tally.add(counter, bytes);
-        }
-        self.ops = self.ops.wrapping_add(1);
-        if self.ops.is_multiple_of(TIMED) {
-            self.timed = Some((*ticket, Instant::now()));
+    pub(crate) fn posted<E>(
+        &mut self,
+        answer: Result<Option<Ticket>, E>,
+        counter: Counter,
+        bytes: u64,
+    ) -> Result<Option<Ticket>, E> {
+        // Taken apart and made anew: to copy it whole would wait for each of its parts to leave the store buffer.
+        match answer {
+            Ok(Some(ticket)) => {
+                self.tally.add(counter, bytes);
+                self.ops = self.ops.wrapping_add(1);
+                if self.ops.is_multiple_of(TIMED) {
+                    self.timed = Some((ticket, Instant::now()));
+                }
+                Ok(Some(ticket))
+            }
+            Ok(None) => {
+                self.tally.add(Counter::Stalls, 1);
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -47,10 +47,12 @@ impl Rail for AnyRail {
         each!(self, r => r.info())
     }
 
+    #[inline]
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
         each!(self, r => r.ctrl(head, body))
     }
 
+    #[inline]
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         each!(self, r => r.data(head, src))
     }
@@ -63,14 +65,17 @@ impl Rail for AnyRail {
         each!(self, r => r.granted(id, mem))
     }
 
+    #[inline]
     fn taken(&self) -> u64 {
         each!(self, r => r.taken())
     }
 
+    #[inline]
     fn flush(&mut self) -> Result<Poll, Down> {
         each!(self, r => r.flush())
     }
 
+    #[inline]
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
         each!(self, r => r.poll(sink))
     }

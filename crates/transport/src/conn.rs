@@ -181,6 +181,7 @@ impl<R: Rail> Conn<R> {
     ///
     /// # Errors
     /// See [`Error`].
+    #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, Error> {
         self.check_memory(src)?;
         let answer = self.engine.post_send(&mut self.rails, tag, src);
@@ -196,6 +197,7 @@ impl<R: Rail> Conn<R> {
     ///
     /// # Errors
     /// See [`Error`].
+    #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, Error> {
         self.check()?;
         if !self.device && parts.iter().any(|(_, mem)| !mem.is_host()) {
@@ -313,6 +315,7 @@ impl<R: Rail> Conn<R> {
     ///
     /// # Errors
     /// The operation failed; its memory is free again, and the ticket is dead.
+    #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, Error> {
         match self.engine.test(&self.rails, ticket) {
             Outcome::Done(bytes) => Ok(Some(bytes)),

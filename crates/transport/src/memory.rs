@@ -14,12 +14,15 @@ use crate::place::{self, Place};
 /// All access goes through raw copies, because a peer process or a GPU may look at the same bytes at any time; no
 /// Rust reference to the bytes is ever made. Bytes on a device are copied by the device's driver, and only rails
 /// whose [`crate::Caps::device_memory`] says so are given such a range ([`crate::Conn`] sees to it).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MemSlice {
     ptr: *mut u8,
-    len: usize,
-    place: Place,
+    /// The length, and above it the place: two words travel in registers, three through memory.
+    extent: u64,
 }
+
+/// Bits of [`MemSlice`]'s length: what the processors that we build for can address at most, bytes as a power of two.
+const LEN_BITS: u32 = 48;
 
 // SAFETY: the handle is an address and a length; what may be done with them is settled by `MemSlice::new`, whose
 // promise holds for every thread.
@@ -37,8 +40,18 @@ impl MemSlice {
     /// The range must stay mapped, readable and (where it is ever a destination) writable until no operation uses
     /// this handle or a part of it any more: until each operation posted on it has reported, or its connection was
     /// dropped.
+    ///
+    /// # Panics
+    /// 2^48 bytes or more, which nothing can be.
+    #[inline]
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> MemSlice {
-        MemSlice { ptr, len, place: Place::HOST }
+        MemSlice::at(ptr, len, Place::HOST)
+    }
+
+    #[inline]
+    const fn at(ptr: *mut u8, len: usize, place: Place) -> MemSlice {
+        assert!(len as u64 >> LEN_BITS == 0, "a range of 2^48 bytes or more: no memory is as large");
+        MemSlice { ptr, extent: len as u64 | (place.number() as u64) << LEN_BITS }
     }
 
     /// Names `len` bytes at device address `addr` of the device at `place`.
@@ -47,23 +60,24 @@ impl MemSlice {
     /// As for [`MemSlice::new`], with the device's memory in place of the process's: the range belongs to one
     /// allocation of that device, which lives until no operation uses the handle any more.
     pub const unsafe fn on_device(place: Place, addr: u64, len: usize) -> MemSlice {
-        MemSlice { ptr: std::ptr::without_provenance_mut(addr as usize), len, place }
+        MemSlice::at(std::ptr::without_provenance_mut(addr as usize), len, place)
     }
 
     /// Lends `bytes` as a range to something that copies from it before it returns.
     pub(crate) fn with_bytes<T>(bytes: &[u8], f: impl FnOnce(MemSlice) -> T) -> T {
-        f(MemSlice { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), place: Place::HOST })
+        f(MemSlice::at(bytes.as_ptr().cast_mut(), bytes.len(), Place::HOST))
     }
 
     /// Where the bytes are.
+    #[inline]
     pub fn place(self) -> Place {
-        self.place
+        Place::numbered((self.extent >> LEN_BITS) as u16)
     }
 
     /// Whether the processor can reach the bytes at [`MemSlice::as_ptr`].
     #[inline]
     pub fn is_host(self) -> bool {
-        self.place == Place::HOST
+        self.place() == Place::HOST
     }
 
     /// Address of the first byte; for a range on a device, the device's address.
@@ -73,28 +87,38 @@ impl MemSlice {
 
     /// The bytes as a vector; for tests and small reads off the data path.
     pub fn to_vec(self) -> Vec<u8> {
-        let mut out = vec![0; self.len];
+        let mut out = vec![0; Buf::len(&self)];
         let inside = Buf::read(&self, 0, &mut out);
         debug_assert!(inside);
         out
     }
 }
 
-impl Buf for MemSlice {
-    const EMPTY: MemSlice = MemSlice { ptr: std::ptr::NonNull::dangling().as_ptr(), len: 0, place: Place::HOST };
+impl std::fmt::Debug for MemSlice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemSlice({:p}, {} bytes, {:?})", self.ptr, Buf::len(self), self.place())
+    }
+}
 
+impl Buf for MemSlice {
+    const EMPTY: MemSlice = MemSlice::at(std::ptr::NonNull::dangling().as_ptr(), 0, Place::HOST);
+
+    #[inline]
     fn len(&self) -> usize {
-        self.len
+        (self.extent & ((1 << LEN_BITS) - 1)) as usize
     }
 
+    #[inline]
     fn sub(&self, offset: u64, len: u64) -> Option<MemSlice> {
         let end = offset.checked_add(len)?;
-        if end > self.len as u64 {
+        if end > Buf::len(self) as u64 {
             return None;
         }
-        Some(MemSlice { ptr: self.ptr.wrapping_add(offset as usize), len: len as usize, place: self.place })
+        let place = self.extent >> LEN_BITS << LEN_BITS;
+        Some(MemSlice { ptr: self.ptr.wrapping_add(offset as usize), extent: len | place })
     }
 
+    #[inline]
     fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(part) = self.sub(offset, bytes.len() as u64) else {
             return false;
@@ -107,6 +131,7 @@ impl Buf for MemSlice {
         true
     }
 
+    #[inline]
     fn read(&self, offset: u64, out: &mut [u8]) -> bool {
         let Some(part) = self.sub(offset, out.len() as u64) else {
             return false;
@@ -141,8 +166,8 @@ impl HostBuf {
         let reused = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
         let whole = match reused {
             Some(mem) => {
-                // SAFETY: pool memory is `mem.len` bytes long, never unmapped, and nobody else holds it now.
-                unsafe { mem.ptr.write_bytes(0, mem.len) };
+                // SAFETY: pool memory is as long as its handle says, never unmapped, and nobody else holds it now.
+                unsafe { mem.ptr.write_bytes(0, Buf::len(&mem)) };
                 mem
             }
             None => {
@@ -152,7 +177,7 @@ impl HostBuf {
                 if ptr.is_null() {
                     handle_alloc_error(layout);
                 }
-                MemSlice { ptr, len: size, place: Place::HOST }
+                MemSlice::at(ptr, size, Place::HOST)
             }
         };
         HostBuf { whole, len }
@@ -171,12 +196,12 @@ impl HostBuf {
     /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
     /// memory.
     pub fn slice(&self) -> MemSlice {
-        MemSlice { ptr: self.whole.ptr, len: self.len, place: Place::HOST }
+        MemSlice::at(self.whole.ptr, self.len, Place::HOST)
     }
 }
 
 impl Drop for HostBuf {
     fn drop(&mut self) {
-        POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(self.whole.len).or_default().push(self.whole);
+        POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(Buf::len(&self.whole)).or_default().push(self.whole);
     }
 }

@@ -12,6 +12,17 @@ pub struct Place(u16);
 impl Place {
     /// Host memory.
     pub const HOST: Place = Place(0);
+
+    #[inline]
+    pub(crate) const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The reverse of [`Place::number`].
+    #[inline]
+    pub(crate) const fn numbered(number: u16) -> Place {
+        Place(number)
+    }
 }
 
 /// Memory that the processor cannot reach by address, as far as the protocol needs it: small messages travel inside

@@ -50,7 +50,7 @@ impl SendComm for Sending {
 
     fn test(&mut self, ticket: u64) -> Result<Option<usize>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
-        match finished(channel, Ticket::from_u64(ticket)) {
+        match channel.test_sent(Ticket::from_u64(ticket)) {
             Ok(bytes) => Ok(bytes.map(|n| n as usize)),
             Err(error) => Err(fail(self.log, channel, &error)),
         }
@@ -132,17 +132,5 @@ impl RecvComm for Receiving {
 
     fn revoke(&mut self, _mr: &Mr) {
         self.channel = None;
-    }
-}
-
-/// Whether an operation is done, after moving what can be moved if it was not.
-fn finished(channel: &mut Channel, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
-    match channel.test(ticket)? {
-        Some(bytes) => Ok(Some(bytes)),
-        None => {
-            // A loss is reported by the test below, unless the operation was done before it.
-            let _ = channel.progress();
-            channel.test(ticket)
-        }
     }
 }

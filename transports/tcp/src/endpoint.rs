@@ -220,6 +220,7 @@ impl Rail for TcpRail {
         &self.info
     }
 
+    #[inline]
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
         debug_assert!(head.len.get() as usize == body.len() && body.len() <= EAGER_MAX);
         self.tx.ctrl(head, body)
@@ -230,6 +231,7 @@ impl Rail for TcpRail {
         self.tx.data(head, src)
     }
 
+    #[inline]
     fn taken(&self) -> u64 {
         self.tx.taken()
     }

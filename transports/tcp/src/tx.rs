@@ -92,6 +92,25 @@ impl Tx {
         let len = body.len();
         let whole = HEAD_LEN + len + padding(len);
         self.room_for(whole)?;
+        let at = self.ring_in as usize & (RING - 1);
+        if let Some(slot) = self.ring.get_mut(at..at + whole) {
+            let (wire, behind) = slot.split_at_mut(HEAD_LEN);
+            wire.copy_from_slice(head.as_wire());
+            let (to, rest) = behind.split_at_mut(len);
+            let inside = body.read(0, to);
+            debug_assert!(inside);
+            rest.fill(0);
+            self.ring_in += whole as u64;
+        } else {
+            self.ctrl_in_pieces(head, body);
+        }
+        Ok(self.accept(whole))
+    }
+
+    /// [`Tx::ctrl`] over the end of the ring.
+    #[cold]
+    fn ctrl_in_pieces(&mut self, head: &Head, body: MemSlice) {
+        let len = body.len();
         self.put_head(head);
         let at = self.ring_in as usize & (RING - 1);
         let first = len.min(RING - at);
@@ -100,7 +119,6 @@ impl Tx {
         debug_assert!(inside);
         self.ring_in += len as u64;
         self.put_padding(padding(len));
-        Ok(self.accept(whole))
     }
 
     /// Accepts a payload behind its head; it is read later.
@@ -121,6 +139,7 @@ impl Tx {
         Ok(self.accept(HEAD_LEN + src.len() + padding))
     }
 
+    #[inline]
     fn room_for(&self, bytes: usize) -> Result<(), Busy> {
         let ring = RING - (self.ring_in - self.ring_out) as usize >= bytes;
         let items = self.accepted - self.taken < ITEMS as u64;
@@ -147,6 +166,7 @@ impl Tx {
         }
     }
 
+    #[inline]
     fn accept(&mut self, bytes: usize) -> u64 {
         self.end += bytes as u64;
         self.accepted += 1;
@@ -155,16 +175,19 @@ impl Tx {
     }
 
     /// Number of the last item that is gone for good.
+    #[inline]
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
     /// Whether bytes wait for the kernel.
+    #[inline]
     pub(crate) fn pending(&self) -> bool {
         self.sent != self.end
     }
 
     /// Whether the kernel still reads memory of sent payloads.
+    #[inline]
     pub(crate) fn lent(&self) -> bool {
         self.zerocopy.lent()
     }

@@ -18,6 +18,16 @@ pub(super) fn take_at<T>(queue: &mut VecDeque<T>, at: usize) -> Option<T> {
     if at == 0 { queue.pop_front() } else { queue.remove(at) }
 }
 
+/// Where the oldest entry stands that `fits`: most often in front, which is found without a search.
+#[inline]
+pub(super) fn first_at<T>(queue: &VecDeque<T>, fits: impl Fn(&T) -> bool) -> Option<usize> {
+    match queue.front() {
+        None => None,
+        Some(first) if fits(first) => Some(0),
+        Some(_) => queue.iter().position(fits),
+    }
+}
+
 /// Most unexpected messages at a time, from the cheapest one's cost.
 const MAX_UNEXPECTED: usize = EAGER_CREDIT / 64;
 
@@ -50,7 +60,7 @@ impl Credit {
 
     /// A grant has come for this tag: strikes off the oldest message it belongs to, if there is one.
     pub(super) fn pair(&mut self, tag: u32) -> Option<Unpaired> {
-        let at = self.unpaired.iter().position(|u| u.tag == tag)?;
+        let at = first_at(&self.unpaired, |u| u.tag == tag)?;
         let found = take_at(&mut self.unpaired, at)?;
         if !planted::is(Bug::CreditLeak) {
             self.left += cost(found.len as usize);
@@ -103,10 +113,7 @@ impl Unexpected {
 
     /// Takes the oldest message with this tag.
     pub(super) fn take(&mut self, tag: u32) -> Option<&[u8]> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        let at = self.entries.iter().position(|e| e.tag == tag)?;
+        let at = first_at(&self.entries, |e| e.tag == tag)?;
         let Stored { start, len, .. } = take_at(&mut self.entries, at)?;
         self.used -= cost(len);
         if self.entries.is_empty() {

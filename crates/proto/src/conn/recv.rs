@@ -2,15 +2,17 @@
 
 use std::collections::VecDeque;
 
-use super::credit::{cost, take_at};
+use super::credit::{cost, first_at, take_at};
 use super::ops::{Mark, Ops};
 use super::planted::{self, Bug};
 use super::{Broken, EAGER_CREDIT, Engine, MAX_GROUP, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
 
-/// Grants of small receives are held back until this many can leave together, or something else leaves anyway.
-const GRANT_BATCH: usize = 16;
+/// Grants of small receives are held back until this many can leave together, or something else leaves anyway. The sender
+/// needs none of them before its credit ends, and a packet costs both sides as much as 20 messages; the credit of 128
+/// messages of 8 bytes is [`GRANT_BYTES`].
+const GRANT_BATCH: usize = 128;
 
 /// ... or until the eager bytes they give back are this part of the credit.
 const GRANT_BYTES: usize = EAGER_CREDIT / 4;
@@ -139,7 +141,7 @@ impl<B: Buf> Receives<B> {
     }
 
     fn unlist(&mut self, index: usize) {
-        if let Some(at) = self.order.iter().position(|&i| usize::from(i) == index) {
+        if let Some(at) = first_at(&self.order, |&i| usize::from(i) == index) {
             take_at(&mut self.order, at);
         }
     }
@@ -266,11 +268,18 @@ impl<B: Buf> Engine<B> {
 
     /// Sends held grants: all of them when one is large (its sender can do nothing before it has it), when enough
     /// have gathered, or when `now`.
+    #[inline]
     pub(super) fn pump_grants(&mut self, out: &mut impl Outlet<B>, now: bool) {
-        let recvs = &mut self.recvs;
-        if recvs.large_grants == 0 && recvs.grants.len() < GRANT_BATCH && recvs.bytes_to_return < GRANT_BYTES && !now {
-            return;
+        let recvs = &self.recvs;
+        let enough =
+            recvs.large_grants > 0 || recvs.grants.len() >= GRANT_BATCH || recvs.bytes_to_return >= GRANT_BYTES;
+        if enough || now && recvs.holds_grants() {
+            self.send_grants(out);
         }
+    }
+
+    fn send_grants(&mut self, out: &mut impl Outlet<B>) {
+        let recvs = &mut self.recvs;
         while let Some(&grant) = recvs.grants.front() {
             let mut head = Head::new(Kind::Grant);
             head.tag.set(grant.tag);
@@ -321,7 +330,7 @@ impl<B: Buf> Engine<B> {
             index
         } else {
             let unseen = |slot: &Slot<B>| slot.granted.is_none_or(|seq| seq >= ack);
-            let at = recvs.order.iter().position(|&i| {
+            let at = first_at(&recvs.order, |&i| {
                 let slot = &recvs.slots[usize::from(i)];
                 (slot.tag == tag || planted::is(Bug::SwappedTags)) && unseen(slot)
             });

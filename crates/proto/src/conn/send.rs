@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::credit::{Unpaired, take_at};
+use super::credit::{Unpaired, first_at, take_at};
 use super::ops::Mark;
 use super::rails::Piece;
 use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
@@ -66,7 +66,7 @@ impl<B: Buf> Engine<B> {
         if self.ops.is_full() {
             return Err(Refused::Busy);
         }
-        let grant = self.sends.grants.iter().position(|g| g.tag == tag);
+        let grant = first_at(&self.sends.grants, |g| g.tag == tag);
         let len = src.len() as u64;
         if let Some(at) = grant {
             let Grant { id, capacity, .. } = self.sends.grants[at];

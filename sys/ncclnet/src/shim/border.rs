@@ -10,12 +10,13 @@ use crate::{Exported, Fail, Misuse, abi};
 /// Runs a call: success, a refusal, or a panic as an internal error. Costs nothing while nothing goes wrong.
 #[inline]
 pub(super) fn call<P: Exported>(name: &'static str, f: impl FnOnce() -> Result<(), Refused>) -> c_int {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(Ok(())) => abi::SUCCESS,
-        Ok(Err(Refused::Plugin(fail))) => fail.code(),
-        Ok(Err(Refused::Misuse(misuse))) => tell::<P>(name, &misuse),
-        Err(payload) => tell::<P>(name, &Misuse::Panic(words(payload))),
-    }
+    // The code alone leaves the closure: the whole of a result would go through memory.
+    let code = catch_unwind(AssertUnwindSafe(|| match f() {
+        Ok(()) => abi::SUCCESS,
+        Err(Refused::Plugin(fail)) => fail.code(),
+        Err(Refused::Misuse(misuse)) => tell::<P>(name, &misuse),
+    }));
+    code.unwrap_or_else(|payload| tell::<P>(name, &Misuse::Panic(words(payload))))
 }
 
 #[cold]
