@@ -246,7 +246,10 @@ impl Rail for TcpRail {
             return Ok(Poll::Idle);
         }
         match self.tx.flush(self.stream.as_fd()) {
-            Ok(true) => Ok(Poll::Active),
+            Ok(true) => {
+                self.rx.answered();
+                Ok(Poll::Active)
+            }
             Ok(false) => Ok(Poll::Idle),
             Err(e) => match gone(&e) {
                 Some(why) => {

@@ -121,6 +121,11 @@ impl Rx {
         self.fresh
     }
 
+    /// Something was sent over the same stream.
+    pub(crate) fn answered(&mut self) {
+        self.behind.answered();
+    }
+
     /// Whether a byte was left in the socket, which would wake a sleeper at once. The next poll reads it.
     pub(crate) fn left(&mut self) -> bool {
         self.behind.hurry()
@@ -158,6 +163,9 @@ impl Rx {
                 Some(n) => {
                     // A byte alone is padding that was left behind.
                     active |= n > 1;
+                    if n > 1 {
+                        self.behind.came();
+                    }
                     total += n;
                     let payload = self.digest(sink)?;
                     self.short &= payload;
