@@ -180,3 +180,6 @@ impl Drop for HostBuf {
         POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(self.whole.len).or_default().push(self.whole);
     }
 }
+
+#[cfg(test)]
+mod tests;
