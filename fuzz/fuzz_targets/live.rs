@@ -14,6 +14,7 @@ use linkspan_fabric::{Access, Buf, Channel, Fabric, HostBuf, Listener, MemSlice}
 use linkspan_fuzz::frames::{self, Likely};
 use linkspan_fuzz::{Input, peer};
 use linkspan_proto::plan::{Carrier, Plan};
+use linkspan_proto::{Head, Kind};
 
 /// Strangers that stay: more than a listener keeps half-open.
 const STRANGERS: usize = 80;
@@ -140,6 +141,27 @@ fn part(all: MemSlice, (at, len): (u64, u64)) -> MemSlice {
     all.sub(at, len).expect("inside")
 }
 
+/// A row of payloads that is almost right, heads first.
+fn row(input: &mut Input<'_>, likely: &mut Likely, bytes: &mut Vec<u8>) {
+    let (mut heads, mut payload) = (Vec::new(), 0);
+    for _ in 0..input.below(32) {
+        let (head, kind) = frames::head(input, likely);
+        heads.extend_from_slice(head.as_wire());
+        payload += head.len.get() as usize;
+        if kind.is_payload() {
+            likely.chunk = head.seq.get().wrapping_add(1);
+        }
+    }
+    let mut all = Head::new(Kind::Heads);
+    all.len.set(heads.len() as u32);
+    all.total.set(payload as u64);
+    bytes.extend_from_slice(all.sealed().as_wire());
+    bytes.append(&mut heads);
+    bytes.resize(bytes.len() + payload, 0xEE);
+    let padding = linkspan_proto::head::padding(payload);
+    bytes.resize(bytes.len() + padding, 0xEE);
+}
+
 fn attack(mut channel: Channel, mut streams: Vec<TcpStream>, input: &mut Input<'_>) {
     let memory = HostBuf::new(ALL);
     let all = memory.slice();
@@ -158,9 +180,15 @@ fn attack(mut channel: Channel, mut streams: Vec<TcpStream>, input: &mut Input<'
             0..=229 => {
                 likely.chunk = chunks[at];
                 let (head, kind) = frames::head(input, &likely);
-                bytes.extend_from_slice(head.as_wire());
-                bytes.resize(bytes.len() + head.len.get() as usize, 0xEE);
+                if kind == Kind::Heads {
+                    row(input, &mut likely, &mut bytes);
+                    chunks[at] = likely.chunk;
+                } else {
+                    bytes.extend_from_slice(head.as_wire());
+                    bytes.resize(bytes.len() + head.len.get() as usize, 0xEE);
+                }
                 match kind.is_payload() {
+                    _ if kind == Kind::Heads => {}
                     true => chunks[at] = head.seq.get().wrapping_add(1),
                     false => likely.seq = head.seq.get().wrapping_add(1),
                 }

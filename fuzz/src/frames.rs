@@ -5,7 +5,7 @@ use linkspan_proto::{Head, Kind};
 use crate::Input;
 
 /// Every kind there is.
-pub const KINDS: [Kind; 13] = [
+pub const KINDS: [Kind; 14] = [
     Kind::Eager,
     Kind::Grant,
     Kind::Ack,
@@ -19,6 +19,7 @@ pub const KINDS: [Kind; 13] = [
     Kind::PokeNotify,
     Kind::Chunk,
     Kind::Put,
+    Kind::Heads,
 ];
 
 /// What an honest peer would put into its next message.

@@ -1,5 +1,6 @@
 //! `cargo xtask check`: rules that no compiler enforces.
 
+pub(crate) mod behaviours;
 pub(crate) mod codes;
 pub(crate) mod floors;
 pub(crate) mod hosts;
@@ -24,7 +25,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         return Outcome::Failed(why);
     }
     let sources = tree::sources(root);
-    let rules: [(&str, Vec<String>); 10] = [
+    let rules: [(&str, Vec<String>); 11] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
@@ -32,6 +33,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("codes", codes::problems(&sources)),
         ("params", params::problems(&sources)),
         ("exports", abi::problems(&sources)),
+        ("behaviours", behaviours::problems(&sources)),
         ("floors", floors::problems(root, &sources)),
         ("locks", locks::problems(root)),
         ("generated", generate::stale(root, &sources)),

@@ -28,6 +28,8 @@ usage: cargo xtask COMMAND
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
   loom                   model checks of the lock-free parts
+  asan                   the one-sided library and what it stands on under AddressSanitizer
+  miri                   its memory, views and books under Miri
   python                 builds the Python wheel in an environment of its own; its tests, mypy, pyright
   netns NAME|all         tests that need network namespaces (root)
   fuzz [--seconds N] [TARGET]
@@ -54,6 +56,8 @@ fn main() -> ExitCode {
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["capi"] => capi::run(&root),
         ["loom"] => stages::loom(&root),
+        ["asan"] => stages::asan(&root),
+        ["miri"] => stages::miri(&root),
         ["python"] => stages::python(&root),
         ["netns", name] => stages::netns(&root, name),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),

@@ -10,6 +10,10 @@ use linkspan::{Access, Memory, Notify, Transport};
 
 const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
 
+/// Small writes under way at a time: with so many, 10^8 operations take minutes also on a machine that does other things, where
+/// every wait for the other thread costs a turn of the scheduler.
+const WINDOW: usize = 240;
+
 /// Resident memory that may come and go without being growth: allocator caches, pages of the pool touched late. 1 MiB.
 const SLACK: u64 = 1 << 20;
 
@@ -43,13 +47,19 @@ fn main() -> Result<()> {
         });
         let (src, dst) = (Memory::host(1 << 20), Memory::host(64 << 10));
         let (mut done, mut notified, mut middle) = (0u64, 0u64, None);
+        let mut under_way = std::collections::VecDeque::with_capacity(WINDOW);
         while done < count {
             // Mostly small, as it is in life; every kind in turn.
-            for n in 0..60 {
-                let view = src.slice(0, [8, 0, 512, 8192][n % 4])?;
-                a.write_blocking(&view, &remote, Some(Notify::value(done)), LIMIT)?;
+            for n in 0..WINDOW {
+                let view = src.slice(0, [8, 0, 512, 8, 8, 0, 64, 8192][n % 8])?;
+                under_way.push_back(a.write(&view, &remote, Some(Notify::value(done)), LIMIT));
                 notified += 1;
             }
+            for op in under_way.drain(..) {
+                op.wait()?;
+            }
+            a.write_blocking(&src.slice(0, 8)?, &remote, Some(Notify::COUNT), LIMIT)?;
+            notified += 1;
             a.read_blocking(&dst.view_mut()?, &remote, LIMIT)?;
             a.write_blocking(&src.slice(0, 100_000)?, &remote, Some(Notify::COUNT.fenced()), LIMIT)?;
             let parts = [(src.slice(0, 10_000)?, remote), (src.slice(5, 5)?, remote.slice(9, 100)?)];
@@ -58,7 +68,8 @@ fn main() -> Result<()> {
             let region = a.expose(&src.view(), Access::Read)?;
             a.unexpose(&region, Duration::from_secs(1))?;
             a.write(&src.slice(0, 9)?, &remote, None, LIMIT).wait()?;
-            done += 65;
+            // Those, and a read, two writes, a batch, a write without a notification, a region exposed and taken back.
+            done += WINDOW as u64 + 6;
             if middle.is_none() && done >= count / 2 {
                 middle = Some((resident()?, descriptors()?));
             }

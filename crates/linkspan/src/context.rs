@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use linkspan_fabric::{Config, Fabric, Log, PathChoice};
+use linkspan_fabric::{Config, Fabric, GpuWish, Log, PathChoice};
 
 use crate::engine::{Engine, Serve};
 use crate::{Error, Listener, Transport};
@@ -41,6 +41,7 @@ impl std::fmt::Debug for Context {
 }
 
 static SHARED: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
+static SHARED_FOR_GPUS: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
 
 impl Context {
     /// The context that is shared by the whole process, with the settings of the environment (`LINKSPAN_*`).
@@ -48,12 +49,26 @@ impl Context {
     /// # Errors
     /// A setting cannot be read, or the machine has no interface at all.
     pub fn shared() -> Result<Context, Error> {
-        let shared = SHARED.get_or_init(Mutex::default);
-        let mut shared = shared.lock().unwrap_or_else(|e| e.into_inner());
+        Context::kept(&SHARED, Config::from_env()?)
+    }
+
+    /// As [`Context::shared`], for transports that carry memory of GPUs: where a path reaches host memory only, it is staged,
+    /// unless `LINKSPAN_GPU=off`. Another context than that one, so that nobody else pays for it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shared_for_gpus() -> Result<Context, Error> {
+        let mut config = Config::from_env()?;
+        config.stage = config.gpu != GpuWish::Off;
+        Context::kept(&SHARED_FOR_GPUS, config)
+    }
+
+    fn kept(place: &OnceLock<Mutex<Weak<Inner>>>, config: Config) -> Result<Context, Error> {
+        let mut shared = place.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
         if let Some(inner) = shared.upgrade() {
             return Ok(Context(inner));
         }
-        let context = Context::new(Config::from_env()?, Log::stderr())?;
+        let context = Context::new(config, Log::stderr())?;
         *shared = Arc::downgrade(&context.0);
         Ok(context)
     }

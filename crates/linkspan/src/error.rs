@@ -120,6 +120,22 @@ pub enum Error {
     /// A batch without parts that is to notify.
     #[error("LS1119 a batch without parts cannot notify: add at least one part, which may be empty")]
     EmptyBatch,
+    /// Memory of a device that the transport does not carry.
+    #[error(
+        "LS1127 the memory is on {memory}, and this transport carries {carries}: make it with Transport::for_gpu, or attach the GPU before its memory is used"
+    )]
+    Device {
+        /// Where the memory is.
+        memory: String,
+        /// What the transport carries.
+        carries: String,
+    },
+    /// The GPU refused or failed.
+    #[error(transparent)]
+    Gpu(#[from] linkspan_fabric::GpuError),
+    /// A copy of a device's memory that did not come about.
+    #[error("LS1128 {0} did not copy {1} bytes: it has failed, or the memory is gone")]
+    DeviceCopy(String, usize),
     /// A tag that is kept for the transport itself.
     #[error("LS1118 tag {0:#x} is kept for the transport itself: use a smaller one")]
     Tag(u32),

@@ -47,7 +47,7 @@ mod url;
 
 pub use context::{Context, Support};
 pub use error::Error;
-pub use linkspan_fabric::{Access, Config, Log, MemSlice, OpError, PathChoice};
+pub use linkspan_fabric::{Access, Config, Gpu, GpuError, Log, MemSlice, OpError, PathChoice};
 pub use listener::Listener;
 pub use memory::{Memory, MemoryKind, MutableView, View};
 pub use op::Op;
@@ -56,3 +56,22 @@ pub use regions::Exposed;
 pub use remote::{REMOTE_BUFFER_LEN, RemoteBuffer};
 pub use transport::{Read, Transport, Write};
 pub use url::{Url, UrlError, UrlKind};
+
+use std::sync::Arc;
+
+/// Opens a GPU of this machine by its name: `cuda:0`, `hip:1`. The same one each time; its driver's library is loaded now.
+///
+/// # Errors
+/// [`Error::Gpu`]: no such name, no such GPU, or no driver.
+pub fn gpu(name: &str) -> Result<Arc<dyn Gpu>, Error> {
+    let no_gpu = || GpuError::Name { name: name.to_owned() };
+    Ok(linkspan_fabric::gpus::open(name.parse()?)?.ok_or_else(no_gpu)?)
+}
+
+/// The GPU that owns the memory at an address.
+///
+/// # Errors
+/// [`Error::Gpu`]: no driver knows the address as memory of a GPU.
+pub fn gpu_of(address: u64) -> Result<Arc<dyn Gpu>, Error> {
+    Ok(linkspan_fabric::gpus::owner(address)?)
+}

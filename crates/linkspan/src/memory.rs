@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use linkspan_fabric::{Buf, HostBuf, MemSlice};
+use linkspan_fabric::{Buf, Gpu, GpuBuf, HostBuf, MemSlice};
 use linkspan_shmring::pages::Pages;
 
 use crate::Error;
@@ -20,19 +20,24 @@ pub enum MemoryKind {
     Mapped,
     /// Pages that somebody else owns and has lent.
     Lent,
+    /// Memory of a GPU, ours or lent.
+    Device,
 }
 
-/// The place where further kinds (device memory) join: each says what it is and keeps itself alive.
+/// What keeps the bytes where they are.
 enum Owner {
     Host { _buf: HostBuf },
     Mapped { _pages: Pages },
     Lent { _owner: Box<dyn Any + Send + Sync> },
+    Device { _buf: GpuBuf },
 }
 
 pub(crate) struct Inner {
     slice: MemSlice,
     writable: bool,
     owner: Owner,
+    /// Whose memory it is, where it is not the host's.
+    gpu: Option<Arc<dyn Gpu>>,
 }
 
 /// A range of memory. Cloning gives another handle on the same bytes; they are released when the last handle is gone, no
@@ -51,7 +56,7 @@ impl Memory {
     /// `len` zero bytes of this process, aligned to pages.
     pub fn host(len: usize) -> Memory {
         let buf = HostBuf::new(len);
-        Memory(Arc::new(Inner { slice: buf.slice(), writable: true, owner: Owner::Host { _buf: buf } }))
+        Memory::of(buf.slice(), true, Owner::Host { _buf: buf }, None)
     }
 
     /// A copy of `bytes`.
@@ -71,18 +76,56 @@ impl Memory {
     /// [`Error::System`]: the range is empty or outside, or the system refuses.
     pub fn map(fd: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Memory, Error> {
         let pages = Pages::map(fd, offset, len, writable).map_err(|source| Error::System { call: "mmap", source })?;
-        Ok(Memory(Arc::new(Inner { slice: pages.slice(), writable, owner: Owner::Mapped { _pages: pages } })))
+        Ok(Memory::of(pages.slice(), writable, Owner::Mapped { _pages: pages }, None))
     }
 
     /// Memory of somebody else: `owner` keeps the bytes mapped and is dropped when nothing uses them any more, on any thread.
     /// What [`MemSlice::new`] asks for must hold as long as `owner` lives. `writable`: bytes may be written to.
     pub fn lend(slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
-        Memory(Arc::new(Inner { slice, writable, owner: Owner::Lent { _owner: Box::new(owner) } }))
+        Memory::of(slice, writable, Owner::Lent { _owner: Box::new(owner) }, None)
+    }
+
+    /// `len` bytes of a GPU ([`crate::gpu`] opens them), whose values nobody promises. A transport carries them once the GPU is
+    /// [attached](crate::Transport::attach).
+    ///
+    /// # Errors
+    /// [`Error::Gpu`].
+    pub fn on_gpu(gpu: &Arc<dyn Gpu>, len: usize) -> Result<Memory, Error> {
+        let buf = GpuBuf::new(gpu, len)?;
+        Ok(Memory::of(buf.slice(), true, Owner::Device { _buf: buf }, Some(gpu.clone())))
+    }
+
+    /// Memory of a GPU that somebody else owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at the place of
+    /// `gpu`. What is written from it was finished by the GPU before; what was read into it the GPU may use at once.
+    pub fn lend_gpu(gpu: &Arc<dyn Gpu>, slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
+        let gpu = (!slice.is_host()).then(|| gpu.clone());
+        Memory::of(slice, writable, Owner::Lent { _owner: Box::new(owner) }, gpu)
+    }
+
+    fn of(slice: MemSlice, writable: bool, owner: Owner, gpu: Option<Arc<dyn Gpu>>) -> Memory {
+        Memory(Arc::new(Inner { slice, writable, owner, gpu }))
+    }
+
+    /// The GPU whose memory it is; `None` for memory of the host.
+    pub fn gpu(&self) -> Option<&Arc<dyn Gpu>> {
+        self.0.gpu.as_ref()
+    }
+
+    fn copied(&self, fits: bool, len: usize) -> Result<(), Error> {
+        match &self.0.gpu {
+            Some(gpu) if !fits => Err(Error::DeviceCopy(gpu.info().id(), len)),
+            _ => {
+                debug_assert!(fits);
+                Ok(())
+            }
+        }
     }
 
     /// What kind it is.
     pub fn kind(&self) -> MemoryKind {
         match self.0.owner {
+            _ if self.0.gpu.is_some() => MemoryKind::Device,
+            Owner::Device { .. } => MemoryKind::Device,
             Owner::Host { .. } => MemoryKind::Host,
             Owner::Mapped { .. } => MemoryKind::Mapped,
             Owner::Lent { .. } => MemoryKind::Lent,
@@ -104,7 +147,7 @@ impl Memory {
         self.0.writable
     }
 
-    /// Address of the first byte.
+    /// Address of the first byte; of a GPU's memory, the GPU's address.
     pub fn as_ptr(&self) -> *const u8 {
         self.0.slice.as_ptr()
     }
@@ -185,26 +228,22 @@ impl Memory {
     /// Copies `bytes` to `offset`.
     ///
     /// # Errors
-    /// [`Error::Bounds`], [`Error::ReadOnly`].
+    /// [`Error::Bounds`], [`Error::ReadOnly`], [`Error::DeviceCopy`].
     pub fn fill(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let part = self.part(offset, bytes.len())?;
         if !self.0.writable {
             return Err(Error::ReadOnly);
         }
-        let fits = part.fill(0, bytes);
-        debug_assert!(fits);
-        Ok(())
+        self.copied(part.fill(0, bytes), bytes.len())
     }
 
     /// Copies bytes from `offset` into `out`.
     ///
     /// # Errors
-    /// [`Error::Bounds`].
+    /// [`Error::Bounds`], [`Error::DeviceCopy`].
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         let part = self.part(offset, out.len())?;
-        let fits = part.read(0, out);
-        debug_assert!(fits);
-        Ok(())
+        self.copied(part.read(0, out), out.len())
     }
 
     /// A copy of all bytes.
@@ -291,6 +330,12 @@ impl View<'_> {
 
     pub(crate) fn hold(&self) -> Hold {
         Hold { inner: self.inner().clone() }
+    }
+
+    /// The GPU whose memory it is.
+    #[inline]
+    pub(crate) fn gpu(&self) -> Option<&Arc<dyn Gpu>> {
+        self.inner().gpu.as_ref()
     }
 
     pub(crate) fn is_writable(&self) -> bool {

@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, ChannelError, Connecting, Fate, HANDLE_LEN, HostBuf, Poll, WaitFd, Witness, chain};
+use linkspan_fabric::{
+    Channel, ChannelError, Connecting, Fate, Gpu, HANDLE_LEN, HostBuf, Poll, WaitFd, Witness, chain,
+};
 
 use crate::context::Context;
 use crate::door::{Door, Hail};
 use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST};
 use crate::ops::{Ending, Fail, Ops};
 use crate::regions::Regions;
-use crate::{Error, Url};
+use crate::{Error, Url, View};
 
 /// How long a timed-out operation waits for the peer to confirm that it reads the old path no longer. A living peer's engine
 /// thread answers within a connection's set-up, milliseconds; a second allows for a loaded machine.
@@ -113,6 +115,8 @@ pub(crate) struct State {
     pub(crate) armed: bool,
     /// Threads that wait for the driver.
     pub(crate) followers: u32,
+    /// The GPU whose memory every path carries.
+    pub(crate) gpu: Option<Arc<dyn Gpu>>,
     /// Why the last try to connect failed.
     pub(crate) why: Arc<str>,
     /// Paths made so far.
@@ -147,6 +151,7 @@ impl State {
             driver: Driver::Nobody,
             armed: false,
             followers: 0,
+            gpu: None,
             why: Arc::from("nobody has connected"),
             epoch: 0,
             past: [(0, 0); PAST],
@@ -176,6 +181,44 @@ impl State {
             Phase::Making(_) if self.epoch > 0 => Ok(()),
             _ => Err(Error::NotConnected),
         }
+    }
+
+    /// Whether memory of this view can be carried.
+    #[inline]
+    pub(crate) fn carries(&self, view: &View<'_>) -> Result<(), Error> {
+        match view.gpu() {
+            None => Ok(()),
+            Some(gpu) => self.carries_gpu(gpu),
+        }
+    }
+
+    fn carries_gpu(&self, gpu: &Arc<dyn Gpu>) -> Result<(), Error> {
+        if self.gpu.as_ref().is_some_and(|ours| ours.place() == gpu.place()) {
+            return Ok(());
+        }
+        let carries = self.gpu.as_ref().map_or_else(|| "host memory only".to_owned(), |ours| ours.info().id());
+        Err(Error::Device { memory: gpu.info().id(), carries })
+    }
+
+    /// Every path carries memory of this GPU from now on.
+    pub(crate) fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), Error> {
+        if self.gpu.is_some() {
+            return self.carries_gpu(gpu);
+        }
+        if let Phase::Up(ch) = &mut self.phase {
+            ch.attach(gpu)?;
+        }
+        self.gpu = Some(gpu.clone());
+        Ok(())
+    }
+
+    /// Gives a new path what it is to carry.
+    fn outfit(&self, ch: &mut Channel) -> Result<(), Arc<str>> {
+        if let Some(gpu) = &self.gpu {
+            ch.attach(gpu).map_err(|error| Arc::from(chain(&error)))?;
+        }
+        self.regions.give(ch);
+        Ok(())
     }
 
     pub(crate) fn error(&self, fail: Fail) -> Error {
@@ -470,7 +513,9 @@ impl State {
                 Ok(None) => Dial::Connecting(connecting),
                 Ok(Some(mut ch)) => {
                     active = true;
-                    self.regions.give(&mut ch);
+                    if let Err(why) = self.outfit(&mut ch) {
+                        return self.give_up(&why);
+                    }
                     match say(&mut ch, self.hello(self.epoch + 1)) {
                         true => Dial::Join(Box::new(Hail::new(ch))),
                         false => Dial::At(now + REDIAL),
@@ -537,7 +582,11 @@ impl State {
             return ch.cut(why);
         }
         self.cut("the peer makes the path again");
-        self.regions.give(&mut ch);
+        if let Err(why) = self.outfit(&mut ch) {
+            ch.cut(&why);
+            self.breaks(&why);
+            return;
+        }
         let epoch = hello.epoch.max(self.epoch + 1);
         let answer = Hello { to: hello.from, ..self.hello(epoch) };
         if !say(&mut ch, answer) {

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Access, RemoteSlice};
+use linkspan_fabric::{Access, Gpu, RemoteSlice};
 
 use crate::context::{Context, Support, random};
 use crate::door::Door;
@@ -62,6 +62,26 @@ impl Transport {
     /// The shared context cannot be made.
     pub fn supported() -> Result<Vec<Support>, Error> {
         Ok(Context::shared()?.supported())
+    }
+
+    /// A transport that carries memory of a GPU beside that of the host: `cuda:0`, `hip:1`. Paths that do not reach it are staged
+    /// through pinned host memory, and [`Transport::path`] says so.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`]: there is no such GPU, or no driver for it; `LINKSPAN_GPU=off`. As [`Transport::new`].
+    pub fn for_gpu(name: &str) -> Result<Transport, Error> {
+        let transport = Context::shared_for_gpus()?.transport()?;
+        transport.attach(&crate::gpu(name)?)?;
+        Ok(transport)
+    }
+
+    /// Carries memory of `gpu` from now on, over every path. One GPU for each transport, at best before it is connected.
+    ///
+    /// # Errors
+    /// [`Error::Device`]: it has another one. [`Error::Gpu`]: a path reaches host memory only and staging is off
+    /// (`LINKSPAN_GPU`); where that turns out later, the transport is broken then.
+    pub fn attach(&self, gpu: &Arc<dyn Gpu>) -> Result<(), Error> {
+        self.shared.lock().attach(gpu)
     }
 
     pub(crate) fn on(ctx: &Context, device: usize) -> Result<Transport, Error> {
@@ -181,12 +201,13 @@ impl Transport {
     /// the transport, which keep the memory alive. The same range with the same rights twice is one region with one key.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::TooManyRegions`].
+    /// [`Error::ReadOnly`], [`Error::TooManyRegions`], [`Error::Device`].
     pub fn expose(&self, view: &View<'_>, access: Access) -> Result<Exposed, Error> {
         if access != Access::Read && !view.is_writable() {
             return Err(Error::ReadOnly);
         }
         let mut guard = self.shared.lock();
+        guard.carries(view)?;
         let State { regions, phase, id, .. } = &mut *guard;
         let ch = match phase {
             Phase::Up(ch) => Some(&mut **ch),
@@ -432,6 +453,7 @@ fn one(
 ) -> Result<OpId, Error> {
     state.ready()?;
     state.answering();
+    state.carries(view)?;
     there.check(state.peer, kind == Kind::Write, view.len())?;
     let id = state.ops.start(kind, notify, deadline(timeout));
     state.ops.part(id, Part { local: view.raw(), remote: there.place() }, view.hold());
@@ -448,6 +470,7 @@ fn many<'a, 'm: 'a>(
 ) -> Result<OpId, Error> {
     state.ready()?;
     for (view, there) in parts.clone() {
+        state.carries(view)?;
         there.check(state.peer, kind == Kind::Write, view.len())?;
     }
     if notify.is_some() && parts.clone().next().is_none() {
@@ -485,6 +508,7 @@ fn message(state: &mut State, kind: Kind, tag: u32, view: &View<'_>, timeout: Op
     if tag == HELLO_TAG {
         return Err(Error::Tag(tag));
     }
+    state.carries(view)?;
     let id = state.ops.start(kind, None, deadline(timeout));
     let nowhere = RemoteSlice { key: 0, offset: 0 };
     state.ops.part(id, Part { local: view.raw(), remote: nowhere }, view.hold());

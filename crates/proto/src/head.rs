@@ -26,8 +26,16 @@ pub const EAGER_MAX: usize = 8 << 10;
 /// payload; rooms whose payload takes a way of its own (cross-memory attach, RDMA) may take a message at once.
 pub const CHUNK_MAX: usize = 1 << 30;
 
+/// Most messages behind one [`Kind::Heads`]. Two rows of 30 payloads with their heads are 62 ranges, which one system call takes
+/// (rows are sent from lists of 64).
+pub const ROW_MAX: usize = 30;
+
+/// Largest payload of one of these messages (64 KiB: beyond that a system call for each costs little).
+pub const ROW_PAYLOAD_MAX: usize = 64 << 10;
+
 /// What a message is. Kinds below [`Kind::Chunk`] are control messages: small, ordered, carried by one rail at a time.
-/// [`Kind::Chunk`] and [`Kind::Put`] are payload and may travel on any rail.
+/// [`Kind::Chunk`] and [`Kind::Put`] are payload and may travel on any rail. [`Kind::Heads`] is how a byte stream carries several
+/// of these together; it is taken apart there, and nothing above knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -57,6 +65,9 @@ pub enum Kind {
     Chunk = 32,
     /// A piece of a one-sided write or of the answer to a read, into an exposed region.
     Put = 33,
+    /// On byte streams: the heads of several payload messages ([`Kind::Chunk`], [`Kind::Put`]), whose payloads follow, one
+    /// behind the other. So a reader knows the places of all of them and fills them with one system call.
+    Heads = 34,
 }
 
 impl Kind {
@@ -76,6 +87,7 @@ impl Kind {
             11 => Kind::PokeNotify,
             32 => Kind::Chunk,
             33 => Kind::Put,
+            34 => Kind::Heads,
             _ => return None,
         })
     }
@@ -90,6 +102,7 @@ impl Kind {
         match self {
             Kind::Chunk | Kind::Put => CHUNK_MAX,
             Kind::Eager | Kind::Poke | Kind::PokeNotify => EAGER_MAX,
+            Kind::Heads => ROW_MAX * HEAD_LEN,
             _ => 0,
         }
     }

@@ -205,3 +205,6 @@ impl Drop for HostBuf {
         POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(Buf::len(&self.whole)).or_default().push(self.whole);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,9 @@ pub fn send_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> 
     retry(|| unsafe { libc::send(fd.as_raw_fd(), mem.as_ptr().cast(), mem.len(), FLAGS) })
 }
 
+/// Most ranges of one [`recv_row`]: as many as a [`crate::Gather`] has.
+const ROW: usize = crate::GATHER_MAX;
+
 /// Reads into `first` and, once that is full, on into `then`: the rest of a payload straight into place, and the
 /// next headers into scratch, with one call. Returns the bytes of both together, as [`recv`] does.
 ///
@@ -77,6 +80,28 @@ pub fn recv_two(fd: BorrowedFd<'_>, first: MemSlice, then: &mut [u8]) -> io::Res
     msg.msg_iovlen = iov.len() as _;
     // SAFETY: the message holds two ranges: `first`, mapped and writable by the promise behind a MemSlice, and
     // `then`, ours to write; both for their whole length during the call.
+    retry(|| unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, libc::MSG_DONTWAIT) })
+}
+
+/// As [`recv_two`], with further places between the two: the payloads of a row. Only the first 62 of `more` are filled.
+///
+/// # Errors
+/// The system's word.
+pub fn recv_row(fd: BorrowedFd<'_>, first: MemSlice, more: &[MemSlice], then: &mut [u8]) -> io::Result<Option<usize>> {
+    let range = |mem: &MemSlice| libc::iovec { iov_base: mem.as_ptr().cast(), iov_len: mem.len() };
+    let mut iov = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; ROW];
+    iov[0] = range(&first);
+    let more = &more[..more.len().min(ROW - 2)];
+    for (slot, mem) in iov[1..].iter_mut().zip(more) {
+        *slot = range(mem);
+    }
+    iov[1 + more.len()] = libc::iovec { iov_base: then.as_mut_ptr().cast(), iov_len: then.len() };
+    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths, on every libc (some have padding).
+    let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };
+    msg.msg_iov = iov.as_mut_ptr();
+    msg.msg_iovlen = (more.len() + 2) as _;
+    // SAFETY: the message holds `more.len() + 2` ranges of `iov`: memory mapped and writable by the promise behind a
+    // MemSlice, and `then`, ours to write; all for their whole length during the call.
     retry(|| unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, libc::MSG_DONTWAIT) })
 }
 

@@ -17,7 +17,7 @@ mod order;
 mod signals;
 mod wait;
 
-pub use data::{queued, recv, recv_mem, recv_two, send, send_mem};
+pub use data::{queued, recv, recv_mem, recv_row, recv_two, send, send_mem};
 pub use errqueue::{Sent, enable_zerocopy, sent_notice};
 pub use gather::{GATHER_MAX, Gather};
 pub use info::{TcpInfo, tcp_info};

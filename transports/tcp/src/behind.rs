@@ -6,6 +6,9 @@
 //! always padding or part of a message that is not whole yet, so nobody waits for it. It is read, and with it all
 //! acknowledged, once nothing new comes, or after a few messages: the peer may have ten packets under way before it
 //! has heard anything (RFC 6928), and the kernel's own acknowledgement comes after 40 ms only.
+//!
+//! Where each message is answered, as in a ping-pong, the answer carries the acknowledgement, and Linux waits for it (it
+//! calls such a session interactive). Then nothing has to be left, and so nobody has to ask how much there is.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -24,9 +27,15 @@ const QUIET: u32 = 6;
 /// tell, and reads what was left.
 const END: u32 = 32;
 
+/// Answered reads in a row after which the next is expected to be answered too.
+const TURNS: u32 = 16;
+
 /// What is left in the socket on purpose.
 #[derive(Default)]
 pub(crate) struct Behind {
+    /// Reads in a row, each with something sent behind it; and whether that is so of the last one.
+    turns: u32,
+    answered: bool,
     /// Bytes left, 0 or 1.
     left: usize,
     /// Reads that left a byte since one that did not.
@@ -38,6 +47,9 @@ pub(crate) struct Behind {
 impl Behind {
     /// How many bytes to read at most, `None` if nothing is to be read.
     pub(crate) fn ask(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        if self.turns >= TURNS {
+            return Ok(Some(self.all()));
+        }
         let there = linkspan_net::queued(fd)?;
         if there <= self.left {
             self.quiet += 1;
@@ -51,6 +63,16 @@ impl Behind {
         self.reads += 1;
         self.left = 1;
         Ok(Some(there - 1))
+    }
+
+    /// A message has come.
+    pub(crate) fn came(&mut self) {
+        self.turns = if std::mem::take(&mut self.answered) { (self.turns + 1).min(TURNS) } else { 0 };
+    }
+
+    /// Something was sent.
+    pub(crate) fn answered(&mut self) {
+        self.answered = true;
     }
 
     /// Whether a byte was left; the next look then has it read.

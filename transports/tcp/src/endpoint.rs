@@ -95,6 +95,7 @@ impl From<Fault> for End {
             Fault::System(e) => system("recv", &e),
             Fault::Head(bad) => End::Protocol(bad.to_string()),
             Fault::Violation(v) => End::Protocol(v.0),
+            Fault::Row(why) => End::Protocol(format!("a row of payloads cannot be: {why}")),
             Fault::Place { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
         }
     }
@@ -247,7 +248,10 @@ impl Rail for TcpRail {
             return Ok(Poll::Idle);
         }
         match self.tx.flush(self.stream.as_fd()) {
-            Ok(true) => Ok(Poll::Active),
+            Ok(true) => {
+                self.rx.answered();
+                Ok(Poll::Active)
+            }
             Ok(false) => Ok(Poll::Idle),
             Err(e) => match gone(&e) {
                 Some(why) => {

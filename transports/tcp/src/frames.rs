@@ -1,17 +1,18 @@
 //! From the bytes of a stream, or the text of records, to messages and payload in place.
 
-use linkspan_proto::Head;
 use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC, padding};
+use linkspan_proto::{Head, Kind};
 use linkspan_transport::{Buf, MemSlice};
 
 use crate::inlet::{Inlet, Place};
+use crate::row::Row;
 use crate::rx::Fault;
 
 /// Most bytes that [`Frames::take`] leaves: one short of the largest control message.
 pub(crate) const LEFT_MOST: usize = HEAD_LEN + EAGER_MAX - 1;
 
 /// What the next bytes are.
-pub(crate) enum Frames {
+pub(crate) enum Next {
     /// Padding of that many bytes, then a head.
     Head { padding: usize },
     /// The rest of a payload, and where it goes.
@@ -20,24 +21,46 @@ pub(crate) enum Frames {
     Drain { head: Head, rest: usize },
 }
 
+/// Where in the stream we are.
+pub(crate) struct Frames {
+    pub(crate) next: Next,
+    /// Payloads that follow the next one without a head between.
+    row: Row,
+    /// Bytes that are in their places already; they come before the text.
+    arrived: usize,
+}
+
 impl Frames {
-    pub(crate) const BEGIN: Frames = Frames::Head { padding: 0 };
+    pub(crate) fn new() -> Frames {
+        Frames { next: Next::Head { padding: 0 }, row: Row::new(), arrived: 0 }
+    }
 
     /// Whether a payload has begun and not ended.
     pub(crate) fn inside(&self) -> bool {
-        !matches!(self, Frames::Head { .. })
+        !matches!(self.next, Next::Head { .. })
     }
 
-    /// Hands on what is in `text`. Returns how many of its bytes were used (the others are part of a head or of a
-    /// control message and come again with those that follow; more of them where `sink` held something back) and the
-    /// length of the last payload that began.
+    /// Places that the stream fills behind the payload under way, one after the other; and whether they are all, to the end
+    /// of the row.
+    pub(crate) fn row_places(&self) -> (&[MemSlice], bool) {
+        self.row.places()
+    }
+
+    /// So many of the next payload bytes are in their places already.
+    pub(crate) fn arrived(&mut self, bytes: usize) {
+        self.arrived = bytes;
+    }
+
+    /// Hands on what has arrived and what is in `text` behind it. Returns how many bytes of `text` were used (the others are
+    /// part of a head or of a control message and come again with those that follow; more of them where `sink` held something
+    /// back) and the length of the last payload, or row of them, that began.
     pub(crate) fn take<I: Inlet>(&mut self, text: &[u8], sink: &mut I) -> Result<(usize, Option<usize>), Fault> {
         let mut at = 0;
         let mut payload = None;
         loop {
             let there = &text[at..];
-            let (head, done) = match self {
-                Frames::Head { padding: rest } if *rest > 0 => {
+            let (head, done) = match &mut self.next {
+                Next::Head { padding: rest } if *rest > 0 => {
                     let n = there.len().min(*rest);
                     *rest -= n;
                     at += n;
@@ -46,7 +69,7 @@ impl Frames {
                     }
                     continue;
                 }
-                Frames::Head { .. } => {
+                Next::Head { .. } => {
                     let Some((wire, behind)) = there.split_first_chunk::<HEAD_LEN>() else {
                         return match there.first() {
                             Some(&byte) if byte != MAGIC => Err(Fault::Head(BadHead::Magic(byte))),
@@ -59,31 +82,40 @@ impl Frames {
                         return Ok((at, payload));
                     }
                     if kind.is_payload() {
-                        *self = match sink.place(&head)? {
-                            Place::At(place) if place.len() == len => Frames::Payload { head, rest: place },
-                            Place::At(place) => return Err(Fault::Place { want: len, got: place.len() }),
-                            Place::Nowhere => Frames::Drain { head, rest: len },
+                        self.next = match sink.place(&head)? {
                             Place::Later => return Ok((at, payload)),
+                            place => begun(head, place)?,
                         };
                         at += HEAD_LEN;
                         payload = Some(len);
-                    } else {
-                        let Some(body) = behind.get(..len) else { return Ok((at, payload)) };
-                        sink.ctrl(&head, body)?;
-                        at += HEAD_LEN + len;
-                        *self = Frames::Head { padding: padding(len) };
+                        continue;
                     }
+                    let Some(body) = behind.get(..len) else { return Ok((at, payload)) };
+                    if kind == Kind::Heads {
+                        if !self.row.place(body, sink)? {
+                            return Ok((at, payload));
+                        }
+                        payload = Some(self.row.bytes());
+                        self.next = self.row.next().ok_or(Fault::Row("no heads in it"))?;
+                    } else {
+                        sink.ctrl(&head, body)?;
+                        self.next = Next::Head { padding: padding(len) };
+                    }
+                    at += HEAD_LEN + len;
                     continue;
                 }
-                Frames::Payload { head, rest } => {
-                    let n = rest.len().min(there.len());
-                    let fits = linkspan_net::fill_ascending(*rest, 0, &there[..n]);
+                Next::Payload { head, rest } => {
+                    let already = rest.len().min(self.arrived);
+                    self.arrived -= already;
+                    let n = (rest.len() - already).min(there.len());
+                    let fits = linkspan_net::fill_ascending(*rest, already, &there[..n]);
                     debug_assert!(fits);
-                    *rest = rest.sub(n as u64, (rest.len() - n) as u64).unwrap_or(MemSlice::EMPTY);
+                    let done = already + n;
+                    *rest = rest.sub(done as u64, (rest.len() - done) as u64).unwrap_or(MemSlice::EMPTY);
                     at += n;
                     (*head, rest.is_empty())
                 }
-                Frames::Drain { head, rest } => {
+                Next::Drain { head, rest } => {
                     let n = (*rest).min(there.len());
                     *rest -= n;
                     at += n;
@@ -93,8 +125,21 @@ impl Frames {
             if !done {
                 return Ok((at, payload));
             }
-            *self = Frames::Head { padding: padding(head.len.get() as usize) };
+            self.next = match self.row.next() {
+                Some(next) => next,
+                None => Next::Head { padding: padding(self.row.end().unwrap_or(head.len.get() as usize)) },
+            };
             sink.landed(&head)?;
         }
+    }
+}
+
+/// A payload whose place is known.
+pub(crate) fn begun(head: Head, place: Place) -> Result<Next, Fault> {
+    let want = head.len.get() as usize;
+    match place {
+        Place::At(rest) if rest.len() == want => Ok(Next::Payload { head, rest }),
+        Place::At(place) => Err(Fault::Place { want, got: place.len() }),
+        Place::Nowhere | Place::Later => Ok(Next::Drain { head, rest: want }),
     }
 }

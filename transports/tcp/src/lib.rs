@@ -17,6 +17,7 @@ mod inlet;
 pub mod linger;
 mod listen;
 mod options;
+mod row;
 mod rx;
 mod sealed;
 mod sentinel;

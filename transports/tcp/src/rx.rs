@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, padding};
-use linkspan_transport::{Buf, MemSlice, Violation};
+use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, ROW_MAX, padding};
+use linkspan_transport::{Buf, Violation};
 
 use crate::behind::Behind;
-use crate::frames::Frames;
+use crate::frames::{Frames, Next};
 use crate::inlet::Inlet;
 
 /// Line of the LL128 protocol and of most caches, bytes. Reads that begin with a head end after whole lines of the
@@ -35,6 +35,9 @@ const SHORT_TAIL: usize = HEAD_LEN + 2 * LINE;
 
 /// See [`SHORT_TAIL`].
 const PIECE: usize = 64 << 10;
+
+/// The same behind a row of payloads: the heads of the next row, and none of its payload.
+const ROW_TAIL: usize = HEAD_LEN + ROW_MAX * HEAD_LEN + 8;
 
 /// Most payload bytes of one system call.
 const READ_MOST: usize = 1 << 20;
@@ -67,6 +70,8 @@ pub(crate) enum Fault {
     Head(BadHead),
     /// The sink's word.
     Violation(Violation),
+    /// A row of payloads that is none.
+    Row(&'static str),
     /// The sink offered a place of another length than it was asked for.
     Place { want: usize, got: usize },
 }
@@ -104,7 +109,7 @@ impl Rx {
             lo: 0,
             hi: read_ahead.len(),
             read: READ_LEAST,
-            frames: Frames::BEGIN,
+            frames: Frames::new(),
             fresh: !read_ahead.is_empty(),
             short: false,
             behind: Behind::default(),
@@ -114,6 +119,11 @@ impl Rx {
     /// Whether there is work without any further byte.
     pub(crate) fn ready(&self) -> bool {
         self.fresh
+    }
+
+    /// Something was sent over the same stream.
+    pub(crate) fn answered(&mut self) {
+        self.behind.answered();
     }
 
     /// Whether a byte was left in the socket, which would wake a sleeper at once. The next poll reads it.
@@ -153,6 +163,9 @@ impl Rx {
                 Some(n) => {
                     // A byte alone is padding that was left behind.
                     active |= n > 1;
+                    if n > 1 {
+                        self.behind.came();
+                    }
                     total += n;
                     let payload = self.digest(sink)?;
                     self.short &= payload;
@@ -179,8 +192,8 @@ impl Rx {
         if self.lo == self.hi {
             (self.lo, self.hi) = (0, 0);
         }
-        match &mut self.frames {
-            Frames::Head { .. } => {
+        match &self.frames.next {
+            Next::Head { .. } => {
                 // The largest control message must fit behind `lo` as a whole.
                 if self.lo + HEAD_LEN + EAGER_MAX + padding(0) > SCRATCH {
                     self.scratch.copy_within(self.lo..self.hi, 0);
@@ -191,19 +204,29 @@ impl Rx {
                 self.hi += got.unwrap_or(0);
                 Ok((asked, got))
             }
-            Frames::Payload { rest, .. } => {
+            Next::Payload { rest, .. } => {
                 let whole = rest.len() <= READ_MOST;
                 let now = if whole { *rest } else { rest.sub(0, READ_MOST as u64).unwrap_or(*rest) };
+                let (more, last) = self.frames.row_places();
                 let behind = if now.len() <= PIECE { SHORT_TAIL } else { TAIL };
-                let tail = if whole { behind } else { 0 };
-                let got = linkspan_net::recv_two(fd, now, &mut self.scratch[..tail])?;
+                let tail = match more {
+                    _ if !whole || !last => 0,
+                    [] => behind,
+                    _ => ROW_TAIL,
+                };
+                let scratch = &mut self.scratch[..tail];
+                let got = match more {
+                    [] => linkspan_net::recv_two(fd, now, scratch),
+                    more => linkspan_net::recv_row(fd, now, more, scratch),
+                }?;
+                let places = now.len() + more.iter().map(Buf::len).sum::<usize>();
                 let n = got.unwrap_or(0);
-                let placed = n.min(now.len());
-                *rest = rest.sub(placed as u64, (rest.len() - placed) as u64).unwrap_or(MemSlice::EMPTY);
+                let placed = n.min(places);
+                self.frames.arrived(placed);
                 (self.lo, self.hi) = (0, n - placed);
-                Ok((now.len() + tail, got))
+                Ok((places + tail, got))
             }
-            Frames::Drain { rest, .. } => {
+            Next::Drain { rest, .. } => {
                 let asked = rest.saturating_add(TAIL).min(SCRATCH);
                 let got = linkspan_net::recv(fd, &mut self.scratch[..asked])?;
                 (self.lo, self.hi) = (0, got.unwrap_or(0));

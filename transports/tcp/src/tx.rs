@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use linkspan_net::Gather;
-use linkspan_proto::Head;
-use linkspan_proto::head::{HEAD_LEN, padding};
+use linkspan_proto::head::{HEAD_LEN, ROW_MAX, ROW_PAYLOAD_MAX, padding};
+use linkspan_proto::{Head, Kind};
 use linkspan_transport::{Buf, Busy, MemSlice};
 
 use crate::zerocopy::ZeroCopy;
@@ -30,6 +30,13 @@ const PAYLOADS: usize = 1024;
 /// to 1 MiB the copy into the kernel takes 20 to 100 us, which is as long as the other direction may wait.
 const BATCH: usize = 1024 << 10;
 
+/// Least payload that goes into a row: below, a reader copies it out of its scratch anyway.
+const ROW_LEAST: usize = 4096;
+
+/// Payload bytes from which on a row is closed: as much as the largest chunk of a stream, so that control messages wait no longer
+/// behind it.
+const ROW_BYTES: usize = 512 << 10;
+
 const _: () = assert!(RING.is_power_of_two() && ITEMS.is_power_of_two() && PAYLOADS.is_power_of_two());
 
 /// A payload under way.
@@ -40,6 +47,13 @@ struct Payload {
     mem: MemSlice,
     /// It is lent to the kernel.
     lend: bool,
+}
+
+/// Payloads accepted last, which may still become one row: they have no position yet.
+struct Row {
+    items: [(Head, MemSlice); ROW_MAX],
+    count: usize,
+    bytes: usize,
 }
 
 /// Items accepted and not yet taken by the kernel.
@@ -59,6 +73,7 @@ pub(crate) struct Tx {
     /// Positions: behind all that was accepted, and behind all that the kernel took.
     end: u64,
     sent: u64,
+    row: Row,
     zerocopy: ZeroCopy,
 }
 
@@ -83,6 +98,7 @@ impl Tx {
             payloads_out: 0,
             end: 0,
             sent: 0,
+            row: Row { items: [(Head::new(Kind::Put), MemSlice::EMPTY); ROW_MAX], count: 0, bytes: 0 },
             zerocopy,
         }
     }
@@ -92,6 +108,7 @@ impl Tx {
         let len = body.len();
         let whole = HEAD_LEN + len + padding(len);
         self.room_for(whole)?;
+        self.close_row();
         let at = self.ring_in as usize & (RING - 1);
         if let Some(slot) = self.ring.get_mut(at..at + whole) {
             let (wire, behind) = slot.split_at_mut(HEAD_LEN);
@@ -123,25 +140,84 @@ impl Tx {
 
     /// Accepts a payload behind its head; it is read later.
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        let padding = padding(src.len());
-        self.room_for(HEAD_LEN + padding)?;
-        if self.payloads_in - self.payloads_out == PAYLOADS as u64 {
+        // A row has one head more, and padding.
+        self.room_for(2 * HEAD_LEN + 8)?;
+        if self.payloads_in + self.row.count as u64 - self.payloads_out == PAYLOADS as u64 {
             return Err(Busy);
         }
+        let lend = self.zerocopy.wants(src.len());
+        if lend || !(ROW_LEAST..=ROW_PAYLOAD_MAX).contains(&src.len()) {
+            self.close_row();
+            self.accepted += 1;
+            self.put_alone(head, src, lend);
+            return Ok(self.accepted);
+        }
+        if self.row.count == ROW_MAX || self.row.bytes + src.len() > ROW_BYTES {
+            self.close_row();
+        }
+        self.row.items[self.row.count] = (*head, src);
+        self.row.count += 1;
+        self.row.bytes += src.len();
+        self.accepted += 1;
+        Ok(self.accepted)
+    }
+
+    /// A payload right behind its head, as the last item accepted.
+    fn put_alone(&mut self, head: &Head, src: MemSlice, lend: bool) {
+        let padding = padding(src.len());
         self.put_head(head);
         if !src.is_empty() {
-            let lend = self.zerocopy.wants(src.len());
-            let payload = Payload { at: self.end + HEAD_LEN as u64, mem: src, lend };
-            self.payloads[self.payloads_in as usize & (PAYLOADS - 1)] = payload;
-            self.payloads_in += 1;
+            self.put_payload(Payload { at: self.end + HEAD_LEN as u64, mem: src, lend });
         }
         self.put_padding(padding);
-        Ok(self.accept(HEAD_LEN + src.len() + padding))
+        self.end += (HEAD_LEN + src.len() + padding) as u64;
+        self.ends[self.accepted as usize & (ITEMS - 1)] = self.end;
+    }
+
+    fn put_payload(&mut self, payload: Payload) {
+        self.payloads[self.payloads_in as usize & (PAYLOADS - 1)] = payload;
+        self.payloads_in += 1;
+    }
+
+    /// Nothing joins the payloads accepted last any more: now they get their positions.
+    #[inline]
+    fn close_row(&mut self) {
+        if self.row.count > 0 {
+            self.place_row();
+        }
+    }
+
+    fn place_row(&mut self) {
+        let (count, bytes) = (std::mem::take(&mut self.row.count), std::mem::take(&mut self.row.bytes));
+        if count < 2 {
+            if count == 1 {
+                let (head, src) = self.row.items[0];
+                self.put_alone(&head, src, false);
+            }
+            return;
+        }
+        let mut all = Head::new(Kind::Heads);
+        all.len.set((count * HEAD_LEN) as u32);
+        all.total.set(bytes as u64);
+        self.put_head(&all.sealed());
+        let (mut at, mut item) = (self.end + ((count + 1) * HEAD_LEN) as u64, self.accepted - count as u64);
+        for n in 0..count {
+            let (head, mem) = self.row.items[n];
+            self.put_head(&head);
+            self.put_payload(Payload { at, mem, lend: false });
+            at += mem.len() as u64;
+            item += 1;
+            self.ends[item as usize & (ITEMS - 1)] = at;
+        }
+        self.put_padding(padding(bytes));
+        self.end = at + padding(bytes) as u64;
+        self.ends[item as usize & (ITEMS - 1)] = self.end;
     }
 
     #[inline]
     fn room_for(&self, bytes: usize) -> Result<(), Busy> {
-        let ring = RING - (self.ring_in - self.ring_out) as usize >= bytes;
+        let row = if self.row.count == 0 { 0 } else { (self.row.count + 1) * HEAD_LEN + 8 };
+        let ring = RING - (self.ring_in - self.ring_out) as usize >= bytes + row;
         let items = self.accepted - self.taken < ITEMS as u64;
         if ring && items { Ok(()) } else { Err(Busy) }
     }
@@ -183,7 +259,7 @@ impl Tx {
     /// Whether bytes wait for the kernel.
     #[inline]
     pub(crate) fn pending(&self) -> bool {
-        self.sent != self.end
+        self.sent != self.end || self.row.count > 0
     }
 
     /// Whether the kernel still reads memory of sent payloads.
@@ -213,6 +289,10 @@ impl Tx {
         }
         if !self.pending() {
             return Ok(active);
+        }
+        // While the kernel takes no more a row goes on growing.
+        if self.end - self.sent < BATCH as u64 {
+            self.close_row();
         }
         let clock = self.zerocopy.clock().zip(self.payload(self.payloads_out));
         let Some(n) = self.send(fd)? else {
@@ -321,7 +401,8 @@ impl Tx {
 
     fn settle(&mut self) {
         let gone = self.zerocopy.first_lent().unwrap_or(self.sent);
-        while self.taken < self.accepted && self.ends[(self.taken + 1) as usize & (ITEMS - 1)] <= gone {
+        let placed = self.accepted - self.row.count as u64;
+        while self.taken < placed && self.ends[(self.taken + 1) as usize & (ITEMS - 1)] <= gone {
             self.taken += 1;
         }
     }

@@ -10,12 +10,12 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{Model, V4, buf, head, next_head, pattern, rails, until, wire};
+use common::{Model, V4, buf, head, next_head, pattern, rails, row, until, wire};
 use helped::{help, helped_rails, helped_with_raw, ran, status, threads};
 use linkspan_net::WaitSet;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_tcp::{HELPERS_MAX, Helpers, Options};
-use linkspan_transport::{Buf, Conn, Down, HostBuf, Kind, MemSlice, Poll, Rail, Sink, WaitFd};
+use linkspan_transport::{Buf, Conn, Down, Head, HostBuf, Kind, MemSlice, Poll, Rail, Sink, WaitFd};
 
 /// Threads are counted over the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -176,7 +176,13 @@ fn with_nothing_to_do_everybody_sleeps_and_a_message_wakes_them() {
 /// Messages of all kinds and sizes, more of them than any ring holds.
 fn many() -> (Vec<u8>, u32) {
     let mut bytes = Vec::new();
-    for seq in 0..6000 {
+    let mut seq = 0;
+    while seq < 6000 {
+        if seq % 21 == 6 && seq < 5900 {
+            bytes.extend(row(seq, &[2_000, 4, if seq % 2 == 0 { 9_000 } else { 65_536 }]));
+            seq += 3;
+            continue;
+        }
         bytes.extend(match seq % 7 {
             0 if seq % 70 == 0 => wire(Kind::Chunk, seq, 300_000 + seq as usize),
             0 => wire(Kind::Put, seq, 9_000 + seq as usize),
@@ -185,6 +191,7 @@ fn many() -> (Vec<u8>, u32) {
             3 => wire(Kind::Poke, seq, 5),
             _ => wire(Kind::Eager, seq, seq as usize % 40),
         });
+        seq += 1;
     }
     (bytes, 6000)
 }
@@ -259,13 +266,13 @@ fn garbage_and_broken_rules_end_the_rail() {
 
     struct Strict;
     impl Sink for Strict {
-        fn ctrl(&mut self, _: &linkspan_transport::Head, _: &[u8]) -> Result<(), linkspan_transport::Violation> {
+        fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), linkspan_transport::Violation> {
             Err(linkspan_transport::Violation("not like this".into()))
         }
-        fn place(&mut self, _: &linkspan_transport::Head) -> Result<Option<MemSlice>, linkspan_transport::Violation> {
+        fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, linkspan_transport::Violation> {
             Ok(Some(MemSlice::NONE))
         }
-        fn landed(&mut self, _: &linkspan_transport::Head) -> Result<(), linkspan_transport::Violation> {
+        fn landed(&mut self, _: &Head) -> Result<(), linkspan_transport::Violation> {
             Ok(())
         }
     }
@@ -303,9 +310,18 @@ fn after_a_look_nothing_that_had_come_is_missing() {
     let mut ends = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
-        ends.push(at + HEAD_LEN + len);
-        at = next_head(at + HEAD_LEN + len);
+        let head = |at: usize| Head::decode(bytes[at..].first_chunk().unwrap()).unwrap();
+        let (first, kind) = head(at);
+        let mut end = at + HEAD_LEN + first.len.get() as usize;
+        if kind == Kind::Heads {
+            for head_at in (at + HEAD_LEN..end).step_by(HEAD_LEN) {
+                end += head(head_at).0.len.get() as usize;
+                ends.push(end);
+            }
+        } else {
+            ends.push(end);
+        }
+        at = next_head(end);
     }
     let mut sink = Model::new();
     at = 0;

@@ -7,10 +7,11 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use common::{
-    Model, V4, buf, head, is_between, next_head, pattern, poll_to_end, poll_to_silence, rail_with_raw, rails, script,
-    until, wire, with_raw,
+    Model, V4, buf, head, is_between, next_head, pattern, poll_to_end, poll_to_silence, rail_with_raw, rails, row,
+    script, until, wire, with_raw,
 };
 use linkspan_proto::Kind;
+use linkspan_proto::head::HEAD_LEN;
 use linkspan_tcp::{Options, RailConfig};
 use linkspan_transport::{Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
 use proptest::prelude::*;
@@ -100,7 +101,7 @@ fn too_many_bytes_read_ahead_are_refused() {
 #[test]
 fn each_damaged_bit_of_a_head_ends_the_rail() {
     let good = wire(Kind::Chunk, 0, 64);
-    for bit in 0..linkspan_proto::head::HEAD_LEN * 8 {
+    for bit in 0..HEAD_LEN * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         let (mut rail, mut raw) = rail_with_raw();
@@ -111,6 +112,42 @@ fn each_damaged_bit_of_a_head_ends_the_rail() {
         assert_eq!(model.next, 0);
         assert!(!model.inside_chunk());
         assert!(matches!(rail.poll(&mut model), Err(Down::Protocol { .. })));
+    }
+}
+
+/// Rows that no honest peer sends: the rail ends, and no byte of them is placed.
+#[test]
+fn rows_that_cannot_be_end_the_rail() {
+    let of = |heads: &[Head]| {
+        let text: Vec<u8> = heads.iter().flat_map(|head| head.as_wire().to_vec()).collect();
+        let mut bytes = head(Kind::Heads, text.len(), 0).as_wire().to_vec();
+        bytes.extend(text);
+        bytes.resize(bytes.len() + (128 << 10), 0xAA);
+        bytes
+    };
+    let put = |len, seq| head(Kind::Put, len, seq);
+    let mut damaged = row(0, &[5000, 5000]);
+    damaged[HEAD_LEN + 50] ^= 1;
+    let mut odd = head(Kind::Heads, 100, 0).as_wire().to_vec();
+    odd.resize(200, 0xC5);
+    let bad = [
+        (of(&[]), "a row"),
+        (of(&[put(5000, 0)]), "a row"),
+        (of(&[put(5000, 0), put(0, 1)]), "a row"),
+        (of(&[put((64 << 10) + 1, 0), put(5000, 1)]), "a row"),
+        (of(&[put(5000, 0), head(Kind::Poke, 10, 1)]), "a row"),
+        (of(&[put(5000, 0), head(Kind::Heads, 80, 1)]), "a row"),
+        (of(&vec![put(10, 0); 31]), "LS0004"),
+        (odd, "a row"),
+        (damaged, "LS0002"),
+    ];
+    for (n, (bytes, want)) in bad.into_iter().enumerate() {
+        let (mut rail, mut raw) = rail_with_raw();
+        raw.write_all(&bytes).unwrap();
+        let mut model = Model::new();
+        let down = poll_to_end(&mut rail, &mut model);
+        assert!(protocol(&down).starts_with(want), "{n}: {down}");
+        assert_eq!(model.next, 0, "{n}");
     }
 }
 

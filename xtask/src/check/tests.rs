@@ -1,4 +1,4 @@
-use super::{codes, floors, hosts, links, locks, params, unsafety};
+use super::{behaviours, codes, floors, hosts, links, locks, params, unsafety};
 use crate::lex::tokens;
 use crate::tree::Source;
 use std::path::Path;
@@ -144,4 +144,25 @@ fn a_lock_file_that_lacks_a_dependency_is_found() {
     let problem = locks::problem(&dir.join("a"), "a").expect("a stale lock file");
     assert!(problem.contains("a/Cargo.lock does not fit"), "{problem}");
     std::fs::remove_dir_all(&dir).expect("remove");
+}
+
+#[test]
+fn a_behaviour_without_its_test_is_found() {
+    let list = "# x\nA | a_works | - | test_a\nB | b_works, c_works | b_works | -\nC | - | - | -\nD | d\n";
+    let tree = [
+        source("crates/linkspan/tests/behaviours.txt", list),
+        source("crates/linkspan/tests/x.rs", "#[test]\nfn a_works() {}\n#[test]\nfn b_works() {}\nfn c_works() {}\n"),
+        source("doors/capi/tests/c/x.c", "static void other(void) { b_works(); }\n"),
+        source("doors/python/tests/x.py", "import x\ndef test_a() -> None:\n"),
+    ];
+    let problems = behaviours::problems(&tree);
+    let wanted = [
+        ":3: no test c_works",
+        ":3: no test b_works below doors/capi/",
+        ":4: not a",
+        ":5: not a",
+        "behaviours, there were",
+    ];
+    assert!(wanted.iter().all(|part| has(&problems, part)), "{problems:?}");
+    assert_eq!(problems.len(), wanted.len(), "{problems:?}");
 }

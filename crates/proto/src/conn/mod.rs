@@ -327,7 +327,7 @@ impl<B: Buf> Engine<B> {
     }
 
     fn ctrl(&mut self, rail: usize, head: &Head, payload: &[u8]) -> Result<(), Broken> {
-        let Some(kind) = Kind::from_u8(head.kind).filter(|k| !k.is_payload()) else {
+        let Some(kind) = Kind::from_u8(head.kind).filter(|k| !k.is_payload() && *k != Kind::Heads) else {
             return Err(Broken(format!("control message of kind {}", head.kind)));
         };
         if payload.len() != head.len.get() as usize || payload.len() > kind.max_len() {
@@ -355,7 +355,7 @@ impl<B: Buf> Engine<B> {
                 self.peer_bye = true;
                 Ok(())
             }
-            Kind::Chunk | Kind::Put => Err(Broken("payload kind as control".into())),
+            Kind::Chunk | Kind::Put | Kind::Heads => Err(Broken("payload kind as control".into())),
         }
     }
 

@@ -45,7 +45,12 @@ fn every_single_bit_of_damage_is_found() {
 
 #[test]
 fn lengths_over_the_kinds_limit_are_refused() {
-    for (kind, len) in [(Kind::Eager, EAGER_MAX + 1), (Kind::Grant, 1), (Kind::Chunk, CHUNK_MAX + 1)] {
+    for (kind, len) in [
+        (Kind::Eager, EAGER_MAX + 1),
+        (Kind::Grant, 1),
+        (Kind::Chunk, CHUNK_MAX + 1),
+        (Kind::Heads, ROW_MAX * HEAD_LEN + 1),
+    ] {
         let mut head = Head::new(kind);
         head.len = U32::new(len as u32);
         assert!(matches!(Head::decode(head.sealed().as_wire()), Err(BadHead::Len { .. })));
@@ -59,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn round_trip(kind in proptest::sample::select(vec![1u8, 2, 3, 4, 5, 6, 7, 8, 9, 10, 32, 33]), seq: u32, ack: u32, tag: u32, id: u32, offset: u64, total: u64) {
+    fn round_trip(kind in proptest::sample::select(vec![1u8, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 32, 33, 34]), seq: u32, ack: u32, tag: u32, id: u32, offset: u64, total: u64) {
         let mut head = Head::new(Kind::from_u8(kind).unwrap());
         head.seq = U32::new(seq);
         head.ack = U32::new(ack);

@@ -94,3 +94,24 @@ fn a_full_gather_refuses() {
     assert!(gather.push(b""), "nothing always fits");
     assert_eq!(gather.bytes(), crate::GATHER_MAX);
 }
+
+#[test]
+fn a_row_fills_in_order_and_no_further() {
+    let (mut a, b) = pair();
+    let bytes: Vec<u8> = (0..200).collect();
+    let places: Vec<HostBuf> = [10, 20, 30].into_iter().map(HostBuf::new).collect();
+    let more: Vec<_> = places[1..].iter().map(HostBuf::slice).collect();
+    let mut then = [0; 40];
+    assert_eq!(recv_row(b.as_fd(), places[0].slice(), &more, &mut then).unwrap(), None);
+    a.write_all(&bytes).unwrap();
+    let got = eventually(|| recv_row(b.as_fd(), places[0].slice(), &more, &mut then).unwrap());
+    assert_eq!(got, 100);
+    let all: Vec<u8> = places.iter().flat_map(|p| p.slice().to_vec()).chain(then).collect();
+    assert_eq!(all, bytes[..100]);
+    // More places than one call takes: those behind are left alone, and what would be theirs stays in the socket.
+    let many = HostBuf::new(100);
+    let more: Vec<_> = (1..100).map(|at| many.slice().sub(at, 1).unwrap()).collect();
+    assert_eq!(eventually(|| recv_row(b.as_fd(), many.slice().sub(0, 1).unwrap(), &more, &mut []).unwrap()), 63);
+    assert_eq!(many.slice().to_vec()[..63], bytes[100..163]);
+    assert!(many.slice().to_vec()[63..].iter().all(|&b| b == 0));
+}

@@ -226,3 +226,29 @@ fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
         assert!(matches!(&down, Down::PeerGone { why, .. } if why == "end of stream"), "{down}");
     }
 }
+
+/// Who answers every message reads all of it, without a question; who does not leaves a byte.
+#[test]
+fn a_byte_is_left_only_where_messages_are_not_answered() {
+    let (a, b) = streams();
+    let (mut a, mut b) = (rail(a), rail(b));
+    let left = |from: &mut TcpRail, to: &mut TcpRail| {
+        from.ctrl(&head(Kind::Ack, 0), MemSlice::EMPTY).unwrap();
+        from.flush().unwrap();
+        until(|| matches!(to.poll(&mut Keep::new()), Ok(Poll::Active)).then_some(()));
+        linkspan_net::queued(to.stream.as_fd()).unwrap()
+    };
+    // One way only: a byte is left, but for every ninth message.
+    let one_way: Vec<usize> = (0..8).map(|_| left(&mut a, &mut b)).collect();
+    assert_eq!(one_way, [1; 8]);
+    for _ in 0..20 {
+        left(&mut b, &mut a);
+        left(&mut a, &mut b);
+    }
+    for turn in 0..20 {
+        assert_eq!((left(&mut b, &mut a), left(&mut a, &mut b)), (0, 0), "turn {turn}");
+    }
+    // It ends with the first message that is not answered.
+    left(&mut a, &mut b);
+    assert_eq!(left(&mut a, &mut b), 1);
+}

@@ -61,7 +61,7 @@ pub(super) struct SealedRx {
 impl SealedRx {
     pub(super) fn new(opener: Opener) -> SealedRx {
         let buffer = vec![0; BUFFER].into();
-        SealedRx { opener, buffer, start: BEGIN, end: BEGIN, left: BEGIN..BEGIN, frames: Frames::BEGIN }
+        SealedRx { opener, buffer, start: BEGIN, end: BEGIN, left: BEGIN..BEGIN, frames: Frames::new() }
     }
 
     /// Reads, opens and hands on what has come, within bounds. Returns whether anything did.

@@ -7,6 +7,7 @@ use super::{Tx, pieces};
 impl Tx {
     /// Copies the next bytes into `out`, as many as there are and as fit, and counts them as gone. Returns how many.
     pub(crate) fn drain(&mut self, out: &mut [u8]) -> usize {
+        self.close_row();
         let mut done = 0;
         while done < out.len() && self.pending() {
             let rest = &mut out[done..];

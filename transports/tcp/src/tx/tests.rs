@@ -89,3 +89,74 @@ fn nothing_to_send_asks_nothing_of_the_kernel() {
     tx.ctrl(&head(Kind::Ack, 0), MemSlice::EMPTY).unwrap();
     assert!(tx.flush(null.as_fd()).is_err());
 }
+
+/// What a row is on the wire, wherever the kernel stops in it, and when its items are gone.
+#[test]
+fn payloads_behind_one_another_become_a_row() {
+    let mem = HostBuf::new(5000);
+    let bytes: Vec<u8> = (0..5000).map(|i| (i * 7) as u8).collect();
+    assert!(mem.slice().fill(0, &bytes));
+    let heads = [head(Kind::Put, 4096), head(Kind::Chunk, 5000)];
+    let mut row = Head::new(Kind::Heads);
+    row.len.set(80);
+    row.total.set(9096);
+    let want =
+        [row.sealed().as_wire(), heads[0].as_wire(), heads[1].as_wire(), &bytes[..4096], &bytes, &[0; 8]].concat();
+    let mut tx = Tx::new(ZeroCopy::off());
+    for cut in (1..want.len()).step_by(97).chain([want.len() - 1]) {
+        let before = tx.taken();
+        tx.data(&heads[0], mem.slice().sub(0, 4096).unwrap()).unwrap();
+        tx.data(&heads[1], mem.slice()).unwrap();
+        assert!(tx.pending());
+        let mut out = vec![0xEE; want.len() + 1];
+        assert_eq!(tx.drain(&mut out[..cut]), cut);
+        let whole = [120 + 4096, want.len()].iter().filter(|&&end| end <= cut).count();
+        assert_eq!(tx.taken() - before, whole as u64, "cut at {cut}");
+        assert_eq!(tx.drain(&mut out[cut..]), want.len() - cut);
+        assert!(out[..want.len()] == want, "cut at {cut}");
+        assert!(!tx.pending() && tx.taken() - before == 2);
+    }
+}
+
+#[test]
+fn a_row_ends_at_its_limits_and_two_fill_a_call() {
+    let mem = HostBuf::new(ROW_PAYLOAD_MAX + 1);
+    let part = |len: usize| mem.slice().sub(0, len as u64).unwrap();
+    // What is too short or too long for it, a control message, thirty payloads, half a MiB.
+    for (lens, rows) in [
+        (vec![4095, 4095], vec![]),
+        (vec![ROW_PAYLOAD_MAX + 1, 4096, ROW_PAYLOAD_MAX + 1], vec![]),
+        (vec![4096; 61], vec![30, 30]),
+        (vec![ROW_PAYLOAD_MAX; 16], vec![8, 8]),
+        (vec![4096, 4096, 100, 4096, 4096, 4096], vec![2, 3]),
+    ] {
+        let mut tx = Tx::new(ZeroCopy::off());
+        for &len in &lens {
+            tx.data(&head(Kind::Put, len), part(len)).unwrap();
+        }
+        let mut out = vec![0; 2 << 20];
+        let n = tx.drain(&mut out);
+        assert!(!tx.pending() && tx.taken() == lens.len() as u64);
+        let (mut at, mut found, mut payloads) = (0, Vec::new(), 0);
+        while at < n {
+            let (head, kind) = Head::decode(out[at..].first_chunk().unwrap()).unwrap();
+            let mut len = head.len.get() as usize;
+            if kind == Kind::Heads {
+                found.push(len / HEAD_LEN);
+                payloads += len / HEAD_LEN;
+                len += head.total.get() as usize;
+            } else {
+                payloads += 1;
+            }
+            at += HEAD_LEN + len + padding(len);
+        }
+        assert_eq!((at, payloads), (n, lens.len()), "{lens:?}");
+        assert_eq!(found, rows, "{lens:?}");
+    }
+    let mut tx = Tx::new(ZeroCopy::off());
+    for _ in 0..60 {
+        tx.data(&head(Kind::Put, 16 << 10), part(16 << 10)).unwrap();
+    }
+    tx.close_row();
+    assert_eq!(next(&tx), 2 * (31 * HEAD_LEN + 8) + 60 * (16 << 10), "one call carries both rows");
+}

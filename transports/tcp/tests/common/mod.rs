@@ -1,11 +1,12 @@
 //! What the tests of rails share.
 #![allow(dead_code)]
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use linkspan_proto::Kind;
-use linkspan_proto::head::{HEAD_LEN, padding};
+use linkspan_proto::head::{HEAD_LEN, ROW_MAX, padding};
 use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail};
 use linkspan_transport::{Buf, Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
 
@@ -89,6 +90,17 @@ pub(crate) fn next_head(end: usize) -> usize {
     end + padding(end)
 }
 
+/// Payloads in a row on the wire, from message `seq` on.
+pub(crate) fn row(seq: u32, lens: &[usize]) -> Vec<u8> {
+    let heads = lens.iter().zip(seq..).map(|(&len, seq)| head(Kind::Put, len, seq));
+    let heads: Vec<u8> = heads.flat_map(|head| head.as_wire().to_vec()).collect();
+    let mut bytes = head(Kind::Heads, heads.len(), 0).as_wire().to_vec();
+    bytes.extend(heads);
+    bytes.extend(lens.iter().zip(seq..).flat_map(|(&len, seq)| pattern(seq, len)));
+    bytes.resize(next_head(bytes.len()), 0xEE);
+    bytes
+}
+
 /// Messages of all kinds, and where each ends, without its padding.
 pub(crate) fn script() -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut ends) = (Vec::new(), vec![0]);
@@ -97,12 +109,24 @@ pub(crate) fn script() -> (Vec<u8>, Vec<usize>) {
         ends.push(bytes.len() + HEAD_LEN + len);
         bytes.extend(wire(kind, seq as u32, len));
     }
+    let lens = [7, 30, 1];
+    let mut end = bytes.len() + (1 + lens.len()) * HEAD_LEN;
+    bytes.extend(row(list.len() as u32, &lens));
+    for len in lens {
+        end += len;
+        ends.push(end);
+    }
+    ends.push(bytes.len() + HEAD_LEN);
+    bytes.extend(wire(Kind::Ack, list.len() as u32 + 3, 0));
     (bytes, ends)
 }
 
-/// Whether no message has begun and not ended in the first `cut` bytes of the script.
+/// Whether no message has begun and not ended in the first `cut` bytes of the script: its padding may be cut off. Within the row
+/// there is none, so only its last payload ends one.
 pub(crate) fn is_between(ends: &[usize], cut: usize) -> bool {
-    cut == 0 || ends[1..].iter().any(|&end| (end..=next_head(end)).contains(&cut))
+    let row = 6..8;
+    let whole = |&(n, _): &(usize, &usize)| !row.contains(&n);
+    cut == 0 || ends.iter().enumerate().skip(1).filter(whole).any(|(_, &end)| (end..=next_head(end)).contains(&cut))
 }
 
 pub(crate) fn buf(bytes: &[u8]) -> HostBuf {
@@ -120,25 +144,38 @@ pub(crate) struct Model {
     /// Chunks whose number divides by this are drained; 0: none.
     pub(crate) drain: u32,
     place: HostBuf,
-    placed: Option<(Head, Option<MemSlice>)>,
+    placed: VecDeque<(Head, Option<MemSlice>)>,
+    /// Which of a row each of these is.
+    slots: VecDeque<usize>,
+}
+
+/// Bytes for a payload, or for the first of a row.
+const FIRST: usize = (1 << 20) + 4096;
+
+/// Bytes for each payload of a row but the first.
+const SLOT: usize = (64 << 10) + 2 * GUARD + 256;
+
+/// Where the place of the `n`th payload of a row begins.
+fn slot(n: usize) -> usize {
+    if n == 0 { 0 } else { FIRST + (n - 1) * SLOT }
 }
 
 impl Model {
     pub(crate) fn new() -> Model {
-        let place = HostBuf::new((1 << 20) + 4096);
+        let place = HostBuf::new(FIRST + (ROW_MAX - 1) * SLOT);
         assert!(place.slice().fill(0, &vec![0xEE; place.len()]));
-        Model { next: 0, bytes: 0, drain: 0, place, placed: None }
+        Model { next: 0, bytes: 0, drain: 0, place, placed: VecDeque::new(), slots: VecDeque::new() }
     }
 
     /// Ends in the middle of a chunk.
     pub(crate) fn inside_chunk(&self) -> bool {
-        self.placed.is_some()
+        !self.placed.is_empty()
     }
 }
 
 impl Sink for Model {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
-        assert!(self.placed.is_none(), "a message in the middle of a chunk");
+        assert!(self.placed.is_empty(), "a message in the middle of a chunk");
         assert!(!Kind::from_u8(head.kind).unwrap().is_payload());
         assert_eq!(head.seq.get(), self.next, "order");
         assert_eq!(payload, pattern(self.next, head.len.get() as usize), "content of message {}", self.next);
@@ -148,18 +185,21 @@ impl Sink for Model {
     }
 
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
-        assert!(self.placed.is_none(), "two chunks at once");
-        assert_eq!(head.seq.get(), self.next, "order");
-        let drain = self.drain > 0 && self.next.is_multiple_of(self.drain);
+        let (n, seq) = (self.placed.len(), self.next + self.placed.len() as u32);
+        assert!(n < ROW_MAX, "more chunks at once than a row has");
+        assert_eq!(head.seq.get(), seq, "order");
+        let drain = self.drain > 0 && seq.is_multiple_of(self.drain);
         // Every alignment within two lines comes up.
-        let at = GUARD + self.next as usize * 37 % 256;
+        let at = slot(n) + GUARD + seq as usize * 37 % 256;
         let mem = self.place.slice().sub(at as u64, head.len.get().into()).expect("chunk fits the model's place");
-        self.placed = Some((*head, (!drain).then_some(mem)));
+        self.placed.push_back((*head, (!drain).then_some(mem)));
+        self.slots.push_back(n);
         Ok((!drain).then_some(mem))
     }
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {
-        let (announced, mem) = self.placed.take().expect("landed without a place");
+        let (announced, mem) = self.placed.pop_front().expect("landed without a place");
+        let n = self.slots.pop_front().expect("one for each");
         assert_eq!(*head, announced);
         let len = head.len.get() as usize;
         if let Some(mem) = mem {
@@ -167,7 +207,7 @@ impl Sink for Model {
             assert!(mem.fill(0, &vec![0xEE; len]));
         }
         // Nothing was written beside the place, or anywhere by a drained chunk.
-        let near = self.place.slice().sub(0, (len + 2 * GUARD + 256) as u64).unwrap();
+        let near = self.place.slice().sub(slot(n) as u64, (len + 2 * GUARD + 256) as u64).unwrap();
         assert!(near.to_vec().iter().all(|&b| b == 0xEE), "chunk {} wrote outside its place", self.next);
         self.next += 1;
         self.bytes += len as u64;

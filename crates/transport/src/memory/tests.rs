@@ -1,0 +1,77 @@
+use super::*;
+
+#[test]
+fn ranges_stay_inside_of_their_memory() {
+    let buf = HostBuf::new(100);
+    let all = buf.slice();
+    assert!(all.is_host() && Buf::len(&all) == 100 && buf.len() == 100 && !buf.is_empty());
+    assert!(all.fill(97, b"abc") && !all.fill(98, b"abc") && !all.fill(u64::MAX, b"abc"));
+    let mut out = [0; 3];
+    assert!(all.read(97, &mut out) && out == *b"abc");
+    assert!(!all.read(98, &mut out) && out == *b"abc");
+    assert!(all.sub(100, 0).is_some() && all.sub(101, 0).is_none() && all.sub(1, u64::MAX).is_none());
+    let part = all.sub(96, 4).unwrap();
+    assert_eq!(part.to_vec(), b"\0abc");
+    assert!(part.sub(1, 3).unwrap().fill(0, b"xyz") && !part.fill(2, b"xyz"));
+    assert_eq!(all.sub(96, 4).unwrap().to_vec(), b"\0xyz");
+    assert_eq!(MemSlice::NONE.to_vec(), b"");
+}
+
+#[test]
+fn a_buffer_from_the_pool_is_as_new_and_nobody_elses() {
+    // A size that no other test has.
+    const LEN: usize = 3 * ALIGN - 7;
+    let first = HostBuf::new(LEN);
+    let at = first.slice().as_ptr();
+    let ends = [0, LEN as u64 - 64];
+    assert!(ends.iter().all(|&at| first.slice().fill(at, &[0xEE; 64])));
+    let other = HostBuf::new(LEN);
+    assert_ne!(other.slice().as_ptr(), at);
+    let stale = first.slice();
+    drop(first);
+    let again = HostBuf::new(LEN);
+    assert_eq!(again.slice().as_ptr(), at, "it comes from the pool");
+    assert!(ends.iter().all(|&at| again.slice().sub(at, 64).unwrap().to_vec() == [0; 64]));
+    // A handle that lived too long reaches memory that is mapped still.
+    assert!(stale.fill(5, b"late"));
+    assert_eq!(again.slice().sub(5, 4).unwrap().to_vec(), b"late");
+}
+
+#[test]
+fn several_threads_copy_in_and_out_of_their_parts() {
+    let buf = HostBuf::new(64);
+    std::thread::scope(|s| {
+        for n in 0..4u8 {
+            let part = buf.slice().sub(u64::from(n) * 16, 16).unwrap();
+            s.spawn(move || {
+                for round in 0..8 {
+                    assert!(part.fill(0, &[n * 8 + round; 16]));
+                    assert_eq!(part.to_vec(), [n * 8 + round; 16]);
+                }
+            });
+        }
+    });
+    let ends: Vec<u8> = (0..4).map(|n| buf.slice().to_vec()[n * 16]).collect();
+    assert_eq!(ends, [7, 15, 23, 31]);
+}
+
+#[test]
+fn memory_of_a_device_that_is_gone_is_not_touched() {
+    struct Dead;
+    impl place::DeviceMemory for Dead {
+        fn write(&self, _: MemSlice, _: &[u8]) -> bool {
+            true
+        }
+        fn read(&self, _: MemSlice, _: &mut [u8]) -> bool {
+            true
+        }
+    }
+    let device: std::sync::Arc<dyn place::DeviceMemory> = std::sync::Arc::new(Dead);
+    let place = place::register_device(std::sync::Arc::downgrade(&device)).unwrap();
+    // As `on_device` makes it.
+    let mem = MemSlice { ptr: std::ptr::without_provenance_mut(0x1000), len: 8, place };
+    assert!(!mem.is_host() && mem.place() == place);
+    assert!(mem.fill(0, b"abc") && !mem.fill(6, b"abc"));
+    drop(device);
+    assert!(!mem.fill(0, b"abc") && !mem.read(0, &mut [0; 3]));
+}
