@@ -2,6 +2,9 @@
 
 use crate::tier::Tier;
 
+/// The code of [`Error::Elsewhere`], which is nobody's trouble.
+pub const ELSEWHERE: &str = "LS1528";
+
 /// What can fail before a rail is up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -15,6 +18,9 @@ pub enum Error {
         /// What either side has.
         why: String,
     },
+    /// This host's cables lead to others.
+    #[error("LS1528 the Thunderbolt and USB4 cables of this host and of the peer lead to other hosts, or its streams are set up with other HopIDs")]
+    Elsewhere,
     /// The peer's handshake is none.
     #[error("LS1522 the peer's cable offer is not valid: {0}")]
     BadOffer(String),

@@ -53,7 +53,11 @@ fn speed(gigabits: f64, lanes: f64) -> u64 {
 impl Root {
     /// Everything, best first, and why there is not more.
     pub fn ports(&self) -> Ports {
-        let mut ports = Ports::default();
+        let hosts = names(&self.0.join("sys/bus/thunderbolt/devices"));
+        // Devices of a host are called DOMAIN-ROUTE, hosts themselves DOMAIN-0, services and ports have more in their names.
+        let other = |name: &String| name.split_once('-').is_some_and(|(_, r)| r != "0" && r.parse::<u32>().is_ok());
+        let is_host = |name: &String| self.0.join("sys/bus/thunderbolt/devices").join(name).join("rx_lanes").exists();
+        let mut ports = Ports { plugged: hosts.iter().any(|n| other(n) && is_host(n)), ..Ports::default() };
         self.rings(&mut ports);
         self.streams(&mut ports);
         ports

@@ -20,7 +20,7 @@ mod tier;
 
 pub use cache::Memory;
 pub use device::{RingDevice, StreamDevice};
-pub use error::Error;
+pub use error::{ELSEWHERE, Error};
 pub use rail::CableRail;
 pub use ring::RingRail;
 pub use setup::{Config, OFFER_LEN, Role, Setup, join};

@@ -183,11 +183,10 @@ impl Setup {
     }
 
     fn no_cable(&self) -> Error {
-        let why = match self.refused.is_empty() {
-            true => "neither side sees the other at the end of one of its cables".to_owned(),
-            false => self.refused.join("; "),
-        };
-        Error::NoCable { why }
+        match self.refused.is_empty() {
+            true => Error::Elsewhere,
+            false => Error::NoCable { why: self.refused.join("; ") },
+        }
     }
 
     /// Opens a cable of ours, and on a ring the channels: those asked for, or free ones.
@@ -252,7 +251,9 @@ impl Setup {
                 }
             }
             (Word::None, _) => {
-                self.refused.push("the peer could open none of its own".into());
+                if !self.joins.is_empty() {
+                    self.refused.push("the peer could open none of its own".into());
+                }
                 Err(self.no_cable())
             }
             (Word::Passes, State::Up { rail, told, .. }) => {

@@ -123,6 +123,8 @@ const EWOULDBLOCK: i32 = 11;
 pub struct Ports {
     /// Best first.
     pub cables: Vec<Cable>,
+    /// Some other host is at the end of a cable.
+    pub plugged: bool,
     /// Why a tier cannot be had here, for people.
     pub why_not: Vec<(Tier, String)>,
 }
