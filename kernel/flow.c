@@ -601,8 +601,7 @@ static void ls_watch(struct work_struct *work)
 void ls_flow_init(struct ls_link *lk)
 {
 	struct list_head *lists[] = { &lk->files, &lk->ops, &lk->ready, &lk->to_send, &lk->to_post, &lk->reap,
-				      &lk->ctl_free, &lk->ctl_posted, &lk->tx_free, &lk->tx_bounce, &lk->rx_free,
-				      &lk->rx_bounce, &lk->rx_posted };
+				      &lk->ctl_free, &lk->tx_free, &lk->tx_bounce, &lk->rx_free, &lk->rx_bounce };
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(lists); i++)
@@ -617,6 +616,9 @@ void ls_flow_init(struct ls_link *lk)
 		INIT_LIST_HEAD(&c->recvs);
 		INIT_LIST_HEAD(&c->grants);
 	}
+	for (i = 0; i < LS_RINGS; i++)
+		lk->bell[i] = (struct ls_bell){ .lk = lk, .bit = i };
+	INIT_WORK(&lk->io_work, ls_io_work);
 	INIT_WORK(&lk->reap_work, ls_reap);
 	INIT_DELAYED_WORK(&lk->watch, ls_watch);
 }

@@ -20,7 +20,8 @@
 #include "uapi/linkspan.h"
 
 #define LS_CTL_FRAMES	128	/* of each direction of the control ring */
-#define LS_BOUNCES	64	/* frames that are copied, of each direction */
+#define LS_BOUNCES	64	/* frames that are copied, of each direction, at most */
+#define LS_RINGS	4	/* tx and rx of the control pair, then of the data pair */
 #define LS_FRAME_MASK	(LS_FRAME_BYTES - 1)
 
 /* Bits of ls_link.flags. */
@@ -74,14 +75,13 @@ struct ls_op {
 
 struct ls_frame {
 	struct ring_frame rf;
-	struct list_head list;	/* free, or posted in order */
+	struct list_head list;	/* free */
 	struct ls_link *lk;
 	struct page *page;	/* a frame that is copied */
 	dma_addr_t dma;
 	struct ls_op *op;
 	u32 len;
 	u64 pos;
-	bool done;
 };
 
 struct ls_msg {
@@ -119,6 +119,12 @@ struct ls_pair {
 	int in_hop, out_hop;
 };
 
+/* What the interrupt of a ring is given. */
+struct ls_bell {
+	struct ls_link *lk;
+	int bit;
+};
+
 struct ls_link {
 	struct device dev;
 	struct cdev cdev;
@@ -150,11 +156,14 @@ struct ls_link {
 	u32 ring_size;
 	struct ls_pair pair[2];	/* control, data */
 	int paths;		/* enabled */
+	struct work_struct io_work;
+	struct ls_bell bell[LS_RINGS];
+	unsigned long masked;	/* rings, until io_work has looked; atomic */
 	struct list_head files, ops, ready, to_send, to_post;
-	struct list_head ctl_free, ctl_posted;
-	struct list_head tx_free, tx_bounce, rx_free, rx_bounce, rx_posted;
+	struct list_head ctl_free;
+	struct list_head tx_free, tx_bounce, rx_free, rx_bounce;
 	struct ls_frame *frames;
-	u32 nframes;
+	u32 nframes, nbounces;
 	u32 tx_seq, rx_seq, ctl_tx_seq, ctl_rx_seq;
 	u32 next_id;
 	struct ls_chan *chans;
@@ -186,7 +195,7 @@ struct ls_file {
 };
 
 /* main.c */
-extern struct workqueue_struct *ls_wq;
+extern struct workqueue_struct *ls_wq, *ls_io_wq;
 extern unsigned int ls_ring_size, ls_throttling_ns;
 bool ls_allowed(const uuid_t *uuid);
 struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to);
@@ -205,7 +214,8 @@ int ls_rings_up(struct ls_link *lk);
 void ls_rings_down(struct ls_link *lk);
 void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len);
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f);
-void ls_poll(struct ls_link *lk);
+bool ls_poll(struct ls_link *lk);
+void ls_io_work(struct work_struct *work);
 
 /* flow.c */
 void ls_flow_init(struct ls_link *lk);

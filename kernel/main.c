@@ -17,7 +17,7 @@
 #define LS_DEVICES	64
 #define LS_ALLOWED	64
 
-struct workqueue_struct *ls_wq;
+struct workqueue_struct *ls_wq, *ls_io_wq;
 /* Of our directory of properties; any but the root has one. */
 static const uuid_t ls_dir_uuid =
 	UUID_INIT(0xd3a1f6c2, 0x7b0e, 0x45d8, 0x9f, 0x21, 0x86, 0xe4, 0x0c, 0x5a, 0x31, 0x7d);
@@ -372,9 +372,13 @@ static int __init ls_init(void)
 	ls_wq = alloc_workqueue("linkspan", WQ_UNBOUND, 0);
 	if (!ls_wq)
 		return -ENOMEM;
+	ret = -ENOMEM;
+	ls_io_wq = alloc_workqueue("linkspan-io", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	if (!ls_io_wq)
+		goto err_wq;
 	ret = alloc_chrdev_region(&ls_devt, 0, LS_DEVICES, "linkspan");
 	if (ret)
-		goto err_wq;
+		goto err_io_wq;
 	ret = class_register(&ls_class);
 	if (ret)
 		goto err_region;
@@ -407,6 +411,8 @@ err_class:
 	class_unregister(&ls_class);
 err_region:
 	unregister_chrdev_region(ls_devt, LS_DEVICES);
+err_io_wq:
+	destroy_workqueue(ls_io_wq);
 err_wq:
 	destroy_workqueue(ls_wq);
 	return ret;
@@ -429,6 +435,7 @@ static void __exit ls_exit(void)
 	synchronize_rcu_tasks();
 	class_unregister(&ls_class);
 	unregister_chrdev_region(ls_devt, LS_DEVICES);
+	destroy_workqueue(ls_io_wq);
 	destroy_workqueue(ls_wq);
 	ida_destroy(&ls_ida);
 }

@@ -4,15 +4,22 @@
  *
  * Up: receive frames posted, rings started, then paths. Down: no more is
  * posted, paths disabled, rings stopped (which hands back every frame), then
- * all that was under way fails and memory is let go. Rings run in interrupt
- * mode; ls_poll() takes finished frames off them in between. Both ways may
- * hold frames of one ring at once, so what was posted is worked off in the
- * order of posting, whichever way noted that it is done.
+ * all that was under way fails and memory is let go.
  *
- * Locks: ls_link.io, a mutex, guards all that moves bytes. Callbacks of rings
- * run in process context and take it; so it is never held over
- * tb_ring_stop(), which waits for them.
+ * All four rings are polled: an interrupt masks its ring and queues io_work,
+ * which takes what is finished off every ring and unmasks. The core's other
+ * way, callbacks from its own work, loses interrupts: the handler's clearing
+ * of the status bit is a posted write, so a frame that finishes before the
+ * write arrives, and after that work has looked, is cleared with the rest and
+ * said by nobody. Masking reads the mask back, and with it the clearing has
+ * arrived before io_work looks. Only ls_poll() takes frames off a ring, so
+ * they come in the order of posting.
+ *
+ * Locks: ls_link.io, a mutex, guards all that moves bytes; io_work takes it,
+ * so it is not held over waiting for that. ls_link.masked is atomic.
  */
+#include <linux/delay.h>
+#include <linux/interrupt.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/version.h>
@@ -41,21 +48,41 @@ static void ls_pairs_free(struct ls_link *lk)
 	}
 }
 
+static struct tb_ring *ls_ring(struct ls_link *lk, int bit)
+{
+	struct ls_pair *p = &lk->pair[bit / 2];
+
+	return bit % 2 ? p->rx : p->tx;
+}
+
+/* In the ring's interrupt, with the ring masked. */
+static void ls_ring_bell(void *data)
+{
+	struct ls_bell *b = data;
+
+	set_bit(b->bit, &b->lk->masked);
+	queue_work(ls_io_wq, &b->lk->io_work);
+}
+
 static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 eof_mask)
 {
 	struct tb_nhi *nhi = lk->xd->tb->nhi;
 	unsigned int flags = RING_FLAG_FRAME | RING_FLAG_E2E;
+	struct ls_bell *bell = &lk->bell[2 * i];
 	struct ls_pair *p = &lk->pair[i];
 
 	p->tx = tb_ring_alloc_tx(nhi, -1, size, flags);
 	if (!p->tx)
 		return -ENOMEM;
-	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, BIT(LS_SOF), eof_mask, NULL, NULL);
+	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, BIT(LS_SOF), eof_mask, ls_ring_bell, bell + 1);
 	if (!p->rx) {
 		tb_ring_free(p->tx);
 		p->tx = NULL;
 		return -ENOMEM;
 	}
+	/* The core polls TX rings as it does RX rings, though its allocation has no word for it. */
+	p->tx->start_poll = ls_ring_bell;
+	p->tx->poll_data = bell;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
 	tb_ring_throttling(p->tx, ls_throttling_ns);
 	tb_ring_throttling(p->rx, ls_throttling_ns);
@@ -78,9 +105,9 @@ static int ls_frame_page(struct ls_link *lk, struct ls_frame *f, enum dma_data_d
 }
 
 /* Frames in a fixed order: control out, control in, copied out, copied in, then the plain ones. */
-static enum dma_data_direction ls_frame_dir(u32 i)
+static enum dma_data_direction ls_frame_dir(struct ls_link *lk, u32 i)
 {
-	if (i < LS_CTL_FRAMES || (i >= 2 * LS_CTL_FRAMES && i < 2 * LS_CTL_FRAMES + LS_BOUNCES))
+	if (i < LS_CTL_FRAMES || (i >= 2 * LS_CTL_FRAMES && i < 2 * LS_CTL_FRAMES + lk->nbounces))
 		return DMA_TO_DEVICE;
 	return DMA_FROM_DEVICE;
 }
@@ -94,30 +121,28 @@ static void ls_frames_free(struct ls_link *lk)
 
 		if (!f->page)
 			continue;
-		dma_unmap_page(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, ls_frame_dir(i));
+		dma_unmap_page(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, ls_frame_dir(lk, i));
 		__free_page(f->page);
 	}
 	kvfree(lk->frames);
 	lk->frames = NULL;
 	INIT_LIST_HEAD(&lk->ctl_free);
-	INIT_LIST_HEAD(&lk->ctl_posted);
 	INIT_LIST_HEAD(&lk->tx_free);
 	INIT_LIST_HEAD(&lk->tx_bounce);
 	INIT_LIST_HEAD(&lk->rx_free);
 	INIT_LIST_HEAD(&lk->rx_bounce);
-	INIT_LIST_HEAD(&lk->rx_posted);
 }
 
 static int ls_frames_alloc(struct ls_link *lk)
 {
-	u32 copied = 2 * LS_CTL_FRAMES + 2 * LS_BOUNCES;
-	u32 plain = lk->ring_size - LS_BOUNCES - 1;
+	u32 bounces = min_t(u32, LS_BOUNCES, lk->ring_size / 4);
+	u32 copied = 2 * LS_CTL_FRAMES + 2 * bounces;
+	/* A ring holds one frame less than its size. More would wait in the core's queue, which polling does not move. */
+	u32 plain = lk->ring_size - bounces - 1;
 	u32 i;
 	int ret;
 
-	/* A ring holds one frame less than its size; what is more waits in the core's queue. */
-	if (lk->ring_size <= LS_BOUNCES + 1)
-		plain = 1;
+	lk->nbounces = bounces;
 	lk->nframes = copied + 2 * plain;
 	lk->frames = kvcalloc(lk->nframes, sizeof(*lk->frames), GFP_KERNEL);
 	if (!lk->frames)
@@ -128,7 +153,7 @@ static int ls_frames_alloc(struct ls_link *lk)
 		f->lk = lk;
 		INIT_LIST_HEAD(&f->rf.list);
 		if (i < copied) {
-			ret = ls_frame_page(lk, f, ls_frame_dir(i));
+			ret = ls_frame_page(lk, f, ls_frame_dir(lk, i));
 			if (ret)
 				return ret;
 		}
@@ -136,7 +161,7 @@ static int ls_frames_alloc(struct ls_link *lk)
 			list_add_tail(&f->list, &lk->ctl_free);
 		else if (i < 2 * LS_CTL_FRAMES)
 			INIT_LIST_HEAD(&f->list);
-		else if (i < 2 * LS_CTL_FRAMES + LS_BOUNCES)
+		else if (i < 2 * LS_CTL_FRAMES + bounces)
 			list_add_tail(&f->list, &lk->tx_bounce);
 		else if (i < copied)
 			list_add_tail(&f->list, &lk->rx_bounce);
@@ -148,98 +173,85 @@ static int ls_frames_alloc(struct ls_link *lk)
 	return 0;
 }
 
-static void ls_tx_done(struct tb_ring *ring, struct ring_frame *rf, bool canceled)
+static struct ls_frame *ls_take_frame(struct tb_ring *ring)
 {
-	struct ls_frame *f = container_of(rf, struct ls_frame, rf);
-	struct ls_link *lk = f->lk;
+	struct ring_frame *rf = tb_ring_poll(ring);
 
-	mutex_lock(&lk->io);
-	if (ring == lk->pair[1].tx) {
-		if (!canceled)
-			ls_data_tx(lk, f);
-		list_add_tail(&f->list, f->page ? &lk->tx_bounce : &lk->tx_free);
-	} else {
-		list_add_tail(&f->list, &lk->ctl_free);
-	}
-	if (!canceled)
-		ls_pump(lk);
-	mutex_unlock(&lk->io);
+	return rf ? container_of(rf, struct ls_frame, rf) : NULL;
 }
 
-/* What was posted first and is done, in order. */
-static void ls_drain(struct ls_link *lk)
+/* Takes finished frames off all rings and sends what there is to send. True when there may be more. io is held. */
+bool ls_poll(struct ls_link *lk)
 {
+	struct device *dev;
 	struct ls_frame *f;
+	u32 left;
 
-	while (lk->running && !list_empty(&lk->ctl_posted)) {
-		f = list_first_entry(&lk->ctl_posted, struct ls_frame, list);
-		if (!f->done)
-			break;
-		list_del_init(&f->list);
-		dma_sync_single_for_cpu(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
+	if (!lk->running)
+		return false;
+	dev = ls_dma_dev(lk);
+	while ((f = ls_take_frame(lk->pair[0].tx)))
+		list_add_tail(&f->list, &lk->ctl_free);
+	while ((f = ls_take_frame(lk->pair[1].tx))) {
+		ls_data_tx(lk, f);
+		list_add_tail(&f->list, f->page ? &lk->tx_bounce : &lk->tx_free);
+	}
+	/* Posted again at once, so a busy peer could go on for ever. */
+	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk->pair[0].rx)); left--) {
+		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_control(lk, f);
-		dma_sync_single_for_device(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
+		dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_frame_rx(lk, 0, f);
 	}
-	while (lk->running && !list_empty(&lk->rx_posted)) {
-		f = list_first_entry(&lk->rx_posted, struct ls_frame, list);
-		if (!f->done)
-			break;
-		list_del_init(&f->list);
+	while (lk->running && (f = ls_take_frame(lk->pair[1].rx))) {
 		if (f->page)
-			dma_sync_single_for_cpu(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
+			dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_data_rx(lk, f);
 		if (f->page)
-			dma_sync_single_for_device(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
+			dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		list_add_tail(&f->list, f->page ? &lk->rx_bounce : &lk->rx_free);
 	}
 	ls_post_rx(lk);
 	ls_pump(lk);
+	return !left && lk->running;
 }
 
-static void ls_rx_done(struct tb_ring *ring, struct ring_frame *rf, bool canceled)
+void ls_io_work(struct work_struct *work)
 {
-	struct ls_frame *f = container_of(rf, struct ls_frame, rf);
-	struct ls_link *lk = f->lk;
+	struct ls_link *lk = container_of(work, struct ls_link, io_work);
+	unsigned long masked = 0;
+	bool more;
+	int bit;
 
-	if (canceled)
-		return;
-	mutex_lock(&lk->io);
-	f->done = true;
-	if (lk->running)
-		ls_drain(lk);
-	mutex_unlock(&lk->io);
-}
-
-/* Looks at the rings without an interrupt. io is held. */
-void ls_poll(struct ls_link *lk)
-{
-	struct ring_frame *rf;
-	int i;
-
-	if (!lk->running)
-		return;
-	for (i = 0; i < 2; i++) {
-		while ((rf = tb_ring_poll(lk->pair[i].rx)))
-			container_of(rf, struct ls_frame, rf)->done = true;
+	for (bit = 0; bit < LS_RINGS; bit++) {
+		if (test_and_clear_bit(bit, &lk->masked))
+			masked |= BIT(bit);
 	}
-	ls_drain(lk);
+	mutex_lock(&lk->io);
+	more = ls_poll(lk);
+	mutex_unlock(&lk->io);
+	for (bit = 0; bit < LS_RINGS; bit++) {
+		if (!(masked & BIT(bit)))
+			continue;
+		if (more)
+			set_bit(bit, &lk->masked);
+		else
+			tb_ring_poll_complete(ls_ring(lk, bit));
+	}
+	if (more)
+		queue_work(ls_io_wq, &lk->io_work);
 }
 
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f)
 {
-	f->done = false;
-	f->rf.callback = ls_rx_done;
 	f->rf.size = 0;
 	if (pair == 0 || f->page)
 		f->rf.buffer_phy = f->dma;
-	list_add_tail(&f->list, pair ? &lk->rx_posted : &lk->ctl_posted);
 	return tb_ring_rx(lk->pair[pair].rx, &f->rf);
 }
 
 void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len)
 {
-	f->rf.callback = ls_tx_done;
 	f->rf.size = len & LS_FRAME_MASK;
 	f->rf.sof = LS_SOF;
 	if (pair) {
@@ -329,10 +341,19 @@ void ls_rings_down(struct ls_link *lk)
 		tb_xdomain_disable_paths(lk->xd, p->out_hop, p->tx->hop, p->in_hop, p->rx->hop);
 	}
 	lk->paths = 0;
+	/* Nothing arrives any more. The core warns of a ring that is stopped while it is masked: interrupts run out first. */
+	usleep_range(1000, 2000);
+	for (i = 0; i < LS_RINGS; i++) {
+		if (ls_ring(lk, i)->irq > 0)
+			synchronize_irq(ls_ring(lk, i)->irq);
+	}
+	flush_work(&lk->io_work);
 	for (i = 0; i < 2; i++) {
 		tb_ring_stop(lk->pair[i].rx);
 		tb_ring_stop(lk->pair[i].tx);
 	}
+	cancel_work_sync(&lk->io_work);
+	lk->masked = 0;
 	mutex_lock(&lk->io);
 	ls_flow_reset(lk);
 	ls_frames_free(lk);

@@ -12,7 +12,7 @@ use crate::older;
 use crate::out::Out;
 
 /// What other means than TCP this build moves bytes by.
-const ROOMS: Rooms = Rooms { verbs: true, stream: false };
+const ROOMS: Rooms = Rooms { verbs: true, stream: true };
 
 /// Everything that is shown.
 struct View<'a> {
@@ -49,15 +49,17 @@ fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {
 fn text(fabric: &Fabric) -> String {
     let mut text = show(fabric, text::text);
     text.push_str(&text::rdma_limits(&fabric.rdma_ports()));
+    text.push_str(&text::thunderbolt(&fabric.cables_found()));
     let config = fabric.config();
     text.push_str(&format!(
         "paths: {}{}\n",
         match config.path {
             linkspan_fabric::PathChoice::Auto =>
-                "shared memory on one host; between hosts RDMA where both have it, else TCP",
+                "shared memory on one host; between hosts RDMA where both have it, else a Thunderbolt or USB4 cable that joins them, else TCP",
             linkspan_fabric::PathChoice::Tcp => "TCP, forced by LINKSPAN_PATH",
             linkspan_fabric::PathChoice::Shm => "shared memory, forced by LINKSPAN_PATH",
             linkspan_fabric::PathChoice::Verbs => "RDMA, forced by LINKSPAN_PATH",
+            linkspan_fabric::PathChoice::Thunderbolt => "a Thunderbolt or USB4 cable, forced by LINKSPAN_PATH",
         },
         if config.strict { "; strict: a downgrade is an error" } else { "" }
     ));

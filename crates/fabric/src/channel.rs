@@ -529,7 +529,7 @@ impl Channel {
         self.meter.retries(retries);
     }
 
-    /// Where no queue pair is left, the rail in reserve carries on.
+    /// Where no queue pair or cable is left, the rail in reserve carries on.
     fn call_reserve(&self) {
         let mut reserve = None;
         for (_, rail) in self.conn.rails() {
@@ -540,16 +540,13 @@ impl Channel {
         }
         if let Some(rail) = reserve.filter(|rail| rail.call()) {
             let path = &rail.info().path;
-            self.fabric.log().warn(&format!("downgrade: TCP carries on in place of RDMA: {path}"));
+            self.fabric.log().warn(&format!("downgrade: TCP carries on in place of the rails beside it: {path}"));
         }
     }
 
-    /// The memory of the RDMA devices under this connection; empty where there are none.
+    /// The memory of the RDMA devices and cables under this connection; empty where there are none.
     pub fn memory(&self) -> Memory {
-        Memory::of(self.conn.rails().filter_map(|(_, rail)| match rail.room() {
-            AnyRail::Verbs(rail) => Some(rail.domain()),
-            _ => None,
-        }))
+        Memory::of(self.conn.rails().map(|(_, rail)| rail.room()))
     }
 
     /// Asks the sentinel. Its end proves that the process is gone; its silence that its own path is, and the peer with

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use linkspan_proto::login::{Guard, PSK_FILE_MAX, check_mode, parse_psk};
+use linkspan_thunderbolt::Tier;
 use linkspan_topology::IfFilter;
 
 use crate::Error;
+use crate::cable::TierChoice;
 use crate::helpers::Wish;
 use crate::lending::Lending;
 use crate::params;
@@ -26,6 +28,8 @@ pub enum PathChoice {
     Shm,
     /// RDMA or nothing, on one host too.
     Verbs,
+    /// A Thunderbolt or USB4 cable or nothing.
+    Thunderbolt,
 }
 
 /// GPU memory in doors that are told of it call by call.
@@ -65,6 +69,8 @@ pub struct Config {
     pub traffic_class: Option<u8>,
     /// RDMA paths.
     pub rdma: RdmaConfig,
+    /// How Thunderbolt and USB4 cables are used.
+    pub tier: TierChoice,
     /// Time a connection may take to come up.
     pub connect_timeout: Duration,
     /// Patience with a live but silent peer.
@@ -112,6 +118,7 @@ impl Config {
             Some("tcp") => PathChoice::Tcp,
             Some("shm") => PathChoice::Shm,
             Some("verbs") => PathChoice::Verbs,
+            Some("thunderbolt") => PathChoice::Thunderbolt,
             _ => PathChoice::Auto,
         };
         let class = params::TRAFFIC_CLASS.read(get)?.and_then(|v| v.parse().ok());
@@ -162,6 +169,13 @@ impl Config {
             congestion: params::CONGESTION.read(get)?,
             traffic_class: class,
             rdma: rdma(get)?,
+            tier: match params::THUNDERBOLT_TIER.read(get)?.as_deref() {
+                Some("ring") => TierChoice::Only(Tier::Ring),
+                Some("stream") => TierChoice::Only(Tier::Stream),
+                Some("net") => TierChoice::Only(Tier::Net),
+                Some("off") => TierChoice::Off,
+                _ => TierChoice::Auto,
+            },
             connect_timeout: Duration::from_millis(timeout),
             stall,
             guard,

@@ -11,8 +11,7 @@ use linkspan_tcp::Stream;
 use linkspan_topology::FAR_SLOWER;
 use linkspan_topology::mesh::{Link, Way};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
-use linkspan_verbs::VerbsRail;
-use linkspan_verbs_sys::AnyNic;
+use linkspan_thunderbolt::Role;
 
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
@@ -21,7 +20,7 @@ use crate::listener::{FIRST_RETURN, socket_addr};
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
-use crate::rdma::Berth;
+use crate::cable::{Berth, leads_elsewhere};
 use crate::reach::{Arriving, Reach};
 use crate::redial::Redial;
 use crate::room::AnyRail;
@@ -48,11 +47,11 @@ pub(crate) struct Try {
     /// Port speed, bytes per second; 0 when unknown.
     speed: u64,
     state: TryState,
-    /// The first of its pair of addresses, over which queue pairs are set up.
+    /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
     first: bool,
     berth: Option<Berth>,
-    /// Queue pairs that are up beside the stream, or why there are none.
-    verbs: Result<Vec<VerbsRail<AnyNic>>, String>,
+    /// Rails that are up beside the stream, or why there are none.
+    verbs: Result<Vec<AnyRail>, String>,
 }
 
 enum TryState {
@@ -301,13 +300,23 @@ impl Connecting {
                         let config = self.fabric.config();
                         if attempt.first && !wants_local {
                             match self.fabric.rdma().berth(config, &stream) {
-                                Ok(berth) => attempt.berth = Some(berth),
+                                Ok(berth) => attempt.berth = Some(Berth::Rdma(berth)),
                                 Err(why) => attempt.verbs = Err(why),
+                            }
+                            // A cable belongs to no interface: one stream asks for it.
+                            if n == 0 && attempt.berth.is_none() && attempt.reach.relays() == 0 {
+                                match self.fabric.cables().berth(config) {
+                                    Ok(berth) => attempt.berth = Some(berth),
+                                    Err(why) if why.is_empty() => {}
+                                    Err(why) => attempt.verbs = Err(why),
+                                }
                             }
                         }
                         let no_rdma = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
                         let relays = attempt.reach.relays() as u8;
-                        let greeting = Greeting { wants_local, rdma: attempt.berth.is_some(), shm, no_rdma, relays };
+                        let rdma = matches!(attempt.berth, Some(Berth::Rdma(_)));
+                        let cable = matches!(attempt.berth, Some(Berth::Cable(_)));
+                        let greeting = Greeting { wants_local, rdma, cable, shm, no_rdma, relays };
                         let params = ClientParams {
                             guard: config.guard.clone(),
                             blob: greeting.encode(),
@@ -336,7 +345,7 @@ impl Connecting {
                 },
                 TryState::Meet(meet, _) => {
                     let (berth, config) = (&attempt.berth, self.fabric.config());
-                    let make = |n| berth.as_ref().map_or(Err("no device".into()), |b: &Berth| b.make(config, n));
+                    let make = |n| berth.as_ref().map_or(Err("no device".into()), |b: &Berth| b.make(config, n, Role::Caller));
                     let (secured, meeting) = &mut **meet;
                     match meeting.poll(secured, &make) {
                         Ok(None) => return Ok(()),
@@ -345,7 +354,7 @@ impl Connecting {
                             else {
                                 return Ok(());
                             };
-                            attempt.verbs = met;
+                            attempt.verbs = met.map_err(|why| if leads_elsewhere(&why) { String::new() } else { why });
                             TryState::Up(Box::new(meet.0), blob)
                         }
                         Err(error) => TryState::Failed(chain(&error)),
@@ -387,15 +396,23 @@ impl Connecting {
             let why = why_not.unwrap_or_else(|| "the peer is on another host".into());
             return Err(Error::Forced { path: "shm", why });
         }
-        let forced = self.fabric.config().path == PathChoice::Verbs;
+        let tier = self.fabric.config().tier.forced();
+        let forced = match self.fabric.config().path {
+            PathChoice::Verbs => Some("verbs"),
+            PathChoice::Thunderbolt => Some("thunderbolt"),
+            PathChoice::Auto if tier.is_some() => Some("thunderbolt"),
+            _ => None,
+        };
+        let forced = forced.filter(|_| self.shm.is_none() && !(self.same_host && tier.is_some()));
         let verbs = if self.shm.is_some() { None } else { self.verbs_plan() };
-        if forced && verbs.is_none() {
+        if let (Some(path), None) = (forced, &verbs) {
             let reasons: Vec<&str> =
                 self.tries.iter().filter_map(|t| t.verbs.as_ref().err().map(String::as_str)).collect();
-            let why = reasons.into_iter().find(|why| !why.is_empty()).unwrap_or(
-                "no RDMA device of this host is on an interface that reaches the peer, or the peer has none; see `lspan status`",
-            );
-            return Err(Error::Forced { path: "verbs", why: why.to_owned() });
+            let why = reasons.into_iter().find(|why| !why.is_empty()).unwrap_or(match path {
+                "verbs" => "no RDMA device of this host is on an interface that reaches the peer, or the peer has none; see `lspan status`",
+                _ => "no Thunderbolt or USB4 cable of this host leads to the peer, or the peer cannot use it; see `lspan status`",
+            });
+            return Err(Error::Forced { path, why: why.to_owned() });
         }
         let lost: Vec<&str> = self
             .tries
@@ -404,7 +421,7 @@ impl Connecting {
             .filter(|w| !w.is_empty())
             .collect();
         if !lost.is_empty() && self.shm.is_none() {
-            let what = if verbs.is_some() { "fewer RDMA rails than there could be" } else { "TCP in place of RDMA" };
+            let what = if verbs.is_some() { "fewer rails beside TCP than there could be" } else { "TCP in place of RDMA or a cable" };
             self.downgrade(format!("{what}: {}", lost.join("; ")))?;
         }
         if let Some(why) = why_not {
@@ -456,7 +473,7 @@ impl Connecting {
         Ok(true)
     }
 
-    /// A plan of the queue pairs that are up, if there are any.
+    /// A plan of the rails beside streams that are up, if there are any.
     fn verbs_plan(&self) -> Option<Plan> {
         let mut rails = 0;
         let mut streams = Vec::new();
@@ -569,7 +586,7 @@ impl Connecting {
                 for &number in &plan.streams {
                     let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
                     let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new()));
-                    rails.extend(made.unwrap_or_default().into_iter().map(|rail| AnyRail::Verbs(Box::new(rail))));
+                    rails.extend(made.unwrap_or_default());
                 }
                 if let (true, Some((secured, _))) = (plan.acked, self.take(plan.streams[0])) {
                     rails.push(fabric.reserve(secured)?);
@@ -640,7 +657,7 @@ impl Try {
         if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
             let config = fabric.config();
             match Greeting::decode(&session.peer_blob) {
-                Some(answer) if answer.rdma => match berth.make(config, config.rdma.queue_pairs) {
+                Some(answer) if answered(&answer, berth) => match berth.make(config, berth.wanted(config), Role::Caller) {
                     Ok(setups) => {
                         let meeting = Meeting::call(setups);
                         return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
@@ -665,7 +682,7 @@ impl Try {
         let state = match &self.state {
             TryState::Dial(_) => "no answer yet",
             TryState::Login(_) => "connected, login not finished",
-            TryState::Meet(..) => "setting RDMA up",
+            TryState::Meet(..) => "setting a rail up beside it",
             TryState::Up(..) | TryState::Used => "up",
             TryState::Failed(why) => why,
         };
@@ -697,6 +714,14 @@ fn later(fabric: &Fabric, device: &Device, handle: &Handle, streams: usize) -> V
         }
     }
     list
+}
+
+/// Whether the peer takes part in setting up what this end has.
+fn answered(answer: &Greeting, berth: &Berth) -> bool {
+    match berth {
+        Berth::Rdma(_) => answer.rdma,
+        Berth::Cable(_) => answer.cable,
+    }
 }
 
 /// Whether a cable is left out beside the fastest that leads to the same host.

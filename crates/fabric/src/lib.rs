@@ -5,6 +5,7 @@
 //! in one INFO line which path it took and why, every downgrade is one WARN line, and in strict mode an error.
 #![forbid(unsafe_code)]
 
+mod cable;
 mod channel;
 mod clock;
 mod config;
@@ -48,6 +49,8 @@ pub use linkspan_transport::{
 pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
+pub use cable::TierChoice;
+pub use linkspan_thunderbolt as thunderbolt;
 pub use rdma::{Memory, RdmaConfig, RdmaPort, Registered};
 pub use reserve::Reserve;
 pub use room::AnyRail;
@@ -62,6 +65,7 @@ use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
 use mesh::{Mesh, Prober, Setup};
 use nic::AnyNic;
+use cable::Cables;
 use rdma::Rdma;
 use secured::Secured;
 use stats::Stats;
@@ -86,6 +90,7 @@ struct Inner {
     helpers: Option<Arc<Helpers>>,
     staging: StageMemory,
     rdma: Arc<Rdma>,
+    cables: Arc<Cables>,
     mesh: Arc<MeshSeat>,
 }
 
@@ -113,7 +118,7 @@ impl Fabric {
     /// # Errors
     /// The machine has no interface to use, not even loopback.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
-        Fabric::build(config, log, acked, Rdma::default(), this_host())
+        Fabric::build(config, log, acked, (Rdma::default(), Cables::default()), this_host())
     }
 
     /// The same with these RDMA devices in place of the machine's own; for tests with NICs in software, which lie on the
@@ -124,10 +129,26 @@ impl Fabric {
     pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
         let mut host = [0; 8];
         getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
-        Fabric::build(config, log, acked, Rdma::given(nics), u64::from_le_bytes(host))
+        Fabric::build(config, log, acked, (Rdma::given(nics), Cables::default()), u64::from_le_bytes(host))
     }
 
-    fn build(config: Config, log: Log, acked: bool, rdma: Rdma, host: u64) -> Result<Fabric, Error> {
+    /// The same with these cables in place of the machine's own, and no RDMA device.
+    ///
+    /// # Errors
+    /// As [`Fabric::new`].
+    pub fn with_cables(
+        config: Config,
+        log: Log,
+        acked: bool,
+        ports: Arc<thunderbolt::Ports>,
+    ) -> Result<Fabric, Error> {
+        let mut host = [0; 8];
+        getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
+        let devices = (Rdma::given(Vec::new()), Cables(Some(ports)));
+        Fabric::build(config, log, acked, devices, u64::from_le_bytes(host))
+    }
+
+    fn build(config: Config, log: Log, acked: bool, (rdma, cables): (Rdma, Cables), host: u64) -> Result<Fabric, Error> {
         for warning in &config.warnings {
             log.warn(warning);
         }
@@ -161,6 +182,7 @@ impl Fabric {
             helpers,
             staging,
             rdma: Arc::new(rdma),
+            cables: Arc::new(cables),
             mesh: Arc::default(),
         })))
     }
@@ -188,6 +210,15 @@ impl Fabric {
     /// Memory regions registered with RDMA devices so far.
     pub fn rdma_registrations(&self) -> u64 {
         self.0.rdma.registrations()
+    }
+
+    /// The Thunderbolt and USB4 cables that connections may use as the settings are, and why there are none at a tier.
+    pub fn cables_found(&self) -> Arc<thunderbolt::Ports> {
+        self.0.cables.ports(&self.0.config)
+    }
+
+    pub(crate) fn cables(&self) -> &Cables {
+        &self.0.cables
     }
 
     pub(crate) fn rdma(&self) -> &Rdma {
@@ -232,6 +263,7 @@ impl Fabric {
             helpers: self.0.helpers.clone(),
             staging: self.0.staging.clone(),
             rdma: self.0.rdma.clone(),
+            cables: self.0.cables.clone(),
             mesh: self.0.mesh.clone(),
         }))
     }

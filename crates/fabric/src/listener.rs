@@ -11,8 +11,7 @@ use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerPara
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_transport::{Conn, WaitFd};
-use linkspan_verbs::VerbsRail;
-use linkspan_verbs_sys::AnyNic;
+use linkspan_thunderbolt::Role;
 
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
@@ -20,7 +19,7 @@ use crate::device::Port;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
-use crate::rdma::Berth;
+use crate::cable::{Berth, leads_elsewhere};
 use crate::room::AnyRail;
 use crate::secured::Secured;
 use crate::{Config, Error, Fabric, chain, clock};
@@ -120,7 +119,7 @@ struct Half {
     peer: SocketAddr,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
     offer: Option<Result<Offer, String>>,
-    /// Both sides have an RDMA device here.
+    /// Both sides have an RDMA device here, or a cable.
     berth: Option<Berth>,
     /// Why RDMA is not taken although there might be some.
     no_rdma: String,
@@ -131,9 +130,9 @@ struct Half {
 struct Seated {
     secured: Secured,
     number: u16,
-    /// Queue pairs being set up over it, and then what came of it.
+    /// Rails being set up beside it, and then what came of it.
     meeting: Option<(Meeting, Berth)>,
-    verbs: Result<Vec<VerbsRail<AnyNic>>, String>,
+    verbs: Result<Vec<AnyRail>, String>,
     relays: u8,
     /// What came of a plan, as it travels.
     inbox: Vec<u8>,
@@ -293,7 +292,12 @@ impl Half {
                     // A device at this end of a relay does not meet the one at the other.
                     if asked.rdma && asked.relays == 0 {
                         match fabric.rdma().berth(fabric.config(), &self.run.stream) {
-                            Ok(berth) => (answer.rdma, self.berth) = (true, Some(berth)),
+                            Ok(berth) => (answer.rdma, self.berth) = (true, Some(Berth::Rdma(berth))),
+                            Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
+                        }
+                    } else if asked.cable && asked.relays == 0 {
+                        match fabric.cables().berth(fabric.config()) {
+                            Ok(berth) => (answer.cable, self.berth) = (true, Some(berth)),
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }
                     } else if !asked.no_rdma.is_empty() {
@@ -344,9 +348,12 @@ impl Arrival {
     fn meet(&mut self, config: &Config) {
         for seat in &mut self.streams {
             let Some((meeting, berth)) = &mut seat.meeting else { continue };
-            match meeting.poll(&mut seat.secured, &|n| berth.make(config, n)) {
+            match meeting.poll(&mut seat.secured, &|n| berth.make(config, n, Role::Answerer)) {
                 Ok(None) => {}
-                Ok(Some(met)) => (seat.meeting, seat.verbs) = (None, met),
+                Ok(Some(met)) => {
+                    let met = met.map_err(|why| if leads_elsewhere(&why) { String::new() } else { why });
+                    (seat.meeting, seat.verbs) = (None, met);
+                }
                 Err(why) => (seat.meeting, seat.verbs) = (None, Err(chain(&why))),
             }
         }
@@ -401,15 +408,22 @@ impl Arrival {
         let lost: Vec<String> =
             members.iter().filter_map(|s| s.verbs.as_ref().err().cloned()).filter(|w| !w.is_empty()).collect();
         if plan.carrier == Carrier::Tcp && !lost.is_empty() {
-            let what = format!("TCP in place of RDMA: {}", lost.join("; "));
+            let what = format!("TCP in place of RDMA or a cable: {}", lost.join("; "));
             if fabric.config().strict {
                 return Err(Error::Strict { what });
             }
             fabric.log().warn(&format!("downgrade: {what}"));
         }
-        if plan.carrier != Carrier::Verbs && fabric.config().path == PathChoice::Verbs {
+        let config = fabric.config();
+        let forced = match config.path {
+            PathChoice::Verbs => Some("verbs"),
+            PathChoice::Thunderbolt => Some("thunderbolt"),
+            PathChoice::Auto if config.tier.forced().is_some() && plan.carrier == Carrier::Tcp => Some("thunderbolt"),
+            _ => None,
+        };
+        if let Some(path) = forced.filter(|_| plan.carrier != Carrier::Verbs) {
             let why = lost.first().cloned().unwrap_or_else(|| "the peer does not take it; its log says why".into());
-            return Err(Error::Forced { path: "verbs", why });
+            return Err(Error::Forced { path, why });
         }
         let mut sentinel = match plan.sentinel {
             Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.secured.into_sentinel()),
@@ -431,11 +445,11 @@ impl Arrival {
                 let mut rails = Vec::new();
                 let mut reserve = None;
                 for seat in members {
-                    let made = seat.verbs.map_err(|why| bad(format!("queue pairs that did not come up: {why}")))?;
+                    let made = seat.verbs.map_err(|why| bad(format!("rails beside it that did not come up: {why}")))?;
                     if made.is_empty() || rails.len() + made.len() > QPS_MAX {
-                        return Err(bad(format!("{} queue pairs over one stream", made.len())));
+                        return Err(bad(format!("{} rails over one stream", made.len())));
                     }
-                    rails.extend(made.into_iter().map(|rail| AnyRail::Verbs(Box::new(rail))));
+                    rails.extend(made);
                     reserve.get_or_insert(seat.secured);
                 }
                 if !plan.acked && rails.len() > 1 {

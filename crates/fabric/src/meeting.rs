@@ -1,12 +1,10 @@
-//! Queue pairs set up over one stream: both sides make theirs, exchange handshakes, and tell each other whether they are
+//! Rails set up beside one stream, queue pairs or a cable: both sides make theirs, exchange handshakes, and tell each other whether they are
 //! up. Symmetric; what it ends with is the same on both sides: either all of them or none.
 
 use std::time::{Duration, Instant};
 
-use linkspan_verbs::{Setup, VerbsRail};
-use linkspan_verbs_sys::AnyNic;
-
-use crate::chain;
+use crate::cable::Beside;
+use crate::room::AnyRail;
 use crate::secured::{MessageError, Secured};
 
 /// Bytes of a message of the meeting.
@@ -28,12 +26,12 @@ const UP: u8 = 3;
 /// How long the peer may take for its last word after our own.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// Makes the sides of `n` queue pairs, or says why there are none.
-pub(crate) type Make<'a> = dyn Fn(usize) -> Result<Vec<Setup<AnyNic>>, String> + 'a;
+/// Makes the sides of `n` rails, or says why there are none.
+pub(crate) type Make<'a> = dyn Fn(usize) -> Result<Vec<Beside>, String> + 'a;
 
 /// A meeting under way.
 pub(crate) struct Meeting {
-    setups: Vec<Setup<AnyNic>>,
+    setups: Vec<Beside>,
     /// Why there are none, not said yet.
     refusal: Option<String>,
     /// How many there are to be; 0 until the side that connects has said it.
@@ -49,11 +47,11 @@ pub(crate) struct Meeting {
 }
 
 /// How a meeting ended.
-pub(crate) type Met = Result<Vec<VerbsRail<AnyNic>>, String>;
+pub(crate) type Met = Result<Vec<AnyRail>, String>;
 
 impl Meeting {
-    /// The side that connected, with the queue pairs it wants.
-    pub(crate) fn call(setups: Vec<Setup<AnyNic>>) -> Meeting {
+    /// The side that connected, with the rails it wants.
+    pub(crate) fn call(setups: Vec<Beside>) -> Meeting {
         Meeting { count: setups.len(), setups, ..Meeting::answer() }
     }
 
@@ -114,12 +112,12 @@ impl Meeting {
         loop {
             for at in 0..self.setups.len() {
                 let setup = &mut self.setups[at];
-                let step = setup.poll().and_then(|()| setup.check(Instant::now()).map(|_| ()));
+                let step = setup.poll().and_then(|()| setup.check(Instant::now()));
                 // Done is done, however late.
                 if let Err(why) = step
                     && !self.setups[at].is_done()
                 {
-                    self.end(stream, Err(chain(&why)))?;
+                    self.end(stream, Err(why))?;
                 }
                 while self.ours.is_none() && !self.setups[at].output().is_empty() {
                     let bytes: Vec<u8> = self.setups[at].output().iter().copied().take(CONTENT).collect();
@@ -172,7 +170,7 @@ impl Meeting {
                 match setup.input(content) {
                     Ok(n) if n == content.len() => {}
                     Ok(_) => self.end(stream, Err("the peer says more than a handshake".into()))?,
-                    Err(why) => self.end(stream, Err(chain(&why)))?,
+                    Err(why) => self.end(stream, Err(why))?,
                 }
             }
             // It says so after its last word of each handshake, so ours are done too.
@@ -190,13 +188,13 @@ impl Meeting {
     }
 
     fn is_done(&self) -> bool {
-        self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(Setup::is_done)
+        self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(Beside::is_done)
     }
 
     fn rails(&mut self) -> Met {
         let setups = std::mem::take(&mut self.setups);
-        let rails: Vec<_> = setups.into_iter().filter_map(|setup| setup.finish().ok()).collect();
-        if rails.len() == self.count { Ok(rails) } else { Err("a queue pair went away".into()) }
+        let rails: Vec<_> = setups.into_iter().filter_map(Beside::finish).collect();
+        if rails.len() == self.count { Ok(rails) } else { Err("a rail went away".into()) }
     }
 }
 

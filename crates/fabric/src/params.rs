@@ -38,8 +38,8 @@ macro_rules! params {
 params! {
     STRICT = "LINKSPAN_STRICT", Takes::Switch, "0",
         "Turn every downgrade (a slower path than the machine could give) into an error of listen or connect.";
-    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs"]), "auto",
-        "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else TCP.";
+    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs", "thunderbolt"]), "auto",
+        "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else TCP.";
     IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
         "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Goes before NCCL_SOCKET_IFNAME.";
     DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
@@ -74,6 +74,8 @@ params! {
         "Service level on InfiniBand.";
     IB_PKEY = "LINKSPAN_IB_PKEY", Takes::Number(0, 65_535), "0",
         "Partition table entry of the port, by index.";
+    THUNDERBOLT_TIER = "LINKSPAN_THUNDERBOLT_TIER", Takes::Word(&["auto", "ring", "stream", "net", "off"]), "auto",
+        "How Thunderbolt and USB4 cables are used. `auto`: the best that works. `ring`: our driver linkspan.ko or nothing. `stream`: the kernel's USB4STREAM (Linux 7.2) or nothing. `net`, `off`: TCP over thunderbolt_net alone.";
     CONNECT_TIMEOUT_MS = "LINKSPAN_CONNECT_TIMEOUT_MS", Takes::Number(100, 3_600_000), "20000",
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",

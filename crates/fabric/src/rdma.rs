@@ -12,6 +12,7 @@ use linkspan_verbs_sys::hw::{HwNic, devices};
 use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
 
 use crate::config::PathChoice;
+use crate::room::AnyRail;
 use crate::{Config, chain};
 
 /// Settings of RDMA paths.
@@ -83,7 +84,8 @@ impl std::fmt::Debug for Rdma {
 }
 
 /// A port on the interface of a stream.
-pub(crate) struct Berth {
+#[derive(Clone)]
+pub(crate) struct RdmaBerth {
     domain: Domain<AnyNic>,
     port: u8,
     ifindex: u32,
@@ -136,10 +138,10 @@ impl Rdma {
     }
 
     /// The port that a stream's own end is on. `Err` with an empty text: there is none, and nothing to say about it.
-    pub(crate) fn berth(&self, config: &Config, stream: &Stream) -> Result<Berth, String> {
+    pub(crate) fn berth(&self, config: &Config, stream: &Stream) -> Result<RdmaBerth, String> {
         match config.path {
             PathChoice::Auto | PathChoice::Verbs => {}
-            PathChoice::Tcp | PathChoice::Shm => return Err(String::new()),
+            PathChoice::Tcp | PathChoice::Shm | PathChoice::Thunderbolt => return Err(String::new()),
         }
         if config.encrypts() {
             return Err(String::new());
@@ -164,7 +166,7 @@ impl Rdma {
                     continue;
                 }
                 match usable(nic, port) {
-                    Ok(()) => return Ok(Berth { domain: domain.clone(), port, ifindex: interface.index }),
+                    Ok(()) => return Ok(RdmaBerth { domain: domain.clone(), port, ifindex: interface.index }),
                     Err(no) => why = format!("{}/{port} on {}: {no}", nic.name(), interface.name),
                 }
             }
@@ -211,7 +213,7 @@ fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
     Ok(())
 }
 
-impl Berth {
+impl RdmaBerth {
     /// The sides of `n` queue pairs to be, or why there are none.
     pub(crate) fn make(&self, config: &Config, n: usize) -> Result<Vec<Setup<AnyNic>>, String> {
         let rail = RailConfig {
@@ -232,34 +234,41 @@ impl Berth {
     }
 }
 
-/// The memory of the devices under a connection: registered here, it costs the connection's operations nothing more.
+/// The memory of the RDMA devices and cables under a connection: registered here, it costs the connection's operations nothing more.
 #[derive(Clone, Default)]
-pub struct Memory(Vec<Domain<AnyNic>>);
+pub struct Memory {
+    domains: Vec<Domain<AnyNic>>,
+    cables: Vec<linkspan_thunderbolt::Memory>,
+}
 
 impl Memory {
-    pub(crate) fn of<'a>(domains: impl Iterator<Item = &'a Domain<AnyNic>>) -> Memory {
-        let mut list: Vec<Domain<AnyNic>> = Vec::new();
-        for domain in domains {
-            if !list.iter().any(|d| d.is(domain)) {
-                list.push(domain.clone());
+    pub(crate) fn of<'a>(rails: impl Iterator<Item = &'a AnyRail>) -> Memory {
+        let mut memory = Memory::default();
+        for rail in rails {
+            match rail {
+                AnyRail::Verbs(rail) if !memory.domains.iter().any(|d| d.is(rail.domain())) => {
+                    memory.domains.push(rail.domain().clone());
+                }
+                AnyRail::Thunderbolt(rail) => memory.cables.extend(rail.memory().cloned()),
+                _ => {}
             }
         }
-        Memory(list)
+        memory
     }
 
     /// Whether the connection has devices that registration means something to.
     pub fn is_registered(&self) -> bool {
-        !self.0.is_empty()
+        !self.domains.is_empty() || !self.cables.is_empty()
     }
 
-    /// Registers host memory with every device: for the peer to write where `target`, else to send from. It stays
-    /// registered until the value is dropped, which must be before the memory is unmapped.
+    /// Registers host memory with every RDMA device: for the peer to write where `target`, else to send from. (Rails over
+    /// cables register by themselves, what is used.) It stays registered until the value is dropped, which must be before the memory is unmapped.
     ///
     /// # Errors
     /// A device's word.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
-        let made = Registered { mem, domains: self.0.clone().into() };
-        for domain in &self.0 {
+        let made = Registered { mem, of: self.clone().into() };
+        for domain in &self.domains {
             domain.register(mem, target).map_err(|e| chain(&e))?;
         }
         Ok(made)
@@ -278,8 +287,11 @@ impl Memory {
         mem: MemSlice,
         target: bool,
     ) -> Result<Registered, String> {
-        let made = Registered { mem, domains: self.0.clone().into() };
-        for domain in &self.0 {
+        if !self.cables.is_empty() {
+            return Err("rails over Thunderbolt and USB4 cables move host memory".into());
+        }
+        let made = Registered { mem, of: self.clone().into() };
+        for domain in &self.domains {
             domain.register_dmabuf(dmabuf, offset, mem, target).map_err(|e| chain(&e))?;
         }
         Ok(made)
@@ -289,7 +301,7 @@ impl Memory {
 /// Memory registered by [`Memory::register`].
 pub struct Registered {
     mem: MemSlice,
-    domains: Arc<[Domain<AnyNic>]>,
+    of: Arc<Memory>,
 }
 
 impl Registered {
@@ -301,8 +313,9 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        for domain in self.domains.iter() {
+        for domain in &self.of.domains {
             domain.invalidate(self.mem);
         }
+        self.of.cables.iter().for_each(linkspan_thunderbolt::Memory::invalidate);
     }
 }

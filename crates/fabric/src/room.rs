@@ -4,6 +4,7 @@ use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
 use linkspan_tcp::{HelpedRail, SealedRail, TcpInfo, TcpRail};
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_thunderbolt::CableRail;
 use linkspan_verbs::VerbsRail;
 use linkspan_verbs_sys::AnyNic;
 
@@ -25,7 +26,9 @@ pub enum AnyRail {
     Shm(ShmRail),
     /// RDMA.
     Verbs(Box<VerbsRail<AnyNic>>),
-    /// TCP behind RDMA: carries chunks when nothing else is left.
+    /// A Thunderbolt or USB4 cable.
+    Thunderbolt(CableRail),
+    /// TCP behind one of those two: carries chunks when nothing else is left.
     Reserve(Reserve),
 }
 
@@ -37,6 +40,7 @@ macro_rules! each {
             AnyRail::Sealed($rail) => $call,
             AnyRail::Shm($rail) => $call,
             AnyRail::Verbs($rail) => $call,
+            AnyRail::Thunderbolt($rail) => $call,
             AnyRail::Reserve($rail) => $call,
         }
     };
@@ -104,7 +108,7 @@ impl AnyRail {
             AnyRail::Helped(rail) => rail.tcp_info().ok(),
             AnyRail::Sealed(rail) => rail.tcp_info().ok(),
             AnyRail::Reserve(rail) => rail.tcp_info().ok(),
-            AnyRail::Shm(_) | AnyRail::Verbs(_) => None,
+            AnyRail::Shm(_) | AnyRail::Verbs(_) | AnyRail::Thunderbolt(_) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use linkspan_fabric::thunderbolt::Tier;
 use linkspan_fabric::{Config, Fabric, GpuWish, Log, PathChoice};
 
 use crate::engine::{Engine, Serve};
@@ -89,11 +90,13 @@ impl Context {
         let tcp = match config.path {
             PathChoice::Shm => (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
             PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
+            PathChoice::Thunderbolt => (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
             _ => (true, format!("over {}", names.join(", "))),
         };
         let shm = match config.path {
             PathChoice::Tcp => (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
             PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
+            PathChoice::Thunderbolt => (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
             _ => (true, "with processes on this host".to_owned()),
         };
         let cma = match (shm.0, config.cma) {
@@ -104,14 +107,34 @@ impl Context {
             (false, _) => (false, shm.1.clone()),
         };
         let verbs = self.verbs();
-        let list = [("tcp", tcp), ("shm", shm), ("cma", cma), ("verbs", verbs)];
+        let list =
+            [("tcp", tcp), ("shm", shm), ("cma", cma), ("verbs", verbs), ("thunderbolt", self.thunderbolt())];
         list.map(|(path, (usable, why))| Support { path, usable, why }).into()
+    }
+
+    fn thunderbolt(&self) -> (bool, String) {
+        match self.fabric().config().path {
+            PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
+            PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
+            PathChoice::Verbs => return (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
+            PathChoice::Auto | PathChoice::Thunderbolt => {}
+        }
+        let ports = self.fabric().cables_found();
+        let each: Vec<String> = ports.cables.iter().map(|c| format!("{} ({})", c.name, c.tier)).collect();
+        match each.is_empty() {
+            false => (true, format!("over {}", each.join(", "))),
+            true => {
+                let why = |tier: Tier| format!("{tier}: {}", ports.why_not(tier));
+                (false, [Tier::Ring, Tier::Stream].map(why).join("; "))
+            }
+        }
     }
 
     fn verbs(&self) -> (bool, String) {
         match self.fabric().config().path {
             PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
             PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
+            PathChoice::Thunderbolt => return (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
             PathChoice::Auto | PathChoice::Verbs => {}
         }
         let (ports, reasons) = self.fabric().rdma_ports();

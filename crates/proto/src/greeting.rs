@@ -7,6 +7,7 @@
 const VERSION: u8 = 1;
 const FLAG_WANTS_LOCAL: u8 = 1;
 const FLAG_RDMA: u8 = 2;
+const FLAG_CABLE: u8 = 4;
 
 /// Most bytes of [`Greeting::no_rdma`]; the login takes no greeting of more than it has room for.
 pub const REASON_MAX: usize = 200;
@@ -18,6 +19,8 @@ pub struct Greeting {
     pub wants_local: bool,
     /// The sender has an RDMA device on the interface of this stream and would use it for this connection.
     pub rdma: bool,
+    /// The sender has a Thunderbolt or USB4 cable that may lead to the receiver and would use it for this connection.
+    pub cable: bool,
     /// Opaque part of the shared-memory room.
     pub shm: Vec<u8>,
     /// Why it would not, where it has one; at most [`REASON_MAX`] bytes travel.
@@ -31,7 +34,8 @@ impl Greeting {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(6 + self.shm.len() + self.no_rdma.len());
         out.push(VERSION);
-        out.push(if self.wants_local { FLAG_WANTS_LOCAL } else { 0 } | if self.rdma { FLAG_RDMA } else { 0 });
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        out.push(flag(self.wants_local, FLAG_WANTS_LOCAL) | flag(self.rdma, FLAG_RDMA) | flag(self.cable, FLAG_CABLE));
         out.extend_from_slice(&(self.shm.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.shm);
         let text = cut(&self.no_rdma);
@@ -55,7 +59,8 @@ impl Greeting {
         let text: String = String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect();
         let no_rdma = cut(&text).to_owned();
         let (wants_local, rdma) = (flags & FLAG_WANTS_LOCAL != 0, flags & FLAG_RDMA != 0);
-        Some(Greeting { wants_local, rdma, shm: shm.to_vec(), no_rdma, relays })
+        let cable = flags & FLAG_CABLE != 0;
+        Some(Greeting { wants_local, rdma, cable, shm: shm.to_vec(), no_rdma, relays })
     }
 }
 

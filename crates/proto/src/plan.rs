@@ -26,7 +26,7 @@ pub enum Carrier {
     Tcp,
     /// Shared memory; the one stream named stays as its sentinel.
     Shm,
-    /// Queue pairs: those that were set up over each stream, in their order, are the rails. With `acked`, the first
+    /// Queue pairs, or a Thunderbolt or USB4 cable: the rails that were set up beside each stream, in their order, are the rails. With `acked`, the first
     /// stream is a rail in reserve behind them.
     Verbs,
 }

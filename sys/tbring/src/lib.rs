@@ -6,13 +6,17 @@
 //! [`Ring::pop`] takes completions. None of the last four allocates; only the doorbell is a system call.
 //!
 //! When the link goes down every call fails with [`Error::Gone`]: open the device again.
+//!
+//! [`Stream`] is the other device of such a cable, `/dev/tbstreamN` of the kernel itself.
 
 pub mod abi;
 mod device;
 mod error;
 mod queue;
 mod ring;
+mod stream;
 
 pub use device::{Info, State, info};
 pub use error::{Error, Result};
 pub use ring::{Access, Completion, Operation, Options, Region, Ring};
+pub use stream::{PIECES, Stream};

@@ -115,6 +115,27 @@ pub(super) fn rdma_limits((ports, reasons): &(Vec<RdmaPort>, Vec<String>)) -> St
     text
 }
 
+/// How Thunderbolt and USB4 cables are used; nothing on a machine with no host at the end of one.
+pub(super) fn thunderbolt(ports: &Ports) -> String {
+    let mut text = String::new();
+    for cable in &ports.cables {
+        let speed = match cable.speed {
+            0 => String::new(),
+            speed => format!(", {} Gb/s negotiated", speed as f64 / 125e6),
+        };
+        text.push_str(&format!("Thunderbolt {}: used at {}{speed}\n", cable.name, cable.tier));
+    }
+    if ports.plugged || !ports.cables.is_empty() {
+        for tier in [Tier::Ring, Tier::Stream] {
+            let why = ports.why_not(tier);
+            if !why.is_empty() {
+                text.push_str(&format!("no Thunderbolt {tier}: {why}\n"));
+            }
+        }
+    }
+    text
+}
+
 /// One row for each path; the cable stands in the first of its rows.
 fn cables(text: &mut String, cables: &[Cable]) {
     if cables.is_empty() {

@@ -1,7 +1,8 @@
 use std::net::Ipv4Addr;
 
 use linkspan_tcp::{Dial, Listen, Options};
-use linkspan_verbs::{Config, Domain};
+use linkspan_verbs::{Config, Domain, Setup};
+use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 use proptest::prelude::*;
 
@@ -20,13 +21,13 @@ fn streams() -> (Secured, Secured) {
     (Secured::new(a.unwrap(), None), Secured::new(b.unwrap(), None))
 }
 
-fn setups(net: &SoftNet, last: u8, n: usize) -> Vec<Setup<AnyNic>> {
+fn setups(net: &SoftNet, last: u8, n: usize) -> Vec<Beside> {
     let nic = AnyNic::Soft(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1)));
     let domain = Domain::new(nic);
-    (0..n).map(|_| Setup::new(domain.clone(), Config::default()).unwrap()).collect()
+    (0..n).map(|_| Beside::Verbs(Box::new(Setup::new(domain.clone(), Config::default()).unwrap()))).collect()
 }
 
-fn none(_: usize) -> Result<Vec<Setup<AnyNic>>, String> {
+fn none(_: usize) -> Result<Vec<Beside>, String> {
     Err("nothing here".into())
 }
 

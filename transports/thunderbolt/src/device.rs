@@ -1,0 +1,149 @@
+//! What the two devices of a cable offer. The kernel's own are here, those in software in [`crate::soft`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use linkspan_tbring::{Access, Completion, Error, Region, Ring, Stream};
+use linkspan_transport::MemSlice;
+
+/// The ring driver's device: messages in order on channels, from and into registered memory. See [`Ring`], whose words
+/// these are.
+pub trait RingDevice: Send {
+    /// Registered memory.
+    type Region: Send + Sync;
+
+    /// Registers host memory.
+    ///
+    /// # Errors
+    /// As [`Ring::register`].
+    fn register(&mut self, mem: MemSlice, access: Access) -> Result<Self::Region, Error>;
+
+    /// Opens a channel.
+    ///
+    /// # Errors
+    /// As [`Ring::open_channel`].
+    fn open_channel(&mut self, channel: u32) -> Result<(), Error>;
+
+    /// Closes a channel.
+    ///
+    /// # Errors
+    /// As [`Ring::close_channel`].
+    fn close_channel(&mut self, channel: u32) -> Result<(), Error>;
+
+    /// Puts a send of `length` bytes at `offset` of a region; false where the queue is full.
+    ///
+    /// # Errors
+    /// As [`Ring::send`].
+    fn send(
+        &mut self,
+        channel: u32,
+        region: &Self::Region,
+        offset: u64,
+        length: u64,
+        cookie: u64,
+    ) -> Result<bool, Error>;
+
+    /// Puts a receive of one message of at most `length` bytes.
+    ///
+    /// # Errors
+    /// As [`Ring::receive`].
+    fn receive(
+        &mut self,
+        channel: u32,
+        region: &Self::Region,
+        offset: u64,
+        length: u64,
+        cookie: u64,
+    ) -> Result<bool, Error>;
+
+    /// Hands over what was put and waits for so many completions, or for `wait`.
+    ///
+    /// # Errors
+    /// As [`Ring::doorbell`].
+    fn doorbell(&mut self, completions: u32, wait: Duration, poll: bool) -> Result<(), Error>;
+
+    /// Whether something was put that the device has not taken.
+    fn waiting(&self) -> bool;
+
+    /// Takes a completion.
+    ///
+    /// # Errors
+    /// As [`Ring::pop`].
+    fn pop(&mut self) -> Result<Option<Completion>, Error>;
+
+    /// Can be read as long as completions are there.
+    fn wait_fd(&self) -> RawFd;
+}
+
+impl RingDevice for Ring {
+    type Region = Region;
+
+    fn register(&mut self, mem: MemSlice, access: Access) -> Result<Region, Error> {
+        Ring::register(self, mem, access)
+    }
+
+    fn open_channel(&mut self, channel: u32) -> Result<(), Error> {
+        Ring::open_channel(self, channel)
+    }
+
+    fn close_channel(&mut self, channel: u32) -> Result<(), Error> {
+        Ring::close_channel(self, channel)
+    }
+
+    fn send(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool, Error> {
+        Ring::send(self, channel, region, offset, length, cookie)
+    }
+
+    fn receive(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool, Error> {
+        Ring::receive(self, channel, region, offset, length, cookie)
+    }
+
+    fn doorbell(&mut self, completions: u32, wait: Duration, poll: bool) -> Result<(), Error> {
+        Ring::doorbell(self, completions, wait, poll).map(|_| ())
+    }
+
+    fn waiting(&self) -> bool {
+        Ring::waiting(self) > 0
+    }
+
+    fn pop(&mut self) -> Result<Option<Completion>, Error> {
+        Ring::pop(self)
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// The kernel's stream device. See [`Stream`].
+pub trait StreamDevice: Send {
+    /// Reads into `place` and behind that into `tail`; `Some(0)` is the end.
+    ///
+    /// # Errors
+    /// The system's word.
+    fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// Writes pieces one behind the other.
+    ///
+    /// # Errors
+    /// The system's word.
+    fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>>;
+
+    /// For poll(2).
+    fn wait_fd(&self) -> RawFd;
+}
+
+impl StreamDevice for Stream {
+    fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>> {
+        Stream::read(self, place, tail)
+    }
+
+    fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>> {
+        Stream::write(self, pieces)
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}

@@ -1,0 +1,59 @@
+//! Why a rail does not come up.
+
+use crate::tier::Tier;
+
+/// The code of [`Error::Elsewhere`], which is nobody's trouble.
+pub const ELSEWHERE: &str = "LS1528";
+
+/// What can fail before a rail is up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] linkspan_tbring::Error),
+    /// No cable joins both hosts at a tier that both may use.
+    #[error("LS1521 no Thunderbolt or USB4 cable that linkspan can use joins this host and the peer: {why}")]
+    NoCable {
+        /// What either side has.
+        why: String,
+    },
+    /// This host's cables lead to others.
+    #[error("LS1528 the Thunderbolt and USB4 cables of this host and of the peer lead to other hosts, or its streams are set up with other HopIDs")]
+    Elsewhere,
+    /// The peer's handshake is none.
+    #[error("LS1522 the peer's cable offer is not valid: {0}")]
+    BadOffer(String),
+    /// The handshake did not end in time.
+    #[error(
+        "LS1523 the handshake over {path} did not end in {ms} ms; is the cable plugged in, and does the peer's program run?"
+    )]
+    Deadline {
+        /// The path.
+        path: String,
+        /// The time it had.
+        ms: u128,
+    },
+    /// What came over the cable is not what the peer said it sent.
+    #[error("LS1524 {path} does not lead to the peer that logged in: {why}")]
+    OtherPeer {
+        /// The path.
+        path: String,
+        /// What came.
+        why: String,
+    },
+    /// A word that names no tier.
+    #[error("LS1525 {0:?} names no tier; it is one of auto, ring, stream, net, off")]
+    NoTier(String),
+    /// A tier was forced and cannot be had.
+    #[error("LS1526 LINKSPAN_THUNDERBOLT_TIER={} cannot be had: {why}", tier.name())]
+    Forced {
+        /// The tier.
+        tier: Tier,
+        /// Why not.
+        why: String,
+    },
+    /// No randomness.
+    #[error("LS1527 the system gives no random numbers: {0}")]
+    Random(String),
+}

@@ -1,0 +1,141 @@
+//! What cables this host has.
+//!
+//! Tier 1 by the devices of `linkspan.ko`; tier 2 by the streams that are set up in configfs
+//! (`/sys/kernel/config/thunderbolt/stream/XDOMAIN.SERVICE/NAME`, `Documentation/ABI/testing/configfs-usb4-stream`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use linkspan_tbring::State;
+
+use crate::tier::{Cable, Place, Ports, Tier};
+
+/// Where everything is; another one in tests.
+#[derive(Clone, Debug)]
+pub struct Root(pub PathBuf);
+
+impl Default for Root {
+    fn default() -> Root {
+        Root("/".into())
+    }
+}
+
+fn word(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// Bytes of a UUID in its usual form. sysfs and the driver's ioctl show the same bytes in the same order.
+pub fn uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
+    if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let text = String::from_utf8(digits).ok()?;
+    let mut out = [0; 16];
+    for (i, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(out)
+}
+
+/// Gb/s of a lane and lanes, as bytes per second.
+fn speed(gigabits: f64, lanes: f64) -> u64 {
+    (gigabits * lanes * 125e6) as u64
+}
+
+impl Root {
+    /// Everything, best first, and why there is not more.
+    pub fn ports(&self) -> Ports {
+        let hosts = names(&self.0.join("sys/bus/thunderbolt/devices"));
+        // Devices of a host are called DOMAIN-ROUTE, hosts themselves DOMAIN-0, services and ports have more in their names.
+        let other = |name: &String| name.split_once('-').is_some_and(|(_, r)| r != "0" && r.parse::<u32>().is_ok());
+        let is_host = |name: &String| self.0.join("sys/bus/thunderbolt/devices").join(name).join("rx_lanes").exists();
+        let mut ports = Ports { plugged: hosts.iter().any(|n| other(n) && is_host(n)), ..Ports::default() };
+        self.rings(&mut ports);
+        self.streams(&mut ports);
+        ports
+    }
+
+    fn rings(&self, ports: &mut Ports) {
+        let folder = self.0.join("dev/linkspan");
+        let found = names(&folder);
+        let mut why = "no /dev/linkspan: load linkspan.ko on both hosts, and plug the cable in".to_owned();
+        for name in found {
+            let path = folder.join(&name);
+            match linkspan_tbring::info(&path) {
+                Ok(info) if info.state == State::Up => ports.cables.push(Cable {
+                    tier: Tier::Ring,
+                    name: path.display().to_string(),
+                    local: info.raw.local_uuid,
+                    peer: info.raw.peer_uuid,
+                    hops: (0, 0),
+                    ring: 0,
+                    speed: speed(info.raw.link_speed.into(), info.raw.link_width.clamp(1, 3).min(2).into()),
+                    place: Place::File(path),
+                }),
+                Ok(info) if info.state == State::Waiting => {
+                    why = format!("{}: the other host waits to be allowed: `lspan link allow`", path.display());
+                }
+                Ok(info) => why = format!("{}: the link is not up ({})", path.display(), info.state.name()),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        ports.why_not.push((Tier::Ring, why));
+    }
+
+    fn streams(&self, ports: &mut Ports) {
+        let config = self.0.join("sys/kernel/config/thunderbolt/stream");
+        let devices = self.0.join("sys/bus/thunderbolt/devices");
+        let mut why = match config.is_dir() {
+            true => "no stream is set up: `lspan link up` on both hosts".to_owned(),
+            false => "no USB4STREAM: it needs Linux 7.2 with thunderbolt_stream, and configfs mounted".to_owned(),
+        };
+        for service in names(&config) {
+            let Some((host, _)) = service.split_once('.') else { continue };
+            let domain = host.split('-').next().unwrap_or("0");
+            let id = |device: &str| word(&devices.join(device).join("unique_id")).and_then(|text| uuid(&text));
+            let (Some(local), Some(peer)) = (id(&format!("{domain}-0")), id(host)) else {
+                why = format!("{service}: its host is not plugged in");
+                continue;
+            };
+            let read = |name: &str| word(&devices.join(host).join(name));
+            let lane = read("rx_speed").and_then(|s| s.split(' ').next()?.parse::<f64>().ok());
+            let lanes = read("rx_lanes").and_then(|s| s.parse::<f64>().ok());
+            for name in names(&config.join(&service)) {
+                let folder = config.join(&service).join(&name);
+                let number = |file: &str| word(&folder.join(file)).and_then(|text| text.parse::<i64>().ok());
+                let (Some(index), Some(inward), Some(outward)) =
+                    (number("index"), number("in_hopid"), number("out_hopid"))
+                else {
+                    continue;
+                };
+                let (Ok(inward), Ok(outward)) = (u16::try_from(inward), u16::try_from(outward)) else {
+                    why = format!("{service}/{name}: its HopIDs are not set: `lspan link up`");
+                    continue;
+                };
+                let path = self.0.join(format!("dev/tbstream{index}"));
+                ports.cables.push(Cable {
+                    tier: Tier::Stream,
+                    name: path.display().to_string(),
+                    local,
+                    peer,
+                    hops: (inward, outward),
+                    ring: number("ring_size").and_then(|n| u16::try_from(n).ok()).unwrap_or(32),
+                    speed: lane.zip(lanes).map_or(0, |(lane, lanes)| speed(lane, lanes)),
+                    place: Place::File(path),
+                });
+            }
+        }
+        ports.why_not.push((Tier::Stream, why));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! The Thunderbolt and USB4 room: a cable between two hosts, by our own ring driver (tier 1) or by the kernel's byte stream
+//! (tier 2). Tier 3, TCP over `thunderbolt_net`, is the TCP room on that cable's interface.
+//!
+//! [`find`] tells what cables this host has, [`Setup`] is the handshake (bytes in, bytes out) in which both sides choose one
+//! and prove that it joins them, [`CableRail`] the rail. [`soft`] has both devices in software, for tests on machines
+//! without a cable. `README.md` beside this crate has the messages.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod device;
+mod end;
+mod error;
+pub mod find;
+mod rail;
+mod ring;
+mod setup;
+pub mod soft;
+mod stream;
+mod tier;
+
+pub use cache::Memory;
+pub use device::{RingDevice, StreamDevice};
+pub use error::{ELSEWHERE, Error};
+pub use rail::CableRail;
+pub use ring::RingRail;
+pub use setup::{Config, OFFER_LEN, Role, Setup, join};
+pub use stream::StreamRail;
+#[doc(hidden)]
+pub use stream::{is_segment, reads_any_bytes};
+pub use tier::{Cable, Medium, Place, Ports, Tier};

@@ -1,0 +1,87 @@
+//! A rail over a cable at either tier.
+
+use linkspan_proto::Head;
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+use crate::cache::Memory;
+use crate::ring::RingRail;
+use crate::setup::NONCE_LEN;
+use crate::stream::StreamRail;
+use crate::tier::{AnyRing, AnyStream, Tier};
+
+/// A rail over a cable.
+pub enum CableRail {
+    /// Tier 1.
+    Ring(Box<RingRail<AnyRing>>),
+    /// Tier 2.
+    Stream(Box<StreamRail<AnyStream>>),
+}
+
+macro_rules! each {
+    ($self:ident, $rail:ident => $call:expr) => {
+        match $self {
+            CableRail::Ring($rail) => $call,
+            CableRail::Stream($rail) => $call,
+        }
+    };
+}
+
+impl CableRail {
+    /// How the cable is used.
+    pub fn tier(&self) -> Tier {
+        match self {
+            CableRail::Ring(_) => Tier::Ring,
+            CableRail::Stream(_) => Tier::Stream,
+        }
+    }
+
+    /// The memory that it keeps registered, where it does.
+    pub fn memory(&self) -> Option<&Memory> {
+        match self {
+            CableRail::Ring(rail) => Some(rail.memory()),
+            CableRail::Stream(_) => None,
+        }
+    }
+
+    pub(crate) fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
+        each!(self, r => r.hello(nonce))
+    }
+
+    pub(crate) fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down> {
+        each!(self, r => r.heard())
+    }
+}
+
+impl Rail for CableRail {
+    fn info(&self) -> &RailInfo {
+        each!(self, r => r.info())
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        each!(self, r => r.ctrl(head, body))
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        each!(self, r => r.data(head, src))
+    }
+
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        each!(self, r => r.prepare(mem, target))
+    }
+
+    fn taken(&self) -> u64 {
+        each!(self, r => r.taken())
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        each!(self, r => r.flush())
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        each!(self, r => r.poll(sink))
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        each!(self, r => r.arm())
+    }
+}

@@ -1,0 +1,369 @@
+//! Tier 1: messages over the ring driver.
+//!
+//! A rail has two channels. Control messages and the heads of chunks travel on the first, each one message, into receives
+//! that were posted before; so does a chunk that fits behind its head. The payload of a longer one is a message on the
+//! second, for which the receiver posts the place itself when it has seen the head: the driver moves it from page to page.
+
+mod rx;
+mod tx;
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
+use linkspan_proto::{Head, Kind};
+use linkspan_tbring::{Access, Completion};
+use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+use crate::cache::{Cache, Held, Memory};
+use crate::device::RingDevice;
+use crate::end::End;
+use crate::setup::NONCE_LEN;
+use crate::stream::HELLO;
+use rx::Rx;
+use tx::Tx;
+
+/// Bytes of a slot: the longest control message, to the next multiple of a cache line.
+pub(crate) const SLOT: usize = (HEAD_LEN + EAGER_MAX).next_multiple_of(64);
+
+/// Control messages under way to the peer, and receives posted for the peer's.
+pub(crate) const SLOTS: usize = 32;
+
+/// Chunks under way: what a [`Sink`] lets be placed at a time.
+pub(crate) const CHUNKS: usize = 64;
+
+/// Longest chunk that travels behind its head, so that both are one short message of the driver.
+pub(crate) const INLINE: usize = linkspan_tbring::abi::EAGER_BYTES as usize - HEAD_LEN;
+
+/// Longest chunk: what is drained into scratch that stays registered.
+pub(crate) const CHUNK: usize = 512 << 10;
+
+/// Completions taken per poll.
+const BATCH: usize = 64;
+
+/// How long a rail that closes waits for what it accepted last to leave.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// What a completion is of: the highest byte of its cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Sent,
+    Received,
+    DataSent,
+    DataReceived,
+}
+
+impl Of {
+    pub(crate) fn cookie(self, n: u64) -> u64 {
+        (self as u64) << 56 | n
+    }
+
+    fn split(cookie: u64) -> Option<(Of, u64)> {
+        let of = *[Of::Sent, Of::Received, Of::DataSent, Of::DataReceived].get((cookie >> 56) as usize)?;
+        Some((of, cookie & (1 << 56) - 1))
+    }
+}
+
+/// The registered memory of a rail: slots to send from, slots to receive into, scratch.
+pub(crate) struct Slots<D: RingDevice> {
+    pub(crate) mem: HostBuf,
+    pub(crate) region: D::Region,
+}
+
+impl<D: RingDevice> Slots<D> {
+    /// Where a slot is: the first [`SLOTS`] are sent from, the next received into.
+    pub(crate) fn at(slot: usize) -> u64 {
+        (slot * SLOT) as u64
+    }
+
+    /// Where scratch is.
+    pub(crate) const SCRATCH: u64 = (2 * SLOTS * SLOT) as u64;
+}
+
+/// What moves bytes: the device, its channels and its memory.
+pub(crate) struct Port<D: RingDevice> {
+    pub(crate) device: D,
+    pub(crate) control: u32,
+    pub(crate) data: u32,
+    pub(crate) slots: Slots<D>,
+    pub(crate) cache: Cache<D>,
+    /// Something was put since the last doorbell.
+    pub(crate) rung: bool,
+}
+
+impl<D: RingDevice> Port<D> {
+    pub(crate) fn region(&mut self, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, End> {
+        Ok(self.cache.get(&mut self.device, mem, target)?)
+    }
+
+    /// What was put fits always: the queues hold more than all that may be under way.
+    pub(crate) fn put(&mut self, put: bool) -> Result<(), End> {
+        self.rung = true;
+        if put { Ok(()) } else { Err(End::Gone("the device takes no more than it should hold".into())) }
+    }
+}
+
+/// A rail over two channels of the ring driver.
+///
+/// Dropping it waits a moment for what was accepted to leave, then closes the device, which returns when nothing of it
+/// touches memory any more.
+pub struct RingRail<D: RingDevice> {
+    port: Port<D>,
+    tx: Tx<D>,
+    rx: Rx<D>,
+    info: RailInfo,
+    /// The device is asked without waiting for its interrupt.
+    busy: bool,
+    end: Option<End>,
+}
+
+impl<D: RingDevice> RingRail<D> {
+    /// Over `device`, whose link is up, on two channels that are open on it. `busy`: ask the device at every poll.
+    ///
+    /// # Errors
+    /// The device's word.
+    pub fn new(
+        mut device: D,
+        (control, data): (u32, u32),
+        path: String,
+        reason: String,
+        speed: u64,
+        busy: bool,
+    ) -> Result<RingRail<D>, linkspan_tbring::Error> {
+        let mem = HostBuf::new(2 * SLOTS * SLOT + CHUNK);
+        let region = device.register(mem.slice(), Access::Both)?;
+        let slots = Slots { mem, region };
+        let mut port = Port { device, control, data, slots, cache: Cache::new(), rung: true };
+        for slot in 0..SLOTS {
+            let at = Slots::<D>::at(SLOTS + slot);
+            let cookie = Of::Received.cookie(slot as u64);
+            port.device.receive(control, &port.slots.region, at, SLOT as u64, cookie)?;
+        }
+        port.device.doorbell(0, Duration::ZERO, false)?;
+        let caps = Caps {
+            one_sided: false,
+            device_memory: false,
+            // Payload is overtaken by control messages.
+            ordered: false,
+            chunk: CHUNK,
+            speed,
+            local: false,
+        };
+        let info = RailInfo { room: "thunderbolt", path, reason, caps };
+        Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, end: None })
+    }
+
+    /// The memory that it keeps registered.
+    pub fn memory(&self) -> &Memory {
+        self.port.cache.memory()
+    }
+
+    /// Sends the first message.
+    pub(crate) fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
+        let mut message = [HELLO; 1 + NONCE_LEN];
+        message[1..].copy_from_slice(nonce);
+        self.tx.raw(&mut self.port, &message).map_err(|end| self.ended(end))?;
+        self.flush().map(|_| ())
+    }
+
+    /// The peer's first message, once it has come.
+    pub(crate) fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down> {
+        struct Nobody;
+        impl Sink for Nobody {
+            fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), linkspan_transport::Violation> {
+                Err(linkspan_transport::Violation("a message before its first".into()))
+            }
+            fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, linkspan_transport::Violation> {
+                Err(linkspan_transport::Violation("a chunk before its first message".into()))
+            }
+            fn landed(&mut self, _: &Head) -> Result<(), linkspan_transport::Violation> {
+                Ok(())
+            }
+        }
+        self.rx.one = true;
+        let polled = self.poll(&mut Nobody);
+        self.rx.one = false;
+        polled?;
+        self.flush()?;
+        Ok(self.rx.hello.take())
+    }
+
+    #[cold]
+    fn ended(&mut self, end: End) -> Down {
+        self.end.get_or_insert(end).down(&self.info.path)
+    }
+
+    fn complete<S: Sink>(&mut self, done: &Completion, sink: &mut S) -> Result<(), End> {
+        let Some((of, n)) = Of::split(done.cookie) else {
+            return Err(End::Gone("the device reports what nobody posted".into()));
+        };
+        if let Err(code) = done.result {
+            return self.failed(of, n, code);
+        }
+        match of {
+            Of::Sent => self.tx.sent(n),
+            Of::DataSent => self.tx.data_sent(n),
+            Of::Received => self.rx.received(&mut self.port, n, done.length, sink)?,
+            Of::DataReceived => self.rx.landed(&mut self.port, n, done.length, sink)?,
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, of: Of, n: u64, code: i32) -> Result<(), End> {
+        match code {
+            // The peer has closed: what it sent before comes first, and the receives for control messages tell the end of it.
+            EPIPE if of == Of::Received => self.rx.closed(n),
+            EPIPE => {
+                self.tx.deaf = true;
+                Ok(())
+            }
+            ENODEV => Err(linkspan_tbring::Error::Gone.into()),
+            EMSGSIZE => Err(End::Protocol("a message longer than its head says".into())),
+            code => Err(End::System("a send or receive", code)),
+        }
+    }
+}
+
+/// `errno.h`: the other side has closed.
+const EPIPE: i32 = 32;
+/// The link was lost.
+const ENODEV: i32 = 19;
+/// A message was longer than the receive it met.
+const EMSGSIZE: i32 = 90;
+
+impl<D: RingDevice> Rail for RingRail<D> {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == body.len() && body.len() <= EAGER_MAX);
+        if self.end.is_some() || self.tx.deaf {
+            return Err(Busy);
+        }
+        self.tx.message(&mut self.port, head, body).or_else(|end| self.busy(end))
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        debug_assert!(head.len.get() as usize == src.len());
+        if self.end.is_some() || self.tx.deaf {
+            return Err(Busy);
+        }
+        let done = match src.len() <= INLINE {
+            true => self.tx.message(&mut self.port, head, src),
+            false => self.tx.chunk(&mut self.port, head, src),
+        };
+        done.or_else(|end| self.busy(end))
+    }
+
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        // Where it fails, the chunk that needs it says so.
+        if self.end.is_none() && mem.len() > INLINE && mem.is_host() {
+            let _ = self.port.region(mem, target);
+        }
+    }
+
+    fn taken(&self) -> u64 {
+        self.tx.taken()
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        if let Some(end) = &self.end {
+            return Err(end.down(&self.info.path));
+        }
+        if !self.port.rung && !self.port.device.waiting() {
+            return Ok(Poll::Idle);
+        }
+        let rung = std::mem::take(&mut self.port.rung);
+        match self.port.device.doorbell(0, Duration::ZERO, false) {
+            Ok(()) => Ok(if rung { Poll::Active } else { Poll::Idle }),
+            // What had come before is still there to be taken.
+            Err(linkspan_tbring::Error::Gone) => Ok(Poll::Idle),
+            Err(error) => Err(self.ended(error.into())),
+        }
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        if let Some(end) = &self.end {
+            return Err(end.down(&self.info.path));
+        }
+        let mut found = 0;
+        while found < BATCH {
+            let done = match self.port.device.pop() {
+                Ok(Some(done)) => done,
+                Ok(None) if found == 0 && self.busy => {
+                    // Asks the rings, then looks once more.
+                    match self.port.device.doorbell(1, Duration::ZERO, true).and_then(|()| self.port.device.pop()) {
+                        Ok(Some(done)) => done,
+                        Ok(None) => break,
+                        Err(error) => return Err(self.ended(error.into())),
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return Err(self.ended(error.into())),
+            };
+            found += 1;
+            if let Err(end) = self.complete(&done, sink) {
+                return Err(self.ended(end));
+            }
+            if self.rx.one && self.rx.hello.is_some() {
+                break;
+            }
+        }
+        if let Err(end) = self.rx.go_on(&mut self.port, sink) {
+            return Err(self.ended(end));
+        }
+        if self.rx.is_over() {
+            return Err(self.ended(End::Gone("it closed the rail".into())));
+        }
+        Ok(if found > 0 { Poll::Active } else { Poll::Idle })
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        let work = self.end.is_some() || self.port.rung || self.rx.is_over();
+        (!work).then(|| WaitFd { fd: self.wait_fd(), read: true, write: false })
+    }
+}
+
+impl<D: RingDevice> RingRail<D> {
+    fn busy(&mut self, end: Option<End>) -> Result<u64, Busy> {
+        if let Some(end) = end {
+            self.end.get_or_insert(end);
+        }
+        Err(Busy)
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        self.port.device.wait_fd()
+    }
+}
+
+impl<D: RingDevice> Drop for RingRail<D> {
+    fn drop(&mut self) {
+        if self.end.is_some() || self.tx.deaf {
+            return;
+        }
+        let since = Instant::now();
+        while self.tx.under_way() && since.elapsed() < LINGER {
+            if self.port.device.doorbell(1, Duration::from_millis(1), false).is_err() {
+                return;
+            }
+            while let Ok(Some(done)) = self.port.device.pop() {
+                match (Of::split(done.cookie), done.result) {
+                    (Some((Of::Sent, n)), Ok(())) => self.tx.sent(n),
+                    (Some((Of::DataSent, n)), Ok(())) => self.tx.data_sent(n),
+                    (Some((Of::Sent | Of::DataSent, _)), Err(_)) => return,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// A head as it travels, and whether its payload is elsewhere.
+pub(crate) fn is_apart(kind: Kind, head: &Head) -> bool {
+    kind.is_payload() && head.len.get() as usize > INLINE
+}
+
+const _: () = assert!(4 * SLOTS + 2 * CHUNKS <= 256, "the queues hold all that may be under way");

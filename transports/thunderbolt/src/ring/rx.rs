@@ -1,0 +1,216 @@
+//! The receiving half: control messages in order, chunks in the order in which they were placed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use linkspan_proto::Head;
+use linkspan_proto::head::HEAD_LEN;
+use linkspan_transport::{Buf, Sink};
+
+use super::{CHUNK, CHUNKS, Of, Port, SLOT, SLOTS, Slots, is_apart};
+use crate::cache::Held;
+use crate::device::RingDevice;
+use crate::end::End;
+use crate::setup::NONCE_LEN;
+use crate::stream::HELLO;
+
+/// A slot that a message came into, or whose receive ended with the peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Came {
+    Not,
+    Message(usize),
+    Closed,
+}
+
+/// A chunk that is arriving.
+struct Arriving<R> {
+    head: Head,
+    landed: bool,
+    /// Keeps the memory registered.
+    _region: Option<Arc<Held<R>>>,
+}
+
+pub(crate) struct Rx<D: RingDevice> {
+    came: [Came; SLOTS],
+    /// The slot that the next message is in: receives meet messages in the order in which they were posted.
+    next: usize,
+    arriving: VecDeque<Arriving<D::Region>>,
+    /// Number of the first of those.
+    first: u64,
+    scratch: Box<[u8]>,
+    pub(crate) hello: Option<[u8; NONCE_LEN]>,
+    /// No more than the first message is to be looked at.
+    pub(crate) one: bool,
+    over: bool,
+}
+
+impl<D: RingDevice> Rx<D> {
+    pub(crate) fn new() -> Rx<D> {
+        Rx {
+            came: [Came::Not; SLOTS],
+            next: 0,
+            arriving: VecDeque::with_capacity(CHUNKS),
+            first: 0,
+            scratch: vec![0; SLOT].into(),
+            hello: None,
+            one: false,
+            over: false,
+        }
+    }
+
+    /// Whether all that the peer sent before it closed has been seen.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn mark(&mut self, slot: u64, came: Came) -> Result<(), End> {
+        match self.came.get_mut(slot as usize) {
+            Some(place) if *place == Came::Not => {
+                *place = came;
+                Ok(())
+            }
+            _ => Err(End::Gone("the device reports a receive twice".into())),
+        }
+    }
+
+    /// A message of `length` bytes is in a slot.
+    pub(crate) fn received<S: Sink>(
+        &mut self,
+        port: &mut Port<D>,
+        slot: u64,
+        length: u64,
+        sink: &mut S,
+    ) -> Result<(), End> {
+        self.mark(slot, Came::Message((length as usize).min(SLOT)))?;
+        self.go_on(port, sink)
+    }
+
+    /// The peer has closed, and nothing came into a slot.
+    pub(crate) fn closed(&mut self, slot: u64) -> Result<(), End> {
+        self.mark(slot, Came::Closed)
+    }
+
+    /// Looks at messages as far as chunks may be placed.
+    pub(crate) fn go_on<S: Sink>(&mut self, port: &mut Port<D>, sink: &mut S) -> Result<(), End> {
+        while self.arriving.len() < CHUNKS && !(self.one && self.hello.is_some()) {
+            let len = match self.came[self.next] {
+                Came::Not => return Ok(()),
+                Came::Closed => {
+                    self.over = true;
+                    return Ok(());
+                }
+                Came::Message(len) => len,
+            };
+            let slot = self.next;
+            let at = Slots::<D>::at(SLOTS + slot);
+            let mut bytes = std::mem::take(&mut self.scratch);
+            let inside = port.slots.mem.slice().read(at, &mut bytes[..len]);
+            debug_assert!(inside);
+            let read = self.read(port, &bytes[..len], sink);
+            self.scratch = bytes;
+            read?;
+            self.came[slot] = Came::Not;
+            self.next = (slot + 1) % SLOTS;
+            let cookie = Of::Received.cookie(slot as u64);
+            let put = port.device.receive(port.control, &port.slots.region, at, SLOT as u64, cookie)?;
+            port.put(put)?;
+        }
+        Ok(())
+    }
+
+    fn read<S: Sink>(&mut self, port: &mut Port<D>, bytes: &[u8], sink: &mut S) -> Result<(), End> {
+        if self.one {
+            let hello = bytes.split_first().filter(|(first, _)| **first == HELLO);
+            self.hello = hello.and_then(|(_, nonce)| nonce.try_into().ok());
+            return match self.hello {
+                Some(_) => Ok(()),
+                None => Err(End::Protocol("a first message that is none".into())),
+            };
+        }
+        let Some((head, body)) = bytes.split_first_chunk::<HEAD_LEN>() else {
+            return Err(End::Protocol(format!("a message of {} bytes", bytes.len())));
+        };
+        let (head, kind) = Head::decode(head).map_err(|bad| End::Protocol(bad.to_string()))?;
+        if is_apart(kind, &head) {
+            if !body.is_empty() {
+                return Err(End::Protocol(format!("{} bytes behind the head of a long chunk", body.len())));
+            }
+            return self.place(port, &head, sink);
+        }
+        if body.len() != head.len.get() as usize {
+            return Err(End::Protocol(format!("{} bytes of body, the head says {}", body.len(), head.len.get())));
+        }
+        if !kind.is_payload() {
+            return Ok(sink.ctrl(&head, body)?);
+        }
+        match sink.place(&head)? {
+            Some(mem) if mem.len() == body.len() => {
+                let inside = mem.fill(0, body);
+                debug_assert!(inside);
+            }
+            Some(mem) => return Err(misplaced(&head, mem.len())),
+            None => {}
+        }
+        self.arriving.push_back(Arriving { head, landed: true, _region: None });
+        self.land(sink)
+    }
+
+    /// The payload of a head comes on the other channel.
+    fn place<S: Sink>(&mut self, port: &mut Port<D>, head: &Head, sink: &mut S) -> Result<(), End> {
+        let len = head.len.get() as usize;
+        if len > CHUNK {
+            return Err(End::Protocol(format!("a chunk of {len} bytes, {CHUNK} is most")));
+        }
+        let cookie = Of::DataReceived.cookie(self.first + self.arriving.len() as u64);
+        let region = match sink.place(head)? {
+            Some(mem) if mem.len() == len => {
+                let held = port.region(mem, true)?;
+                let put = port.device.receive(port.data, held.region(), held.offset(mem), len as u64, cookie)?;
+                port.put(put)?;
+                Some(held)
+            }
+            Some(mem) => return Err(misplaced(head, mem.len())),
+            None => {
+                let at = Slots::<D>::SCRATCH;
+                let put = port.device.receive(port.data, &port.slots.region, at, len as u64, cookie)?;
+                port.put(put)?;
+                None
+            }
+        };
+        self.arriving.push_back(Arriving { head: *head, landed: false, _region: region });
+        Ok(())
+    }
+
+    /// The payload of chunk `n` is in place.
+    pub(crate) fn landed<S: Sink>(
+        &mut self,
+        port: &mut Port<D>,
+        n: u64,
+        length: u64,
+        sink: &mut S,
+    ) -> Result<(), End> {
+        let Some(chunk) = n.checked_sub(self.first).and_then(|at| self.arriving.get_mut(at as usize)) else {
+            return Err(End::Gone("the device reports a chunk that was not posted".into()));
+        };
+        if length != u64::from(chunk.head.len.get()) {
+            return Err(End::Protocol(format!("{length} bytes of a chunk of {}", chunk.head.len.get())));
+        }
+        chunk.landed = true;
+        self.land(sink)?;
+        self.go_on(port, sink)
+    }
+
+    fn land<S: Sink>(&mut self, sink: &mut S) -> Result<(), End> {
+        while self.arriving.front().is_some_and(|chunk| chunk.landed) {
+            if let Some(chunk) = self.arriving.pop_front() {
+                self.first += 1;
+                sink.landed(&chunk.head)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn misplaced(head: &Head, len: usize) -> End {
+    End::Protocol(format!("a chunk of {} bytes met a place of {len}", head.len.get()))
+}

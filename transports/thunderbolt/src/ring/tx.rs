@@ -1,0 +1,150 @@
+//! The sending half: slots for control messages, chunks that wait for the device.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use linkspan_proto::Head;
+use linkspan_proto::head::HEAD_LEN;
+use linkspan_transport::{Buf, MemSlice};
+
+use super::{CHUNKS, Of, Port, SLOT, SLOTS, Slots};
+use crate::cache::Held;
+use crate::device::RingDevice;
+use crate::end::End;
+
+/// An accepted item: gone when nothing of it is left with the device.
+struct Item<R> {
+    left: u8,
+    /// Keeps the memory registered.
+    region: Option<Arc<Held<R>>>,
+}
+
+pub(crate) struct Tx<D: RingDevice> {
+    free: Vec<u8>,
+    /// The item that each slot belongs to; 0 for none.
+    owner: [u64; SLOTS],
+    items: VecDeque<Item<D::Region>>,
+    taken: u64,
+    chunks: usize,
+    /// The peer has closed.
+    pub(crate) deaf: bool,
+}
+
+impl<D: RingDevice> Tx<D> {
+    pub(crate) fn new() -> Tx<D> {
+        Tx {
+            free: (0..SLOTS as u8).rev().collect(),
+            owner: [0; SLOTS],
+            items: VecDeque::with_capacity(SLOTS + CHUNKS),
+            taken: 0,
+            chunks: 0,
+            deaf: false,
+        }
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether the device has something of ours.
+    pub(crate) fn under_way(&self) -> bool {
+        !self.items.is_empty() || self.free.len() < SLOTS
+    }
+
+    fn accept(&mut self, left: u8, region: Option<Arc<Held<D::Region>>>) -> u64 {
+        self.items.push_back(Item { left, region });
+        self.taken + self.items.len() as u64
+    }
+
+    fn slot(&mut self, port: &mut Port<D>, fill: impl FnOnce(MemSlice) -> usize) -> Result<Option<u8>, End> {
+        let Some(slot) = self.free.pop() else { return Ok(None) };
+        let at = Slots::<D>::at(slot.into());
+        let Some(mem) = port.slots.mem.slice().sub(at, SLOT as u64) else { return Ok(None) };
+        let len = fill(mem);
+        let put =
+            port.device.send(port.control, &port.slots.region, at, len as u64, Of::Sent.cookie(u64::from(slot)))?;
+        port.put(put)?;
+        Ok(Some(slot))
+    }
+
+    /// A message that is no item.
+    pub(crate) fn raw(&mut self, port: &mut Port<D>, bytes: &[u8]) -> Result<(), End> {
+        self.slot(port, |mem| {
+            let inside = mem.fill(0, bytes);
+            debug_assert!(inside);
+            bytes.len()
+        })?;
+        Ok(())
+    }
+
+    /// A head and what fits behind it. `Err(None)`: no room at the moment.
+    pub(crate) fn message(&mut self, port: &mut Port<D>, head: &Head, body: MemSlice) -> Result<u64, Option<End>> {
+        let slot = self.slot(port, |mem| {
+            let inside = mem.fill(0, head.as_wire()) && copy(body, mem);
+            debug_assert!(inside);
+            HEAD_LEN + body.len()
+        })?;
+        let slot = slot.ok_or(None)?;
+        let n = self.accept(1, None);
+        self.owner[usize::from(slot)] = n;
+        Ok(n)
+    }
+
+    /// A head, and its payload on the other channel.
+    pub(crate) fn chunk(&mut self, port: &mut Port<D>, head: &Head, src: MemSlice) -> Result<u64, Option<End>> {
+        if self.chunks >= CHUNKS || self.free.is_empty() {
+            return Err(None);
+        }
+        let held = port.region(src, false)?;
+        let offset = held.offset(src);
+        let n = self.message(port, head, MemSlice::NONE)?;
+        let put = port.device.send(port.data, held.region(), offset, src.len() as u64, Of::DataSent.cookie(n));
+        port.put(put.map_err(End::from)?)?;
+        self.chunks += 1;
+        if let Some(item) = self.items.back_mut() {
+            (item.left, item.region) = (2, Some(held));
+        }
+        Ok(n)
+    }
+
+    /// The message in slot `n` is gone.
+    pub(crate) fn sent(&mut self, n: u64) {
+        let Some(owner) = self.owner.get_mut(n as usize) else { return };
+        let owner = std::mem::take(owner);
+        self.free.push(n as u8);
+        self.settle(owner, false);
+    }
+
+    /// The payload of item `n` is gone.
+    pub(crate) fn data_sent(&mut self, n: u64) {
+        self.settle(n, true);
+    }
+
+    fn settle(&mut self, n: u64, data: bool) {
+        let Some(item) = n.checked_sub(self.taken + 1).and_then(|at| self.items.get_mut(at as usize)) else { return };
+        item.left = item.left.saturating_sub(1);
+        if data {
+            item.region = None;
+            self.chunks = self.chunks.saturating_sub(1);
+        }
+        while self.items.front().is_some_and(|item| item.left == 0) {
+            self.items.pop_front();
+            self.taken += 1;
+        }
+    }
+}
+
+
+/// Copies a body behind the head in a slot. Bodies are at most `EAGER_MAX` bytes.
+fn copy(body: MemSlice, slot: MemSlice) -> bool {
+    let mut at = 0;
+    let mut piece = [0; 1024];
+    while at < body.len() {
+        let n = piece.len().min(body.len() - at);
+        if !body.read(at as u64, &mut piece[..n]) || !slot.fill((HEAD_LEN + at) as u64, &piece[..n]) {
+            return false;
+        }
+        at += n;
+    }
+    true
+}

@@ -1,0 +1,183 @@
+//! What the handshake says.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{NONCE_LEN, TOLD};
+use crate::error::Error;
+use crate::tier::{Cable, Tier};
+
+const MAGIC: [u8; 4] = *b"LSTo";
+const VERSION: u8 = 1;
+
+/// One cable as it travels, little-endian.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Told {
+    /// 0: none here.
+    tier: u8,
+    zero: u8,
+    ring: U16,
+    in_hop: U16,
+    out_hop: U16,
+    local: [u8; 16],
+    peer: [u8; 16],
+}
+
+/// The front of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Front {
+    magic: [u8; 4],
+    version: u8,
+    count: u8,
+    zero: U16,
+    nonce: [u8; NONCE_LEN],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Whole {
+    front: Front,
+    told: [Told; TOLD],
+}
+
+/// Bytes of an offer.
+pub const OFFER_LEN: usize = size_of::<Whole>();
+
+/// What one side has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) nonce: [u8; NONCE_LEN],
+    told: Vec<Told>,
+}
+
+impl Offer {
+    pub(crate) fn new(cables: &[Cable], nonce: [u8; NONCE_LEN]) -> Offer {
+        let told = |cable: &Cable| Told {
+            tier: cable.tier as u8,
+            zero: 0,
+            ring: U16::new(cable.ring),
+            in_hop: U16::new(cable.hops.0),
+            out_hop: U16::new(cable.hops.1),
+            local: cable.local,
+            peer: cable.peer,
+        };
+        Offer { nonce, told: cables.iter().take(TOLD).map(told).collect() }
+    }
+
+    pub(crate) fn encode(&self) -> [u8; OFFER_LEN] {
+        let mut told = [Told::default(); TOLD];
+        told[..self.told.len()].copy_from_slice(&self.told);
+        let count = self.told.len() as u8;
+        let front = Front { magic: MAGIC, version: VERSION, count, zero: U16::new(0), nonce: self.nonce };
+        zerocopy::transmute!(Whole { front, told })
+    }
+
+    /// Total over arbitrary bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Offer, Error> {
+        let bad = |what: &str| Error::BadOffer(what.to_owned());
+        let bytes: [u8; OFFER_LEN] = bytes.try_into().map_err(|_| bad("its length"))?;
+        let Whole { front, told } = zerocopy::transmute!(bytes);
+        let count = usize::from(front.count);
+        if front.magic != MAGIC || front.version != VERSION || front.zero.get() != 0 {
+            return Err(bad("it is of another kind or version"));
+        }
+        if count == 0 || count > TOLD || told[count..].iter().any(|t| *t != Told::default()) {
+            return Err(bad("the number of its cables"));
+        }
+        let good = |t: &Told| t.zero == 0 && Tier::from_u8(t.tier).is_some_and(|tier| tier != Tier::Net);
+        if !told[..count].iter().all(good) {
+            return Err(bad("a tier"));
+        }
+        Ok(Offer { nonce: front.nonce, told: told[..count].to_vec() })
+    }
+
+    /// Pairs of ours and theirs that join the two hosts, best first.
+    pub(crate) fn joins(&self, theirs: &Offer) -> Vec<(usize, usize)> {
+        let mut joins = Vec::new();
+        for (i, a) in self.told.iter().enumerate() {
+            for (j, b) in theirs.told.iter().enumerate() {
+                let hosts = a.local == b.peer && a.peer == b.local && a.tier == b.tier;
+                let hops = a.in_hop == b.out_hop && a.out_hop == b.in_hop;
+                if hosts && hops {
+                    joins.push((i, j));
+                }
+            }
+        }
+        joins.sort_by_key(|(i, _)| self.told[*i].tier);
+        joins
+    }
+
+    pub(crate) fn ring(&self, at: usize) -> u32 {
+        self.told.get(at).map_or(0, |t| t.ring.get().into())
+    }
+
+    pub(crate) fn has(&self, tier: Tier) -> bool {
+        self.told.iter().any(|t| t.tier == tier as u8)
+    }
+}
+
+/// What is said after the offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// The caller has opened its cable `own`, the peer's `their`, and these channels.
+    Try { own: usize, their: usize, channels: (u32, u32) },
+    /// The answerer has too.
+    Yes,
+    /// It cannot.
+    No,
+    /// There is nothing left to try.
+    None,
+    /// What the cable brought is what the peer told.
+    Passes,
+}
+
+/// Bytes of a word.
+pub(crate) const WORD_LEN: usize = 16;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    tag: [u8; 4],
+    own: U16,
+    their: U16,
+    channels: [U32; 2],
+}
+
+impl Word {
+    pub(crate) fn encode(self) -> [u8; WORD_LEN] {
+        let (tag, own, their, channels) = match self {
+            Word::Try { own, their, channels } => (*b"LSTt", own, their, channels),
+            Word::Yes => (*b"LSTy", 0, 0, (0, 0)),
+            Word::No => (*b"LSTn", 0, 0, (0, 0)),
+            Word::None => (*b"LST0", 0, 0, (0, 0)),
+            Word::Passes => (*b"LSTp", 0, 0, (0, 0)),
+        };
+        let channels = [U32::new(channels.0), U32::new(channels.1)];
+        zerocopy::transmute!(Raw { tag, own: U16::new(own as u16), their: U16::new(their as u16), channels })
+    }
+
+    /// Total over arbitrary bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Word, Error> {
+        let bytes: [u8; WORD_LEN] =
+            bytes.try_into().map_err(|_| Error::BadOffer("a word of another length".into()))?;
+        let raw: Raw = zerocopy::transmute!(bytes);
+        let word = match &raw.tag {
+            b"LSTt" => Word::Try {
+                own: raw.own.get().into(),
+                their: raw.their.get().into(),
+                channels: (raw.channels[0].get(), raw.channels[1].get()),
+            },
+            b"LSTy" => Word::Yes,
+            b"LSTn" => Word::No,
+            b"LST0" => Word::None,
+            b"LSTp" => Word::Passes,
+            tag => return Err(Error::BadOffer(format!("{tag:02x?} where a word was due"))),
+        };
+        if word.encode() != bytes {
+            return Err(Error::BadOffer("a word with more than it says".into()));
+        }
+        Ok(word)
+    }
+}

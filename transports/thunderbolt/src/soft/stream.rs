@@ -1,0 +1,208 @@
+//! A stream device: frames in rings, as `thunderbolt_stream` has them, with what it loses.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use linkspan_transport::{Buf, MemSlice};
+
+use super::Bell;
+use crate::device::StreamDevice;
+
+const FRAME: usize = 4096;
+
+/// `errno.h`: what the device says when the cable or its peer is gone.
+const ENXIO: i32 = 6;
+
+/// One end's rings. An empty frame is a close mark.
+#[derive(Debug)]
+struct End {
+    open: bool,
+    tx: VecDeque<Vec<u8>>,
+    rx: VecDeque<Vec<u8>>,
+    /// Bytes of the first frame that were read.
+    read: usize,
+    closed: bool,
+    bell: Bell,
+}
+
+#[derive(Debug)]
+struct World {
+    ends: [End; 2],
+    ring: usize,
+    stalled: bool,
+    unplugged: bool,
+    lose_close: bool,
+    overrun: usize,
+}
+
+/// A stream between two hosts: opened once on each.
+#[derive(Clone, Debug)]
+pub struct SoftStreamLink(Arc<Mutex<World>>);
+
+/// One open end.
+#[derive(Debug)]
+pub struct SoftStream {
+    link: SoftStreamLink,
+    side: usize,
+    fd: RawFd,
+}
+
+impl SoftStreamLink {
+    /// With rings of so many entries.
+    ///
+    /// # Errors
+    /// The system gives no descriptors.
+    pub fn new(ring: usize) -> io::Result<SoftStreamLink> {
+        let end = || -> io::Result<End> {
+            let (tx, rx) = (VecDeque::new(), VecDeque::new());
+            Ok(End { open: false, tx, rx, read: 0, closed: false, bell: Bell::new()? })
+        };
+        let ends = [end()?, end()?];
+        let world = World { ends, ring, stalled: false, unplugged: false, lose_close: false, overrun: 0 };
+        Ok(SoftStreamLink(Arc::new(Mutex::new(world))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Entries of its rings.
+    pub fn ring(&self) -> usize {
+        self.lock().ring
+    }
+
+    /// Opens side 0 or 1; `None` while it is open. Frames that had come before are forgotten, as Linux 7.2 does.
+    pub fn open(&self, side: usize) -> Option<SoftStream> {
+        let mut world = self.lock();
+        let end = world.ends.get_mut(side).filter(|end| !end.open)?;
+        (end.open, end.closed, end.read) = (true, false, 0);
+        end.tx.clear();
+        end.rx.clear();
+        let fd = end.bell.fd();
+        Some(SoftStream { link: self.clone(), side, fd })
+    }
+
+    /// Holds every frame back, or lets them go.
+    pub fn stall(&self, stalled: bool) {
+        let mut world = self.lock();
+        world.stalled = stalled;
+        world.step();
+    }
+
+    /// Pulls the cable.
+    pub fn unplug(&self) {
+        let mut world = self.lock();
+        world.unplugged = true;
+        world.ends.iter_mut().for_each(|end| end.bell.ring());
+    }
+
+    /// Loses the close mark of whoever closes, as happens with full rings.
+    pub fn lose_close(&self) {
+        self.lock().lose_close = true;
+    }
+
+    /// Most frames that ever waited for a receive buffer, stalled times left out: what a writer that dies would have lost.
+    pub fn overrun(&self) -> usize {
+        self.lock().overrun
+    }
+}
+
+impl World {
+    fn step(&mut self) {
+        if self.stalled || self.unplugged {
+            return;
+        }
+        for side in 0..2 {
+            // The peer's ring holds one frame less than its entries.
+            while self.ends[1 - side].open && self.ends[1 - side].rx.len() < self.ring - 1 {
+                let Some(frame) = self.ends[side].tx.pop_front() else { break };
+                self.ends[1 - side].rx.push_back(frame);
+                self.ends[1 - side].bell.ring();
+            }
+            self.overrun = self.overrun.max(self.ends[side].tx.len());
+        }
+    }
+}
+
+impl StreamDevice for SoftStream {
+    fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>> {
+        let mut world = self.link.lock();
+        if world.unplugged {
+            return Err(io::Error::from_raw_os_error(ENXIO));
+        }
+        let end = &mut world.ends[self.side];
+        let want = place.len() + tail.len();
+        let mut done = 0;
+        while done < want && !end.closed {
+            let Some(frame) = end.rx.front() else { break };
+            if frame.is_empty() {
+                if done > 0 {
+                    break;
+                }
+                end.closed = true;
+                break;
+            }
+            let from = &frame[end.read..];
+            let n = from.len().min(if done < place.len() { place.len() - done } else { want - done });
+            if done < place.len() {
+                let inside = place.fill(done as u64, &from[..n]);
+                debug_assert!(inside);
+            } else {
+                let at = done - place.len();
+                tail[at..at + n].copy_from_slice(&from[..n]);
+            }
+            done += n;
+            end.read += n;
+            if end.read == frame.len() {
+                end.rx.pop_front();
+                end.read = 0;
+            }
+        }
+        if end.closed && done == 0 {
+            return Ok(Some(0));
+        }
+        if done == 0 {
+            end.bell.quiet();
+        }
+        world.step();
+        Ok((done > 0).then_some(done))
+    }
+
+    fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>> {
+        let mut world = self.link.lock();
+        if world.unplugged || world.ends[self.side].closed {
+            return Err(io::Error::from_raw_os_error(ENXIO));
+        }
+        let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        let room = (world.ring - 1).saturating_sub(world.ends[self.side].tx.len());
+        let mut done = 0;
+        for frame in all.chunks(FRAME).take(room) {
+            world.ends[self.side].tx.push_back(frame.to_vec());
+            done += frame.len();
+        }
+        world.step();
+        Ok((done > 0).then_some(done))
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        self.fd
+    }
+}
+
+impl Drop for SoftStream {
+    fn drop(&mut self) {
+        let mut world = self.link.lock();
+        world.step();
+        let lose = world.lose_close;
+        let room = world.ring - 1 > world.ends[self.side].tx.len();
+        if room && !lose {
+            world.ends[self.side].tx.push_back(Vec::new());
+        }
+        world.step();
+        let end = &mut world.ends[self.side];
+        end.open = false;
+        end.tx.clear();
+    }
+}

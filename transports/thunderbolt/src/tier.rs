@@ -1,0 +1,280 @@
+//! Cables, the tiers by which they can be used, and opening them.
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linkspan_tbring::{Access, Completion, Error as DeviceError, Options, Region, Ring, Stream};
+use linkspan_transport::MemSlice;
+
+use crate::device::{RingDevice, StreamDevice};
+use crate::error::Error;
+use crate::soft::{SoftRegion, SoftRing, SoftRingLink, SoftStream, SoftStreamLink};
+
+/// How a cable is used, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Tier {
+    /// Our ring driver, `linkspan.ko`: registered memory, no copy.
+    Ring = 1,
+    /// The kernel's byte stream, `thunderbolt_stream`, since Linux 7.2: one copy on each side.
+    Stream = 2,
+    /// TCP over `thunderbolt_net`: the TCP room, on that interface.
+    Net = 3,
+}
+
+impl Tier {
+    /// Its word in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Ring => "ring",
+            Tier::Stream => "stream",
+            Tier::Net => "net",
+        }
+    }
+
+    pub(crate) fn from_u8(n: u8) -> Option<Tier> {
+        [Tier::Ring, Tier::Stream, Tier::Net].into_iter().find(|t| *t as u8 == n)
+    }
+
+    /// From `LINKSPAN_THUNDERBOLT_TIER`: `None` for `auto`.
+    ///
+    /// # Errors
+    /// [`Error::NoTier`].
+    pub fn parse(word: &str) -> Result<Option<Tier>, Error> {
+        match word {
+            "auto" => Ok(None),
+            "ring" => Ok(Some(Tier::Ring)),
+            "stream" => Ok(Some(Tier::Stream)),
+            "net" => Ok(Some(Tier::Net)),
+            _ => Err(Error::NoTier(word.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tier {} ({})", *self as u8, self.name())
+    }
+}
+
+/// Where one is to be opened.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// The device file.
+    File(PathBuf),
+    /// A ring in software, and which side we are.
+    SoftRing(SoftRingLink, usize),
+    /// A stream in software, and which side we are.
+    SoftStream(SoftStreamLink, usize),
+}
+
+/// One way to use one cable.
+#[derive(Clone, Debug)]
+pub struct Cable {
+    /// How it is used.
+    pub tier: Tier,
+    /// What people call it: the device file's path.
+    pub name: String,
+    /// What the domain of this host says it is.
+    pub local: [u8; 16],
+    /// What the other host says it is.
+    pub peer: [u8; 16],
+    /// HopIDs of a stream, in and out, which mirror the peer's; of a ring 0.
+    pub hops: (u16, u16),
+    /// Entries of a stream's receive ring.
+    pub ring: u16,
+    /// Negotiated speed, bytes per second; 0 when nobody says.
+    pub speed: u64,
+    /// Where to open it.
+    pub place: Place,
+}
+
+impl Cable {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// The device's word.
+    pub fn open(&self, wait: Duration) -> Result<Medium, DeviceError> {
+        let gone = || DeviceError::Open {
+            path: PathBuf::from(&self.name),
+            source: io::Error::from_raw_os_error(EWOULDBLOCK),
+            hint: "; another connection has it",
+        };
+        Ok(match &self.place {
+            Place::File(path) if self.tier == Tier::Ring => {
+                Medium::Ring(AnyRing::Hw(Ring::open(path, Options { wait, ..Options::default() })?))
+            }
+            Place::File(path) => Medium::Stream(AnyStream::Hw(Stream::open(path)?)),
+            Place::SoftRing(link, side) => Medium::Ring(AnyRing::Soft(link.open(*side)?)),
+            Place::SoftStream(link, side) => Medium::Stream(AnyStream::Soft(link.open(*side).ok_or_else(gone)?)),
+        })
+    }
+}
+
+/// `errno.h`: it would block.
+const EWOULDBLOCK: i32 = 11;
+
+/// What this host has: cables, and for each tier why it has none there.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    /// Best first.
+    pub cables: Vec<Cable>,
+    /// Some other host is at the end of a cable.
+    pub plugged: bool,
+    /// Why a tier cannot be had here, for people.
+    pub why_not: Vec<(Tier, String)>,
+}
+
+impl Ports {
+    /// Why this host has nothing at a tier; empty where it has.
+    pub fn why_not(&self, tier: Tier) -> String {
+        if self.cables.iter().any(|cable| cable.tier == tier) {
+            return String::new();
+        }
+        let found = self.why_not.iter().find(|(t, _)| *t == tier);
+        found.map_or_else(|| "this host has no such cable".to_owned(), |(_, why)| why.clone())
+    }
+
+    /// Only what `tier` allows; `None` allows both.
+    #[must_use]
+    pub fn only(mut self, tier: Option<Tier>) -> Ports {
+        if let Some(only) = tier {
+            self.cables.retain(|cable| cable.tier == only);
+            let other = |t: &Tier| *t != only;
+            self.why_not.retain(|(t, _)| !other(t));
+            for t in [Tier::Ring, Tier::Stream].into_iter().filter(other) {
+                self.why_not.push((t, format!("LINKSPAN_THUNDERBOLT_TIER={} leaves it out", only.name())));
+            }
+        }
+        self
+    }
+
+    /// To be shared by connections.
+    pub fn shared(self) -> Arc<Ports> {
+        Arc::new(self)
+    }
+}
+
+/// An opened cable.
+#[derive(Debug)]
+pub enum Medium {
+    /// Tier 1.
+    Ring(AnyRing),
+    /// Tier 2.
+    Stream(AnyStream),
+}
+
+/// The ring driver's device, real or not.
+#[derive(Debug)]
+pub enum AnyRing {
+    /// `/dev/linkspan/N`.
+    Hw(Ring),
+    /// In software.
+    Soft(SoftRing),
+}
+
+/// Its registered memory.
+#[derive(Debug)]
+pub enum AnyRegion {
+    /// The driver's.
+    Hw(Region),
+    /// In software.
+    Soft(SoftRegion),
+}
+
+/// The stream device, real or not.
+#[derive(Debug)]
+pub enum AnyStream {
+    /// `/dev/tbstreamN`.
+    Hw(Stream),
+    /// In software.
+    Soft(SoftStream),
+}
+
+macro_rules! each {
+    ($of:ident, $self:ident, $device:ident => $call:expr) => {
+        match $self {
+            $of::Hw($device) => $call,
+            $of::Soft($device) => $call,
+        }
+    };
+}
+
+/// A region of another kind of device: nothing mixes them.
+const MIXED: DeviceError = DeviceError::Queues { what: "a region of another device" };
+
+impl RingDevice for AnyRing {
+    type Region = AnyRegion;
+
+    fn register(&mut self, mem: MemSlice, access: Access) -> Result<AnyRegion, DeviceError> {
+        match self {
+            AnyRing::Hw(ring) => RingDevice::register(ring, mem, access).map(AnyRegion::Hw),
+            AnyRing::Soft(ring) => ring.register(mem, access).map(AnyRegion::Soft),
+        }
+    }
+
+    fn open_channel(&mut self, channel: u32) -> Result<(), DeviceError> {
+        each!(AnyRing, self, ring => RingDevice::open_channel(ring, channel))
+    }
+
+    fn close_channel(&mut self, channel: u32) -> Result<(), DeviceError> {
+        each!(AnyRing, self, ring => RingDevice::close_channel(ring, channel))
+    }
+
+    fn send(&mut self, c: u32, region: &AnyRegion, offset: u64, length: u64, cookie: u64) -> Result<bool, DeviceError> {
+        match (self, region) {
+            (AnyRing::Hw(ring), AnyRegion::Hw(region)) => ring.send(c, region, offset, length, cookie),
+            (AnyRing::Soft(ring), AnyRegion::Soft(region)) => ring.send(c, region, offset, length, cookie),
+            _ => Err(MIXED),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        c: u32,
+        region: &AnyRegion,
+        offset: u64,
+        length: u64,
+        cookie: u64,
+    ) -> Result<bool, DeviceError> {
+        match (self, region) {
+            (AnyRing::Hw(ring), AnyRegion::Hw(region)) => ring.receive(c, region, offset, length, cookie),
+            (AnyRing::Soft(ring), AnyRegion::Soft(region)) => ring.receive(c, region, offset, length, cookie),
+            _ => Err(MIXED),
+        }
+    }
+
+    fn doorbell(&mut self, completions: u32, wait: Duration, poll: bool) -> Result<(), DeviceError> {
+        each!(AnyRing, self, ring => RingDevice::doorbell(ring, completions, wait, poll))
+    }
+
+    fn waiting(&self) -> bool {
+        each!(AnyRing, self, ring => RingDevice::waiting(ring))
+    }
+
+    fn pop(&mut self) -> Result<Option<Completion>, DeviceError> {
+        each!(AnyRing, self, ring => RingDevice::pop(ring))
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        each!(AnyRing, self, ring => RingDevice::wait_fd(ring))
+    }
+}
+
+impl StreamDevice for AnyStream {
+    fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>> {
+        each!(AnyStream, self, stream => StreamDevice::read(stream, place, tail))
+    }
+
+    fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>> {
+        each!(AnyStream, self, stream => StreamDevice::write(stream, pieces))
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        each!(AnyStream, self, stream => StreamDevice::wait_fd(stream))
+    }
+}
