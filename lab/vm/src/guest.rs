@@ -14,6 +14,7 @@ pub(crate) use spec::Spec;
 
 use crate::error::{At, Error, Result};
 use crate::guest::link::Link;
+use crate::patience::Patience;
 use crate::proc;
 use crate::verdict;
 
@@ -22,6 +23,9 @@ const SCRIPT: Duration = Duration::from_secs(40);
 
 /// How long a guest may take from its start to its agent's first word.
 const BOOT: Duration = Duration::from_secs(150);
+
+/// How long it may take to turn off.
+const OFF: Duration = Duration::from_secs(40);
 
 /// A running guest; killed when dropped.
 #[derive(Debug)]
@@ -51,16 +55,14 @@ impl Guest {
 
     /// Waits for the agent.
     pub(crate) fn ready(&mut self) -> Result<()> {
-        let begun = Instant::now();
-        loop {
+        let mut patience = Patience::new(BOOT);
+        while patience.look().is_some() {
             if self.link.open(Duration::from_millis(50))? {
                 return Ok(());
             }
             self.alive()?;
-            if begun.elapsed() > BOOT {
-                return Err(self.late("boot", BOOT));
-            }
         }
+        Err(self.late("boot", BOOT))
     }
 
     /// Its name.
@@ -139,7 +141,7 @@ impl Guest {
 
     /// Waits for a line of the console that begins so; the rest of it.
     pub(crate) fn hears(&self, start: &str, limit: Duration) -> Result<String> {
-        let until = Instant::now() + limit;
+        let mut patience = Patience::new(limit);
         loop {
             let text = self.console_text();
             // A line is whole when the next one has begun.
@@ -147,10 +149,9 @@ impl Guest {
             if let Some(rest) = whole.lines().find_map(|line| line.strip_prefix(start)) {
                 return Ok(rest.to_owned());
             }
-            if Instant::now() > until {
+            if !patience.sleep(Duration::from_millis(100)) {
                 return Err(self.late(&format!("a line `{start}` on its console"), limit));
             }
-            std::thread::sleep(Duration::from_millis(100));
         }
     }
 
@@ -179,12 +180,11 @@ impl Guest {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.calm()?;
         let _ = self.spawn("poweroff -f");
-        let begun = Instant::now();
+        let mut patience = Patience::new(OFF);
         while self.qemu.try_wait().ok().flatten().is_none() {
-            if begun.elapsed() > Duration::from_secs(20) {
-                return Err(self.late("power off", begun.elapsed()));
+            if !patience.sleep(Duration::from_millis(20)) {
+                return Err(self.late("power off", OFF));
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
         self.judge(&self.console_text())
     }

@@ -14,6 +14,7 @@ mod guest;
 mod initrd;
 mod lab;
 mod modules;
+mod patience;
 mod proc;
 mod root;
 mod run;

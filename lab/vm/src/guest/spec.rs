@@ -64,7 +64,7 @@ impl Spec {
             name: name.to_owned(),
             memory: 448,
             cpus: 1,
-            deadline: Duration::from_secs(300),
+            deadline: Duration::from_secs(600),
             allowed: Vec::new(),
             append: String::new(),
             viommu: false,

@@ -10,7 +10,7 @@ use crate::lab::Lab;
 use crate::vcable::Cable;
 
 /// All the time of the guests: many checks in one boot.
-const LIFE: Duration = Duration::from_secs(500);
+const LIFE: Duration = Duration::from_secs(900);
 
 /// All of them over one cable with two lanes.
 pub(crate) fn faults(lab: &mut Lab) -> Result<()> {
