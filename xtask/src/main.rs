@@ -31,7 +31,8 @@ usage: cargo xtask COMMAND
   asan                   the one-sided library and what it stands on under AddressSanitizer
   miri                   its memory, views and books under Miri
   python                 builds the Python wheel in an environment of its own; its tests, mypy, pyright
-  netns NAME|all         tests that need network namespaces (root)
+  netns NAME...|all [--once]
+                         tests that need network namespaces (root); what fails is run once more, with --once it is not
   fuzz [--seconds N] [TARGET]
                          every fuzz target (or one) for N seconds each, default 20
   lab WORDS              virtual machines with soft-RoCE and the virtual Thunderbolt cable: setup, list, run, shell, ...
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         ["asan"] => stages::asan(&root),
         ["miri"] => stages::miri(&root),
         ["python"] => stages::python(&root),
-        ["netns", name] => stages::netns(&root, name),
+        ["netns", rest @ ..] => stages::netns(&root, rest),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
         ["lab", rest @ ..] => stages::lab(&root, rest),
         ["unpack"] => stages::unpack::run(&root),

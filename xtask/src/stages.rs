@@ -75,8 +75,8 @@ pub(crate) fn loom(root: &Path) -> Outcome {
     }))
 }
 
-/// Runs the namespace tests of `tests/netns`, or the one of that name, against release builds.
-pub(crate) fn netns(root: &Path, name: &str) -> Outcome {
+/// Runs the namespace tests of `tests/netns`, or those of these names, against release builds.
+pub(crate) fn netns(root: &Path, words: &[&str]) -> Outcome {
     if let Some(why) = no_namespaces() {
         return Outcome::Skipped(why);
     }
@@ -84,7 +84,7 @@ pub(crate) fn netns(root: &Path, name: &str) -> Outcome {
     build.args(["build", "--release", "-p", "lspan", "-p", "linkspan-nccl", "-p", "linkspan-netns"]);
     let bin = run::target_dir(root).join("release");
     let mut tests = Command::new(bin.join("linkspan-netns"));
-    tests.arg(name).current_dir(root).env("LSPAN", bin.join("lspan"));
+    tests.args(words).current_dir(root).env("LSPAN", bin.join("lspan"));
     tests.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
     all([run::must(&mut build).and_then(|()| run::must(&mut tests))])
 }

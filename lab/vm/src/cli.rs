@@ -31,6 +31,8 @@ pub(crate) struct Words {
     pub(crate) load: Vec<String>,
     /// `--hosts`.
     pub(crate) hosts: usize,
+    /// `--once`.
+    pub(crate) once: bool,
 }
 
 impl Words {
@@ -48,6 +50,7 @@ impl Words {
                 "--module" => words.modules.push(PathBuf::from(rest.next()?)),
                 "--load" => words.load.push(rest.next()?.clone()),
                 "--hosts" => words.hosts = rest.next()?.parse().ok().filter(|n| (1..=3).contains(n))?,
+                "--once" => words.once = true,
                 "--level" => {
                     words.level = match rest.next()?.as_str() {
                         "quick" => Level::Quick,

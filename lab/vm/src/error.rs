@@ -64,12 +64,14 @@ pub(crate) enum Error {
         said: String,
     },
     /// The kernel of a guest complained.
-    #[error("LS1007: guest {guest}: the kernel says:\n{lines}")]
+    #[error("LS1007: guest {guest}: the kernel says:\n{lines}\nits whole log: {log}")]
     Kernel {
         /// Name of the guest.
         guest: String,
         /// The complaint and what stands around it.
         lines: String,
+        /// Where all that it said is kept.
+        log: PathBuf,
     },
     /// QEMU ended, or the guest does not speak any more.
     #[error("LS1008: guest {guest} is gone: {why}")]

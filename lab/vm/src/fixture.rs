@@ -13,6 +13,7 @@ use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::run;
 use crate::suite::tb;
+use crate::tries::Nth;
 use crate::vcable::Cable;
 
 /// Prints everything that says what a machine has, in that form.
@@ -23,7 +24,7 @@ pub(crate) fn run(words: &Words, folder: &Path) -> Result<()> {
     let cache = Cache::open()?;
     let mut lab = Lab::new(&cache, &words.one_kernel(), &words.modules, &run::puts())?;
     for (name, options, iommu) in [("pair", &[][..], false), ("two-lanes-iommu", &["--lanes", "2"], true)] {
-        lab.begin(name)?;
+        lab.begin(name, Nth::First)?;
         let cable = Cable::start(&lab, &[&["--topology", "pair"], options].concat())?;
         let (mut one, mut two) = (lab.guest("a"), lab.guest("b"));
         one.ethernet(&mut two);

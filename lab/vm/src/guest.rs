@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 pub(crate) use job::{Job, Output};
 pub(crate) use spec::Spec;
 
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 use crate::guest::link::Link;
+use crate::patience::Patience;
 use crate::proc;
 use crate::verdict;
 
@@ -22,6 +23,9 @@ const SCRIPT: Duration = Duration::from_secs(40);
 
 /// How long a guest may take from its start to its agent's first word.
 const BOOT: Duration = Duration::from_secs(150);
+
+/// How long it may take to turn off.
+const OFF: Duration = Duration::from_secs(40);
 
 /// A running guest; killed when dropped.
 #[derive(Debug)]
@@ -51,16 +55,14 @@ impl Guest {
 
     /// Waits for the agent.
     pub(crate) fn ready(&mut self) -> Result<()> {
-        let begun = Instant::now();
-        loop {
+        let mut patience = Patience::new(BOOT);
+        while patience.look().is_some() {
             if self.link.open(Duration::from_millis(50))? {
                 return Ok(());
             }
             self.alive()?;
-            if begun.elapsed() > BOOT {
-                return Err(self.late("boot", BOOT));
-            }
         }
+        Err(self.late("boot", BOOT))
     }
 
     /// Its name.
@@ -111,25 +113,45 @@ impl Guest {
     /// Runs a script that takes the guest to sleep and back, the last thing that is done with it: the virtio port of 7.3
     /// is dead after a resume, so the script's end and the kernel's log come over the console.
     pub(crate) fn sleeps(&self, limit: Duration, script: &str) -> Result<()> {
+        self.dozes(script)?;
+        self.woken(limit)
+    }
+
+    /// Starts such a script; lines that it writes to `/dev/ttyS0` are for [`Guest::hears`].
+    pub(crate) fn dozes(&self, script: &str) -> Result<()> {
         self.sh(&format!(
             "cat >/run/sleep.sh <<'END'\nsleep 0.5\n{{ {script}\n}} >/run/said 2>&1\ncode=$?\n\
              {{ dmesg; cat /run/said; echo \"WOKEN $code\"; }} >/dev/ttyS0\nEND\n\
              setsid sh /run/sleep.sh </dev/null >/dev/null 2>&1 &"
-        ))?;
-        let until = Instant::now() + limit;
+        ))
+        .map(drop)
+    }
+
+    /// Waits for the end of that script.
+    pub(crate) fn woken(&self, limit: Duration) -> Result<()> {
+        let code = self.hears("WOKEN ", limit)?;
+        let text = self.console_text();
+        self.judge(&text)?;
+        let (guest, said) = (self.name.clone(), proc::tail(&text, 8));
+        match code.trim().parse().unwrap_or(-1) {
+            0 => Ok(()),
+            code => Err(Error::Script { guest, script: "a sleep".to_owned(), code, said }),
+        }
+    }
+
+    /// Waits for a line of the console that begins so; the rest of it.
+    pub(crate) fn hears(&self, start: &str, limit: Duration) -> Result<String> {
+        let mut patience = Patience::new(limit);
         loop {
             let text = self.console_text();
-            if let Some(code) = text.lines().find_map(|line| line.strip_prefix("WOKEN ")) {
-                self.judge(&text)?;
-                let (guest, said) = (self.name.clone(), proc::tail(&text, 8));
-                let code = code.trim().parse().unwrap_or(-1);
-                let script = script.to_owned();
-                return if code == 0 { Ok(()) } else { Err(Error::Script { guest, script, code, said }) };
+            // A line is whole when the next one has begun.
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            if let Some(rest) = whole.lines().find_map(|line| line.strip_prefix(start)) {
+                return Ok(rest.to_owned());
             }
-            if Instant::now() > until {
-                return Err(self.late("sleep and wake up", limit));
+            if !patience.sleep(Duration::from_millis(100)) {
+                return Err(self.late(&format!("a line `{start}` on its console"), limit));
             }
-            std::thread::sleep(Duration::from_millis(100));
         }
     }
 
@@ -158,21 +180,21 @@ impl Guest {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.calm()?;
         let _ = self.spawn("poweroff -f");
-        let begun = Instant::now();
+        let mut patience = Patience::new(OFF);
         while self.qemu.try_wait().ok().flatten().is_none() {
-            if begun.elapsed() > Duration::from_secs(20) {
-                return Err(self.late("power off", begun.elapsed()));
+            if !patience.sleep(Duration::from_millis(20)) {
+                return Err(self.late("power off", OFF));
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
         self.judge(&self.console_text())
     }
 
+    /// A log with something wrong in it is kept whole, beside the console.
     fn judge(&self, log: &str) -> Result<()> {
-        match verdict::wrong(log, &self.allowed) {
-            None => Ok(()),
-            Some(lines) => Err(Error::Kernel { guest: self.name.clone(), lines }),
-        }
+        let Some(lines) = verdict::wrong(log, &self.allowed) else { return Ok(()) };
+        let kept = self.console.with_extension("dmesg");
+        fs::write(&kept, log).at(kept.display())?;
+        Err(Error::Kernel { guest: self.name.clone(), lines, log: kept })
     }
 
     /// An error where QEMU has ended.

@@ -19,7 +19,6 @@ for word in $(cat /proc/cmdline); do
 done
 # A task that hangs is told before the test's own deadline; a machine under load is not one that hangs.
 echo 25 >/proc/sys/kernel/hung_task_timeout_secs 2>/dev/null
-echo 30 >/proc/sys/kernel/watchdog_thresh 2>/dev/null
 ulimit -l unlimited
 for module in virtio_pci virtio_console virtio_net; do
 	modprobe $module 2>/dev/null

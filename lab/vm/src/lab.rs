@@ -10,6 +10,7 @@ use crate::guest::spec::Place;
 use crate::guest::{Guest, Job, Spec};
 use crate::initrd::{self, Put};
 use crate::modules::Modules;
+use crate::tries::Nth;
 
 /// Everything for tests on one kernel.
 #[derive(Debug)]
@@ -36,9 +37,14 @@ impl Lab {
         Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now() })
     }
 
-    /// Begins a test: consoles go to a folder of its name.
-    pub(crate) fn begin(&mut self, test: &str) -> Result<()> {
-        self.place.logs = self.logs.join(test);
+    /// Begins a test: its logs go to a folder of its name; those of a second try lie beside it.
+    pub(crate) fn begin(&mut self, test: &str, nth: Nth) -> Result<()> {
+        let (first, second) = (self.logs.join(test), self.logs.join(format!("{test}.second")));
+        let _ = fs::remove_dir_all(&second);
+        self.place.logs = match nth {
+            Nth::First => first,
+            Nth::Second => second,
+        };
         let _ = fs::remove_dir_all(&self.place.logs);
         fs::create_dir_all(&self.place.logs).at(self.place.logs.display())?;
         (self.checks, self.since) = (0, Instant::now());

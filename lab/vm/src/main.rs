@@ -14,12 +14,14 @@ mod guest;
 mod initrd;
 mod lab;
 mod modules;
+mod patience;
 mod proc;
 mod root;
 mod run;
 mod setup;
 mod shell;
 mod suite;
+mod tries;
 mod vcable;
 mod verdict;
 mod wire;
@@ -34,8 +36,9 @@ usage: cargo xtask lab COMMAND
 
   setup [--kernel NAME]... [--level full]   fetches the Debian root, QEMU and kernels; without a name those of the quick level
   list                                      the tests: name, level, kernels, what they prove
-  run NAME...|all [--level quick|full] [--kernel NAME]... [--module FILE.ko]...
-                                            runs tests; FILE.ko is put into the guests, in place of a module of that name
+  run NAME...|all [--level quick|full] [--kernel NAME]... [--module FILE.ko]... [--once]
+                                            runs tests; FILE.ko is put into the guests, in place of a module of that name;
+                                            a test that fails is run once more after the others, with --once it is not
   shell [--kernel NAME] [--module FILE.ko]... [--hosts N] [--load NAME]...
                                             guests joined by the virtual cable, with a prompt that speaks to each of them
   module FOLDER [--kernel NAME]             builds the kernel module in FOLDER against a kernel of the lab

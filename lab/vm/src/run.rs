@@ -13,6 +13,7 @@ use crate::lab::Lab;
 use crate::modules::name_of;
 use crate::setup;
 use crate::suite::{ALL, Test};
+use crate::tries::{self, Came, Nth};
 
 /// Our driver, in the folder `kernel`: built for each kernel before a test needs it, unless one is given by `--module`.
 const OURS: &str = "linkspan";
@@ -32,7 +33,7 @@ pub(crate) fn run(words: &Words) -> Result<ExitCode> {
     let chosen = choose(words)?;
     let puts = puts();
     let begun = Instant::now();
-    let (mut passed, mut failed, mut left_out) = (0, Vec::new(), 0);
+    let (mut passed, mut second, mut failed, mut left_out) = (0, Vec::new(), Vec::new(), 0);
     for kernel in words.kernels() {
         let mut modules = words.modules.clone();
         if chosen.iter().any(|test| test.ours) && !modules.iter().any(|file| name_of(file) == OURS) {
@@ -40,43 +41,73 @@ pub(crate) fn run(words: &Words) -> Result<ExitCode> {
         }
         let mut lab = Lab::new(&cache, &kernel, &modules, &puts)?;
         println!("kernel {kernel} ({})", lab.kernel.release);
-        for test in &chosen {
-            if lab.kernel.version() < test.since {
-                println!("  left out {:<16} needs a kernel since {}.{}", test.name, test.since.0, test.since.1);
+        let tests = chosen.iter().filter(|test| match why_not(words, &lab, test) {
+            None => true,
+            Some(why) => {
+                println!("  left out {:<16} {why}", test.name);
                 left_out += 1;
-                continue;
+                false
             }
-            // Asked for by name, or on a kernel asked for by name, it runs.
-            let whole = words.names == ["all"] && words.chosen.is_empty() && words.level == Level::Quick;
-            if whole && test.newest && kernel != KERNELS[0].name {
-                println!("  left out {:<16} runs on the newest kernel at this level", test.name);
-                left_out += 1;
-                continue;
-            }
-            println!("  {:<16} {}", test.name, test.what);
-            let _ = std::io::stdout().flush();
-            let since = Instant::now();
-            let result = lab.begin(test.name).and_then(|()| (test.run)(&mut lab));
-            let took = since.elapsed().as_secs_f64();
-            match result {
-                Ok(()) => {
+        });
+        let tests: Vec<&Test> = tests.collect();
+        for (test, came) in tries::all(&tests, words.once, |test, nth| attempt(&mut lab, test, nth)) {
+            match came {
+                Came::Passed => passed += 1,
+                Came::Second { first } => {
                     passed += 1;
-                    println!("  ok       {:<16} {} checks, {took:.1} s", test.name, lab.checks());
+                    second.push(format!("{} on {kernel}", test.name));
+                    println!(
+                        "  PASSED ON THE SECOND TRY: {} on {kernel}. The first one:\n           {first}",
+                        test.name
+                    );
                 }
-                Err(error) => {
-                    failed.push(format!("{} on {kernel}", test.name));
-                    println!("  FAILED   {:<16} {took:.1} s: {error}", test.name);
-                    println!("           consoles: {}", lab.logs().display());
-                }
+                Came::Failed => failed.push(format!("{} on {kernel}", test.name)),
             }
         }
     }
-    println!("{passed} passed, {} failed, {left_out} left out, {:.0} s", failed.len(), begun.elapsed().as_secs_f64());
+    let again = if second.is_empty() { String::new() } else { format!(" ({} on the second try)", second.len()) };
+    let took = begun.elapsed().as_secs_f64();
+    println!("{passed} passed{again}, {} failed, {left_out} left out, {took:.0} s", failed.len());
+    if !second.is_empty() {
+        println!("passed on the second try: {}", second.join(", "));
+    }
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     println!("failed: {}", failed.join(", "));
     Ok(ExitCode::FAILURE)
+}
+
+/// Why a test is not for this kernel or this level, if so.
+fn why_not(words: &Words, lab: &Lab, test: &Test) -> Option<String> {
+    if lab.kernel.version() < test.since {
+        return Some(format!("needs a kernel since {}.{}", test.since.0, test.since.1));
+    }
+    // Asked for by name, or on a kernel asked for by name, it runs.
+    let whole = words.names == ["all"] && words.chosen.is_empty() && words.level == Level::Quick;
+    let elsewhere = whole && test.newest && lab.kernel.name != KERNELS[0].name;
+    elsewhere.then(|| "runs on the newest kernel at this level".to_owned())
+}
+
+/// One run of one test; the error with the place of the logs.
+fn attempt(lab: &mut Lab, test: &Test, nth: Nth) -> std::result::Result<(), String> {
+    let again = if nth == Nth::Second { "once more: " } else { "" };
+    println!("  {:<16} {again}{}", test.name, test.what);
+    let _ = std::io::stdout().flush();
+    let since = Instant::now();
+    let result = lab.begin(test.name, nth).and_then(|()| (test.run)(lab));
+    let took = since.elapsed().as_secs_f64();
+    match result {
+        Ok(()) => {
+            println!("  ok       {:<16} {} checks, {took:.1} s", test.name, lab.checks());
+            Ok(())
+        }
+        Err(error) => {
+            let text = format!("{error}\n           logs: {}", lab.logs().display());
+            println!("  FAILED   {:<16} {took:.1} s: {text}", test.name);
+            Err(text)
+        }
+    }
 }
 
 fn choose(words: &Words) -> Result<Vec<Test>> {

@@ -11,6 +11,7 @@ use crate::lab::Lab;
 use crate::modules::name_of;
 use crate::run;
 use crate::suite::tb;
+use crate::tries::Nth;
 use crate::vcable::Cable;
 
 /// How long the guests may be used, and one command may run.
@@ -28,7 +29,7 @@ const HELP: &str = "\
 pub(crate) fn run(words: &Words) -> Result<()> {
     let cache = Cache::open()?;
     let mut lab = Lab::new(&cache, &words.one_kernel(), &words.modules, &run::puts())?;
-    lab.begin("shell")?;
+    lab.begin("shell", Nth::First)?;
     let (topology, names) = match words.hosts {
         1 => ("peer", &["a"][..]),
         2 => ("pair", &["a", "b"][..]),

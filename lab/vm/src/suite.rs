@@ -4,6 +4,7 @@ mod faults;
 mod rdma;
 mod ring;
 mod shapes;
+mod sleep;
 mod stream;
 pub(crate) mod tb;
 mod thunderbolt;
@@ -82,6 +83,15 @@ pub(crate) const ALL: &[Test] = &[
         ours: false,
         what: "one guest and a host in software; a plug wakes a host interface that sleeps",
         run: shapes::peer,
+    },
+    Test {
+        name: "tb-sleep",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: false,
+        what: "suspended again and again, with the other host unplugged, gone and back in between",
+        run: sleep::sleep,
     },
     Test {
         name: "tb-three",

@@ -5,14 +5,15 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{At, Error, Result};
 use crate::lab::Lab;
+use crate::patience::Patience;
 use crate::proc;
 
 /// How long the server may take to come, to answer, to go.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// A running server; killed when dropped.
 #[derive(Debug)]
@@ -96,13 +97,12 @@ impl Cable {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.check()?;
         self.tell("quit")?;
-        let begun = Instant::now();
-        while begun.elapsed() < SOON {
+        let mut patience = Patience::new(SOON);
+        while patience.sleep(Duration::from_millis(10)) {
             if let Some(status) = self.server.try_wait().at("the virtual cable")? {
                 let why = format!("the virtual cable ended with {status}");
                 return if status.success() { Ok(()) } else { Err(Error::Check(why)) };
             }
-            std::thread::sleep(Duration::from_millis(10));
         }
         Err(Error::Check("the virtual cable does not quit".to_owned()))
     }
@@ -112,10 +112,10 @@ impl Drop for Cable {
     fn drop(&mut self) {
         // After a failure: what its trace still holds back goes to the file before it is killed.
         if self.server.try_wait().is_ok_and(|status| status.is_none()) && self.tell("quit").is_ok() {
-            let begun = Instant::now();
-            while begun.elapsed() < SOON && self.server.try_wait().is_ok_and(|status| status.is_none()) {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            let mut patience = Patience::new(SOON);
+            while self.server.try_wait().is_ok_and(|status| status.is_none())
+                && patience.sleep(Duration::from_millis(10))
+            {}
         }
         proc::end(&mut self.server);
     }

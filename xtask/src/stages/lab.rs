@@ -5,13 +5,40 @@ use std::process::Command;
 
 use crate::run::{self, Outcome, SKIP};
 
-/// Words whose guests run our own programs.
-const WITH_GUESTS: [&str; 3] = ["run", "shell", "fixtures"];
+/// What a command needs beside the runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Needs {
+    /// Nothing.
+    Runner,
+    /// The virtual cable.
+    Cable,
+    /// Our own programs, which guests run.
+    Programs,
+}
+
+/// Tests of the kernel's own stack run nothing of ours, and a shell is for somebody's driver: those who work on drivers need
+/// not wait for the release build of everything.
+fn needs(words: &[&str]) -> Needs {
+    let (command, mut rest) = (words.first().copied().unwrap_or_default(), words.iter().skip(1));
+    let mut tests = Vec::new();
+    while let Some(word) = rest.next() {
+        match *word {
+            "--once" => {}
+            option if option.starts_with('-') => drop(rest.next()),
+            test => tests.push(test),
+        }
+    }
+    match command {
+        "run" if tests.iter().all(|test| test.starts_with("tb-")) => Needs::Cable,
+        "run" => Needs::Programs,
+        "shell" | "fixtures" => Needs::Cable,
+        _ => Needs::Runner,
+    }
+}
 
 /// Builds, then runs the lab with these words.
 pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
-    let guests = words.first().is_some_and(|word| WITH_GUESTS.contains(word));
-    match build(root, guests).and_then(|mut lab| {
+    match build(root, needs(words)).and_then(|mut lab| {
         lab.args(words);
         lab.status().map_err(|e| format!("the lab did not start: {e}"))
     }) {
@@ -25,14 +52,17 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
 }
 
 /// The runner as a command that knows where everything lies.
-fn build(root: &Path, guests: bool) -> Result<Command, String> {
+fn build(root: &Path, needs: Needs) -> Result<Command, String> {
     let mut cargo = run::cargo(root);
     cargo.args(["build", "--release", "--quiet", "-p", "linkspan-lab"]);
-    if guests {
-        cargo.args(["-p", "linkspan-vcable", "-p", "lspan", "-p", "linkspan-nccl"]);
+    if needs >= Needs::Cable {
+        cargo.args(["-p", "linkspan-vcable"]);
+    }
+    if needs == Needs::Programs {
+        cargo.args(["-p", "lspan", "-p", "linkspan-nccl"]);
     }
     run::must(&mut cargo)?;
-    if guests {
+    if needs == Needs::Programs {
         let mut cargo = run::cargo(root);
         cargo.args(["build", "--release", "--quiet", "-p", "linkspan-verbs", "--example", "conformance"]);
         run::must(&mut cargo)?;
@@ -42,8 +72,11 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
     let bin = run::target_dir(root).join("release");
     let mut lab = Command::new(bin.join("linkspan-lab"));
     lab.current_dir(root).env("CARGO_TARGET_DIR", run::target_dir(root));
-    if guests {
-        lab.env("VCABLE", bin.join("vcable")).env("LSPAN", bin.join("lspan"));
+    if needs >= Needs::Cable {
+        lab.env("VCABLE", bin.join("vcable"));
+    }
+    if needs == Needs::Programs {
+        lab.env("LSPAN", bin.join("lspan"));
         lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
         lab.env("VERBS", bin.join("examples/conformance"));
         lab.env("RINGTEST", bin.join("examples/ringtest"));
@@ -53,3 +86,6 @@ fn build(root: &Path, guests: bool) -> Result<Command, String> {
     }
     Ok(lab)
 }
+
+#[cfg(test)]
+mod tests;

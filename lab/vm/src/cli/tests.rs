@@ -11,6 +11,7 @@ fn words_are_read() {
     assert_eq!((words.level, words.kernels()), (Level::Full, vec!["6.12".to_owned()]));
     assert_eq!(words.modules, [std::path::PathBuf::from("x.ko")]);
     assert_eq!(read("shell --hosts 3").unwrap().hosts, 3);
+    assert!(read("run all --once").unwrap().once && !words.once);
 }
 
 #[test]

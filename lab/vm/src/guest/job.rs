@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guest::link::Sender;
+use crate::patience::Patience;
 use crate::wire::Kind;
 
 /// Most that a job may say, bytes: tests say little, and a guest is not trusted.
@@ -38,9 +39,9 @@ pub(crate) struct Job {
 impl Job {
     /// Waits for its end; killed when that does not come in time.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<Output> {
-        let until = self.until.min(Instant::now() + limit);
+        let mut patience = Patience::new(limit);
         while self.code.is_none() {
-            if !self.step(until)? {
+            if !self.step(&mut patience)? {
                 self.kill();
                 return Err(self.late(&self.what, limit));
             }
@@ -50,7 +51,7 @@ impl Job {
 
     /// Waits until its output (standard output and error) has a line with `part`; that line.
     pub(crate) fn expect(&mut self, part: &str, limit: Duration) -> Result<String> {
-        let until = self.until.min(Instant::now() + limit);
+        let mut patience = Patience::new(limit);
         loop {
             let said = format!("{}\n{}", text(&self.out), text(&self.err));
             if let Some(line) = said.lines().find(|line| line.contains(part)) {
@@ -61,7 +62,7 @@ impl Job {
                 let said = format!("no line has `{part}`{}", crate::proc::tail(&said, 15));
                 return Err(Error::Script { guest: self.guest.clone(), script, code, said });
             }
-            if !self.step(until)? {
+            if !self.step(&mut patience)? {
                 return Err(self.late(&format!("a line with `{part}` of {}", self.what), limit));
             }
         }
@@ -72,15 +73,19 @@ impl Job {
         self.to.send(Kind::Kill, self.number, b"");
     }
 
-    /// Takes one message; false where none came in time.
-    fn step(&mut self, until: Instant) -> Result<bool> {
+    /// Takes one message, or looks at the time; false when that is over.
+    fn step(&mut self, patience: &mut Patience) -> Result<bool> {
         let gone = |why: &str| Error::Gone { guest: self.guest.clone(), why: why.to_owned() };
-        match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        let Some(wait) = patience.look() else { return Ok(false) };
+        if Instant::now() >= self.until {
+            return Ok(false);
+        }
+        match self.from.recv_timeout(wait) {
             Ok((Kind::Out, bytes)) => self.out.extend_from_slice(&bytes),
             Ok((Kind::Err, bytes)) => self.err.extend_from_slice(&bytes),
             Ok((Kind::Exit, bytes)) => self.code = Some(bytes.try_into().map_or(-1, i32::from_le_bytes)),
             Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) => return Ok(false),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(gone("its agent does not answer any more")),
         }
         if self.out.len() + self.err.len() > MOST {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::stream;
-use super::tb::{self, SOON, attribute, found, lost, net, offered, times_found, transfer};
+use super::tb::{self, SOON, apart, attribute, found, lost, net, offered, times_found, transfer};
 use crate::error::{Result, check};
 use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::vcable::Cable;
 
 /// All the time of the guests: many checks in one boot.
-const LIFE: Duration = Duration::from_secs(500);
+const LIFE: Duration = Duration::from_secs(900);
 
 /// All of them over one cable with two lanes.
 pub(crate) fn faults(lab: &mut Lab) -> Result<()> {
@@ -35,16 +35,6 @@ fn under(cable: &Cable, host: &str, counter: &str, fault: &str, what: impl FnOnc
     cable.tell("clear")?;
     let after = cable.count(host, counter)?;
     check(after > before, || format!("`{fault}` hit nothing: {counter} of {host} stays at {before}"))
-}
-
-/// Pulls the cable, with the network taken down first: its driver waits 10 s for the answer of a peer that is gone.
-fn apart(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
-    for guest in [a, b] {
-        guest.sh("ip link set thunderbolt0 down 2>/dev/null; true")?;
-    }
-    cable.tell("unplug ab")?;
-    lost(a)?;
-    lost(b)
 }
 
 /// Both hosts lose each other and find each other again, with a fault on the way.

@@ -30,6 +30,16 @@ pub(crate) fn lost(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// Pulls the cable, with the network taken down first: its driver waits 10 s for the answer of a peer that is gone.
+pub(crate) fn apart(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
+    for guest in [a, b] {
+        guest.sh("ip link set thunderbolt0 down 2>/dev/null; true")?;
+    }
+    cable.tell("unplug ab")?;
+    lost(a)?;
+    lost(b)
+}
+
 /// The service of the other host with this key, as `0-1.0`.
 pub(crate) fn service(guest: &Guest, key: &str) -> Result<String> {
     let script = format!(
