@@ -17,6 +17,7 @@ mod setup;
 pub mod soft;
 mod stream;
 mod tier;
+pub mod up;
 
 pub use cache::Memory;
 pub use device::{RingDevice, StreamDevice};
