@@ -45,6 +45,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         devmem: Devmem,
     },
+    /// Thunderbolt and USB4 cables: let hosts in, set streams up
+    Link {
+        #[command(subcommand)]
+        link: LinkCommand,
+    },
     /// Show every LINKSPAN_ environment name, its value here and what it does
     Env(EnvArgs),
     /// Write manual pages
@@ -66,6 +71,27 @@ pub(crate) struct StatusArgs {
     /// Print JSON (schema linkspan.status/1)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LinkCommand {
+    /// Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts
+    Up {
+        /// Streams to each host: a connection takes one
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=8))]
+        streams: u16,
+        /// First HopID; the same on both hosts
+        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(8..=256))]
+        first_hop: u16,
+    },
+    /// Let a host in to our driver linkspan.ko, until it is unplugged; root
+    Allow {
+        /// UUID of the host, as `lspan status` shows it
+        uuid: String,
+        /// Shut it out again
+        #[arg(long)]
+        deny: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

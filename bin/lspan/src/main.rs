@@ -1,6 +1,7 @@
 //! `lspan`: linkspan at the command line.
 #![forbid(unsafe_code)]
 
+mod cables;
 mod child;
 mod cli;
 mod devmem;
@@ -68,6 +69,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Link { link } => cables::run(&link),
         Command::Devmem { devmem: Devmem::Probe(args) } => devmem::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Man { dir } => pages::man(&dir),

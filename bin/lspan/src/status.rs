@@ -49,7 +49,7 @@ fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {
 fn text(fabric: &Fabric) -> String {
     let mut text = show(fabric, text::text);
     text.push_str(&text::rdma_limits(&fabric.rdma_ports()));
-    text.push_str(&text::thunderbolt(&fabric.cables_found()));
+    text.push_str(&text::cables_used(&fabric.cables_found()));
     let config = fabric.config();
     text.push_str(&format!(
         "paths: {}{}\n",

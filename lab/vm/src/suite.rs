@@ -1,5 +1,6 @@
 //! The tests: one entry each.
 
+mod cable;
 mod faults;
 mod rdma;
 mod ring;
@@ -119,6 +120,15 @@ pub(crate) const ALL: &[Test] = &[
         ours: true,
         what: "linkspan.ko: login, messages, transfers without a copy, dma-buf, credits, wrong calls",
         run: ring::pair,
+    },
+    Test {
+        name: "cable-use",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: true,
+        what: "lspan and the plugin over a cable: our driver, the kernel's stream, AllReduce, a peer killed, unplug",
+        run: cable::used,
     },
     Test {
         name: "ring-life",

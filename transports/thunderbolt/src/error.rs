@@ -53,6 +53,40 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// Streams cannot be set up here.
+    #[error("LS1529 no streams can be set up: {0}")]
+    NoStreams(&'static str),
+    /// The HopIDs of a stream are others than they should be.
+    #[error("LS1530 {file} of the stream {stream} is {is:?} and not {want} ({why}); choose others with --first-hop on both hosts")]
+    Hops {
+        /// The stream.
+        stream: String,
+        /// Which of both.
+        file: &'static str,
+        /// What it should be.
+        want: u16,
+        /// What it is.
+        is: String,
+        /// The system's word.
+        why: String,
+    },
+    /// A host that our driver does not see.
+    #[error("LS1531 linkspan.ko sees no host {host} (it sees: {seen})")]
+    NoHost {
+        /// The UUID that was given.
+        host: String,
+        /// Those that there are.
+        seen: String,
+    },
+    /// A file that cannot be written.
+    #[error("LS1532 {what} cannot be written: {source}; are you root?")]
+    Up {
+        /// Its path.
+        what: String,
+        /// The system's word.
+        #[source]
+        source: std::io::Error,
+    },
     /// No randomness.
     #[error("LS1527 the system gives no random numbers: {0}")]
     Random(String),

@@ -17,12 +17,15 @@ mod setup;
 pub mod soft;
 mod stream;
 mod tier;
+pub mod up;
 
 pub use cache::Memory;
 pub use device::{RingDevice, StreamDevice};
 pub use error::{ELSEWHERE, Error};
 pub use rail::CableRail;
 pub use ring::RingRail;
+#[doc(hidden)]
+pub use setup::is_handshake;
 pub use setup::{Config, OFFER_LEN, Role, Setup, join};
 pub use stream::StreamRail;
 #[doc(hidden)]

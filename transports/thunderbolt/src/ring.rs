@@ -134,7 +134,7 @@ impl<D: RingDevice> RingRail<D> {
         let mem = HostBuf::new(2 * SLOTS * SLOT + CHUNK);
         let region = device.register(mem.slice(), Access::Both)?;
         let slots = Slots { mem, region };
-        let mut port = Port { device, control, data, slots, cache: Cache::new(), rung: true };
+        let mut port = Port { device, control, data, slots, cache: Cache::new(), rung: false };
         for slot in 0..SLOTS {
             let at = Slots::<D>::at(SLOTS + slot);
             let cookie = Of::Received.cookie(slot as u64);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_transport::Rail;
 
-pub use wire::OFFER_LEN;
+pub use wire::{OFFER_LEN, is_handshake};
 use wire::{Offer, WORD_LEN, Word};
 
 use crate::error::Error;

@@ -2,6 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use linkspan_fabric::RdmaPort;
+use linkspan_fabric::thunderbolt::{Ports, Tier};
 use linkspan_perf::format::table;
 use linkspan_topology::{Cable, Domain, Gpu, Interface, Lanes, Link, Machine, Means, Medium, RdmaDevice};
 
@@ -116,7 +117,7 @@ pub(super) fn rdma_limits((ports, reasons): &(Vec<RdmaPort>, Vec<String>)) -> St
 }
 
 /// How Thunderbolt and USB4 cables are used; nothing on a machine with no host at the end of one.
-pub(super) fn thunderbolt(ports: &Ports) -> String {
+pub(super) fn cables_used(ports: &Ports) -> String {
     let mut text = String::new();
     for cable in &ports.cables {
         let speed = match cable.speed {

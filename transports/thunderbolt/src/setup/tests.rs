@@ -1,1 +1,174 @@
+use proptest::prelude::*;
 
+use super::*;
+use crate::soft::{SoftRingLink, SoftStreamLink};
+use crate::tier::{Cable, Place};
+
+const HOSTS: [[u8; 16]; 2] = [[1; 16], [2; 16]];
+
+fn cable(side: usize, tier: Tier, place: Place, hops: (u16, u16)) -> Cable {
+    let (local, peer) = (HOSTS[side], HOSTS[1 - side]);
+    let hops = if side == 0 { hops } else { (hops.1, hops.0) };
+    Cable { tier, name: format!("side{side}"), local, peer, hops, ring: 64, speed: 0, place }
+}
+
+fn setup(side: usize, cables: Vec<Cable>) -> Setup {
+    let ports = Ports { cables, ..Ports::default() };
+    let role = if side == 0 { Role::Caller } else { Role::Answerer };
+    Setup::new(ports.shared(), role, Config::default()).expect("a cable")
+}
+
+fn both(link: &SoftRingLink, stream: &SoftStreamLink, sides: [(bool, bool); 2]) -> [Setup; 2] {
+    [0, 1].map(|side| {
+        let mut cables = Vec::new();
+        if sides[side].0 {
+            cables.push(cable(side, Tier::Ring, Place::SoftRing(link.clone(), side), (0, 0)));
+        }
+        if sides[side].1 {
+            cables.push(cable(side, Tier::Stream, Place::SoftStream(stream.clone(), side), (8, 9)));
+        }
+        setup(side, cables)
+    })
+}
+
+#[test]
+fn the_best_tier_that_both_have_is_taken_and_the_reason_says_why() {
+    for (sides, tier, why) in [
+        ([(true, true), (true, true)], Tier::Ring, "our ring driver"),
+        ([(true, true), (false, true)], Tier::Stream, "the peer has none"),
+        ([(false, true), (true, true)], Tier::Stream, "this host has no such cable"),
+    ] {
+        let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+        let [a, b] = both(&link, &stream, sides);
+        let (a, b) = join(a, b).expect("joined");
+        assert_eq!((a.tier(), b.tier()), (tier, tier));
+        assert!(a.info().reason.contains(why), "{}", a.info().reason);
+        assert!(a.info().path.contains("01010101 -> 02020202"), "{}", a.info().path);
+    }
+}
+
+#[test]
+fn byte_by_byte_in_any_turn() {
+    let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+    let [mut a, mut b] = both(&link, &stream, [(true, true), (true, true)]);
+    let mut turns = 0;
+    while !a.is_done() || !b.is_done() {
+        for (x, y) in [(0, 1), (1, 0)] {
+            let pair = [&mut a, &mut b];
+            let [one, two] = pair;
+            let (from, to) = if (x, y) == (0, 1) { (one, two) } else { (two, one) };
+            if let Some(&byte) = from.output().first() {
+                assert_eq!(to.input(&[byte]).expect("good"), 1);
+                from.wrote(1);
+            }
+        }
+        a.poll().expect("a");
+        b.poll().expect("b");
+        turns += 1;
+        assert!(turns < 2 * OFFER_LEN);
+    }
+    assert_eq!(b.input(b"more").expect("not its bytes"), 0);
+    assert!(a.finish().is_ok() && b.finish().is_ok());
+}
+
+#[test]
+fn taken_channels_are_passed_over_and_a_full_link_falls_to_the_next_tier() {
+    let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+    let mut other = link.open(1).expect("open");
+    // Every second pair is taken on the far side.
+    for channel in (0..256).filter(|c| c % 4 < 2) {
+        other.open_channel(channel).expect("free");
+    }
+    let [a, b] = both(&link, &stream, [(true, true), (true, true)]);
+    let (a, _b) = join(a, b).expect("joined");
+    assert_eq!(a.tier(), Tier::Ring);
+    for channel in 0..256 {
+        let _ = other.open_channel(channel);
+    }
+    let [a, b] = both(&link, &stream, [(true, true), (true, true)]);
+    let (c, _d) = join(a, b).expect("joined");
+    assert_eq!(c.tier(), Tier::Stream);
+    assert!(c.info().reason.contains("the peer cannot open its end"), "{}", c.info().reason);
+}
+
+#[test]
+fn reasons_are_named() {
+    let code = |e: Error| e.to_string().split(' ').next().map(str::to_owned);
+    let none = Setup::new(Ports::default().shared(), Role::Caller, Config::default());
+    assert_eq!(none.err().and_then(code).as_deref(), Some("LS1521"));
+    let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+    let [a, b] = both(&link, &stream, [(true, false), (false, true)]);
+    assert_eq!(join(a, b).err().and_then(code).as_deref(), Some(crate::ELSEWHERE));
+    let in_use = stream.open(0).expect("free");
+    let [a, b] = both(&link, &stream, [(false, true), (false, true)]);
+    let refused = join(a, b).err().expect("in use").to_string();
+    assert!(refused.starts_with("LS1521") && refused.contains("another connection has it"), "{refused}");
+    drop(in_use);
+    let mut late = setup(0, vec![cable(0, Tier::Ring, Place::SoftRing(link, 0), (0, 0))]);
+    late.config.deadline = Duration::ZERO;
+    assert_eq!(late.check(Instant::now()).err().and_then(code).as_deref(), Some("LS1523"));
+    assert!(late.finish().is_err(), "not done");
+}
+
+#[test]
+fn a_cable_that_leads_to_another_program_is_found_out() {
+    let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+    let [mut a, mut b] = both(&link, &stream, [(false, true), (false, true)]);
+    let offers = [a.output().to_vec(), b.output().to_vec()];
+    a.wrote(offers[0].len());
+    b.wrote(offers[1].len());
+    // Somebody else's offer reaches b in place of a's.
+    let mut forged = Offer::decode(&offers[0]).expect("an offer");
+    forged.nonce[0] ^= 1;
+    b.input(&forged.encode()).expect("good");
+    a.input(&offers[1]).expect("good");
+    b.input(a.output()).expect("asked");
+    a.input(b.output()).expect("yes");
+    let mut refused = None;
+    for _ in 0..100 {
+        a.poll().expect("a is told what it expects");
+        refused = refused.or(b.poll().err());
+    }
+    let refused = refused.expect("found out").to_string();
+    assert!(refused.starts_with("LS1524"), "{refused}");
+}
+
+#[test]
+fn golden_bytes() {
+    let stream = SoftStreamLink::new(64).expect("descriptors");
+    let offer = Offer::new(&[cable(0, Tier::Stream, Place::SoftStream(stream, 0), (8, 9))], [7; NONCE_LEN]);
+    let mut want = Vec::from(*b"LSTo\x01\x01\x00\x00");
+    want.extend_from_slice(&[7; 16]);
+    want.extend_from_slice(b"\x02\x00\x40\x00\x08\x00\x09\x00");
+    want.extend_from_slice(&[1; 16]);
+    want.extend_from_slice(&[2; 16]);
+    want.resize(OFFER_LEN, 0);
+    assert_eq!(offer.encode().to_vec(), want);
+    assert_eq!(Offer::decode(&want).expect("an offer"), offer);
+    let word = Word::Try { own: 1, their: 2, channels: (4, 5) };
+    assert_eq!(&word.encode()[..], b"LSTt\x01\x00\x02\x00\x04\x00\x00\x00\x05\x00\x00\x00");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_an_offer_or_refused(bytes in proptest::collection::vec(any::<u8>(), OFFER_LEN), keep in any::<bool>()) {
+        let mut bytes = bytes;
+        if keep {
+            bytes[..8].copy_from_slice(b"LSTo\x01\x01\x00\x00");
+        }
+        if let Ok(offer) = Offer::decode(&bytes) {
+            prop_assert_eq!(offer.encode().to_vec(), bytes);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_word_or_refused(bytes in proptest::collection::vec(any::<u8>(), WORD_LEN), tag in 0..6usize) {
+        let mut bytes = bytes;
+        if let Some(tag) = [b"LSTt", b"LSTy", b"LSTn", b"LST0", b"LSTp"].get(tag) {
+            bytes[..4].copy_from_slice(&tag[..]);
+        }
+        if let Ok(word) = Word::decode(&bytes) {
+            prop_assert_eq!(word.encode().to_vec(), bytes);
+        }
+    }
+}

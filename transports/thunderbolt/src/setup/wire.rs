@@ -181,3 +181,15 @@ impl Word {
         Ok(word)
     }
 }
+
+/// Decodes any bytes as an offer or a word; for the fuzz target. Whether they are one.
+#[doc(hidden)]
+pub fn is_handshake(bytes: &[u8]) -> bool {
+    let offer = Offer::decode(bytes).inspect(|offer| {
+        assert_eq!(&offer.encode()[..], bytes, "one offer, two forms");
+    });
+    let word = Word::decode(bytes).inspect(|word| {
+        assert_eq!(&word.encode()[..], bytes, "one word, two forms");
+    });
+    offer.is_ok() || word.is_ok()
+}

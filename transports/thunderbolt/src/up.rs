@@ -1,0 +1,139 @@
+//! Setting streams up and letting hosts in: what root does once.
+//!
+//! A stream is a folder in configfs with two HopIDs, which mirror those of the other host's. Both hosts come to the same
+//! numbers without a word: the one whose UUID is the smaller takes the lower of each pair to receive on.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::find::{Root, names, uuid, word};
+
+/// Names of the folders of ours.
+const NAME: &str = "linkspan";
+
+/// Most streams to one host: each takes a ring of both directions, of which controllers have few.
+pub const STREAMS_MAX: u16 = 8;
+
+/// First HopID that streams take unless asked otherwise: 8, the first there is, is what `thunderbolt_net` takes.
+pub const FIRST_HOP: u16 = 9;
+
+/// How long the device node of a stream may take to be made.
+const NODE: Duration = Duration::from_secs(3);
+
+fn system(what: &Path, source: io::Error) -> Error {
+    Error::Up { what: what.display().to_string(), source }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|e| system(path, e))
+}
+
+impl Root {
+    /// Sets `streams` streams up to every host at the end of a cable. What was done, a line each.
+    ///
+    /// # Errors
+    /// [`Error::NoStreams`], [`Error::Up`], [`Error::Hops`].
+    pub fn up(&self, streams: u16, first_hop: u16) -> Result<Vec<String>, Error> {
+        let config = self.0.join("sys/kernel/config/thunderbolt");
+        if !config.is_dir() {
+            return Err(Error::NoStreams(
+                "no thunderbolt in configfs: it needs Linux 7.2 or newer, `modprobe thunderbolt_stream` and configfs mounted",
+            ));
+        }
+        let devices = self.0.join("sys/bus/thunderbolt/devices");
+        let mut said = Vec::new();
+        for service in names(&devices) {
+            if word(&devices.join(&service).join("key")).as_deref() != Some("stream") {
+                continue;
+            }
+            let Some((host, _)) = service.split_once('.') else { continue };
+            let domain = host.split('-').next().unwrap_or("0");
+            let id = |device: &str| word(&devices.join(device).join("unique_id")).and_then(|text| uuid(&text));
+            let (Some(local), Some(peer)) = (id(&format!("{domain}-0")), id(host)) else { continue };
+            for n in 0..streams {
+                let low = first_hop + 2 * n;
+                let (inward, outward) = if local < peer { (low, low + 1) } else { (low + 1, low) };
+                said.push(self.stream(&config, &service, n, (inward, outward))?);
+            }
+        }
+        match said.is_empty() {
+            true => Err(Error::NoStreams(
+                "no other host offers streams: is the cable plugged in, and thunderbolt_stream loaded on the other host too?",
+            )),
+            false => Ok(said),
+        }
+    }
+
+    fn stream(&self, config: &Path, service: &str, n: u16, (inward, outward): (u16, u16)) -> Result<String, Error> {
+        let folder = config.join("stream").join(service).join(format!("{NAME}{n}"));
+        fs::create_dir_all(&folder).map_err(|e| system(&folder, e))?;
+        for (file, hop) in [("in_hopid", inward), ("out_hopid", outward)] {
+            let path = folder.join(file);
+            // Taken over from what the other host has published already, they cannot be written and need not be.
+            if word(&path).as_deref() != Some(&hop.to_string()) {
+                let written = write(&path, &hop.to_string());
+                let is = word(&path).unwrap_or_default();
+                if is != hop.to_string() {
+                    let why = written.err().map_or_else(String::new, |e| e.to_string());
+                    return Err(Error::Hops { stream: format!("{service}/{NAME}{n}"), file, want: hop, is, why });
+                }
+            }
+        }
+        let index = word(&folder.join("index")).unwrap_or_else(|| n.to_string());
+        let node = self.0.join(format!("dev/tbstream{index}"));
+        let since = Instant::now();
+        while !node.exists() && since.elapsed() < NODE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let shared = match self.share(&node) {
+            Ok(true) => "for the group linkspan",
+            Ok(false) => "for root alone: there is no group linkspan",
+            Err(_) => "for root alone",
+        };
+        Ok(format!("{} to {service}, HopIDs {inward} in and {outward} out, {shared}", node.display()))
+    }
+
+    /// Gives the node to the group `linkspan`, if there is one.
+    fn share(&self, node: &Path) -> io::Result<bool> {
+        let groups = fs::read_to_string(self.0.join("etc/group"))?;
+        let group = groups.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next() == Some("linkspan")).then(|| fields.nth(1).and_then(|id| id.parse().ok())).flatten()
+        });
+        let Some(group) = group else { return Ok(false) };
+        std::os::unix::fs::chown(node, None, Some(group))?;
+        fs::set_permissions(node, fs::Permissions::from_mode(0o660))?;
+        Ok(true)
+    }
+
+    /// Lets a host in to our driver, or shuts it out, until it is unplugged. The devices that were told.
+    ///
+    /// # Errors
+    /// [`Error::NoHost`], [`Error::Up`].
+    pub fn allow(&self, host: &str, yes: bool) -> Result<Vec<String>, Error> {
+        let folder = self.0.join("sys/class/linkspan");
+        let wanted = uuid(host);
+        let mut told = Vec::new();
+        let mut seen = Vec::new();
+        for name in names(&folder) {
+            let peer = word(&folder.join(&name).join("peer")).unwrap_or_default();
+            if wanted.is_some() && uuid(&peer) == wanted {
+                write(&folder.join(&name).join("allowed"), if yes { "1" } else { "0" })?;
+                told.push(name);
+            } else {
+                seen.push(peer);
+            }
+        }
+        if told.is_empty() {
+            return Err(Error::NoHost { host: host.to_owned(), seen: seen.join(", ") });
+        }
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests;

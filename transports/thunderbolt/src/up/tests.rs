@@ -1,0 +1,95 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::tier::Tier;
+
+/// A tree that looks like two hosts on a cable.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn new(name: &str, local: &str, peer: &str) -> Tree {
+        let root = std::env::temp_dir().join(format!("linkspan-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let tree = Tree(root);
+        tree.put("sys/bus/thunderbolt/devices/0-0/unique_id", local);
+        tree.put("sys/bus/thunderbolt/devices/0-1/unique_id", peer);
+        tree.put("sys/bus/thunderbolt/devices/0-1/rx_speed", "20.0 Gb/s");
+        tree.put("sys/bus/thunderbolt/devices/0-1/rx_lanes", "2");
+        tree.put("sys/bus/thunderbolt/devices/0-1.0/key", "network");
+        tree.put("sys/bus/thunderbolt/devices/0-1.1/key", "stream");
+        tree
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, format!("{text}\n")).expect("written");
+    }
+
+    fn root(&self) -> Root {
+        Root(self.0.clone())
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const A: &str = "10000000-0000-0000-ffff-ffffffffffff";
+const B: &str = "20000000-0000-0000-ffff-ffffffffffff";
+
+#[test]
+fn both_hosts_come_to_mirrored_hops_and_find_their_streams() {
+    for (name, local, peer, first) in [("low", A, B, (9, 10)), ("high", B, A, (10, 9))] {
+        let tree = Tree::new(name, local, peer);
+        let refused = tree.root().up(2, FIRST_HOP).expect_err("no configfs").to_string();
+        assert!(refused.starts_with("LS1529") && refused.contains("7.2"), "{refused}");
+        fs::create_dir_all(tree.0.join("sys/kernel/config/thunderbolt/stream")).expect("made");
+        assert!(tree.root().ports().why_not(Tier::Stream).contains("lspan link up"));
+        for n in 0..2 {
+            tree.put(&format!("dev/tbstream{n}"), "");
+            tree.put(&format!("sys/kernel/config/thunderbolt/stream/0-1.1/linkspan{n}/index"), &n.to_string());
+        }
+        let said = tree.root().up(2, FIRST_HOP).expect("set up");
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[1].contains("dev/tbstream1 to 0-1.1") && said[1].contains("root alone"), "{said:?}");
+        let ports = tree.root().ports();
+        assert!(ports.plugged);
+        assert_eq!(ports.cables.len(), 2);
+        assert_eq!(ports.cables[0].hops, first);
+        assert_eq!(ports.cables[1].hops, (first.0 + 2, first.1 + 2));
+        assert_eq!((ports.cables[0].speed, ports.cables[0].ring), (5_000_000_000, 32));
+        assert_eq!(Some(ports.cables[0].local), uuid(local));
+        assert!(ports.why_not(Tier::Stream).is_empty());
+        assert!(ports.why_not(Tier::Ring).contains("linkspan.ko"), "{}", ports.why_not(Tier::Ring));
+        assert!(ports.clone().only(Some(Tier::Ring)).cables.is_empty());
+        tree.root().up(2, FIRST_HOP).expect("again changes nothing");
+    }
+}
+
+#[test]
+fn hops_that_cannot_be_had_are_named() {
+    let tree = Tree::new("taken", A, B);
+    // A folder where the file should be can be neither read nor written.
+    fs::create_dir_all(tree.0.join("sys/kernel/config/thunderbolt/stream/0-1.1/linkspan0/in_hopid")).expect("made");
+    let refused = tree.root().up(1, FIRST_HOP).expect_err("in the way").to_string();
+    assert!(refused.starts_with("LS1530") && refused.contains("0-1.1/linkspan0"), "{refused}");
+}
+
+#[test]
+fn a_host_is_allowed_by_its_uuid() {
+    let tree = Tree::new("allow", A, B);
+    tree.put("sys/class/linkspan/linkspan0/peer", B);
+    tree.put("sys/class/linkspan/linkspan0/allowed", "0");
+    let allowed = || fs::read_to_string(tree.0.join("sys/class/linkspan/linkspan0/allowed")).expect("read");
+    assert_eq!(tree.root().allow(B, true).expect("known"), ["linkspan0"]);
+    assert_eq!(allowed(), "1");
+    tree.root().allow(B, false).expect("known");
+    assert_eq!(allowed(), "0");
+    for nobody in [A, "not a uuid"] {
+        let refused = tree.root().allow(nobody, true).expect_err("unknown").to_string();
+        assert!(refused.starts_with("LS1531") && refused.contains(B), "{refused}");
+    }
+}
