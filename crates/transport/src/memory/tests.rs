@@ -69,7 +69,7 @@ fn memory_of_a_device_that_is_gone_is_not_touched() {
     let device: std::sync::Arc<dyn place::DeviceMemory> = std::sync::Arc::new(Dead);
     let place = place::register_device(std::sync::Arc::downgrade(&device)).unwrap();
     // As `on_device` makes it.
-    let mem = MemSlice { ptr: std::ptr::without_provenance_mut(0x1000), len: 8, place };
+    let mem = MemSlice::at(std::ptr::without_provenance_mut(0x1000), 8, place);
     assert!(!mem.is_host() && mem.place() == place);
     assert!(mem.fill(0, b"abc") && !mem.fill(6, b"abc"));
     drop(device);
