@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
 
@@ -140,6 +140,8 @@ struct Op {
     hold: Option<Hold>,
     holds: Vec<Hold>,
     deadline: Option<Instant>,
+    /// Its time, until the clock was looked at and the deadline is known.
+    timeout: Option<Duration>,
     /// Something of it was given to a path whose end the peer has not confirmed.
     touched: bool,
     /// Its time was up while it was under way.
@@ -182,6 +184,8 @@ pub(crate) struct Ops {
     waits: VecDeque<OpId>,
     /// No deadline is earlier.
     soonest: Option<Instant>,
+    /// There may be operations whose deadline is not known yet.
+    undated: bool,
     /// Reports since somebody asked.
     pub(crate) finished: u32,
     /// Unreported operations with a waker.
@@ -222,6 +226,7 @@ impl Ops {
                 hold: None,
                 holds: Vec::new(),
                 deadline: None,
+                timeout: None,
                 touched: false,
                 expired: false,
                 detached: false,
@@ -244,6 +249,7 @@ impl Ops {
         op.tail = Tail::None;
         op.emitted = false;
         op.deadline = deadline;
+        op.timeout = None;
         op.touched = false;
         op.expired = false;
         op.detached = false;
@@ -254,6 +260,31 @@ impl Ops {
             self.soonest = Some(self.soonest.map_or(deadline, |s| s.min(deadline)));
         }
         id
+    }
+
+    /// As [`Ops::start`], with a time that begins at the next look at the clock: whoever drives looks every few steps, so that is
+    /// microseconds later, and an operation that is done by then never asks for the time.
+    #[inline]
+    pub(crate) fn start_within(&mut self, kind: Kind, notify: Option<Notify>, timeout: Option<Duration>) -> OpId {
+        let id = self.start(kind, notify, None);
+        if timeout.is_some() {
+            self.table[id.index as usize].timeout = timeout;
+            self.undated = true;
+        }
+        id
+    }
+
+    /// Gives those a deadline that have none yet.
+    pub(crate) fn date(&mut self, now: Instant) {
+        if !std::mem::take(&mut self.undated) {
+            return;
+        }
+        for op in self.table.iter_mut().filter(|op| op.live && op.result.is_none()) {
+            // A time beyond what the clock can tell is none.
+            let Some(deadline) = op.timeout.take().and_then(|timeout| now.checked_add(timeout)) else { continue };
+            op.deadline = Some(deadline);
+            self.soonest = Some(self.soonest.map_or(deadline, |s| s.min(deadline)));
+        }
     }
 
     /// Gives a new operation its one part.
@@ -609,6 +640,7 @@ impl Ops {
 
     /// Looks for operations whose time is up. True: some of them are under way, and their path must be revoked.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        self.date(now);
         if self.soonest.is_none_or(|s| s > now) {
             return false;
         }

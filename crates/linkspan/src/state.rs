@@ -671,6 +671,7 @@ impl State {
             }
             Phase::Idle | Phase::Broken(_) => {}
         }
+        self.ops.date(now);
         if let Some(deadline) = self.ops.next_deadline() {
             most = most.min(deadline.saturating_duration_since(now));
         }

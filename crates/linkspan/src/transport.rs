@@ -438,10 +438,6 @@ impl Drop for Transport {
     }
 }
 
-fn deadline(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|t| Instant::now().checked_add(t))
-}
-
 #[inline]
 fn one(
     state: &mut State,
@@ -455,7 +451,7 @@ fn one(
     state.answering();
     state.carries(view)?;
     there.check(state.peer, kind == Kind::Write, view.len())?;
-    let id = state.ops.start(kind, notify, deadline(timeout));
+    let id = state.ops.start_within(kind, notify, timeout);
     state.ops.part(id, Part { local: view.raw(), remote: there.place() }, view.hold());
     state.ops.submit(id);
     Ok(id)
@@ -476,7 +472,7 @@ fn many<'a, 'm: 'a>(
     if notify.is_some() && parts.clone().next().is_none() {
         return Err(Error::EmptyBatch);
     }
-    let id = state.ops.start(kind, notify, deadline(timeout));
+    let id = state.ops.start_within(kind, notify, timeout);
     let split =
         |(view, there): (&View<'m>, &RemoteBuffer)| (Part { local: view.raw(), remote: there.place() }, view.hold());
     let empty = parts.clone().next().is_none();
@@ -494,7 +490,7 @@ fn wait(state: &mut State, timeout: Option<Duration>) -> Result<OpId, Error> {
     if let (Err(error), false) = (state.ready(), state.has_carry()) {
         return Err(error);
     }
-    let id = state.ops.start(Kind::Wait, None, deadline(timeout));
+    let id = state.ops.start_within(Kind::Wait, None, timeout);
     state.ops.submit(id);
     state.deliver();
     if !state.ops.is_reported(id) {
@@ -509,7 +505,7 @@ fn message(state: &mut State, kind: Kind, tag: u32, view: &View<'_>, timeout: Op
         return Err(Error::Tag(tag));
     }
     state.carries(view)?;
-    let id = state.ops.start(kind, None, deadline(timeout));
+    let id = state.ops.start_within(kind, None, timeout);
     let nowhere = RemoteSlice { key: 0, offset: 0 };
     state.ops.part(id, Part { local: view.raw(), remote: nowhere }, view.hold());
     state.ops.submit(id);

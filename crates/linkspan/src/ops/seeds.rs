@@ -152,8 +152,7 @@ impl Run {
     fn begin(&mut self) {
         let number = self.known.len() as u64;
         let rng = &mut self.rng;
-        let deadline = rng.one_in(3).then(|| self.world.now() + rng.below(40 * MS));
-        let deadline = deadline.map(|ns| self.base + Duration::from_nanos(ns));
+        let timeout = rng.one_in(3).then(|| Duration::from_nanos(rng.below(40 * MS)));
         let read = rng.one_in(4);
         let count = if rng.one_in(4) { rng.within(2, 6) as usize } else { 1 };
         let lens: Vec<usize> = (0..count).map(|_| *rng.choose(&[0, 8, 3000, 8192, 8193, 20_000, 9000])).collect();
@@ -163,7 +162,7 @@ impl Run {
         let at = if read { 0 } else { self.used };
         let content = if read { vec![0; len] } else { bytes(len, number) };
         let (mut pieces, mut begin) = (Vec::new(), 0);
-        let id = self.ops.start(if read { Kind::Read } else { Kind::Write }, notify, deadline);
+        let id = self.ops.start_within(if read { Kind::Read } else { Kind::Write }, notify, timeout);
         let mut parts = Vec::new();
         for len in lens {
             let memory = Memory::copy_of(&content[begin..begin + len]);
