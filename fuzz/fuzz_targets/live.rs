@@ -17,7 +17,7 @@ use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_proto::{Head, Kind};
 
 /// Strangers that stay: more than a listener keeps half-open.
-const STRANGERS: usize = 80;
+const STRANGERS: usize = 272;
 
 /// Inputs between two honest connections.
 const HONEST: u64 = 32;

@@ -191,7 +191,7 @@ fn strangers_cost_nothing_and_stop_nobody() {
     let addr = address(&Handle::decode(&listener.handle()).unwrap());
     let mut rng = Rng(77);
     // Silent ones, more than the table of half-open connections holds, and ones that talk.
-    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(addr).unwrap()).collect();
     for n in 0..100u64 {
         let mut stream = TcpStream::connect(addr).unwrap();
         let bytes: Vec<u8> = (0..n * 7).map(|_| rng.next() as u8).collect();

@@ -71,8 +71,9 @@ impl LoginTable {
     }
 }
 
-/// Half-open connections of a listener unless told otherwise.
-pub const HALF_OPEN_BOUND: usize = 64;
+/// Half-open connections of a listener unless told otherwise: 64 peers that come at once, each with a few rails and a sentinel;
+/// a quarter of the descriptors that a process has where nobody raised the limit (1024).
+pub const HALF_OPEN_BOUND: usize = 256;
 
 /// Accounts for accepted connections whose login is not done. `K` names one (a slot, a descriptor). When full, the
 /// oldest that has proven nothing makes room, and only if there is none the oldest that has.
