@@ -19,7 +19,7 @@ use crate::proc;
 use crate::verdict;
 
 /// How long a script may run where the test says nothing else. Emulated and on a busy machine, things take their time.
-const SCRIPT: Duration = Duration::from_secs(40);
+const SCRIPT: Duration = Duration::from_secs(90);
 
 /// How long a guest may take from its start to its agent's first word.
 const BOOT: Duration = Duration::from_secs(150);

@@ -8,7 +8,7 @@ use crate::lab::Lab;
 use crate::vcable::Cable;
 
 /// Longest that something may take which takes a second or two: the machine may be busy.
-pub(crate) const SOON: Duration = Duration::from_secs(40);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 
 /// Loads the drivers. Without a peer the host interface would be suspended and miss a later plug: that is kept off.
 pub(crate) fn load(guest: &Guest) -> Result<()> {
