@@ -64,10 +64,14 @@ pub(crate) fn attribute(guest: &Guest, name: &str) -> Result<String> {
     guest.read(&format!("/sys/bus/thunderbolt/devices/0-1/{name}"))
 }
 
-/// Gives the network interface an address and waits for its carrier.
+/// Gives the network interface an address. Without IPv6, whose own messages would come at any time for some seconds: one
+/// that comes while the interface is taken down is a warning of the kernel (lab/README.md, "What it has found").
 pub(crate) fn net_up(guest: &Guest, address: &str) -> Result<()> {
     guest.until("thunderbolt0", SOON, "test -e /sys/class/net/thunderbolt0")?;
-    guest.sh(&format!("ip addr add {address}/24 dev thunderbolt0 2>/dev/null; ip link set thunderbolt0 up"))?;
+    guest.sh(&format!(
+        "echo 1 >/proc/sys/net/ipv6/conf/thunderbolt0/disable_ipv6\n\
+         ip addr add {address}/24 dev thunderbolt0 2>/dev/null; ip link set thunderbolt0 up"
+    ))?;
     Ok(())
 }
 
