@@ -10,11 +10,18 @@ use crate::vcable::Cable;
 /// Longest that something may take which takes a second or two: the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 
-/// Loads the drivers. Without a peer the host interface would be suspended and miss a later plug: that is kept off.
+/// Keeps the host interfaces awake: without a peer one would be suspended and miss a later plug. The driver probes in its
+/// own time, so each is waited for until it has a domain.
+pub(crate) const AWAKE: &str = "for dev in $(grep -l 0x0c0340 /sys/bus/pci/devices/*/class); do dev=${dev%/class}\n\
+     until ls -d $dev/domain* >/dev/null 2>&1; do sleep 0.1; done\n\
+     echo on >$dev/power/control || exit 1\ndone";
+
+/// Loads the drivers.
 pub(crate) fn load(guest: &Guest) -> Result<()> {
-    guest.sh("modprobe configfs; mount -t configfs configfs /sys/kernel/config 2>/dev/null\n\
-         modprobe thunderbolt && modprobe thunderbolt_net &&\n\
-         for dev in /sys/bus/pci/drivers/thunderbolt/0*; do echo on >$dev/power/control; done")?;
+    guest.sh(&format!(
+        "modprobe configfs; mount -t configfs configfs /sys/kernel/config 2>/dev/null\n\
+         modprobe thunderbolt && modprobe thunderbolt_net || exit 1\n{AWAKE}"
+    ))?;
     Ok(())
 }
 
