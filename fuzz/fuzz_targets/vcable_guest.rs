@@ -78,7 +78,10 @@ fn control(world: &mut World, ram: &Ram, input: &mut Input<'_>) {
 
 fuzz_target!(|bytes: &[u8]| {
     let topology = Topology::parse("host a\npeer p\ncable ap a:1 p:1 lanes=2").expect("the text is right");
-    let mut world = World::new(&topology, Options { seed: 1, wire_time: bytes.len() % 2 == 0 });
+    let mut world = World::new(
+        &topology,
+        Options { wire_time: bytes.len() % 2 == 0, latency: bytes.len() as u64 % 3 * MS, ..Options::default() },
+    );
     world.set_peer(1, linkspan_vcable::peer::standard(1, &topology.hosts[1]));
     let ram = Ram::new(RAM as usize);
     boot(&mut world, &ram);

@@ -98,6 +98,9 @@ struct Serve {
     /// Packets take their time on the wire, in real time
     #[arg(long)]
     wire_time: bool,
+    /// Milliseconds that an XDomain message takes from one host to the other
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1000))]
+    latency: u64,
     /// Commands with their times, one per line
     #[arg(long)]
     script: Option<PathBuf>,
@@ -164,7 +167,7 @@ fn serve_world(args: &Serve) -> Result<ExitCode, ServeError> {
     };
     let config = Config {
         topology,
-        options: Options { seed: args.seed, wire_time: args.wire_time },
+        options: Options { seed: args.seed, wire_time: args.wire_time, latency: args.latency * time::MS },
         script,
         dir: args.dir.clone(),
         control: args.control.clone(),

@@ -58,6 +58,7 @@ enum Event {
     Vector { host: usize, vector: u8 },
     Wire { cable: usize, side: usize, epoch: u64 },
     Control { host: usize, pdf: u8, words: Vec<u32> },
+    Message { cable: usize, side: usize, ups: u64, pdf: u8, words: Vec<u32> },
     Held { host: usize },
     PlugAck { host: usize, port: usize, unplug: bool },
     PeerTimer { host: usize, token: u64 },
@@ -87,11 +88,13 @@ pub struct Options {
     /// Packets take time on the wire. Without it they arrive at once, which suits guests that are slower than any
     /// cable.
     pub wire_time: bool,
+    /// Time that an XDomain message takes from one host to the other.
+    pub latency: Time,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { seed: 1, wire_time: true }
+        Options { seed: 1, wire_time: true, latency: 0 }
     }
 }
 
@@ -274,6 +277,7 @@ impl World {
             Event::Vector { host, vector } => self.vector_timer(host, vector),
             Event::Wire { cable, side, epoch } => self.wire_done(cable, side, epoch),
             Event::Control { host, pdf, words } => self.post_control(host, pdf, &words),
+            Event::Message { cable, side, ups, pdf, words } => self.arrived(cable, side, ups, pdf, words),
             Event::Held { host } => self.release_held(host),
             Event::PlugAck { host, port, unplug } => self.plug_again(host, port, unplug),
             Event::PeerTimer { host, token } => self.with_peer(host, |peer, io| peer.timer(io, token)),

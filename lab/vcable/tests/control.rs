@@ -9,6 +9,7 @@ use linkspan_vcable::control::pdf;
 use linkspan_vcable::nhi::regs::*;
 use linkspan_vcable::router::layout::*;
 use linkspan_vcable::time::{MS, SEC};
+use linkspan_vcable::world::Options;
 
 fn plugs(lab: &mut Lab, host: usize) -> Vec<u32> {
     lab.poll();
@@ -118,6 +119,28 @@ fn messages_reach_the_other_host_with_its_route() {
         let got = lab.drivers[to].events.pop_back().unwrap();
         assert_eq!(got, (pdf::XDOMAIN_REQUEST, vec![1 << 31, arrives, 7, 1, 2, 3, 4, 99]));
     }
+    lab.assert_clean();
+}
+
+#[test]
+fn messages_take_their_time_and_are_lost_with_their_link() {
+    let mut lab = Lab::with("pair", Options { latency: 50 * MS, ..Options::default() });
+    lab.start_all();
+    lab.drivers.iter_mut().for_each(|d| d.events.clear());
+    lab.control(0, pdf::XDOMAIN_REQUEST, &[0, 1, 7]);
+    lab.run(49 * MS);
+    lab.poll();
+    assert!(lab.drivers[1].events.is_empty());
+    lab.run(2 * MS);
+    lab.poll();
+    assert_eq!(lab.drivers[1].events.pop_back().unwrap(), (pdf::XDOMAIN_REQUEST, vec![1 << 31, 1, 7]));
+
+    lab.control(0, pdf::XDOMAIN_REQUEST, &[0, 1, 8]);
+    lab.world.command("unplug ab").unwrap();
+    lab.world.command("replug ab").unwrap();
+    lab.run(SEC);
+    lab.poll();
+    assert!(lab.drivers[1].events.iter().all(|(kind, _)| *kind != pdf::XDOMAIN_REQUEST));
     lab.assert_clean();
 }
 

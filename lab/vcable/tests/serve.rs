@@ -54,7 +54,7 @@ impl Drop for Folder {
 fn serve(dir: &Path, topology: &str) -> JoinHandle<u64> {
     let config = Config {
         topology: Topology::parse(topology).unwrap(),
-        options: Options { seed: 1, wire_time: false },
+        options: Options { wire_time: false, ..Options::default() },
         script: Script::default(),
         dir: dir.to_owned(),
         control: Some(dir.join("control")),

@@ -19,7 +19,7 @@ use crate::proc;
 use crate::verdict;
 
 /// How long a script may run where the test says nothing else. Emulated and on a busy machine, things take their time.
-const SCRIPT: Duration = Duration::from_secs(40);
+const SCRIPT: Duration = Duration::from_secs(90);
 
 /// How long a guest may take from its start to its agent's first word.
 const BOOT: Duration = Duration::from_secs(150);
@@ -36,6 +36,7 @@ pub(crate) struct Guest {
     console: PathBuf,
     /// The end of all its time.
     until: Instant,
+    slow: u32,
     allowed: Vec<&'static str>,
 }
 
@@ -48,21 +49,22 @@ impl Guest {
             qemu,
             link: Link::new(&spec.name, spec.channel()),
             console: spec.console(),
-            until: Instant::now() + spec.deadline,
+            until: Instant::now() + spec.deadline * spec.slow,
+            slow: spec.slow,
             allowed: spec.allowed.clone(),
         })
     }
 
     /// Waits for the agent.
     pub(crate) fn ready(&mut self) -> Result<()> {
-        let mut patience = Patience::new(BOOT);
+        let mut patience = Patience::new(BOOT * self.slow);
         while patience.look().is_some() {
             if self.link.open(Duration::from_millis(50))? {
                 return Ok(());
             }
             self.alive()?;
         }
-        Err(self.late("boot", BOOT))
+        Err(self.late("boot", BOOT * self.slow))
     }
 
     /// Its name.
@@ -72,7 +74,7 @@ impl Guest {
 
     /// Starts a shell script in it.
     pub(crate) fn spawn(&self, script: &str) -> Result<Job> {
-        self.link.run(script, self.until)
+        self.link.run(script, self.until, self.slow)
     }
 
     /// Runs a script that must succeed; its standard output.
@@ -141,7 +143,7 @@ impl Guest {
 
     /// Waits for a line of the console that begins so; the rest of it.
     pub(crate) fn hears(&self, start: &str, limit: Duration) -> Result<String> {
-        let mut patience = Patience::new(limit);
+        let mut patience = Patience::new(limit * self.slow);
         loop {
             let text = self.console_text();
             // A line is whole when the next one has begun.
@@ -180,7 +182,7 @@ impl Guest {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.calm()?;
         let _ = self.spawn("poweroff -f");
-        let mut patience = Patience::new(OFF);
+        let mut patience = Patience::new(OFF * self.slow);
         while self.qemu.try_wait().ok().flatten().is_none() {
             if !patience.sleep(Duration::from_millis(20)) {
                 return Err(self.late("power off", OFF));

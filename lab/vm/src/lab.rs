@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::cache::{Cache, Kernel};
+use crate::cache::{Cache, DEBUG, Kernel};
 use crate::error::{At, Error, Result};
 use crate::guest::spec::Place;
 use crate::guest::{Guest, Job, Spec};
@@ -33,7 +33,8 @@ impl Lab {
         let logs = cache.path("logs").join(&kernel.name);
         let initrd = run.join("initrd");
         initrd::make(cache, &kernel, &modules, more, puts, &initrd)?;
-        let place = Place { root: cache.root(), image: kernel.image(), initrd, run, logs: logs.clone() };
+        let debug = kernel.name == DEBUG;
+        let place = Place { root: cache.root(), image: kernel.image(), initrd, run, logs: logs.clone(), debug };
         Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now() })
     }
 

@@ -72,7 +72,6 @@ impl Steps {
 /// Fetches everything for these kernels.
 pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
     fit(cache)?;
-    let _lock = lock(cache)?;
     let mut chosen = Vec::new();
     for name in kernels {
         let known = KERNELS.iter().find(|known| known.name == name);
@@ -86,6 +85,8 @@ pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
     let ready = cache.done("root", RELEASE)
         && cache.done("packages", &words)
         && chosen.iter().all(|known| kernel_done(cache, *known));
+    // A root that has all is not changed, and whoever builds in it meanwhile is not waited for.
+    let _lock = if ready { None } else { Some(lock(cache)?) };
     if !ready {
         apt::reachable(cache)?;
     }
@@ -106,7 +107,10 @@ pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
 /// Keeps others from changing the root until the file is dropped.
 fn lock(cache: &Cache) -> Result<fs::File> {
     let lock = fs::File::create(cache.path("lock")).at("lock of the cache")?;
-    lock.lock().at("lock of the cache")?;
+    if lock.try_lock().is_err() {
+        eprintln!("waiting for another setup or build in {}", cache.root().display());
+        lock.lock().at("lock of the cache")?;
+    }
     Ok(lock)
 }
 

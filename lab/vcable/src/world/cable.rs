@@ -130,6 +130,8 @@ pub(crate) struct Cable {
     pub(crate) training: Option<Time>,
     pub(crate) wires: [Wire; 2],
     pub(crate) ingress: [Ingress; 2],
+    /// XDomain messages on their way.
+    pub(crate) crossing: usize,
     pub(crate) stats: CableStats,
 }
 
@@ -154,6 +156,7 @@ impl Cable {
             training: None,
             wires: Default::default(),
             ingress: Default::default(),
+            crossing: 0,
             stats: CableStats::default(),
         }
     }

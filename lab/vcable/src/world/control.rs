@@ -130,7 +130,26 @@ impl World {
         if self.hosts[from.host].silent {
             return self.note(from.host, "fault: message of a silent host lost");
         }
-        self.deliver_control(from.host, to.host, kind, words);
+        if self.options.latency == 0 {
+            return self.deliver_control(from.host, to.host, kind, words);
+        }
+        let cable = &mut self.cables[at];
+        if cable.crossing == BACKLOG {
+            return self.note(from.host, "message lost: too many are on their way");
+        }
+        cable.crossing += 1;
+        let ups = cable.stats.ups;
+        self.at(self.now + self.options.latency, Event::Message { cable: at, side, ups, pdf: kind, words });
+    }
+
+    /// A message has crossed a link, if that link is still the one it went on.
+    pub(super) fn arrived(&mut self, at: usize, side: usize, ups: u64, kind: u8, words: Vec<u32>) {
+        let cable = &mut self.cables[at];
+        cable.crossing = cable.crossing.saturating_sub(1);
+        if cable.up && cable.stats.ups == ups {
+            let (from, to) = (cable.ends[side].host, cable.ends[1 - side].host);
+            self.deliver_control(from, to, kind, words);
+        }
     }
 
     /// Sends a control packet to a host, through the faults that are set for it.

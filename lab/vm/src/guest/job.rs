@@ -31,6 +31,7 @@ pub(crate) struct Job {
     pub(crate) from: Receiver<(Kind, Vec<u8>)>,
     pub(crate) to: Sender,
     pub(crate) until: Instant,
+    pub(crate) slow: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) err: Vec<u8>,
     pub(crate) code: Option<i32>,
@@ -39,7 +40,7 @@ pub(crate) struct Job {
 impl Job {
     /// Waits for its end; killed when that does not come in time.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<Output> {
-        let mut patience = Patience::new(limit);
+        let mut patience = Patience::new(limit * self.slow);
         while self.code.is_none() {
             if !self.step(&mut patience)? {
                 self.kill();
@@ -51,7 +52,7 @@ impl Job {
 
     /// Waits until its output (standard output and error) has a line with `part`; that line.
     pub(crate) fn expect(&mut self, part: &str, limit: Duration) -> Result<String> {
-        let mut patience = Patience::new(limit);
+        let mut patience = Patience::new(limit * self.slow);
         loop {
             let said = format!("{}\n{}", text(&self.out), text(&self.err));
             if let Some(line) = said.lines().find(|line| line.contains(part)) {

@@ -64,7 +64,7 @@ impl Link {
     }
 
     /// Starts a job.
-    pub(crate) fn run(&self, script: &str, until: Instant) -> Result<Job> {
+    pub(crate) fn run(&self, script: &str, until: Instant, slow: u32) -> Result<Job> {
         if script.len() > wire::MOST {
             return Err(Error::Check(format!("a script of {} bytes does not fit a frame", script.len())));
         }
@@ -78,7 +78,7 @@ impl Link {
         self.to.send(Kind::Run, number, script.as_bytes());
         let what = script.lines().next().unwrap_or_default().to_owned();
         let (guest, to) = (self.guest.clone(), self.to.clone());
-        Ok(Job { guest, number, what, from, to, until, out: Vec::new(), err: Vec::new(), code: None })
+        Ok(Job { guest, number, what, from, to, until, slow, out: Vec::new(), err: Vec::new(), code: None })
     }
 
     fn serve(&mut self, stream: UnixStream) -> Result<()> {

@@ -19,6 +19,8 @@ pub(crate) struct Spec {
     pub(crate) cpus: u32,
     /// All its time, from start to end.
     pub(crate) deadline: Duration,
+    /// Every limit of time is multiplied by this.
+    pub(crate) slow: u32,
     /// Parts of lines of its kernel's log that this test expects.
     pub(crate) allowed: Vec<&'static str>,
     /// Words behind the kernel's own.
@@ -55,6 +57,8 @@ pub(crate) struct Place {
     pub(crate) run: PathBuf,
     /// Consoles.
     pub(crate) logs: PathBuf,
+    /// Whether the kernel is the debug kernel: its checkers cost several times the time, and memory.
+    pub(crate) debug: bool,
 }
 
 impl Spec {
@@ -62,9 +66,10 @@ impl Spec {
     pub(crate) fn new(name: &str, place: &Place) -> Spec {
         Spec {
             name: name.to_owned(),
-            memory: 448,
+            memory: if place.debug { 1024 } else { 448 },
             cpus: 1,
             deadline: Duration::from_secs(600),
+            slow: if place.debug { 4 } else { 1 },
             allowed: Vec::new(),
             append: String::new(),
             viommu: false,

@@ -6,7 +6,7 @@ use crate::error::{Result, check};
 use crate::guest::{Guest, Job};
 use crate::lab::Lab;
 
-const SOON: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(90);
 
 /// A dead host is reported within 30 s; the rest is a busy machine.
 const TOLD: Duration = Duration::from_secs(60);

@@ -23,6 +23,7 @@ pub(crate) fn sleep(lab: &mut Lab) -> Result<()> {
     a.dozes(&format!(
         "n=0; while [ $n -lt {ROUNDS} ]; do n=$((n+1))\n\
          until test -e /sys/class/net/thunderbolt0; do sleep 0.1; done\n\
+         echo 1 >/proc/sys/net/ipv6/conf/thunderbolt0/disable_ipv6\n\
          ip addr add 10.9.0.1/24 dev thunderbolt0 2>/dev/null; ip link set thunderbolt0 up\n\
          until ping -c 1 -W 1 10.9.0.2; do sleep 0.1; done\n\
          echo devices >/sys/power/pm_test && echo mem >/sys/power/state || exit 1\n\

@@ -8,13 +8,20 @@ use crate::lab::Lab;
 use crate::vcable::Cable;
 
 /// Longest that something may take which takes a second or two: the machine may be busy.
-pub(crate) const SOON: Duration = Duration::from_secs(40);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 
-/// Loads the drivers. Without a peer the host interface would be suspended and miss a later plug: that is kept off.
+/// Keeps the host interfaces awake: without a peer one would be suspended and miss a later plug. The driver probes in its
+/// own time, so each is waited for until it has a domain.
+pub(crate) const AWAKE: &str = "for dev in $(grep -l 0x0c0340 /sys/bus/pci/devices/*/class); do dev=${dev%/class}\n\
+     until ls -d $dev/domain* >/dev/null 2>&1; do sleep 0.1; done\n\
+     echo on >$dev/power/control || exit 1\ndone";
+
+/// Loads the drivers.
 pub(crate) fn load(guest: &Guest) -> Result<()> {
-    guest.sh("modprobe configfs; mount -t configfs configfs /sys/kernel/config 2>/dev/null\n\
-         modprobe thunderbolt && modprobe thunderbolt_net &&\n\
-         for dev in /sys/bus/pci/drivers/thunderbolt/0*; do echo on >$dev/power/control; done")?;
+    guest.sh(&format!(
+        "modprobe configfs; mount -t configfs configfs /sys/kernel/config 2>/dev/null\n\
+         modprobe thunderbolt && modprobe thunderbolt_net || exit 1\n{AWAKE}"
+    ))?;
     Ok(())
 }
 
@@ -64,10 +71,14 @@ pub(crate) fn attribute(guest: &Guest, name: &str) -> Result<String> {
     guest.read(&format!("/sys/bus/thunderbolt/devices/0-1/{name}"))
 }
 
-/// Gives the network interface an address and waits for its carrier.
+/// Gives the network interface an address. Without IPv6, whose own messages would come at any time for some seconds: one
+/// that comes while the interface is taken down is a warning of the kernel (lab/README.md, "What it has found").
 pub(crate) fn net_up(guest: &Guest, address: &str) -> Result<()> {
     guest.until("thunderbolt0", SOON, "test -e /sys/class/net/thunderbolt0")?;
-    guest.sh(&format!("ip addr add {address}/24 dev thunderbolt0 2>/dev/null; ip link set thunderbolt0 up"))?;
+    guest.sh(&format!(
+        "echo 1 >/proc/sys/net/ipv6/conf/thunderbolt0/disable_ipv6\n\
+         ip addr add {address}/24 dev thunderbolt0 2>/dev/null; ip link set thunderbolt0 up"
+    ))?;
     Ok(())
 }
 

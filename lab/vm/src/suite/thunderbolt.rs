@@ -59,8 +59,7 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     host_away(lab, &cable, &a, &b, || {
         a.sh(&format!("echo 1 >/sys/bus/pci/devices/{}/remove", nhi.trim()))?;
         lost(&b)?;
-        let on = "for dev in /sys/bus/pci/drivers/thunderbolt/0*; do echo on >$dev/power/control; done";
-        a.sh(&format!("echo 1 >/sys/bus/pci/rescan; {on}")).map(drop)
+        a.sh(&format!("echo 1 >/sys/bus/pci/rescan; {}", tb::AWAKE)).map(drop)
     })?;
     lab.say("host interface removed and found again: ping");
 
