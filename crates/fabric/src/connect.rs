@@ -8,11 +8,12 @@ use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_tcp::Stream;
+use linkspan_thunderbolt::Role;
 use linkspan_topology::FAR_SLOWER;
 use linkspan_topology::mesh::{Link, Way};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
-use linkspan_thunderbolt::Role;
 
+use crate::cable::{Berth, leads_elsewhere};
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
 use crate::device::{Device, Port};
@@ -20,7 +21,6 @@ use crate::listener::{FIRST_RETURN, socket_addr};
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
-use crate::cable::{Berth, leads_elsewhere};
 use crate::reach::{Arriving, Reach};
 use crate::redial::Redial;
 use crate::room::AnyRail;
@@ -345,7 +345,8 @@ impl Connecting {
                 },
                 TryState::Meet(meet, _) => {
                     let (berth, config) = (&attempt.berth, self.fabric.config());
-                    let make = |n| berth.as_ref().map_or(Err("no device".into()), |b: &Berth| b.make(config, n, Role::Caller));
+                    let make =
+                        |n| berth.as_ref().map_or(Err("no device".into()), |b: &Berth| b.make(config, n, Role::Caller));
                     let (secured, meeting) = &mut **meet;
                     match meeting.poll(secured, &make) {
                         Ok(None) => return Ok(()),
@@ -421,7 +422,11 @@ impl Connecting {
             .filter(|w| !w.is_empty())
             .collect();
         if !lost.is_empty() && self.shm.is_none() {
-            let what = if verbs.is_some() { "fewer rails beside TCP than there could be" } else { "TCP in place of RDMA or a cable" };
+            let what = if verbs.is_some() {
+                "fewer rails beside TCP than there could be"
+            } else {
+                "TCP in place of RDMA or a cable"
+            };
             self.downgrade(format!("{what}: {}", lost.join("; ")))?;
         }
         if let Some(why) = why_not {
@@ -657,17 +662,19 @@ impl Try {
         if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
             let config = fabric.config();
             match Greeting::decode(&session.peer_blob) {
-                Some(answer) if answered(&answer, berth) => match berth.make(config, berth.wanted(config), Role::Caller) {
-                    Ok(setups) => {
-                        let meeting = Meeting::call(setups);
-                        return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                Some(answer) if answered(&answer, berth) => {
+                    match berth.make(config, berth.wanted(config), Role::Caller) {
+                        Ok(setups) => {
+                            let meeting = Meeting::call(setups);
+                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                        }
+                        // The listener waits for a meeting: it is told that there is none.
+                        Err(why) => {
+                            let meeting = Meeting::decline(why);
+                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                        }
                     }
-                    // The listener waits for a meeting: it is told that there is none.
-                    Err(why) => {
-                        let meeting = Meeting::decline(why);
-                        return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
-                    }
-                },
+                }
                 Some(answer) if !answer.no_rdma.is_empty() => {
                     self.verbs = Err(format!("the peer says: {}", answer.no_rdma));
                 }

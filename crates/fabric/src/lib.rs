@@ -33,6 +33,7 @@ mod secured;
 mod staged;
 pub mod stats;
 
+pub use cable::TierChoice;
 pub use channel::{Channel, Fate, Witness, wait_any};
 pub use config::{Config, GpuWish, PathChoice};
 pub use connect::Connecting;
@@ -42,6 +43,7 @@ pub use helpers::Wish as HelperWish;
 pub use lending::Lending;
 pub use linkspan_gpu::{Ability, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
+pub use linkspan_thunderbolt as thunderbolt;
 pub use linkspan_transport::{
     Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Place, Poll, RailInfo, RemoteSlice,
     Ticket, WaitFd,
@@ -49,8 +51,6 @@ pub use linkspan_transport::{
 pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
-pub use cable::TierChoice;
-pub use linkspan_thunderbolt as thunderbolt;
 pub use rdma::{Memory, RdmaConfig, RdmaPort, Registered};
 pub use reserve::Reserve;
 pub use room::AnyRail;
@@ -59,13 +59,13 @@ pub use staged::PathRail;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
+use cable::Cables;
 use helpers::Helpers;
 use linkspan_gpu::StageMemory;
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
 use mesh::{Mesh, Prober, Setup};
 use nic::AnyNic;
-use cable::Cables;
 use rdma::Rdma;
 use secured::Secured;
 use stats::Stats;
@@ -136,19 +136,20 @@ impl Fabric {
     ///
     /// # Errors
     /// As [`Fabric::new`].
-    pub fn with_cables(
-        config: Config,
-        log: Log,
-        acked: bool,
-        ports: Arc<thunderbolt::Ports>,
-    ) -> Result<Fabric, Error> {
+    pub fn with_cables(config: Config, log: Log, acked: bool, ports: Arc<thunderbolt::Ports>) -> Result<Fabric, Error> {
         let mut host = [0; 8];
         getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let devices = (Rdma::given(Vec::new()), Cables(Some(ports)));
         Fabric::build(config, log, acked, devices, u64::from_le_bytes(host))
     }
 
-    fn build(config: Config, log: Log, acked: bool, (rdma, cables): (Rdma, Cables), host: u64) -> Result<Fabric, Error> {
+    fn build(
+        config: Config,
+        log: Log,
+        acked: bool,
+        (rdma, cables): (Rdma, Cables),
+        host: u64,
+    ) -> Result<Fabric, Error> {
         for warning in &config.warnings {
             log.warn(warning);
         }

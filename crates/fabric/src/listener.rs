@@ -10,16 +10,16 @@ use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
 use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Options, Stream};
-use linkspan_transport::{Conn, WaitFd};
 use linkspan_thunderbolt::Role;
+use linkspan_transport::{Conn, WaitFd};
 
+use crate::cable::{Berth, leads_elsewhere};
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
 use crate::device::Port;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
-use crate::cable::{Berth, leads_elsewhere};
 use crate::room::AnyRail;
 use crate::secured::Secured;
 use crate::{Config, Error, Fabric, chain, clock};

@@ -3,8 +3,8 @@
 use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
 use linkspan_tcp::{HelpedRail, SealedRail, TcpInfo, TcpRail};
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 use linkspan_thunderbolt::CableRail;
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 use linkspan_verbs::VerbsRail;
 use linkspan_verbs_sys::AnyNic;
 

@@ -150,7 +150,11 @@ fn a_tier_can_be_forced_and_says_when_it_cannot_be_had() {
     assert!(world.all(0).contains("LINKSPAN_THUNDERBOLT_TIER=stream leaves it out"), "{}", world.all(0));
 
     for tier in ["off", "net"] {
-        let env: Env = if tier == "off" { &[("LINKSPAN_THUNDERBOLT_TIER", "off")] } else { &[("LINKSPAN_THUNDERBOLT_TIER", "net")] };
+        let env: Env = if tier == "off" {
+            &[("LINKSPAN_THUNDERBOLT_TIER", "off")]
+        } else {
+            &[("LINKSPAN_THUNDERBOLT_TIER", "net")]
+        };
         let world = joined(true, 0, [env, env], false);
         let (mut a, mut b) = world.pair();
         message(&mut a, &mut b, 100_000, 1).unwrap();
@@ -180,7 +184,11 @@ fn a_stream_that_is_in_use_is_a_downgrade_that_is_said() {
     message(&mut a, &mut b, 100_000, 1).unwrap();
     message(&mut c, &mut d, 100_000, 2).unwrap();
     assert!(c.describe().contains("tcp"), "{}", c.describe());
-    assert!(world.all(0).contains("downgrade") && world.all(0).contains("another connection has it"), "{}", world.all(0));
+    assert!(
+        world.all(0).contains("downgrade") && world.all(0).contains("another connection has it"),
+        "{}",
+        world.all(0)
+    );
 }
 
 #[test]

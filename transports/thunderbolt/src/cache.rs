@@ -75,12 +75,7 @@ pub(crate) struct Cache<D: RingDevice> {
 
 impl<D: RingDevice> Cache<D> {
     pub(crate) fn new() -> Cache<D> {
-        Cache {
-            sources: Map(BTreeMap::new()),
-            targets: Map(BTreeMap::new()),
-            memory: Memory::default(),
-            generation: 0,
-        }
+        Cache { sources: Map(BTreeMap::new()), targets: Map(BTreeMap::new()), memory: Memory::default(), generation: 0 }
     }
 
     pub(crate) fn memory(&self) -> &Memory {
@@ -88,12 +83,7 @@ impl<D: RingDevice> Cache<D> {
     }
 
     /// The region that holds `mem`; without a system call when it is known.
-    pub(crate) fn get(
-        &mut self,
-        device: &mut D,
-        mem: MemSlice,
-        target: bool,
-    ) -> Result<Arc<Held<D::Region>>, Error> {
+    pub(crate) fn get(&mut self, device: &mut D, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, Error> {
         let generation = self.memory.0.load(Ordering::Acquire);
         if generation != self.generation || self.sources.0.len() + self.targets.0.len() >= KEEP {
             (self.sources, self.targets) = (Map(BTreeMap::new()), Map(BTreeMap::new()));
@@ -110,7 +100,11 @@ impl<D: RingDevice> Cache<D> {
         // What is received into is often sent from later; what is sent from may be memory that cannot be written.
         let region = device.register(mem, if target { Access::Both } else { Access::Send })?;
         let held = Arc::new(Held { region, addr, len });
-        if target { self.targets.insert(held.clone()) } else { self.sources.insert(held.clone()) }
+        if target {
+            self.targets.insert(held.clone())
+        } else {
+            self.sources.insert(held.clone())
+        }
         Ok(held)
     }
 }

@@ -32,7 +32,9 @@ impl From<linkspan_tbring::Error> for End {
     fn from(error: linkspan_tbring::Error) -> End {
         match error {
             linkspan_tbring::Error::Gone => End::Gone("the link was lost (unplugged, unloaded, or restarted)".into()),
-            linkspan_tbring::Error::Refused { call, source, .. } => End::System(call, source.raw_os_error().unwrap_or(0)),
+            linkspan_tbring::Error::Refused { call, source, .. } => {
+                End::System(call, source.raw_os_error().unwrap_or(0))
+            }
             other => End::Gone(other.to_string()),
         }
     }

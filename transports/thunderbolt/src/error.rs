@@ -19,7 +19,9 @@ pub enum Error {
         why: String,
     },
     /// This host's cables lead to others.
-    #[error("LS1528 the Thunderbolt and USB4 cables of this host and of the peer lead to other hosts, or its streams are set up with other HopIDs")]
+    #[error(
+        "LS1528 the Thunderbolt and USB4 cables of this host and of the peer lead to other hosts, or its streams are set up with other HopIDs"
+    )]
     Elsewhere,
     /// The peer's handshake is none.
     #[error("LS1522 the peer's cable offer is not valid: {0}")]
@@ -57,7 +59,9 @@ pub enum Error {
     #[error("LS1529 no streams can be set up: {0}")]
     NoStreams(&'static str),
     /// The HopIDs of a stream are others than they should be.
-    #[error("LS1530 {file} of the stream {stream} is {is:?} and not {want} ({why}); choose others with --first-hop on both hosts")]
+    #[error(
+        "LS1530 {file} of the stream {stream} is {is:?} and not {want} ({why}); choose others with --first-hop on both hosts"
+    )]
     Hops {
         /// The stream.
         stream: String,

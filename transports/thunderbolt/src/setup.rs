@@ -14,12 +14,12 @@ use linkspan_transport::Rail;
 pub use wire::{OFFER_LEN, is_handshake};
 use wire::{Offer, WORD_LEN, Word};
 
+use crate::device::RingDevice;
 use crate::error::Error;
 use crate::rail::CableRail;
 use crate::ring::RingRail;
 use crate::stream::StreamRail;
 use crate::tier::{AnyRing, Medium, Ports, Tier};
-use crate::device::RingDevice;
 
 /// Bytes that each side shows over the cable.
 pub(crate) const NONCE_LEN: usize = 16;

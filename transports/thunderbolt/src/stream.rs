@@ -19,8 +19,8 @@ use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, 
 use crate::device::StreamDevice;
 use crate::end::End;
 use crate::setup::NONCE_LEN;
-pub use rx::reads_any_bytes;
 use rx::Rx;
+pub use rx::reads_any_bytes;
 pub use segment::is_segment;
 use tx::Tx;
 
@@ -62,8 +62,7 @@ pub struct StreamRail<S: StreamDevice> {
 impl<S: StreamDevice> StreamRail<S> {
     /// Over `device`, which the peer has opened too. `ring`: entries of the peer's receive ring.
     pub fn new(device: S, ring: u32, path: String, reason: String, speed: u64) -> StreamRail<S> {
-        let caps =
-            Caps { one_sided: false, device_memory: false, ordered: true, chunk: CHUNK, speed, local: false };
+        let caps = Caps { one_sided: false, device_memory: false, ordered: true, chunk: CHUNK, speed, local: false };
         let info = RailInfo { room: "thunderbolt", path, reason, caps };
         let window = ring.max(LEAST) - SPARE;
         StreamRail { device, tx: Tx::new(window), rx: Rx::new(window), info, deaf: false, end: None }

@@ -2,7 +2,8 @@ use super::*;
 
 #[test]
 fn golden_bytes_and_every_truncation() {
-    let greeting = Greeting { wants_local: true, rdma: true, cable: false, shm: vec![7, 8], no_rdma: "no".into(), relays: 9 };
+    let greeting =
+        Greeting { wants_local: true, rdma: true, cable: false, shm: vec![7, 8], no_rdma: "no".into(), relays: 9 };
     let wire = greeting.encode();
     assert_eq!(wire, [1, 3, 2, 0, 7, 8, 2, b'n', b'o', 9]);
     assert_eq!(Greeting::decode(&wire), Some(greeting.clone()));

@@ -55,7 +55,10 @@ fn tier(lab: &mut Lab, a: &Guest, b: &Guest, env: &str, device: &str, tier: &str
         let said = a.run(SOON * 4, &format!("{env} lspan perf {test} 10.1.0.2 --path thunderbolt {more} 2>&1"))?;
         check(matches!(said.code, 0 | 3) && said.out.contains(device), || {
             let there = b.sh("cat /tmp/serve.log; dmesg | tail -5").unwrap_or_default();
-            format!("lspan perf {test} ended with {} or names no {device}: {}{}\n{there}", said.code, said.out, said.err)
+            format!(
+                "lspan perf {test} ended with {} or names no {device}: {}{}\n{there}",
+                said.code, said.out, said.err
+            )
         })?;
         server.kill();
         let _ = server.expect("nothing", Duration::from_millis(10));
@@ -103,7 +106,8 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
     let env = "LINKSPAN_IFNAME==lan0";
     tier(lab, &a, &b, env, "/dev/linkspan/0", "tier 1 (ring)")?;
 
-    let mut jobs = ranks(&a, &b, &format!("{env} LINKSPAN_PATH=thunderbolt"), "--test rounds --size 1M --rounds 100000")?;
+    let mut jobs =
+        ranks(&a, &b, &format!("{env} LINKSPAN_PATH=thunderbolt"), "--test rounds --size 1M --rounds 100000")?;
     for job in &mut jobs {
         job.expect("round 2", SOON * 2)?;
     }

@@ -182,13 +182,7 @@ impl<D: RingDevice> Rx<D> {
     }
 
     /// The payload of chunk `n` is in place.
-    pub(crate) fn landed<S: Sink>(
-        &mut self,
-        port: &mut Port<D>,
-        n: u64,
-        length: u64,
-        sink: &mut S,
-    ) -> Result<(), End> {
+    pub(crate) fn landed<S: Sink>(&mut self, port: &mut Port<D>, n: u64, length: u64, sink: &mut S) -> Result<(), End> {
         let Some(chunk) = n.checked_sub(self.first).and_then(|at| self.arriving.get_mut(at as usize)) else {
             return Err(End::Gone("the device reports a chunk that was not posted".into()));
         };

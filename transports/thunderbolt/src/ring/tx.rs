@@ -134,7 +134,6 @@ impl<D: RingDevice> Tx<D> {
     }
 }
 
-
 /// Copies a body behind the head in a slot. Bodies are at most `EAGER_MAX` bytes.
 fn copy(body: MemSlice, slot: MemSlice) -> bool {
     let mut at = 0;

@@ -160,8 +160,7 @@ impl Word {
 
     /// Total over arbitrary bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Word, Error> {
-        let bytes: [u8; WORD_LEN] =
-            bytes.try_into().map_err(|_| Error::BadOffer("a word of another length".into()))?;
+        let bytes: [u8; WORD_LEN] = bytes.try_into().map_err(|_| Error::BadOffer("a word of another length".into()))?;
         let raw: Raw = zerocopy::transmute!(bytes);
         let word = match &raw.tag {
             b"LSTt" => Word::Try {

@@ -312,8 +312,16 @@ impl RingDevice for SoftRing {
         Ok(())
     }
 
-    fn send(&mut self, channel: u32, region: &SoftRegion, offset: u64, length: u64, cookie: u64) -> Result<bool, Error> {
-        let mem = region.mem.sub(offset, length).ok_or(Error::Range { offset, length, region: region.mem.len() as u64 })?;
+    fn send(
+        &mut self,
+        channel: u32,
+        region: &SoftRegion,
+        offset: u64,
+        length: u64,
+        cookie: u64,
+    ) -> Result<bool, Error> {
+        let mem =
+            region.mem.sub(offset, length).ok_or(Error::Range { offset, length, region: region.mem.len() as u64 })?;
         if region.access == Access::Receive {
             return Err(refused("sending", EACCES));
         }
@@ -328,7 +336,8 @@ impl RingDevice for SoftRing {
         length: u64,
         cookie: u64,
     ) -> Result<bool, Error> {
-        let mem = region.mem.sub(offset, length).ok_or(Error::Range { offset, length, region: region.mem.len() as u64 })?;
+        let mem =
+            region.mem.sub(offset, length).ok_or(Error::Range { offset, length, region: region.mem.len() as u64 })?;
         if region.access == Access::Send {
             return Err(refused("receiving", EACCES));
         }
