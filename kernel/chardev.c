@@ -82,9 +82,10 @@ static int ls_close(struct inode *inode, struct file *file)
 	/*
 	 * What was granted goes on in pinned pages. A program that lives on may
 	 * use them again after this: it waits for the end of that, which the
-	 * watch sees to. One that is killed has no use for them.
+	 * watch sees to. One that ends has no use for them.
 	 */
-	wait_event_killable(f->wait, !READ_ONCE(f->live));
+	if (!(current->flags & PF_EXITING))
+		wait_event_killable(f->wait, !READ_ONCE(f->live));
 	ls_regions_free(&reap);
 	kref_put(&f->kref, ls_file_free);
 	put_device(&lk->dev);

@@ -61,7 +61,7 @@ impl Of {
 
     fn split(cookie: u64) -> Option<(Of, u64)> {
         let of = *[Of::Sent, Of::Received, Of::DataSent, Of::DataReceived].get((cookie >> 56) as usize)?;
-        Some((of, cookie & (1 << 56) - 1))
+        Some((of, cookie & ((1 << 56) - 1)))
     }
 }
 

@@ -200,7 +200,7 @@ impl Setup {
         for _ in 0..linkspan_tbring::abi::CHANNELS / 2 {
             let pair = asked.unwrap_or_else(|| {
                 self.next_channel = self.next_channel.wrapping_add(2);
-                let first = self.next_channel % linkspan_tbring::abi::CHANNELS & !1;
+                let first = (self.next_channel % linkspan_tbring::abi::CHANNELS) & !1;
                 (first, first + 1)
             });
             match open_pair(ring, pair) {
