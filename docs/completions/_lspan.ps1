@@ -31,6 +31,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: let hosts in, set streams up')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
@@ -371,6 +372,42 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;devmem;help;help' {
             break
         }
+        'lspan;link' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Let a host in to our driver linkspan.ko, until it is unplugged; root')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;link;up' {
+            [CompletionResult]::new('--streams', '--streams', [CompletionResultType]::ParameterName, 'Streams to each host: a connection takes one')
+            [CompletionResult]::new('--first-hop', '--first-hop', [CompletionResultType]::ParameterName, 'First HopID; the same on both hosts')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;link;allow' {
+            [CompletionResult]::new('--deny', '--deny', [CompletionResultType]::ParameterName, 'Shut it out again')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;link;help' {
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Let a host in to our driver linkspan.ko, until it is unplugged; root')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;link;help;up' {
+            break
+        }
+        'lspan;link;help;allow' {
+            break
+        }
+        'lspan;link;help;help' {
+            break
+        }
         'lspan;env' {
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
@@ -394,6 +431,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: let hosts in, set streams up')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
@@ -456,6 +494,17 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;devmem;probe' {
+            break
+        }
+        'lspan;help;link' {
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Let a host in to our driver linkspan.ko, until it is unplugged; root')
+            break
+        }
+        'lspan;help;link;up' {
+            break
+        }
+        'lspan;help;link;allow' {
             break
         }
         'lspan;help;env' {

@@ -28,6 +28,9 @@ _lspan() {
             lspan,help)
                 cmd="lspan__subcmd__help"
                 ;;
+            lspan,link)
+                cmd="lspan__subcmd__link"
+                ;;
             lspan,man)
                 cmd="lspan__subcmd__man"
                 ;;
@@ -70,6 +73,9 @@ _lspan() {
             lspan__subcmd__help,help)
                 cmd="lspan__subcmd__help__subcmd__help"
                 ;;
+            lspan__subcmd__help,link)
+                cmd="lspan__subcmd__help__subcmd__link"
+                ;;
             lspan__subcmd__help,man)
                 cmd="lspan__subcmd__help__subcmd__man"
                 ;;
@@ -90,6 +96,12 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__devmem,probe)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__probe"
+                ;;
+            lspan__subcmd__help__subcmd__link,allow)
+                cmd="lspan__subcmd__help__subcmd__link__subcmd__allow"
+                ;;
+            lspan__subcmd__help__subcmd__link,up)
+                cmd="lspan__subcmd__help__subcmd__link__subcmd__up"
                 ;;
             lspan__subcmd__help__subcmd__perf,bw)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__bw"
@@ -117,6 +129,24 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__perf,write)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__write"
+                ;;
+            lspan__subcmd__link,allow)
+                cmd="lspan__subcmd__link__subcmd__allow"
+                ;;
+            lspan__subcmd__link,help)
+                cmd="lspan__subcmd__link__subcmd__help"
+                ;;
+            lspan__subcmd__link,up)
+                cmd="lspan__subcmd__link__subcmd__up"
+                ;;
+            lspan__subcmd__link__subcmd__help,allow)
+                cmd="lspan__subcmd__link__subcmd__help__subcmd__allow"
+                ;;
+            lspan__subcmd__link__subcmd__help,help)
+                cmd="lspan__subcmd__link__subcmd__help__subcmd__help"
+                ;;
+            lspan__subcmd__link__subcmd__help,up)
+                cmd="lspan__subcmd__link__subcmd__help__subcmd__up"
                 ;;
             lspan__subcmd__perf,bw)
                 cmd="lspan__subcmd__perf__subcmd__bw"
@@ -185,7 +215,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh perf selftest stats devmem env man completions help"
+            opts="-h -V --help --version status mesh perf selftest stats devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -297,7 +327,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh perf selftest stats devmem env man completions help"
+            opts="status mesh perf selftest stats devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -369,6 +399,48 @@ _lspan() {
         lspan__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__link)
+            opts="up allow"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__link__subcmd__allow)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__link__subcmd__up)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -590,6 +662,112 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__link)
+            opts="-h --help up allow help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__link__subcmd__allow)
+            opts="-h --deny --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__link__subcmd__help)
+            opts="up allow help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__link__subcmd__help__subcmd__allow)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__link__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__link__subcmd__help__subcmd__up)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__link__subcmd__up)
+            opts="-h --streams --first-hop --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --first-hop)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__man)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -680,7 +858,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -770,7 +948,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1010,7 +1188,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1100,7 +1278,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1186,7 +1364,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1280,7 +1458,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1366,7 +1544,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --device)
@@ -1408,7 +1586,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1450,7 +1628,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
                     return 0
                     ;;
                 --device)

@@ -28,6 +28,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
+            cand link 'Thunderbolt and USB4 cables: let hosts in, set streams up'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -337,6 +338,35 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;devmem;help;help'= {
         }
+        &'lspan;link'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
+            cand allow 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;link;up'= {
+            cand --streams 'Streams to each host: a connection takes one'
+            cand --first-hop 'First HopID; the same on both hosts'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;link;allow'= {
+            cand --deny 'Shut it out again'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;link;help'= {
+            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
+            cand allow 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;link;help;up'= {
+        }
+        &'lspan;link;help;allow'= {
+        }
+        &'lspan;link;help;help'= {
+        }
         &'lspan;env'= {
             cand --json 'Print JSON'
             cand -h 'Print help'
@@ -357,6 +387,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
+            cand link 'Thunderbolt and USB4 cables: let hosts in, set streams up'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -403,6 +434,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
         }
         &'lspan;help;devmem;probe'= {
+        }
+        &'lspan;help;link'= {
+            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
+            cand allow 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+        }
+        &'lspan;help;link;up'= {
+        }
+        &'lspan;help;link;allow'= {
         }
         &'lspan;help;env'= {
         }

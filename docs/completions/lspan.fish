@@ -32,6 +32,7 @@ complete -c lspan -n "__fish_lspan_needs_command" -f -a "perf" -d 'Measure a pat
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "stats" -d 'Show what running processes have moved over linkspan'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "link" -d 'Thunderbolt and USB4 cables: let hosts in, set streams up'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "man" -d 'Write manual pages'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "completions" -d 'Write shell completions'
@@ -61,7 +62,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l once -d 'End after one session'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l stdio -d 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
@@ -73,7 +75,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -104,7 +107,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -131,7 +135,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -159,7 +164,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -191,7 +197,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -223,7 +230,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -248,7 +256,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l timeout -d 'Give up when one operation takes as long' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l no-verify -d 'Do not check the data'
@@ -260,7 +269,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'"
+verbs\t'RDMA or nothing, on one host too'
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l timeout -d 'Give up when one operation takes as long' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l no-verify -d 'Do not check the data'
@@ -290,20 +300,33 @@ complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subc
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -l streams -d 'Streams to each host: a connection takes one' -r
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -l first-hop -d 'First HopID; the same on both hosts' -r
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from allow" -l deny -d 'Shut it out again'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from allow" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -l json -d 'Print JSON'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand man" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "perf" -d 'Measure a path'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "man" -d 'Write manual pages'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "completions" -d 'Write shell completions'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem env man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "perf" -d 'Measure a path'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "link" -d 'Thunderbolt and USB4 cables: let hosts in, set streams up'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "man" -d 'Write manual pages'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "completions" -d 'Write shell completions'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "bw" -d 'Bandwidth and message rate'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
@@ -314,3 +337,5 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
