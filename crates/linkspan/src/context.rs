@@ -107,8 +107,7 @@ impl Context {
             (false, _) => (false, shm.1.clone()),
         };
         let verbs = self.verbs();
-        let list =
-            [("tcp", tcp), ("shm", shm), ("cma", cma), ("verbs", verbs), ("thunderbolt", self.thunderbolt())];
+        let list = [("tcp", tcp), ("shm", shm), ("cma", cma), ("verbs", verbs), ("thunderbolt", self.thunderbolt())];
         list.map(|(path, (usable, why))| Support { path, usable, why }).into()
     }
 

@@ -26,10 +26,13 @@ fn query_support() {
     };
     // Whether there is RDMA is for the machine to say.
     assert_eq!(names(&[("LINKSPAN_PATH", "auto")])[..3], [("tcp", true), ("shm", true), ("cma", true)]);
-    assert_eq!(names(&[("LINKSPAN_PATH", "tcp")]), [("tcp", true), ("shm", false), ("cma", false), ("verbs", false)]);
+    assert_eq!(
+        names(&[("LINKSPAN_PATH", "tcp")]),
+        [("tcp", true), ("shm", false), ("cma", false), ("verbs", false), ("thunderbolt", false)]
+    );
     assert_eq!(
         names(&[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")]),
-        [("tcp", false), ("shm", true), ("cma", false), ("verbs", false)]
+        [("tcp", false), ("shm", true), ("cma", false), ("verbs", false), ("thunderbolt", false)]
     );
 }
 
