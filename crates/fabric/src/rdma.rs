@@ -1,5 +1,6 @@
 //! RDMA devices of this machine: which port is on which network interface, and the memory registered with them.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -137,6 +138,11 @@ impl Rdma {
 
     /// The port that a stream's own end is on. `Err` with an empty text: there is none, and nothing to say about it.
     pub(crate) fn berth(&self, config: &Config, stream: &Stream) -> Result<Berth, String> {
+        self.berth_at(config, stream.local_addr())
+    }
+
+    /// The same for an address of ours.
+    pub(crate) fn berth_at(&self, config: &Config, local: SocketAddr) -> Result<Berth, String> {
         match config.path {
             PathChoice::Auto | PathChoice::Verbs => {}
             PathChoice::Tcp | PathChoice::Shm => return Err(String::new()),
@@ -149,10 +155,9 @@ impl Rdma {
             let forced = config.path == PathChoice::Verbs;
             return Err(found.refused.first().filter(|_| forced).map_or_else(String::new, |r| r.1.clone()));
         }
-        let local = stream.local_addr();
         let scope = match local {
-            std::net::SocketAddr::V6(v6) => v6.scope_id(),
-            std::net::SocketAddr::V4(_) => 0,
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
         };
         let interface = linkspan_net::interface_of(local.ip().to_canonical(), scope).ok().flatten();
         let Some(interface) = interface else { return Err(String::new()) };

@@ -275,6 +275,42 @@ fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
 }
 
 #[test]
+fn rdma_comes_back_with_its_cable_and_tcp_rests_again() {
+    for qps in [&[("LINKSPAN_QPS", "1")], &[("LINKSPAN_QPS", "2")]] as [Env; 2] {
+        let world = world([qps, &[]], true);
+        let (mut a, mut b) = world.pair();
+        let rooms = end_rooms(&a).len();
+        for (round, down) in (1..).zip([0, 1]) {
+            message(&mut a, &mut b, 1 << 20, 1).unwrap();
+            world.net.cable(&world.nics[down], false);
+            let since = Instant::now();
+            // Nobody loses the other while there is no RDMA.
+            while since.elapsed() < Duration::from_millis(2500) || a.rails().count() > 1 || b.rails().count() > 1 {
+                message(&mut b, &mut a, 100_000, 2).unwrap();
+                assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
+            }
+            assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+            world.net.cable(&world.nics[down], true);
+            let since = Instant::now();
+            while a.rails().count() < rooms || b.rails().count() < rooms {
+                message(&mut a, &mut b, 100_000, 3).unwrap();
+                assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
+            }
+            eprintln!("RDMA is back {:?} after its cable", since.elapsed());
+            let packets = world.net.packets();
+            message(&mut a, &mut b, 8 << 20, 4).unwrap();
+            message(&mut b, &mut a, 8 << 20, 5).unwrap();
+            assert!(world.net.packets() > packets + 2000, "the bytes went over the cable");
+            for n in [0, 1] {
+                assert!(world.said(n, "Info rail back: verbs"), "{}", world.all(n));
+                let rested = world.all(n).matches("RDMA carries again, TCP is in reserve").count();
+                assert_eq!(rested, round, "{}", world.all(n));
+            }
+        }
+    }
+}
+
+#[test]
 fn a_lost_queue_pair_without_a_second_rail_is_an_error_with_its_reason() {
     let world = world([&[], &[]], false);
     let (mut a, mut b) = world.pair();
