@@ -20,11 +20,16 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-same-subnet", "one subnet on two cables: the right host is found", same_subnet),
     test("mesh-cut-around", "a cable is cut in mid-transfer: the ring is walked the other way", cut_around),
     test("mesh-dead-relay", "a relay is killed in mid-transfer: the other way round carries on", dead_relay),
-    test("mesh-late-way", "a host that joins in mid-transfer: a relayed connection takes the way over it too", late_way),
+    test(
+        "mesh-late-way",
+        "a host that joins in mid-transfer: a relayed connection takes the way over it too",
+        late_way,
+    ),
     test("mesh-dead-line", "the only relay is killed: both ends are told at once", dead_line),
     test("mesh-cut-line", "a far cable of a line is cut: both ends are told within 30 s", cut_line),
     test("mesh-strict", "LINKSPAN_STRICT=1 refuses to be relayed", strict),
     test("mesh-strangers", "a neighbour with another key relays nothing, and nothing leaks over routes", strangers),
+    test("mesh-ipv6", "a ring with IPv6 addresses alone: both ways round, and a cable that is cut", ipv6_ring),
     test("mesh-file", "a declared mesh needs no beacons", declared),
     test("mesh-encrypt", "sealed from end to end over a relay", encrypt),
     test("mesh-stats", "what a host relays is in its statistics", stats),
@@ -354,6 +359,28 @@ fn strangers() -> Outcome<String> {
     let error = error?;
     wants(&error, &["LS0508", "no neighbour answers"])?;
     Ok(error)
+}
+
+fn ipv6_ring() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[])?;
+    for (n, (a, b)) in [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")].into_iter().enumerate() {
+        let ends = (format!("fd77:0:0:{n}::1/64"), format!("fd77:0:0:{n}::2/64"));
+        mesh.world.cable(&format!("cab{n}"), (a, &ends.0), (b, &ends.1))?;
+    }
+    mesh.world.shape("a", "cab0", 300)?;
+    let _ranks = mesh.sit(&["b", "c", "d"])?;
+    let up = mesh.send("a", "c")?;
+    wants(&up, &["2 rails", "relayed over b", "relayed over d", "fd77:0:0:3::2", "fd77::1"])?;
+    let (mut from, mut to, direct) = mesh.up("a", "b", 80, 1 << 20)?;
+    if direct.contains("relayed") {
+        return Err(direct);
+    }
+    to.expect("at", SOON)?;
+    mesh.world.ip("a", "link set cab0 down")?;
+    wants(&from.expect("WARN downgrade:", SOON * 2)?, &["relaying over d, c"])?;
+    to.expect("done", SOON * 6)?;
+    from.expect("done", SOON)?;
+    Ok(up)
 }
 
 fn declared() -> Outcome<String> {

@@ -67,6 +67,13 @@ impl Job {
         }
     }
 
+    /// The last line with `part` of what it has said by now.
+    pub(crate) fn latest(&mut self, part: &str) -> Result<Option<String>> {
+        while self.code.is_none() && self.step(Instant::now())? {}
+        let said = format!("{}\n{}", text(&self.out), text(&self.err));
+        Ok(said.lines().rfind(|line| line.contains(part)).map(str::to_owned))
+    }
+
     /// Kills it with all it started.
     pub(crate) fn kill(&self) {
         self.to.send(Kind::Kill, self.number, b"");
