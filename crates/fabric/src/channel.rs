@@ -219,7 +219,7 @@ impl Channel {
 
     /// Whether some path writes device memory by itself, so that what has arrived must be flushed before the GPU looks.
     pub fn writes_device_memory(&self) -> bool {
-        self.gpu.is_some() && self.conn.rails().any(|(_, rail)| matches!(rail, PathRail::Plain(_)))
+        self.gpu.is_some() && self.conn.rails().any(|(_, rail)| rail.writes_devices())
     }
 
     /// Which path carries the connection and why, one line.
@@ -683,11 +683,8 @@ impl Channel {
                 }
                 continue;
             }
-            let made = if self.rdma {
-                self.fabric.reserve(secured)
-            } else {
-                self.fabric.tcp_rail(secured, "came back", None)
-            };
+            let made =
+                if self.rdma { self.fabric.reserve(secured) } else { self.fabric.tcp_rail(secured, "came back", None) };
             match made {
                 Ok(rail) => self.add(rail, u32::from(number), now),
                 Err(error) => self.fabric.log().warn(&chain(&error)),

@@ -212,9 +212,7 @@ impl Connecting {
         }
         match way {
             // Neighbours may not have told yet what they see: both ways round carry twice as much as one.
-            Way::Over(routes)
-                if routes.len() < ROUTES_MAX && !mesh.is_settled() && self.since.elapsed() < ONE_WAY =>
-            {
+            Way::Over(routes) if routes.len() < ROUTES_MAX && !mesh.is_settled() && self.since.elapsed() < ONE_WAY => {
                 self.asked = Some((Instant::now(), "waiting for what more neighbours see".into()));
                 Ok(false)
             }
@@ -605,9 +603,7 @@ impl Connecting {
         let returns = if plan.acked && !redials.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
             let verbs = plan.carrier == Carrier::Verbs;
-            let wanted = |t: &&Try| {
-                t.number != SENTINEL && !plan.streams.contains(&t.number) && (t.first || !verbs)
-            };
+            let wanted = |t: &&Try| t.number != SENTINEL && !plan.streams.contains(&t.number) && (t.first || !verbs);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             let late = late.filter(|t| t.reach.from().is_some());
             redials.extend(late.map(|t| Redial::later(t.reach.clone()).wanting(verbs)));

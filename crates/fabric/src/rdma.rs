@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use linkspan_tcp::Stream;
-use linkspan_topology::IfFilter;
+use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
 use linkspan_transport::MemSlice;
 use linkspan_verbs::{Config as RailConfig, Domain, Setup};
 use linkspan_verbs_sys::hw::{HwNic, devices};
@@ -60,6 +60,8 @@ pub struct RdmaPort {
     pub why_not: Option<String>,
     /// What its device can do, where it says.
     pub limits: Option<Limits>,
+    /// How it could reach memory of GPUs, or why it cannot: such memory is staged then.
+    pub gpu_direct: Result<DirectBy, String>,
 }
 
 /// The devices, opened when they are first asked for.
@@ -73,6 +75,8 @@ pub(crate) struct Rdma {
 #[derive(Default)]
 struct Found {
     domains: Vec<Domain<AnyNic>>,
+    /// Device, port, and the interface over it where its GIDs belong to none: IPoIB.
+    over: Vec<(String, u8, String)>,
     /// Devices that cannot be used, with the reason; with an empty name, all.
     refused: Vec<(String, String)>,
 }
@@ -97,7 +101,7 @@ impl Rdma {
 
     fn found(&self, config: &Config) -> &Found {
         self.found.get_or_init(|| match &self.given {
-            Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), refused: Vec::new() },
+            Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), ..Found::default() },
             None => open(config),
         })
     }
@@ -121,7 +125,8 @@ impl Rdma {
                 interfaces.sort_unstable();
                 interfaces.dedup();
                 let name = format!("{}/{port}", nic.name());
-                RdmaPort { name, interfaces, why_not: usable(nic, port).err(), limits: nic.limits().ok() }
+                let gpu_direct = gpu_direct(nic);
+                RdmaPort { name, interfaces, why_not: usable(nic, port).err(), limits: nic.limits().ok(), gpu_direct }
             })
         });
         let refused = found.refused.iter();
@@ -165,7 +170,9 @@ impl Rdma {
         for domain in &found.domains {
             let nic = domain.nic();
             for port in 1..=nic.limits().map_or(1, |l| l.ports.max(1)) {
-                if !nic.gids(port).unwrap_or_default().iter().any(|g| g.ifindex == interface.index) {
+                let over = |o: &(String, u8, String)| (&*o.0, o.1, &*o.2) == (nic.name(), port, &*interface.name);
+                let here = nic.gids(port).unwrap_or_default().iter().any(|g| g.ifindex == interface.index);
+                if !here && !found.over.iter().any(over) {
                     continue;
                 }
                 match usable(nic, port) {
@@ -202,7 +209,26 @@ fn open(config: &Config) -> Found {
             },
         }
     }
+    if !found.domains.is_empty() {
+        for device in Machine::read(&Roots::default()).rdma {
+            let ports = device.ports.iter().filter(|p| p.link_layer == Layer::Infiniband);
+            found.over.extend(
+                ports.filter_map(|p| Some((device.name.clone(), u8::try_from(p.number).ok()?, p.interface.clone()?))),
+            );
+        }
+    }
     found
+}
+
+/// How a card reaches memory of GPUs, or why it does not.
+fn gpu_direct(nic: &AnyNic) -> Result<DirectBy, String> {
+    let Err(why) = nic.takes_dmabuf() else { return Ok(DirectBy::DmaBuf) };
+    // Where the drivers of GPUs offer their memory to RDMA by address.
+    let modules = ["/sys/module/nvidia_peermem", "/sys/module/nv_peer_mem"];
+    if modules.iter().any(|path| std::path::Path::new(path).exists()) {
+        return Ok(DirectBy::PeerMemory);
+    }
+    Err(format!("{}; and nvidia_peermem is not loaded (`modprobe nvidia_peermem`)", chain(&why)))
 }
 
 fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
@@ -271,23 +297,51 @@ impl Memory {
     }
 }
 
+/// How a card reaches device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectBy {
+    /// By its dma-buf.
+    DmaBuf,
+    /// By its address, which a module of the GPU's driver translates for the card (nvidia_peermem, or amdgpu's own).
+    PeerMemory,
+}
+
+impl DirectBy {
+    /// For people.
+    pub fn shown(self) -> &'static str {
+        match self {
+            DirectBy::DmaBuf => "by dma-buf",
+            DirectBy::PeerMemory => "as peer memory",
+        }
+    }
+}
+
 impl Memory {
-    /// Registers device memory by its dma-buf, `mem.len()` bytes at `offset` of it.
+    /// Registers device memory with every device, so that they move it without staging: by its dma-buf, where `mem` lies at an
+    /// offset, else by its address. `Ok` says how, and what was tried before in vain.
     ///
     /// # Errors
-    /// A device cannot, with its reason: the memory is to be staged then.
-    pub fn register_dmabuf(
+    /// A device takes it in neither way, with both reasons: the memory is to be staged.
+    pub fn register_device(
         &self,
-        dmabuf: BorrowedFd<'_>,
-        offset: u64,
+        dmabuf: Option<(BorrowedFd<'_>, u64)>,
         mem: MemSlice,
         target: bool,
-    ) -> Result<Registered, String> {
-        let made = Registered { mem, domains: self.0.clone().into() };
-        for domain in &self.0 {
-            domain.register_dmabuf(dmabuf, offset, mem, target).map_err(|e| chain(&e))?;
+    ) -> Result<(Registered, DirectBy, Option<String>), String> {
+        let made = || Registered { mem, domains: self.0.clone().into() };
+        let mut why = "no dma-buf of it was given".to_owned();
+        if let Some((fd, offset)) = dmabuf {
+            let held = made();
+            match self.0.iter().try_for_each(|d| d.register_dmabuf(fd, offset, mem, target).map(|_| ())) {
+                Ok(()) => return Ok((held, DirectBy::DmaBuf, None)),
+                Err(error) => why = chain(&error),
+            }
         }
-        Ok(made)
+        let held = made();
+        match self.0.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {
+            Ok(()) => Ok((held, DirectBy::PeerMemory, dmabuf.map(|_| why))),
+            Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", chain(&error))),
+        }
     }
 }
 
