@@ -74,6 +74,16 @@ impl Job {
         Ok(said.lines().rfind(|line| line.contains(part)).map(str::to_owned))
     }
 
+    /// Whether it has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.code.is_some()
+    }
+
+    /// The end of what it has said so far.
+    pub(crate) fn tail(&self) -> String {
+        crate::proc::tail(&format!("{}\n{}", text(&self.out), text(&self.err)), 30)
+    }
+
     /// Kills it with all it started.
     pub(crate) fn kill(&self) {
         self.to.send(Kind::Kill, self.number, b"");

@@ -218,7 +218,9 @@ fn rounds(job: &mut Job) -> Result<u32> {
 fn goes_on(job: &mut Job, more: u32, limit: Duration) -> Result<()> {
     let (until, wanted) = (Instant::now() + limit, rounds(job)? + more);
     while rounds(job)? < wanted {
-        check(Instant::now() < until, || format!("no {more} more rounds within {} s", limit.as_secs()))?;
+        check(Instant::now() < until && !job.is_over(), || {
+            format!("no {more} more rounds within {} s:\n{}", limit.as_secs(), job.tail())
+        })?;
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
