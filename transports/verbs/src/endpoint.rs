@@ -357,8 +357,9 @@ impl<N: Nic> Rail for VerbsRail<N> {
             if let Some(end) = &self.end {
                 return Err(self.down(end));
             }
-            if self.tx.unreported() {
+            if self.tx.unreported() && !self.tx.probing() {
                 self.tx.probe();
+                self.asked = Instant::now();
             }
             self.look();
             return Ok(Poll::Idle);
