@@ -10,7 +10,7 @@ use linkspan_net::WaitSet;
 use linkspan_proto::handle::{Addr, Handle};
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_tcp::{Ended, Sentinel};
-use linkspan_topology::mesh::Way;
+use linkspan_topology::mesh::{ROUTES_MAX, Way};
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
@@ -19,9 +19,8 @@ use crate::listener::Desk;
 use crate::meter::Meter;
 use crate::rdma::Memory;
 use crate::reach::Reach;
-use crate::redial::Redial;
+use crate::redial::{Back, Redial, rail_id};
 use crate::room::AnyRail;
-use crate::secured::Secured;
 use crate::staged::PathRail;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
@@ -94,6 +93,8 @@ pub struct Channel {
     ended: Option<Ended>,
     /// The message posted last was alone in flight.
     lonely: bool,
+    /// It was made over RDMA: streams are in reserve behind queue pairs.
+    rdma: bool,
     /// The device whose memory it carries.
     gpu: Option<Arc<dyn Gpu>>,
     /// When a way around was looked for last.
@@ -183,6 +184,7 @@ impl Channel {
             told_lost: false,
             ended: None,
             lonely: true,
+            rdma: room == "verbs",
             gpu: None,
             looked: now,
         };
@@ -217,7 +219,7 @@ impl Channel {
 
     /// Whether some path writes device memory by itself, so that what has arrived must be flushed before the GPU looks.
     pub fn writes_device_memory(&self) -> bool {
-        self.gpu.is_some() && self.conn.rails().any(|(_, rail)| matches!(rail, PathRail::Plain(_)))
+        self.gpu.is_some() && self.conn.rails().any(|(_, rail)| rail.writes_devices())
     }
 
     /// Which path carries the connection and why, one line.
@@ -529,18 +531,18 @@ impl Channel {
         self.meter.retries(retries);
     }
 
-    /// Where no queue pair or cable is left, the rail in reserve carries on.
+    /// Where no queue pair or cable is left, what is in reserve carries on; it rests when there is one again.
     fn call_reserve(&self) {
-        let mut reserve = None;
+        let beside = |rail: &AnyRail| matches!(rail, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_));
+        let left = self.conn.rails().any(|(_, rail)| beside(rail.room()));
         for (_, rail) in self.conn.rails() {
-            match rail.room() {
-                AnyRail::Reserve(rail) => reserve = Some(rail),
-                _ => return,
-            }
-        }
-        if let Some(rail) = reserve.filter(|rail| rail.call()) {
+            let AnyRail::Reserve(rail) = rail.room() else { continue };
             let path = &rail.info().path;
-            self.fabric.log().warn(&format!("downgrade: TCP carries on in place of the rails beside it: {path}"));
+            if left && rail.rest() {
+                self.fabric.log().info(&format!("the rails beside it carry again, TCP is in reserve: {path}"));
+            } else if !left && rail.call() {
+                self.fabric.log().warn(&format!("downgrade: TCP carries on in place of the rails beside it: {path}"));
+            }
         }
     }
 
@@ -635,13 +637,16 @@ impl Channel {
         let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
             || now.duration_since(self.last_moved) > STUCK_IDLE;
         if self.conn.carries(|_| true) && (cabled || !stuck) {
+            if relayed {
+                widen(&self.fabric, redials, mesh.way(handle.host, addrs, false), self.rdma);
+            }
             return;
         }
         let Way::Over(routes) = mesh.way(handle.host, addrs, true) else { return };
         for route in routes {
             let over = route.over.join(", ");
             let reach = Reach::Over(route);
-            if redials.iter().any(|r| *r.reach() == reach) || redials.len() >= MAX_WAYS {
+            if redials.iter().any(|r| r.reach().is_same(&reach)) || !room_for_one(redials) {
                 continue;
             }
             let what = format!("LS1423 the way to the peer carries nothing any more; relaying over {over}");
@@ -655,7 +660,7 @@ impl Channel {
     }
 
     fn take_back(&mut self, now: Instant) {
-        let mut back: Vec<(u16, Secured)> = Vec::new();
+        let mut back: Vec<Back> = Vec::new();
         match &mut self.returns {
             Returns::Never => {}
             Returns::Accepts { desk, conn } => {
@@ -666,32 +671,80 @@ impl Channel {
                 back.extend(redials.iter_mut().filter_map(|r| r.poll(&self.fabric, handle, *conn, next, now)));
             }
         }
-        for (number, secured) in back {
-            let path = secured.stream.path();
-            match self.fabric.tcp_rail(secured, "came back", None) {
-                Ok(rail) => {
-                    let mut rail = self.fabric.path_rail(rail);
-                    if let Some(Err(error)) = self.gpu.as_ref().map(|gpu| rail.attach(gpu)) {
-                        self.fabric.log().warn(&chain(&error));
-                        continue;
-                    }
-                    if self.conn.add_rail(rail, u32::from(number)).is_err() {
-                        if let Returns::Dials { redials, .. } = &mut self.returns {
-                            redials.iter_mut().for_each(|r| r.lost(&path, now));
-                        }
-                    } else if self.rails_back < self.rails_lost {
-                        self.rails_back += 1;
-                        self.meter.add(Counter::RailsBack, 1);
-                        self.fabric.log().info(&format!("rail back: tcp {path}"));
-                    } else {
-                        let now = self.conn.rails().count();
-                        self.fabric.log().info(&format!("rail added: tcp {path}: it can be reached now; {now} in all"));
-                    }
+        let some = !back.is_empty();
+        for Back { number, secured, rails } in back {
+            if !rails.is_empty() {
+                // The stream has done its part.
+                drop(secured);
+                for (n, rail) in rails.into_iter().enumerate() {
+                    self.add(rail, rail_id(number, n), now);
                 }
+                continue;
+            }
+            let made =
+                if self.rdma { self.fabric.reserve(secured) } else { self.fabric.tcp_rail(secured, "came back", None) };
+            match made {
+                Ok(rail) => self.add(rail, u32::from(number), now),
                 Err(error) => self.fabric.log().warn(&chain(&error)),
             }
         }
+        if some {
+            self.call_reserve();
+        }
     }
+
+    fn add(&mut self, rail: AnyRail, id: u32, now: Instant) {
+        let (room, path) = (rail.info().room, rail.info().path.clone());
+        let mut rail = self.fabric.path_rail(rail);
+        let attached = self.gpu.as_ref().map_or(Ok(()), |gpu| rail.attach(gpu));
+        if let Err(error) = &attached {
+            self.fabric.log().warn(&chain(error));
+        }
+        if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
+            if let Returns::Dials { redials, .. } = &mut self.returns {
+                redials.iter_mut().for_each(|r| r.lost(&path, now));
+            }
+        } else if self.rails_back < self.rails_lost {
+            self.rails_back += 1;
+            self.meter.add(Counter::RailsBack, 1);
+            self.fabric.log().info(&format!("rail back: {room} {path}"));
+        } else {
+            let now = self.conn.rails().count();
+            self.fabric.log().info(&format!("rail added: {room} {path}: it can be reached now; {now} in all"));
+        }
+    }
+}
+
+/// A connection that is relayed takes what the mesh has learnt since: another way round, or a cable of its own.
+fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
+    let (reaches, over): (Vec<Reach>, bool) = match way {
+        Way::Direct(links) => (links.iter().map(Reach::link).collect(), false),
+        Way::Over(routes) => (routes.into_iter().map(Reach::Over).collect(), true),
+        Way::None(_) => return,
+    };
+    for reach in reaches {
+        let ways = redials.iter().filter(|r| r.is_up() && r.reach().relays() > 0).count();
+        let known = redials.iter().any(|r| r.reach().is_same(&reach));
+        if known || over && ways >= ROUTES_MAX || !room_for_one(redials) {
+            continue;
+        }
+        let what = match &reach {
+            Reach::Over(route) => format!("another way, over {}", route.over.join(", ")),
+            Reach::Plain { to, .. } => format!("a cable to {}", to.ip()),
+        };
+        fabric.log().info(&format!("the mesh has learnt of {what}"));
+        redials.push(Redial::now(reach).wanting(rdma && !over));
+    }
+}
+
+/// Whether one more way can be remembered; one over others that carries nothing makes room.
+fn room_for_one(redials: &mut Vec<Redial>) -> bool {
+    if redials.len() >= MAX_WAYS
+        && let Some(idle) = redials.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)
+    {
+        redials.remove(idle);
+    }
+    redials.len() < MAX_WAYS
 }
 
 /// Sleeps until something may have happened on any of the channels, at most `most` and at most a second. Returns at

@@ -10,7 +10,7 @@ use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_tcp::Stream;
 use linkspan_thunderbolt::Role;
 use linkspan_topology::FAR_SLOWER;
-use linkspan_topology::mesh::{Link, Way};
+use linkspan_topology::mesh::{Link, ROUTES_MAX, Way};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 
 use crate::cable::{Berth, leads_elsewhere};
@@ -38,6 +38,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The same after ways that it knew have failed.
 const ASK_ANEW: Duration = Duration::from_millis(700);
+
+/// Longest wait for a mesh that goes on telling news before a connection makes do with one way over others.
+const ONE_WAY: Duration = Duration::from_secs(5);
 
 /// One pair of addresses being tried.
 pub(crate) struct Try {
@@ -207,6 +210,11 @@ impl Connecting {
             }
         }
         match way {
+            // Neighbours may not have told yet what they see: both ways round carry twice as much as one.
+            Way::Over(routes) if routes.len() < ROUTES_MAX && !mesh.is_settled() && self.since.elapsed() < ONE_WAY => {
+                self.asked = Some((Instant::now(), "waiting for what more neighbours see".into()));
+                Ok(false)
+            }
             Way::Over(routes) => {
                 self.relayed = true;
                 self.asked = Some((Instant::now(), String::new()));
@@ -490,9 +498,12 @@ impl Connecting {
             }
         }
         let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+        // What may get more rails later must be able to carry several; in a mesh, ways over other hosts.
+        let missing = self.tries.iter().any(|t| t.first && t.failure().is_some());
+        let grows = missing || !self.later.is_empty() || self.fabric.config().meshes();
         (rails > 0).then(|| Plan {
             carrier: Carrier::Verbs,
-            acked: self.fabric.acked() || rails > 1,
+            acked: self.fabric.acked() || rails > 1 || grows,
             streams,
             sentinel: self.tries.iter().find(guard).map(|t| t.number),
         })
@@ -590,10 +601,15 @@ impl Connecting {
             None if plan.carrier == Carrier::Verbs => {
                 for &number in &plan.streams {
                     let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
-                    let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new()));
-                    rails.extend(made.unwrap_or_default());
+                    let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new())).unwrap_or_default();
+                    // A cable comes back with the next connection: only queue pairs are set up anew.
+                    if made.iter().all(|rail| matches!(rail, AnyRail::Verbs(_))) {
+                        redials.push(Redial::queue_pairs(attempt.reach.clone(), &made));
+                    }
+                    rails.extend(made);
                 }
-                if let (true, Some((secured, _))) = (plan.acked, self.take(plan.streams[0])) {
+                if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
+                    redials.push(Redial::new(attempt.reach.clone(), secured.stream.path()));
                     rails.push(fabric.reserve(secured)?);
                 }
             }
@@ -611,15 +627,21 @@ impl Connecting {
         let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
         let returns = if plan.acked && !redials.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
-            let wanted = |t: &&Try| t.number != SENTINEL && !plan.streams.contains(&t.number);
+            let verbs = plan.carrier == Carrier::Verbs;
+            let wanted = |t: &&Try| t.number != SENTINEL && !plan.streams.contains(&t.number) && (t.first || !verbs);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
-            redials.extend(late.filter(|t| t.reach.from().is_some()).map(|t| Redial::later(t.reach.clone())));
+            let late = late.filter(|t| t.reach.from().is_some());
+            redials.extend(late.map(|t| Redial::later(t.reach.clone()).wanting(verbs)));
             if redials.iter().all(|r| r.from().is_some()) {
                 left_out
                     .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
-                redials.extend(self.later.iter().map(|(from, to, name)| {
-                    let device = fabric.config().meshes().then(|| name.clone());
-                    Redial::later(Reach::Plain { from: Some(*from), to: *to, device })
+                let mut later = self.later.clone();
+                if verbs {
+                    later.dedup();
+                }
+                redials.extend(later.into_iter().map(|(from, to, name)| {
+                    let device = fabric.config().meshes().then_some(name);
+                    Redial::later(Reach::Plain { from: Some(from), to, device }).wanting(verbs)
                 }));
             }
             redials.truncate(MAX_RAILS);

@@ -51,7 +51,7 @@ pub use linkspan_transport::{
 pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
-pub use rdma::{Memory, RdmaConfig, RdmaPort, Registered};
+pub use rdma::{DirectBy, Memory, RdmaConfig, RdmaPort, Registered};
 pub use reserve::Reserve;
 pub use room::AnyRail;
 pub use staged::PathRail;

@@ -20,6 +20,7 @@ use crate::device::Port;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
+use crate::redial::Back;
 use crate::room::AnyRail;
 use crate::secured::Secured;
 use crate::{Config, Error, Fabric, chain, clock};
@@ -78,6 +79,7 @@ impl Listener {
             arrivals: HashMap::new(),
             attended: false,
             returned: Vec::new(),
+            meetings: Vec::new(),
         };
         Ok(Listener { desk: Arc::new(Mutex::new(desk)), handle: handle.encode() })
     }
@@ -110,6 +112,7 @@ impl Listener {
         let desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
         fds.extend(desk.sockets.iter().map(Listen::wait_fd));
         fds.extend(desk.halves.iter().map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())));
+        fds.extend(desk.meetings.iter().map(|m| m.secured.stream.wait_fd(false)));
         fds.extend(desk.arrivals.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))));
     }
 }
@@ -119,6 +122,8 @@ struct Half {
     peer: SocketAddr,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
     offer: Option<Result<Offer, String>>,
+    /// The peer wants queue pairs.
+    asked_rdma: bool,
     /// Both sides have an RDMA device here, or a cable.
     berth: Option<Berth>,
     /// Why RDMA is not taken although there might be some.
@@ -160,7 +165,18 @@ pub(crate) struct Desk {
     /// The listener's owner looks after the sockets for as long as there are connections.
     attended: bool,
     /// Rails that came back for connections that are up.
-    returned: Vec<(u64, u16, Secured)>,
+    returned: Vec<(u64, Back)>,
+    /// Queue pairs being set up for them.
+    meetings: Vec<Returning>,
+}
+
+/// Queue pairs that come back to a connection that is up.
+struct Returning {
+    conn: u64,
+    number: u16,
+    secured: Secured,
+    meeting: Meeting,
+    berth: Berth,
 }
 
 impl Desk {
@@ -189,6 +205,7 @@ impl Desk {
         self.arrivals.values_mut().for_each(Arrival::poll_offer);
         let config = self.fabric.config();
         self.arrivals.values_mut().for_each(|a| a.meet(config));
+        self.meet_again();
         let patience = self.fabric.config().connect_timeout;
         let log = self.fabric.log();
         self.arrivals.retain(|_, a| match a.read_plan() {
@@ -217,20 +234,26 @@ impl Desk {
         };
         let login = Login::server(params, Seed::random()?, clock::now())?;
         let run = LoginRun { stream, login };
-        self.halves.push(Half { run, peer, offer: None, berth: None, no_rdma: String::new(), relays: 0 });
+        let no_rdma = String::new();
+        self.halves.push(Half { run, peer, offer: None, asked_rdma: false, berth: None, no_rdma, relays: 0 });
         Ok(())
     }
 
     fn seat(&mut self, half: Half, session: Session) {
-        let Half { run, peer, offer, berth, no_rdma, relays } = half;
+        let Half { run, peer, offer, asked_rdma, berth, no_rdma, relays } = half;
         let berth = berth.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
-            // The oldest may be of a connection that is gone, which nobody will ever ask for.
-            if self.returned.len() >= MAX_WAITING {
-                self.returned.remove(0);
+            let (conn, number) = (session.conn_id, session.stream);
+            match berth {
+                Some(berth) => {
+                    make_room(&mut self.meetings);
+                    self.meetings.push(Returning { conn, number, secured, meeting: Meeting::answer(), berth });
+                }
+                // It wants queue pairs or nothing, and has been told that there are none.
+                None if asked_rdma => {}
+                None => self.back(conn, Back { number, secured, rails: Vec::new() }),
             }
-            self.returned.push((session.conn_id, session.stream, secured));
             return;
         }
         let waiting: usize = self.arrivals.values().map(|a| a.streams.len()).sum();
@@ -264,14 +287,42 @@ impl Desk {
     }
 
     /// A rail that came back for connection `conn`.
-    pub(crate) fn returned(&mut self, conn: u64) -> Option<(u16, Secured)> {
+    pub(crate) fn returned(&mut self, conn: u64) -> Option<Back> {
         let pumped = if self.attended { Ok(()) } else { self.pump() };
         if let Err(error) = pumped {
             self.fabric.log().warn(&chain(&error));
         }
         let at = self.returned.iter().position(|r| r.0 == conn)?;
-        let (_, number, stream) = self.returned.swap_remove(at);
-        Some((number, stream))
+        Some(self.returned.swap_remove(at).1)
+    }
+
+    fn back(&mut self, conn: u64, back: Back) {
+        make_room(&mut self.returned);
+        self.returned.push((conn, back));
+    }
+
+    /// Moves queue pairs that come back on. What does not come up is asked for again by the peer.
+    fn meet_again(&mut self) {
+        let mut n = 0;
+        while n < self.meetings.len() {
+            let Returning { secured, meeting, berth, .. } = &mut self.meetings[n];
+            let config = self.fabric.config();
+            match meeting.poll(secured, &|count| berth.make(config, count, Role::Answerer)) {
+                Ok(None) => n += 1,
+                Ok(Some(Ok(rails))) if !rails.is_empty() => {
+                    let Returning { conn, number, secured, .. } = self.meetings.swap_remove(n);
+                    self.back(conn, Back { number, secured, rails });
+                }
+                Ok(Some(_)) | Err(_) => drop(self.meetings.swap_remove(n)),
+            }
+        }
+    }
+}
+
+/// The oldest may be of a connection that is gone, which nobody will ever ask for.
+fn make_room<T>(list: &mut Vec<T>) {
+    if list.len() >= MAX_WAITING {
+        list.remove(0);
     }
 }
 
@@ -287,7 +338,7 @@ impl Half {
                 LoginStep::Asked => {
                     let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
                     let asked = asked.ok_or("its greeting cannot be read")?;
-                    self.relays = asked.relays;
+                    (self.relays, self.asked_rdma) = (asked.relays, asked.rdma);
                     let mut answer = Greeting::default();
                     // A device at this end of a relay does not meet the one at the other.
                     if asked.rdma && asked.relays == 0 {
@@ -470,7 +521,7 @@ impl Arrival {
                 rails.collect::<Result<_, Error>>()?
             }
         };
-        let returns = if plan.acked && plan.carrier != Carrier::Verbs { returns } else { Returns::Never };
+        let returns = if plan.acked { returns } else { Returns::Never };
         Ok(Channel::new(
             fabric,
             Parts {

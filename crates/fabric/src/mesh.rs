@@ -37,6 +37,10 @@ use crate::{Error, Log, clock};
 /// How long a process that ends goes on relaying for others that still move bytes.
 const LAST_RELAYS: Duration = Duration::from_secs(5);
 
+/// Without news for so long, what neighbours see has been told: one beat of each of them (a second), and the slack of a busy
+/// machine.
+const QUIET: Duration = Duration::from_millis(1300);
+
 /// What a mesh is made of.
 pub(crate) struct Setup {
     pub(crate) id: u64,
@@ -98,6 +102,7 @@ pub(crate) struct Mesh {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     wake: UnixStream,
+    since: Duration,
 }
 
 impl std::fmt::Debug for Mesh {
@@ -116,7 +121,7 @@ impl Mesh {
         let id = setup.id;
         let (agent, shared) = agent::Agent::new(setup, means.clone(), woken)?;
         let thread = std::thread::Builder::new().name("linkspan mesh".into()).spawn(move || agent.run());
-        Ok(Mesh { id, means, shared, thread: Some(thread.map_err(Error::Mesh)?), wake })
+        Ok(Mesh { id, means, shared, thread: Some(thread.map_err(Error::Mesh)?), wake, since: clock::now() })
     }
 
     /// What is known of the mesh now.
@@ -126,6 +131,13 @@ impl Mesh {
             Some(graph) => graph.clone(),
             None => known.database.graph(known.own.clone(), clock::now()),
         }
+    }
+
+    /// Whether all neighbours have had the time to tell what they see, and nothing new has come since.
+    pub(crate) fn is_settled(&self) -> bool {
+        let known = self.shared.known();
+        let since = self.since.max(known.database.last_news());
+        known.declared.is_some() || clock::now().saturating_sub(since) >= QUIET
     }
 
     /// The way to a host whose listener has these addresses.

@@ -1,11 +1,12 @@
 //! RDMA devices of this machine: which port is on which network interface, and the memory registered with them.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use linkspan_tcp::Stream;
-use linkspan_topology::IfFilter;
+use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
 use linkspan_transport::MemSlice;
 use linkspan_verbs::{Config as RailConfig, Domain, Setup};
 use linkspan_verbs_sys::hw::{HwNic, devices};
@@ -60,6 +61,8 @@ pub struct RdmaPort {
     pub why_not: Option<String>,
     /// What its device can do, where it says.
     pub limits: Option<Limits>,
+    /// How it could reach memory of GPUs, or why it cannot: such memory is staged then.
+    pub gpu_direct: Result<DirectBy, String>,
 }
 
 /// The devices, opened when they are first asked for.
@@ -73,6 +76,8 @@ pub(crate) struct Rdma {
 #[derive(Default)]
 struct Found {
     domains: Vec<Domain<AnyNic>>,
+    /// Device, port, and the interface over it where its GIDs belong to none: IPoIB.
+    over: Vec<(String, u8, String)>,
     /// Devices that cannot be used, with the reason; with an empty name, all.
     refused: Vec<(String, String)>,
 }
@@ -98,7 +103,7 @@ impl Rdma {
 
     fn found(&self, config: &Config) -> &Found {
         self.found.get_or_init(|| match &self.given {
-            Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), refused: Vec::new() },
+            Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), ..Found::default() },
             None => open(config),
         })
     }
@@ -122,7 +127,8 @@ impl Rdma {
                 interfaces.sort_unstable();
                 interfaces.dedup();
                 let name = format!("{}/{port}", nic.name());
-                RdmaPort { name, interfaces, why_not: usable(nic, port).err(), limits: nic.limits().ok() }
+                let gpu_direct = gpu_direct(nic);
+                RdmaPort { name, interfaces, why_not: usable(nic, port).err(), limits: nic.limits().ok(), gpu_direct }
             })
         });
         let refused = found.refused.iter();
@@ -139,6 +145,11 @@ impl Rdma {
 
     /// The port that a stream's own end is on. `Err` with an empty text: there is none, and nothing to say about it.
     pub(crate) fn berth(&self, config: &Config, stream: &Stream) -> Result<RdmaBerth, String> {
+        self.berth_at(config, stream.local_addr())
+    }
+
+    /// The same for an address of ours.
+    pub(crate) fn berth_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaBerth, String> {
         match config.path {
             PathChoice::Auto | PathChoice::Verbs => {}
             PathChoice::Tcp | PathChoice::Shm | PathChoice::Thunderbolt => return Err(String::new()),
@@ -151,10 +162,9 @@ impl Rdma {
             let forced = config.path == PathChoice::Verbs;
             return Err(found.refused.first().filter(|_| forced).map_or_else(String::new, |r| r.1.clone()));
         }
-        let local = stream.local_addr();
         let scope = match local {
-            std::net::SocketAddr::V6(v6) => v6.scope_id(),
-            std::net::SocketAddr::V4(_) => 0,
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
         };
         let interface = linkspan_net::interface_of(local.ip().to_canonical(), scope).ok().flatten();
         let Some(interface) = interface else { return Err(String::new()) };
@@ -162,7 +172,9 @@ impl Rdma {
         for domain in &found.domains {
             let nic = domain.nic();
             for port in 1..=nic.limits().map_or(1, |l| l.ports.max(1)) {
-                if !nic.gids(port).unwrap_or_default().iter().any(|g| g.ifindex == interface.index) {
+                let over = |o: &(String, u8, String)| (&*o.0, o.1, &*o.2) == (nic.name(), port, &*interface.name);
+                let here = nic.gids(port).unwrap_or_default().iter().any(|g| g.ifindex == interface.index);
+                if !here && !found.over.iter().any(over) {
                     continue;
                 }
                 match usable(nic, port) {
@@ -199,7 +211,26 @@ fn open(config: &Config) -> Found {
             },
         }
     }
+    if !found.domains.is_empty() {
+        for device in Machine::read(&Roots::default()).rdma {
+            let ports = device.ports.iter().filter(|p| p.link_layer == Layer::Infiniband);
+            found.over.extend(
+                ports.filter_map(|p| Some((device.name.clone(), u8::try_from(p.number).ok()?, p.interface.clone()?))),
+            );
+        }
+    }
     found
+}
+
+/// How a card reaches memory of GPUs, or why it does not.
+fn gpu_direct(nic: &AnyNic) -> Result<DirectBy, String> {
+    let Err(why) = nic.takes_dmabuf() else { return Ok(DirectBy::DmaBuf) };
+    // Where the drivers of GPUs offer their memory to RDMA by address.
+    let modules = ["/sys/module/nvidia_peermem", "/sys/module/nv_peer_mem"];
+    if modules.iter().any(|path| std::path::Path::new(path).exists()) {
+        return Ok(DirectBy::PeerMemory);
+    }
+    Err(format!("{}; and nvidia_peermem is not loaded (`modprobe nvidia_peermem`)", chain(&why)))
 }
 
 fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
@@ -275,26 +306,54 @@ impl Memory {
     }
 }
 
+/// How a card reaches device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectBy {
+    /// By its dma-buf.
+    DmaBuf,
+    /// By its address, which a module of the GPU's driver translates for the card (nvidia_peermem, or amdgpu's own).
+    PeerMemory,
+}
+
+impl DirectBy {
+    /// For people.
+    pub fn shown(self) -> &'static str {
+        match self {
+            DirectBy::DmaBuf => "by dma-buf",
+            DirectBy::PeerMemory => "as peer memory",
+        }
+    }
+}
+
 impl Memory {
-    /// Registers device memory by its dma-buf, `mem.len()` bytes at `offset` of it.
+    /// Registers device memory with every device, so that they move it without staging: by its dma-buf, where `mem` lies at an
+    /// offset, else by its address. `Ok` says how, and what was tried before in vain.
     ///
     /// # Errors
-    /// A device cannot, with its reason: the memory is to be staged then.
-    pub fn register_dmabuf(
+    /// A device takes it in neither way, with both reasons: the memory is to be staged.
+    pub fn register_device(
         &self,
-        dmabuf: BorrowedFd<'_>,
-        offset: u64,
+        dmabuf: Option<(BorrowedFd<'_>, u64)>,
         mem: MemSlice,
         target: bool,
-    ) -> Result<Registered, String> {
+    ) -> Result<(Registered, DirectBy, Option<String>), String> {
         if !self.cables.is_empty() {
             return Err("rails over Thunderbolt and USB4 cables move host memory".into());
         }
-        let made = Registered { mem, of: self.clone().into() };
-        for domain in &self.domains {
-            domain.register_dmabuf(dmabuf, offset, mem, target).map_err(|e| chain(&e))?;
+        let made = || Registered { mem, of: self.clone().into() };
+        let mut why = "no dma-buf of it was given".to_owned();
+        if let Some((fd, offset)) = dmabuf {
+            let held = made();
+            match self.domains.iter().try_for_each(|d| d.register_dmabuf(fd, offset, mem, target).map(|_| ())) {
+                Ok(()) => return Ok((held, DirectBy::DmaBuf, None)),
+                Err(error) => why = chain(&error),
+            }
         }
-        Ok(made)
+        let held = made();
+        match self.domains.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {
+            Ok(()) => Ok((held, DirectBy::PeerMemory, dmabuf.map(|_| why))),
+            Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", chain(&error))),
+        }
     }
 }
 

@@ -41,6 +41,15 @@ impl Reach {
         }
     }
 
+    /// Whether both lead to the same place by the same way, whatever is known of its speed.
+    pub(crate) fn is_same(&self, other: &Reach) -> bool {
+        let ends = |r: &Reach| (r.from().map(|f| f.ip()), r.to(), r.relays());
+        match (self, other) {
+            (Reach::Over(a), Reach::Over(b)) => a.hops == b.hops && a.from == b.from,
+            _ => ends(self) == ends(other),
+        }
+    }
+
     /// Hosts on the way.
     pub(crate) fn relays(&self) -> usize {
         match self {

@@ -6,9 +6,14 @@ use std::time::{Duration, Instant};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
+use linkspan_thunderbolt::Role;
+use linkspan_transport::{MAX_RAILS, Rail};
 
+use crate::cable::Berth;
 use crate::logins::{LoginRun, LoginStep};
+use crate::meeting::Meeting;
 use crate::reach::{Arriving, Reach};
+use crate::room::AnyRail;
 use crate::secured::Secured;
 use crate::{Fabric, clock};
 
@@ -21,8 +26,10 @@ const SELDOM: Duration = Duration::from_secs(8);
 /// One rail's way back.
 pub(crate) struct Redial {
     reach: Reach,
-    /// Of the rail that is or was up; empty before the first one.
-    path: String,
+    /// Paths of the rails that are up.
+    paths: Vec<String>,
+    /// Queue pairs are wanted, which are set up over the stream.
+    rdma: bool,
     wait: Duration,
     state: State,
 }
@@ -31,18 +38,50 @@ enum State {
     Up,
     Down { next: Instant },
     Dialing(Arriving),
-    Login(Box<LoginRun>, u16),
+    Login(Box<LoginRun>, u16, Option<Berth>),
+    Meet(Box<(Secured, Meeting)>, u16, Berth),
+}
+
+/// What has come back.
+pub(crate) struct Back {
+    /// Number of the stream.
+    pub(crate) number: u16,
+    /// The stream; of no more use where there are queue pairs.
+    pub(crate) secured: Secured,
+    /// Queue pairs that were set up over it.
+    pub(crate) rails: Vec<AnyRail>,
+}
+
+fn paths(rails: &[AnyRail]) -> Vec<String> {
+    rails.iter().map(|rail| rail.info().path.clone()).collect()
+}
+
+/// Number of the `n`th queue pair set up over stream `number` of a connection that is up, as a rail: apart from those of streams,
+/// which are their own.
+pub(crate) fn rail_id(number: u16, n: usize) -> u32 {
+    (1 << 16) + u32::from(number) * MAX_RAILS as u32 + n as u32
 }
 
 impl Redial {
     /// Of a rail that is up.
     pub(crate) fn new(reach: Reach, path: String) -> Redial {
-        Redial { reach, path, wait: REDIAL, state: State::Up }
+        Redial { reach, paths: vec![path], rdma: false, wait: REDIAL, state: State::Up }
     }
 
     /// Of one that could not be had yet.
     pub(crate) fn later(reach: Reach) -> Redial {
-        Redial { reach, path: String::new(), wait: REDIAL, state: State::Down { next: Instant::now() + REDIAL } }
+        let state = State::Down { next: Instant::now() + REDIAL };
+        Redial { reach, paths: Vec::new(), rdma: false, wait: REDIAL, state }
+    }
+
+    /// Of queue pairs that are up.
+    pub(crate) fn queue_pairs(reach: Reach, rails: &[AnyRail]) -> Redial {
+        Redial { paths: paths(rails), rdma: true, state: State::Up, ..Redial::later(reach) }
+    }
+
+    /// Queue pairs are wanted, or the stream itself.
+    pub(crate) fn wanting(self, rdma: bool) -> Redial {
+        Redial { rdma, ..self }
     }
 
     /// Of one that is wanted at once.
@@ -62,21 +101,36 @@ impl Redial {
 
     /// The rail of this path is down; it may be ours.
     pub(crate) fn lost(&mut self, path: &str, now: Instant) {
-        if self.path == path && matches!(self.state, State::Up) {
+        let had = self.paths.len();
+        self.paths.retain(|own| own != path);
+        // Queue pairs come back together, so the last one is waited for.
+        if self.paths.len() < had && self.paths.is_empty() {
             self.wait = REDIAL;
             self.state = State::Down { next: now + REDIAL };
         }
     }
 
+    /// Whether a rail of ours is up.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up)
+    }
+
     /// Whether it must be looked after often: a try is under way. One that waits for its next is looked after each second.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.state, State::Dialing(_) | State::Login(..))
+        matches!(self.state, State::Dialing(_) | State::Login(..) | State::Meet(..))
     }
 
     fn again(&mut self, now: Instant) -> State {
         let next = now + self.wait;
         self.wait = (self.wait * 2).min(SELDOM);
         State::Down { next }
+    }
+
+    fn berth(&self, fabric: &Fabric, from: Option<SocketAddr>) -> Result<Option<Berth>, String> {
+        match from.filter(|_| self.rdma) {
+            Some(from) => fabric.rdma().berth_at(fabric.config(), from).map(|berth| Some(Berth::Rdma(berth))),
+            None => Ok(None),
+        }
     }
 
     /// Moves on. `Some` when the stream is there, under a number of its own taken from `numbers`.
@@ -87,10 +141,12 @@ impl Redial {
         conn: u64,
         numbers: &mut u16,
         now: Instant,
-    ) -> Option<(u16, Secured)> {
+    ) -> Option<Back> {
         self.state = match std::mem::replace(&mut self.state, State::Up) {
             State::Up => State::Up,
             State::Down { next } if now < next => State::Down { next },
+            // Without a port that is active there is nobody to ask for.
+            State::Down { .. } if self.berth(fabric, self.reach.from()).is_err() => self.again(now),
             State::Down { .. } => match self.reach.start(fabric, REDIAL * 2) {
                 Ok(dial) => State::Dialing(dial),
                 Err(_) => self.again(now),
@@ -101,28 +157,53 @@ impl Redial {
                     let number = *numbers;
                     // The last number is tried for ever, in vain: after 65,000 logins that came to nothing.
                     *numbers = number.saturating_add(1);
+                    let berth = self.berth(fabric, Some(stream.local_addr())).unwrap_or_default();
+                    let relays = self.reach.relays() as u8;
+                    let greeting = Greeting { relays, rdma: berth.is_some(), ..Greeting::default() };
                     let params = ClientParams {
                         guard: fabric.config().guard.clone(),
-                        blob: Greeting { relays: self.reach.relays() as u8, ..Greeting::default() }.encode(),
+                        blob: greeting.encode(),
                         ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
                     };
                     match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {
-                        Ok(login) => State::Login(Box::new(LoginRun { stream, login }), number),
+                        Ok(login) => State::Login(Box::new(LoginRun { stream, login }), number, berth),
                         Err(_) => self.again(now),
                     }
                 }
                 Err(_) => self.again(now),
             },
-            State::Login(mut run, number) => match run.poll() {
+            State::Login(mut run, number, berth) => match run.poll() {
                 Ok(LoginStep::Done(session)) => {
+                    let answer = Greeting::decode(&session.peer_blob).unwrap_or_default();
                     let secured = Secured::new(run.stream, session.ciphers);
-                    self.path = secured.stream.path();
-                    self.wait = REDIAL;
-                    return Some((number, secured));
+                    match berth {
+                        None if self.rdma => self.again(now),
+                        None => {
+                            (self.paths, self.wait) = (vec![secured.stream.path()], REDIAL);
+                            return Some(Back { number, secured, rails: Vec::new() });
+                        }
+                        Some(_) if !answer.rdma => self.again(now),
+                        Some(berth) => {
+                            let made = berth.make(fabric.config(), berth.wanted(fabric.config()), Role::Caller);
+                            let meeting = made.map_or_else(Meeting::decline, Meeting::call);
+                            State::Meet(Box::new((secured, meeting)), number, berth)
+                        }
+                    }
                 }
-                Ok(_) => State::Login(run, number),
+                Ok(_) => State::Login(run, number, berth),
                 Err(_) => self.again(now),
             },
+            State::Meet(mut meet, number, berth) => {
+                let (secured, meeting) = &mut *meet;
+                match meeting.poll(secured, &|n| berth.make(fabric.config(), n, Role::Caller)) {
+                    Ok(None) => State::Meet(meet, number, berth),
+                    Ok(Some(Ok(rails))) if !rails.is_empty() => {
+                        (self.paths, self.wait) = (paths(&rails), REDIAL);
+                        return Some(Back { number, secured: meet.0, rails });
+                    }
+                    Ok(Some(_)) | Err(_) => self.again(now),
+                }
+            }
         };
         None
     }

@@ -24,6 +24,11 @@ impl Reserve {
         !self.called.swap(true, Ordering::Relaxed)
     }
 
+    /// From now on it carries none. Whether it did before.
+    pub(crate) fn rest(&self) -> bool {
+        self.called.swap(false, Ordering::Relaxed)
+    }
+
     pub(crate) fn tcp_info(&self) -> io::Result<TcpInfo> {
         self.rail.tcp_info()
     }

@@ -4,7 +4,7 @@ use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
 use linkspan_tcp::{HelpedRail, SealedRail, TcpInfo, TcpRail};
 use linkspan_thunderbolt::CableRail;
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
 use linkspan_verbs::VerbsRail;
 use linkspan_verbs_sys::AnyNic;
 
@@ -90,6 +90,10 @@ impl Rail for AnyRail {
 
     fn stalled(&mut self) -> bool {
         each!(self, r => r.stalled())
+    }
+
+    fn reach(&self) -> Option<Box<dyn Reach>> {
+        each!(self, r => r.reach())
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linkspan_gpu::{Gpu, GpuError, StageMemory, StagedRail};
 use linkspan_proto::Head;
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
 
 use crate::room::AnyRail;
 
@@ -75,6 +75,10 @@ impl Rail for PathRail {
     fn stalled(&mut self) -> bool {
         each!(self, r => r.stalled())
     }
+
+    fn reach(&self) -> Option<Box<dyn Reach>> {
+        each!(self, r => r.reach())
+    }
 }
 
 impl PathRail {
@@ -93,6 +97,14 @@ impl PathRail {
         match self {
             PathRail::Plain(rail) => rail,
             PathRail::Staged(rail) => rail.inner(),
+        }
+    }
+
+    /// Whether it may write device memory by itself.
+    pub(crate) fn writes_devices(&self) -> bool {
+        match self {
+            PathRail::Plain(_) => true,
+            PathRail::Staged(rail) => rail.has_reach(),
         }
     }
 

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::soft::{Faults, SoftConfig, SoftNet, SoftNic};
-use linkspan_fabric::nic::{AnyNic, Nic};
-use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, HostBuf, Log};
+use linkspan_fabric::nic::{AnyNic, GidEntry, Nic};
+use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice};
+use linkspan_gpu::{SimConfig, SimGpu};
 
 /// Two hosts on one cable.
 struct World {
@@ -29,8 +32,16 @@ fn lo() -> u32 {
 }
 
 fn world(envs: [Env; 2], acked: bool) -> World {
+    world_of(envs, acked, |_| {})
+}
+
+fn world_of(envs: [Env; 2], acked: bool, change: impl Fn(&mut SoftConfig)) -> World {
     let net = SoftNet::new(1);
-    let nics = [1, 2].map(|n| net.nic(SoftConfig::roce(&format!("soft{n}"), Ipv4Addr::new(10, 0, 0, n), lo())));
+    let nics = [1, 2].map(|n| {
+        let mut config = SoftConfig::roce(&format!("soft{n}"), Ipv4Addr::new(10, 0, 0, n), lo());
+        change(&mut config);
+        net.nic(config)
+    });
     let lines = [(), ()].map(|()| Arc::new(Mutex::new(Vec::new())));
     let fabrics = [0, 1].map(|n| {
         let said = lines[n].clone();
@@ -235,6 +246,57 @@ fn the_order_of_addresses_may_differ_from_host_to_host() {
 }
 
 #[test]
+fn infiniband_is_taken_by_lid_and_partition() {
+    let lid = |n: u16| SoftConfig {
+        gids: vec![GidEntry { ifindex: lo(), ..SoftConfig::infiniband("", n).gids[0] }],
+        pkeys: vec![0xffff, 0x8001],
+        ..SoftConfig::infiniband(&format!("ib{n}"), n)
+    };
+    let key: Env = &[("LINKSPAN_IB_PKEY", "1")];
+    for (env, good) in [([&[], &[]] as [Env; 2], true), ([key, key], true), ([key, &[]], false)] {
+        let mut world = world(env, false);
+        for n in [0, 1] {
+            let nic = AnyNic::Soft(world.net.nic(lid(n as u16 + 1)));
+            let said = world.lines[n].clone();
+            let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
+            world.fabrics[n] = Fabric::with_nics(config(env[n]), log, false, vec![nic]).unwrap();
+        }
+        let (mut a, mut b) = world.pair();
+        message(&mut a, &mut b, 3 << 20, 1).unwrap();
+        message(&mut b, &mut a, 8192, 2).unwrap();
+        let line = a.describe();
+        if good {
+            assert!(line.contains("verbs ib1/1 lid 1 -> lid 2 ("), "{line}");
+        } else {
+            assert!(end_rooms(&a) == ["tcp"] && world.said(0, "Warn downgrade: TCP in place of RDMA"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn both_sides_may_connect_at_once() {
+    for round in 0..10 {
+        let world = world([&[], &[]], round % 2 == 0);
+        let listeners = [0, 1].map(|n| world.fabrics[n].listen(0).unwrap());
+        let mut calls = [0, 1].map(|n| world.fabrics[n].connect(0, &listeners[1 - n].handle()).unwrap());
+        let (mut out, mut inn) = ([None, None], [None, None]);
+        let until = Instant::now() + Duration::from_secs(30);
+        while out.iter().chain(&inn).any(Option::is_none) {
+            assert!(Instant::now() < until, "not up in 30 s");
+            for n in [0, 1] {
+                out[n] = out[n].take().or_else(|| calls[n].poll().unwrap());
+                inn[n] = inn[n].take().or_else(|| listeners[n].accept().unwrap());
+            }
+        }
+        let ([Some(mut ab), Some(mut ba)], [Some(mut a_in), Some(mut b_in)]) = (out, inn) else { panic!("all are up") };
+        assert!([&ab, &ba, &a_in, &b_in].iter().all(|c| end_rooms(c)[0] == "verbs"));
+        message(&mut ab, &mut b_in, 1 << 20, 1).unwrap();
+        message(&mut ba, &mut a_in, 1 << 20, 2).unwrap();
+        message(&mut a_in, &mut ba, 5000, 3).unwrap();
+    }
+}
+
+#[test]
 fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
     for qps in [&[("LINKSPAN_QPS", "1")], &[("LINKSPAN_QPS", "2")]] as [Env; 2] {
         let world = world([qps, qps], true);
@@ -271,6 +333,42 @@ fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
         );
         message(&mut b, &mut a, 1 << 20, 2).unwrap();
         assert_eq!(end_rooms(&a), ["tcp"]);
+    }
+}
+
+#[test]
+fn rdma_comes_back_with_its_cable_and_tcp_rests_again() {
+    for qps in [&[("LINKSPAN_QPS", "1")], &[("LINKSPAN_QPS", "2")]] as [Env; 2] {
+        let world = world([qps, &[]], true);
+        let (mut a, mut b) = world.pair();
+        let rooms = end_rooms(&a).len();
+        for (round, down) in (1..).zip([0, 1]) {
+            message(&mut a, &mut b, 1 << 20, 1).unwrap();
+            world.net.cable(&world.nics[down], false);
+            let since = Instant::now();
+            // Nobody loses the other while there is no RDMA.
+            while since.elapsed() < Duration::from_millis(2500) || a.rails().count() > 1 || b.rails().count() > 1 {
+                message(&mut b, &mut a, 100_000, 2).unwrap();
+                assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
+            }
+            assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+            world.net.cable(&world.nics[down], true);
+            let since = Instant::now();
+            while a.rails().count() < rooms || b.rails().count() < rooms {
+                message(&mut a, &mut b, 100_000, 3).unwrap();
+                assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
+            }
+            eprintln!("RDMA is back {:?} after its cable", since.elapsed());
+            let packets = world.net.packets();
+            message(&mut a, &mut b, 8 << 20, 4).unwrap();
+            message(&mut b, &mut a, 8 << 20, 5).unwrap();
+            assert!(world.net.packets() > packets + 2000, "the bytes went over the cable");
+            for n in [0, 1] {
+                assert!(world.said(n, "Info rail back: verbs"), "{}", world.all(n));
+                let rested = world.all(n).matches("RDMA carries again, TCP is in reserve").count();
+                assert_eq!(rested, round, "{}", world.all(n));
+            }
+        }
     }
 }
 
@@ -327,6 +425,80 @@ fn registered_memory_costs_the_operations_nothing_and_is_given_back() {
     drop(held);
     message(&mut a, &mut b, 1 << 20, 1).unwrap();
     assert!(regions(0) > before, "anew after it was given back");
+}
+
+/// One message between memory of any kind; `Err` says how it failed.
+fn moved(a: &mut Channel, b: &mut Channel, src: MemSlice, dst: MemSlice) -> Result<(), String> {
+    let (mut recv, mut send, mut sent, mut got) = (None, None, false, false);
+    let until = Instant::now() + Duration::from_secs(30);
+    while !sent || !got {
+        assert!(Instant::now() < until, "not done in 30 s");
+        if recv.is_none() {
+            recv = b.post_recv(&[(3, dst)]).unwrap();
+        }
+        if send.is_none() {
+            send = a.post_send(3, src).unwrap();
+        }
+        if a.progress().is_err() || b.progress().is_err() {
+            return Err([a.lost(), b.lost()].into_iter().flatten().collect::<Vec<_>>().join("; "));
+        }
+        sent = sent || send.is_some_and(|t| a.test(t).is_ok_and(|d| d.is_some()));
+        got = got || recv.is_some_and(|t| b.test(t).is_ok_and(|d| d.is_some()));
+    }
+    Ok(())
+}
+
+/// Device memory that the cards were given goes past the staging, of which there is enough for one direction alone here.
+#[test]
+fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
+    const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];
+    for (dmabuf, peer_memory) in [(true, false), (true, true), (false, true), (false, false)] {
+        let world = world_of([LITTLE, LITTLE], false, |config| {
+            (config.dmabuf, config.peer_memory) = (dmabuf, peer_memory);
+        });
+        let (mut a, mut b) = world.pair();
+        let sim = SimGpu::new(SimConfig::default()).unwrap();
+        let gpu: Arc<dyn Gpu> = sim.clone();
+        a.attach(&gpu).unwrap();
+        b.attach(&gpu).unwrap();
+        let len = (3 << 20) + 7;
+        // Each begins in the middle of its dma-buf.
+        let made = [(); 2].map(|()| {
+            // What a descriptor is of does not matter to a card in software.
+            let (whole, (file, _)) = (GpuBuf::new(&gpu, len + 4096).unwrap(), UnixStream::pair().unwrap());
+            world.net.dmabuf(file.as_fd(), whole.slice()).unwrap();
+            (whole.slice().sub(4096, len as u64).unwrap(), whole, file)
+        });
+        let pattern: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
+        assert!(made[0].0.fill(0, &pattern));
+        let [up, down] = [(&a, &made[0]), (&b, &made[1])]
+            .map(|(end, (mem, _, file))| end.memory().register_device(Some((file.as_fd(), 4096)), *mem, true));
+        if !dmabuf && !peer_memory {
+            let why = up.err().unwrap();
+            assert!(why.contains("by dma-buf: LS1206 ") && why.contains("as peer memory: LS12"), "{why}");
+            moved(&mut a, &mut b, made[0].0, made[1].0).unwrap();
+            assert!(made[1].0.to_vec() == pattern);
+            let why = moved(&mut b, &mut a, made[1].0, made[0].0).unwrap_err();
+            assert!(why.contains("LS1311"), "it was staged, for which there is no memory: {why}");
+            continue;
+        }
+        let ((_up, how, before), (_down, ..)) = (up.unwrap(), down.unwrap());
+        assert_eq!(how, if dmabuf { DirectBy::DmaBuf } else { DirectBy::PeerMemory });
+        assert_eq!(before.is_some(), !dmabuf, "{before:?}");
+        assert!(a.writes_device_memory());
+        let regions = world.fabrics.each_ref().map(Fabric::rdma_registrations);
+        for _ in 0..3 {
+            assert!(made[1].0.fill(0, &vec![0; len]));
+            moved(&mut a, &mut b, made[0].0, made[1].0).unwrap();
+            assert!(made[1].0.to_vec() == pattern);
+            assert!(made[0].0.fill(0, &vec![0; len]));
+            moved(&mut b, &mut a, made[1].0, made[0].0).unwrap();
+            assert!(made[0].0.to_vec() == pattern);
+        }
+        assert_eq!(world.fabrics.each_ref().map(Fabric::rdma_registrations), regions, "nothing else was registered");
+        drop((a, b));
+        assert_eq!(sim.fault(), None);
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@
 //! Each direction has an arena of a fixed size, made when its first chunk of device memory comes: a connection that only
 //! receives pins nothing for sending, one that carries host memory alone pins nothing. When the arena for leaving chunks
 //! is full, the rail says busy; when the one for arriving chunks is full, the oldest copy is waited for, which takes as
-//! long as a copy of 512 KiB takes. All arenas of a process together stay within its [`StageMemory`].
+//! long as a copy of 512 KiB takes. Memory that the rail reaches by itself after all ([`linkspan_transport::Reach`]: registered
+//! with its card) goes past the staging. All arenas of a process together stay within its [`StageMemory`].
 
 mod arena;
 mod arriving;
@@ -20,7 +21,7 @@ pub(crate) mod planted;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
 
 use crate::{Gpu, GpuError, Kind};
 use arriving::{Arriving, Port};
@@ -70,11 +71,11 @@ fn reason(gpu: &dyn Gpu) -> String {
 }
 
 /// A rail that moves device memory by way of pinned host memory. See the module's text.
-#[derive(Debug)]
 pub struct StagedRail<R> {
     rail: R,
     info: RailInfo,
     means: Means,
+    reach: Option<Box<dyn Reach>>,
     leaving: Option<Leaving>,
     arriving: Option<Arriving>,
     /// Number of the last item that was handed through, as long as nothing leaves from a device.
@@ -118,6 +119,17 @@ impl Means {
     }
 }
 
+/// Whether these bytes go past the staging.
+fn is_direct(reach: &mut Option<Box<dyn Reach>>, mem: MemSlice, target: bool) -> bool {
+    mem.is_host() || reach.as_mut().is_some_and(|reach| reach.reaches(mem, target))
+}
+
+impl<R: std::fmt::Debug> std::fmt::Debug for StagedRail<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("StagedRail").field(&self.rail).finish()
+    }
+}
+
 impl<R: Rail> StagedRail<R> {
     /// Puts staging for one device before a rail and makes all that it needs: pins memory and makes streams.
     ///
@@ -142,6 +154,7 @@ impl<R: Rail> StagedRail<R> {
         // A control message is handed on while the copy of a chunk before it still runs.
         info.caps.ordered = false;
         StagedRail {
+            reach: rail.reach(),
             rail,
             info,
             means: Means { gpu: None, arena, memory },
@@ -167,6 +180,11 @@ impl<R: Rail> StagedRail<R> {
             Some(ours) if ours.place() == gpu.place() => Ok(()),
             Some(ours) => Err(GpuError::OtherDevice { ours: ours.info().id(), other: gpu.info().id() }),
         }
+    }
+
+    /// Whether the rail may reach memory of a device by itself.
+    pub fn has_reach(&self) -> bool {
+        self.reach.is_some()
     }
 
     /// The rail below.
@@ -219,14 +237,15 @@ impl<R: Rail> Rail for StagedRail<R> {
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        if !src.is_host() {
+        let direct = is_direct(&mut self.reach, src, false);
+        if !direct {
             let covered = self.means.covers(src);
             self.note(covered).ok_or(Busy)?;
             self.way_out().ok_or(Busy)?;
         }
         match (&mut self.leaving, &self.means.gpu) {
             (Some(leaving), Some(gpu)) => {
-                let posted = leaving.data(&**gpu, &mut self.rail, head, src);
+                let posted = leaving.data(&**gpu, &mut self.rail, head, src, direct);
                 self.note(posted).flatten().ok_or(Busy)
             }
             _ => {
@@ -237,7 +256,7 @@ impl<R: Rail> Rail for StagedRail<R> {
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
-        if mem.is_host() {
+        if is_direct(&mut self.reach, mem, target) {
             self.rail.prepare(mem, target);
         } else if !target {
             self.way_out();
@@ -246,7 +265,7 @@ impl<R: Rail> Rail for StagedRail<R> {
 
     fn granted(&mut self, id: u32, mem: MemSlice) {
         // A peer that writes by itself would write past the staging.
-        if mem.is_host() {
+        if is_direct(&mut self.reach, mem, true) {
             self.rail.granted(id, mem);
         }
     }
@@ -271,7 +290,7 @@ impl<R: Rail> Rail for StagedRail<R> {
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
         self.check()?;
-        let mut port = Port::new(&mut self.arriving, &mut self.plain, &self.means, sink);
+        let mut port = Port::new(&mut self.arriving, &mut self.plain, (&self.means, &mut self.reach), sink);
         let mut found = self.rail.poll(&mut port);
         // What has landed in host memory counts, however the rail ends.
         let reaped = port.reap(found.is_err());

@@ -17,4 +17,4 @@ pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlic
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::{HostBuf, MemSlice};
 pub use place::{DeviceMemory, Place, register_device};
-pub use rail::{Busy, Caps, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+pub use rail::{Busy, Caps, Down, Poll, Rail, RailInfo, Reach, Sink, Violation, WaitFd};

@@ -128,6 +128,13 @@ pub struct WaitFd {
     pub write: bool,
 }
 
+/// What a rail that does not promise to reach all of a device's memory reaches of it all the same.
+pub trait Reach: Send {
+    /// Whether the rail moves these bytes by itself: to send from, or with `target`, to land in. Takes no lock where nothing was
+    /// registered since it was asked last.
+    fn reaches(&mut self, mem: MemSlice, target: bool) -> bool;
+}
+
 /// One connection of one room. Driven by one thread at a time; nothing here blocks, and after set-up nothing
 /// allocates, locks or logs.
 ///
@@ -189,5 +196,10 @@ pub trait Rail {
     /// can tell. Asked rarely, only while there are other rails; a rail that says yes is given up.
     fn stalled(&mut self) -> bool {
         false
+    }
+
+    /// Tells which device memory it reaches, where some of it may be: ranges that were registered with its card.
+    fn reach(&self) -> Option<Box<dyn Reach>> {
+        None
     }
 }

@@ -1,6 +1,8 @@
-//! Registered memory: the GPU that owns it, or its keys with the RDMA devices under the connection.
+//! Registered memory: the GPU that owns it, its keys with the RDMA devices under the connection, or both.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use linkspan_fabric::{Channel, Fabric, Gpu, GpuWish, MemSlice, Memory, Registered, chain, gpus};
 use linkspan_ncclnet::{Fail, Logger, Mem, Part, Region};
@@ -14,9 +16,13 @@ pub struct Domain {
     cards: Memory,
     /// The peer writes into the memory; else it is only sent from.
     target: bool,
+    /// A downgrade is an error.
+    strict: bool,
+    /// How device memory is reached has been said.
+    told: AtomicBool,
 }
 
-/// A registration: of device memory, with its GPU; of host memory, with its keys. Its end takes the keys back, so that the
+/// A registration: of device memory, with its GPU, and with its keys where cards reach it; of host memory, with its keys. Its end takes the keys back, so that the
 /// memory may be unmapped.
 pub struct Mr {
     gpu: Option<Arc<dyn Gpu>>,
@@ -41,15 +47,16 @@ pub(crate) fn takes_device(fabric: &Fabric) -> bool {
 
 impl Domain {
     pub(crate) fn sending(log: Logger, fabric: &Fabric, channel: &Channel) -> Domain {
-        Domain { log, device: takes_device(fabric), cards: channel.memory(), target: false }
+        let (cards, strict) = (channel.memory(), fabric.config().strict);
+        Domain { log, device: takes_device(fabric), cards, target: false, strict, told: AtomicBool::new(false) }
     }
 
     pub(crate) fn receiving(log: Logger, fabric: &Fabric, channel: &Channel) -> Domain {
         Domain { target: true, ..Domain::sending(log, fabric, channel) }
     }
 
-    /// Host memory is registered where an RDMA device wants it. Of device memory the GPU is looked up; a dma-buf is NCCL's,
-    /// which closes it, and names the same memory as the address does.
+    /// Host memory is registered where an RDMA device wants it. Of device memory the GPU is looked up, and cards are asked to
+    /// take it: by the dma-buf, which is NCCL's and names the same memory as the address does, else by address; else it is staged.
     pub(crate) fn register(&self, region: &Region<'_>) -> Result<Mr, Fail> {
         let range = match region.mem {
             Mem::Host(mem) => return Ok(Mr { gpu: None, _keys: self.keys(mem)? }),
@@ -60,10 +67,41 @@ impl Domain {
             return Err(Fail::InvalidUsage);
         }
         match gpus::owner(range.addr()) {
-            Ok(gpu) => Ok(Mr { gpu: Some(gpu), _keys: None }),
+            Ok(gpu) => {
+                let keys = self.direct(region.dma_buf, range.at(gpu.place()))?;
+                Ok(Mr { gpu: Some(gpu), _keys: keys })
+            }
             Err(error) => {
                 self.log.warn(&format!("linkspan: {}", chain(&error)));
                 Err(Fail::InvalidArgument)
+            }
+        }
+    }
+
+    /// Registers device memory with the cards, or says once why it is staged.
+    fn direct(&self, dma_buf: Option<(BorrowedFd<'_>, u64)>, mem: MemSlice) -> Result<Option<Registered>, Fail> {
+        if !self.cards.is_registered() {
+            return Ok(None);
+        }
+        let first = !self.told.swap(true, Ordering::Relaxed);
+        match self.cards.register_device(dma_buf, mem, self.target) {
+            Ok((held, by, before)) => {
+                let before = before.map(|why| format!("; by dma-buf: {why}")).unwrap_or_default();
+                if first {
+                    self.log.info(&format!("linkspan: RDMA devices reach device memory {}{before}", by.shown()));
+                }
+                Ok(Some(held))
+            }
+            Err(why) if self.strict => {
+                self.log
+                    .warn(&format!("linkspan: LINKSPAN_STRICT=1 forbids to stage device memory before RDMA: {why}"));
+                Err(Fail::InvalidUsage)
+            }
+            Err(why) => {
+                if first {
+                    self.log.warn(&format!("linkspan: downgrade: device memory is staged before RDMA: {why}"));
+                }
+                Ok(None)
             }
         }
     }

@@ -109,6 +109,10 @@ impl Nic for AnyNic {
         made!(self, n => n.register_dmabuf(dmabuf, offset, len, iova, access), AnyMr)
     }
 
+    fn takes_dmabuf(&self) -> Result<(), Error> {
+        either!(AnyNic, self, n => n.takes_dmabuf())
+    }
+
     fn cq(&self, depth: u32) -> Result<AnyCq, Error> {
         made!(self, n => n.cq(depth), AnyCq)
     }

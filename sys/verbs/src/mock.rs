@@ -147,6 +147,10 @@ impl<N: Nic> Nic for MockNic<N> {
         self.inner.register_dmabuf(dmabuf, offset, len, iova, access)
     }
 
+    fn takes_dmabuf(&self) -> Result<(), Error> {
+        self.inner.takes_dmabuf()
+    }
+
     fn cq(&self, depth: u32) -> Result<Self::Cq, Error> {
         Ok(MockCq { inner: self.inner.cq(depth)?, script: self.script.clone(), again: Vec::new() })
     }

@@ -66,6 +66,12 @@ pub trait Nic: Clone + Send + Sync + 'static {
         access: Access,
     ) -> Result<Self::Mr, Error>;
 
+    /// Whether [`Nic::register_dmabuf`] can work at all; asked without a dma-buf.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn takes_dmabuf(&self) -> Result<(), Error>;
+
     /// A completion queue of at least `depth` entries with its own completion channel.
     ///
     /// # Errors

@@ -20,10 +20,16 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-same-subnet", "one subnet on two cables: the right host is found", same_subnet),
     test("mesh-cut-around", "a cable is cut in mid-transfer: the ring is walked the other way", cut_around),
     test("mesh-dead-relay", "a relay is killed in mid-transfer: the other way round carries on", dead_relay),
+    test(
+        "mesh-late-way",
+        "a host that joins in mid-transfer: a relayed connection takes the way over it too",
+        late_way,
+    ),
     test("mesh-dead-line", "the only relay is killed: both ends are told at once", dead_line),
     test("mesh-cut-line", "a far cable of a line is cut: both ends are told within 30 s", cut_line),
     test("mesh-strict", "LINKSPAN_STRICT=1 refuses to be relayed", strict),
     test("mesh-strangers", "a neighbour with another key relays nothing, and nothing leaks over routes", strangers),
+    test("mesh-ipv6", "a ring with IPv6 addresses alone: both ways round, and a cable that is cut", ipv6_ring),
     test("mesh-file", "a declared mesh needs no beacons", declared),
     test("mesh-encrypt", "sealed from end to end over a relay", encrypt),
     test("mesh-stats", "what a host relays is in its statistics", stats),
@@ -107,31 +113,6 @@ impl Mesh {
         Ok((from, to, up))
     }
 
-    /// As [`Mesh::up`], once both ways round are known: a connection takes the ways that the mesh has told of when it is made.
-    fn up_both_ways(&self, a: &str, b: &str, count: usize, size: usize) -> Outcome<(Node, Node)> {
-        let until = Instant::now() + SOON;
-        loop {
-            let (from, to, up) = self.up(a, b, count, size)?;
-            if up.contains("2 rails") {
-                return Ok((from, to));
-            }
-            if Instant::now() > until {
-                return Err(format!("no \"2 rails\" in: {up}"));
-            }
-        }
-    }
-
-    /// As [`Mesh::send`], until both ways round were known in time: each process meets its neighbours anew.
-    fn send_both_ways(&self, a: &str, b: &str) -> Outcome<String> {
-        let until = Instant::now() + SOON;
-        loop {
-            let up = self.send(a, b)?;
-            if up.contains("2 rails") || Instant::now() > until {
-                return Ok(up);
-            }
-        }
-    }
-
     /// Sends verified messages from `a` to `b`; how they were joined.
     fn send(&self, a: &str, b: &str) -> Outcome<String> {
         let (mut from, mut to, up) = self.up(a, b, 12, 1_000_003)?;
@@ -193,9 +174,9 @@ fn ring() -> Outcome<String> {
     let mesh = Mesh::new(&["a", "b", "c", "d", "m"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
     management(&mesh.world, &hosts)?;
     let _ranks = mesh.sit(&["b", "d"])?;
-    let up = mesh.send_both_ways("a", "c")?;
+    let up = mesh.send("a", "c")?;
     wants(&up, &["2 rails", "relayed over b", "relayed over d"])?;
-    let back = mesh.send_both_ways("c", "a")?;
+    let back = mesh.send("c", "a")?;
     wants(&back, &["2 rails", "relayed over b", "relayed over d"])?;
     let mut leaked = 0;
     for host in hosts {
@@ -280,7 +261,8 @@ fn dead_relay() -> Outcome<String> {
         mesh.world.shape(host, cable, 200)?;
     }
     let ranks = mesh.sit(&["b", "d"])?;
-    let (mut from, mut to) = mesh.up_both_ways("a", "c", 80, 1 << 20)?;
+    let (mut from, mut to, up) = mesh.up("a", "c", 80, 1 << 20)?;
+    wants(&up, &["2 rails"])?;
     to.expect("at", SOON)?;
     ranks[0].signal("KILL")?;
     let killed = Instant::now();
@@ -289,6 +271,32 @@ fn dead_relay() -> Outcome<String> {
     let done = to.expect("done", SOON * 6)?;
     from.expect("done", SOON)?;
     Ok(format!("noticed after {took:.1?}; {done}"))
+}
+
+fn late_way() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    for (host, cable) in [("a", "cab0"), ("a", "cab3")] {
+        mesh.world.shape(host, cable, 200)?;
+    }
+    let _ranks = mesh.sit(&["b"])?;
+    let (mut from, mut to, up) = mesh.up("a", "c", 300, 1 << 20)?;
+    wants(&up, &["relayed over b"])?;
+    if up.contains("2 rails") {
+        return Err(format!("over a host that is not there: {up}"));
+    }
+    to.expect("at", SOON)?;
+    let joined = Instant::now();
+    let _late = mesh.sit(&["d"])?;
+    from.expect("INFO the mesh has learnt of another way, over d", SOON)?;
+    from.expect("INFO rail added", SOON)?;
+    let took = joined.elapsed();
+    to.expect("done", SOON * 6)?;
+    from.expect("done", SOON)?;
+    let over_d = sent(&mesh.world, "d", "cab2")?;
+    if over_d < 20_000_000 {
+        return Err(format!("the way that was added carried next to nothing: {over_d} bytes"));
+    }
+    Ok(format!("taken after {took:.1?}; {over_d} bytes over it"))
 }
 
 fn dead_line() -> Outcome<String> {
@@ -351,6 +359,28 @@ fn strangers() -> Outcome<String> {
     let error = error?;
     wants(&error, &["LS0508", "no neighbour answers"])?;
     Ok(error)
+}
+
+fn ipv6_ring() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[])?;
+    for (n, (a, b)) in [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")].into_iter().enumerate() {
+        let ends = (format!("fd77:0:0:{n}::1/64"), format!("fd77:0:0:{n}::2/64"));
+        mesh.world.cable(&format!("cab{n}"), (a, &ends.0), (b, &ends.1))?;
+    }
+    mesh.world.shape("a", "cab0", 300)?;
+    let _ranks = mesh.sit(&["b", "c", "d"])?;
+    let up = mesh.send("a", "c")?;
+    wants(&up, &["2 rails", "relayed over b", "relayed over d", "fd77:0:0:3::2", "fd77::1"])?;
+    let (mut from, mut to, direct) = mesh.up("a", "b", 80, 1 << 20)?;
+    if direct.contains("relayed") {
+        return Err(direct);
+    }
+    to.expect("at", SOON)?;
+    mesh.world.ip("a", "link set cab0 down")?;
+    wants(&from.expect("WARN downgrade:", SOON * 2)?, &["relaying over d, c"])?;
+    to.expect("done", SOON * 6)?;
+    from.expect("done", SOON)?;
+    Ok(up)
 }
 
 fn declared() -> Outcome<String> {

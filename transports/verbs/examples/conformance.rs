@@ -1,12 +1,13 @@
 //! The conformance suite over a real RDMA device, both ends on it, in this process.
 //!
 //! `cargo run --release -p linkspan-verbs --example conformance -- DEVICE [PORT]`; without a name, the first device there
-//! is. Exit code 4 when there is none. `LINKSPAN_CONFORMANCE=full` takes long.
+//! is. Exit code 4 when there is none. `LINKSPAN_CONFORMANCE=full` takes long. With `cost` behind the port, what a stream of
+//! messages costs the card in requests, doorbells, completions and registrations.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkspan_transport::conformance::{Level, Room, Verdict, Want, behaviours};
-use linkspan_transport::{Conn, Rail};
+use linkspan_transport::{Conn, HostBuf, Rail};
 use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
 use linkspan_verbs_sys::Nic;
 use linkspan_verbs_sys::hw::{HwNic, devices};
@@ -41,6 +42,65 @@ impl Room for Device {
     }
 }
 
+/// Messages under way.
+const WINDOW: usize = 16;
+
+/// Streams messages of `len` bytes between buffers that are known, and prints what the sender's card was asked to do.
+fn cost(room: &Device, len: usize) {
+    let (a, b) = room.rails();
+    let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
+    let memory: Vec<_> = (0..WINDOW).map(|_| (HostBuf::new(len), HostBuf::new(len))).collect();
+    stream(&mut a, &mut b, &memory, 2 * WINDOW as u64);
+    let count = if len > 1 << 16 { 128u64 } else { 640 };
+    let done = |conn: &Conn<VerbsRail<HwNic>>| conn.rails().next().map(|(_, rail)| rail.counts()).unwrap_or_default();
+    let (before, regions, since) = (done(&a), room.domain.registrations(), Instant::now());
+    stream(&mut a, &mut b, &memory, count);
+    let (after, took) = (done(&a), since.elapsed().as_secs_f64());
+    let mib = (count * len as u64) as f64 / f64::from(1 << 20);
+    let registered = room.domain.registrations() - regions;
+    let (requests, reports) = (after.requests - before.requests, after.signalled - before.signalled);
+    let each = [
+        ("requests", requests),
+        ("reports", reports),
+        ("doorbells", after.doorbells - before.doorbells),
+        ("completions", after.completions - before.completions),
+        ("registrations", registered),
+    ];
+    println!("cost of {count} messages of {len} bytes, {WINDOW} under way: {:.1} MB/s", mib * 1.048_576 / took);
+    for (what, n) in each {
+        let n = n as f64;
+        println!("  {what:<14} {:8.3} per message {:10.2} per MiB", n / count as f64, n / mib);
+    }
+    assert_eq!(registered, 0, "every buffer was known");
+    assert!(reports * 16 <= requests + 16, "{reports} reports in {requests} requests");
+}
+
+/// `count` messages, each pair of buffers' next one as soon as its last has arrived.
+fn stream(a: &mut Conn<VerbsRail<HwNic>>, b: &mut Conn<VerbsRail<HwNic>>, memory: &[(HostBuf, HostBuf)], count: u64) {
+    let mut lanes: Vec<_> = memory.iter().map(|_| (None, None, false)).collect();
+    let (mut begun, mut over) = (0, 0);
+    while over < count {
+        for ((recv, send, _), (n, (src, dst))) in lanes.iter_mut().zip((0u32..).zip(memory)) {
+            if recv.is_none() && begun < count {
+                *recv = b.post_recv(&[(n, dst.slice())]).unwrap_or_else(|e| panic!("{e}"));
+                begun += u64::from(recv.is_some());
+            }
+            if recv.is_some() && send.is_none() {
+                *send = a.post_send(n, src.slice()).unwrap_or_else(|e| panic!("{e}"));
+            }
+        }
+        a.progress().and_then(|_| b.progress()).unwrap_or_else(|e| panic!("{e}"));
+        for (recv, send, sent) in &mut lanes {
+            let is_done = |conn: &mut Conn<_>, ticket| conn.test(ticket).unwrap_or_else(|e| panic!("{e}")).is_some();
+            *sent = *sent || send.is_some_and(|ticket| is_done(a, ticket));
+            if *sent && recv.is_some_and(|ticket| is_done(b, ticket)) {
+                (*recv, *send, *sent) = (None, None, false);
+                over += 1;
+            }
+        }
+    }
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let name = args.next().or_else(|| devices().ok()?.into_iter().next());
@@ -56,9 +116,14 @@ fn main() {
     println!("{name}: {:?} {:?}", nic.port(port), nic.limits());
     let mut room = Device { domain: Domain::new(nic), port };
     println!("{}", room.rails().0.info().path);
+    if args.next().is_some_and(|word| word == "cost") {
+        [8, 64 << 10, 1 << 20].into_iter().for_each(|len| cost(&room, len));
+        println!("passed");
+        return;
+    }
     let level = Level::from_env();
     for (name, behaviour) in behaviours::<Device>() {
-        let since = std::time::Instant::now();
+        let since = Instant::now();
         if let Verdict::Skipped(why) = behaviour(&mut room, level) {
             println!("{name}: cannot be tested here: {why}");
         }

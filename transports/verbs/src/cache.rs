@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use linkspan_transport::{Buf, MemSlice};
+use linkspan_transport::{Buf, MemSlice, Reach};
 use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 
 /// Regions a domain keeps that no rail knows, and regions a rail knows before it begins anew.
@@ -67,6 +67,12 @@ impl<M: Mr> Map<M> {
 struct Maps<M> {
     sources: Map<M>,
     targets: Map<M>,
+}
+
+impl<M> Clone for Maps<M> {
+    fn clone(&self) -> Maps<M> {
+        Maps { sources: Map(self.sources.0.clone()), targets: Map(self.targets.0.clone()) }
+    }
 }
 
 impl<M: Mr> Maps<M> {
@@ -167,8 +173,9 @@ impl<N: Nic> Domain<N> {
         }
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let region = Arc::new(Region::new(self.0.nic.register(mem, access)?));
-        self.0.registrations.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(region.clone(), target);
+        // Behind the insertion: whoever sees the number finds the region.
+        self.0.registrations.fetch_add(1, Ordering::Release);
         Ok(region)
     }
 }
@@ -189,8 +196,9 @@ impl<N: Nic> Domain<N> {
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
         let region = Arc::new(Region::new(self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?));
-        self.0.registrations.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(region.clone(), target);
+        // Behind the insertion: whoever sees the number finds the region.
+        self.0.registrations.fetch_add(1, Ordering::Release);
         Ok(region)
     }
 }
@@ -224,6 +232,30 @@ impl<N: Nic> Cache<N> {
         let region = self.domain.register(mem, target)?;
         self.maps.insert(region.clone(), target);
         Ok(region)
+    }
+}
+
+/// What is registered, as it was when it was looked at last.
+pub(crate) struct Registered<N: Nic> {
+    domain: Domain<N>,
+    maps: Maps<N::Mr>,
+    seen: (u64, u64),
+}
+
+impl<N: Nic> Registered<N> {
+    pub(crate) fn new(domain: Domain<N>) -> Registered<N> {
+        Registered { domain, maps: Maps::new(), seen: (0, 0) }
+    }
+}
+
+impl<N: Nic> Reach for Registered<N> {
+    fn reaches(&mut self, mem: MemSlice, target: bool) -> bool {
+        let shared = &self.domain.0;
+        let now = (shared.generation.load(Ordering::Acquire), shared.registrations.load(Ordering::Acquire));
+        if now != self.seen {
+            (self.maps, self.seen) = (self.domain.lock().clone(), now);
+        }
+        self.maps.find(mem, target).is_some()
     }
 }
 

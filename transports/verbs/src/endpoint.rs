@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
 use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Registered};
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
 use crate::rx::{RECV, Rx};
 use crate::tx::{Ring, Tx};
@@ -357,8 +357,9 @@ impl<N: Nic> Rail for VerbsRail<N> {
             if let Some(end) = &self.end {
                 return Err(self.down(end));
             }
-            if self.tx.unreported() {
+            if self.tx.unreported() && !self.tx.probing() {
                 self.tx.probe();
+                self.asked = Instant::now();
             }
             self.look();
             return Ok(Poll::Idle);
@@ -393,6 +394,10 @@ impl<N: Nic> Rail for VerbsRail<N> {
         }
         self.addresses = addresses;
         !domain.nic().port(self.port).is_ok_and(|port| port.active)
+    }
+
+    fn reach(&self) -> Option<Box<dyn Reach>> {
+        Some(Box::new(Registered::new(self.cache.domain().clone())))
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

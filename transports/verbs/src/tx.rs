@@ -13,7 +13,8 @@ use crate::endpoint::Counts;
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
 use crate::rx::Reply;
 
-/// One request in so many reports, and the last of each message: what is before it on the queue is done with it.
+/// One request in so many reports: what is before it on the queue is done with it. The end of a message makes the last request of
+/// its list report where no report is under way; else what is left asks when that has come.
 const SIGNAL_EVERY: u32 = 16;
 
 /// Chunks accepted and not gone: what a [`linkspan_transport::Sink`] lets be placed at a time.
@@ -70,6 +71,8 @@ pub(crate) struct Tx<M> {
     reports: u64,
     depth: u64,
     unsignalled: u32,
+    /// A message ends in the list that is being made.
+    ends: bool,
     inline: usize,
     max_write: u64,
     /// Our half of the ring: slots, and the requests that hold one, oldest first.
@@ -116,6 +119,7 @@ impl<M: Mr> Tx<M> {
             reports: 0,
             depth: depth.into(),
             unsignalled: 0,
+            ends: false,
             inline: inline as usize,
             max_write: max_write.max(1).into(),
             slots: own,
@@ -152,9 +156,10 @@ impl<M: Mr> Tx<M> {
         self.probed > self.completed
     }
 
-    /// Whether a chunk waits for a request that will not report by itself.
+    /// Whether a chunk waits for a request that will not report by itself, and no report is under way.
     pub(crate) fn unreported(&self) -> bool {
-        matches!(self.items.front(), Some(Item { stage: Stage::Leaving(id), .. }) if *id > self.reports)
+        self.reports <= self.completed
+            && matches!(self.items.front(), Some(Item { stage: Stage::Leaving(id), .. }) if *id > self.reports)
     }
 
     /// Whether the device has requests that have not reported.
@@ -174,8 +179,7 @@ impl<M: Mr> Tx<M> {
         wr.id = self.made;
         wr.signalled = last || self.unsignalled >= SIGNAL_EVERY;
         if wr.signalled {
-            self.unsignalled = 0;
-            self.reports = self.made;
+            (self.unsignalled, self.reports) = (0, self.made);
         }
         self.batch.push(wr);
         self.made
@@ -279,11 +283,11 @@ impl<M: Mr> Tx<M> {
             self.request(SendWr::new(0, SendOp::Write { addr: addr.wrapping_add(done), rkey }, range), false);
             done += len;
         }
-        // The sender of a message wants to know of its end at once.
-        let last = head.offset.get() + u64::from(head.len.get()) == head.total.get();
+        // The sender of a message wants to know of its end soon.
+        self.ends |= head.offset.get() + u64::from(head.len.get()) == head.total.get();
         let id = match ask {
-            Some(ask) => self.frame(ring, Frame::new(Say::Landed, ask), None, MemSlice::NONE, last),
-            None => self.frame(ring, Frame::new(Say::Written, 0), Some(&head), MemSlice::NONE, last),
+            Some(ask) => self.frame(ring, Frame::new(Say::Landed, ask), None, MemSlice::NONE, false),
+            None => self.frame(ring, Frame::new(Say::Written, 0), Some(&head), MemSlice::NONE, false),
         };
         self.counts.chunks += 1;
         Stage::Leaving(id)
@@ -370,6 +374,13 @@ impl<M: Mr> Tx<M> {
     pub(crate) fn post(&mut self, qp: &mut impl Qp) -> Result<bool, i32> {
         if self.batch.is_empty() {
             return Ok(false);
+        }
+        if std::mem::take(&mut self.ends)
+            && self.reports <= self.completed
+            && let Some(last) = self.batch.last_mut()
+        {
+            last.signalled = true;
+            (self.unsignalled, self.reports) = (0, self.made);
         }
         self.counts.doorbells += 1;
         let (taken, fault) = match qp.post_send(&self.batch) {

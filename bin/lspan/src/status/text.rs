@@ -108,7 +108,10 @@ pub(super) fn rdma_limits((ports, reasons): &(Vec<RdmaPort>, Vec<String>)) -> St
                 l.qp, l.qp_wr, l.cq, l.cqe, l.mr, l.mr_size, l.sge
             )),
         }
-        text.push_str("; device memory is staged through host memory\n");
+        text.push_str(&match &port.gpu_direct {
+            Ok(by) => format!("; device memory: {} (LINKSPAN_GPU=staged), else staged\n", by.shown()),
+            Err(why) => format!("; device memory is staged through host memory: {why}\n"),
+        });
     }
     for why in reasons {
         text.push_str(&format!("no RDMA: {why}\n"));

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use linkspan_proto::Head;
 use linkspan_transport::Buf;
-use linkspan_transport::{MemSlice, Sink, Violation};
+use linkspan_transport::{MemSlice, Reach, Sink, Violation};
 
-use super::Means;
 use super::arena::Arena;
 use super::memory::Share;
 use super::planted::{self, Bug};
+use super::{Means, is_direct};
 use crate::device::AnyGpu;
 use crate::{Event, Gpu, GpuError, Stream};
 
@@ -90,6 +90,7 @@ pub(super) struct Port<'a, S> {
     inner: &'a mut Option<Arriving>,
     plain: &'a mut usize,
     means: &'a Means,
+    reach: &'a mut Option<Box<dyn Reach>>,
     sink: &'a mut S,
     fault: Option<GpuError>,
 }
@@ -98,10 +99,10 @@ impl<'a, S: Sink> Port<'a, S> {
     pub(super) fn new(
         inner: &'a mut Option<Arriving>,
         plain: &'a mut usize,
-        means: &'a Means,
+        (means, reach): (&'a Means, &'a mut Option<Box<dyn Reach>>),
         sink: &'a mut S,
     ) -> Port<'a, S> {
-        Port { inner, plain, means, sink, fault: None }
+        Port { inner, plain, means, reach, sink, fault: None }
     }
 
     pub(super) fn into_fault(self) -> Option<GpuError> {
@@ -194,7 +195,7 @@ impl<S: Sink> Sink for Port<'_, S> {
         while self.full() && self.reap_one(true)? {}
         let place = self.sink.place(head)?;
         let staged = match place {
-            Some(dst) if !dst.is_host() && !dst.is_empty() => Some((dst, self.pinned(dst)?)),
+            Some(dst) if !dst.is_empty() && !is_direct(self.reach, dst, true) => Some((dst, self.pinned(dst)?)),
             _ => None,
         };
         match self.inner.as_mut() {

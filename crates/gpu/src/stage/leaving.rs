@@ -101,15 +101,16 @@ impl Leaving {
         Ok(self.last)
     }
 
-    /// Accepts a chunk. `None`: busy.
+    /// Accepts a chunk; `direct`: the rail reaches its memory. `None`: busy.
     pub(super) fn data<R: Rail>(
         &mut self,
         gpu: &dyn Gpu,
         rail: &mut R,
         head: &Head,
         src: MemSlice,
+        direct: bool,
     ) -> Result<Option<u64>, GpuError> {
-        if src.is_host() && self.queue.is_empty() {
+        if direct && self.queue.is_empty() {
             let Ok(number) = rail.data(head, src) else { return Ok(None) };
             self.last = number;
             return Ok(Some(number));
@@ -117,7 +118,7 @@ impl Leaving {
         if self.queue.len() == ITEMS {
             return Ok(None);
         }
-        let (src, copied) = if src.is_host() {
+        let (src, copied) = if direct {
             (src, None)
         } else {
             if !self.arena.fits(src.len()) {

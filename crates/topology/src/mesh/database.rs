@@ -39,6 +39,8 @@ pub struct Database {
     known: Vec<Known>,
     adjacent: Vec<Adjacent>,
     hurry: Option<Duration>,
+    /// When something new was learnt last.
+    news: Duration,
 }
 
 impl Database {
@@ -54,6 +56,7 @@ impl Database {
         }
         if news {
             self.hurry = Some(now);
+            self.news = now;
         }
         news
     }
@@ -136,6 +139,11 @@ impl Database {
             self.hurry = None;
         }
         due
+    }
+
+    /// When something new was learnt last; zero before the first time.
+    pub fn last_news(&self) -> Duration {
+        self.news
     }
 
     /// The places of our ports have changed: whoever was heard by place must be heard again.

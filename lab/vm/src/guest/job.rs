@@ -69,6 +69,23 @@ impl Job {
         }
     }
 
+    /// The last line with `part` of what it has said by now.
+    pub(crate) fn latest(&mut self, part: &str) -> Result<Option<String>> {
+        while self.code.is_none() && self.step(Instant::now())? {}
+        let said = format!("{}\n{}", text(&self.out), text(&self.err));
+        Ok(said.lines().rfind(|line| line.contains(part)).map(str::to_owned))
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.code.is_some()
+    }
+
+    /// The end of what it has said so far.
+    pub(crate) fn tail(&self) -> String {
+        crate::proc::tail(&format!("{}\n{}", text(&self.out), text(&self.err)), 30)
+    }
+
     /// Kills it with all it started.
     pub(crate) fn kill(&self) {
         self.to.send(Kind::Kill, self.number, b"");

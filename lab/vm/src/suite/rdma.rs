@@ -8,6 +8,9 @@ use crate::lab::Lab;
 
 const SOON: Duration = Duration::from_secs(90);
 
+/// Time that a composition may take, in units of [`SOON`].
+const LIFE: u32 = 10;
+
 /// A dead host is reported within 30 s; the rest is a busy machine.
 const TOLD: Duration = Duration::from_secs(60);
 
@@ -103,6 +106,21 @@ pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
         format!("verbs-conformance ended with {}: {}{}", said.code, said.out, said.err)
     })?;
     lab.say("the conformance suite of the rooms");
+    let said = a.run(SOON * 10, "verbs-conformance rxe0 1 cost 2>&1")?;
+    check(said.code == 0 && said.out.ends_with("passed\n"), || format!("cost: {}{}", said.out, said.err))?;
+    said.out.lines().filter(|line| line.contains("per message") || line.starts_with("cost")).for_each(|l| lab.say(l));
+    // The same device under perftest, for the ratio.
+    let end = End { guest: &a, within: "", device: "rxe0", address: "10.1.0.1" };
+    for (program, says) in [
+        ("ib_write_bw -F -n 640 -s 65536", "BW average"),
+        ("ib_write_bw -F -n 128 -s 1048576", "BW average"),
+        ("ib_write_bw -F -n 640 -s 8", "BW average"),
+        ("ib_write_lat -F -n 200 -s 8", "t_typical"),
+    ] {
+        let said = play(end, end, program, says)?;
+        let numbers = said.lines().rev().find(|line| line.split_whitespace().all(|w| w.parse::<f64>().is_ok()));
+        lab.say(&format!("{program}: {}", numbers.unwrap_or_default().trim()));
+    }
     lab.finish([a])
 }
 
@@ -178,15 +196,34 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     lab.finish([a, b])
 }
 
-/// Plugin hosts: rank 0 on `a`, rank 1 on `b`, meeting over the first cable.
-fn ranks(a: &Guest, b: &Guest, env: &str, words: &str) -> Result<[Job; 2]> {
-    let start = |guest: &Guest, rank: u32| {
+/// Plugin hosts: one rank on each of the guests, meeting at the first one's end of the first cable.
+fn ranks(guests: &[&Guest], env: &str, words: &str) -> Result<Vec<Job>> {
+    let start = |(rank, guest): (usize, &&Guest)| {
         guest.spawn(&format!(
             "{env} exec plugin-host --plugin /usr/lib/libnccl-net-linkspan.so --verbose --join 10.1.0.1:9900 --rank {rank} \
-             --ranks 2 {words}"
+             --ranks {} {words}",
+            guests.len()
         ))
     };
-    Ok([start(a, 0)?, start(b, 1)?])
+    guests.iter().enumerate().map(start).collect()
+}
+
+/// How many rounds a plugin host has made.
+fn rounds(job: &mut Job) -> Result<u32> {
+    let line = job.latest(": round ")?.unwrap_or_default();
+    Ok(line.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
+}
+
+/// Waits for `more` rounds from now.
+fn goes_on(job: &mut Job, more: u32, limit: Duration) -> Result<()> {
+    let (until, wanted) = (Instant::now() + limit, rounds(job)? + more);
+    while rounds(job)? < wanted {
+        check(Instant::now() < until && !job.is_over(), || {
+            format!("no {more} more rounds within {} s:\n{}", limit.as_secs(), job.tail())
+        })?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Whether a run ended as it should, and what it said.
@@ -234,34 +271,56 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
     lab.say("lspan perf bw --path verbs, every byte checked");
 
     let forced = format!("{first} LINKSPAN_PATH=verbs");
-    for job in ranks(&a, &b, &forced, "--test allreduce --quick")? {
+    for job in ranks(&[&a, &b], &forced, "--test allreduce --quick")? {
         ended(job, SOON * 5, 0, &["verbs rxe0/1"])?;
     }
     lab.say("the plugin over one queue pair: AllReduce, every value checked");
 
-    let mut jobs = ranks(&a, &b, first, "--test rounds --size 1M --rounds 100000")?;
+    let mut jobs = ranks(&[&a, &b], first, "--test rounds --size 1M --rounds 100000")?;
     for job in &mut jobs {
         job.expect("round 2", SOON * 2)?;
     }
     b.sh("killall -9 plugin-host")?;
     let killed = Instant::now();
-    let [left, gone] = jobs;
-    ended(left, TOLD, 1, &["returned 6", "LS01"])?;
-    let _ = gone.wait(SOON);
+    if let (Some(gone), Some(left)) = (jobs.pop(), jobs.pop()) {
+        ended(left, TOLD, 1, &["returned 6", "LS01"])?;
+        let _ = gone.wait(SOON);
+    }
     lab.say(&format!("a peer that is killed: told after {:.1} s", killed.elapsed().as_secs_f64()));
 
-    let mut jobs = ranks(&a, &b, both, "--test rounds --size 1M --rounds 40")?;
+    // Each round checks every value: nothing is lost or comes twice.
+    let mut jobs = ranks(&[&a, &b], both, "--test rounds --size 1M --rounds 100000")?;
     for job in &mut jobs {
         job.expect("round 2", SOON * 2)?;
     }
+    let cut = Instant::now();
     a.sh("ip link set lan1 down")?;
-    for job in jobs {
-        ended(job, SOON * 5, 0, &["rail lost: verbs rxe"])?;
+    goes_on(&mut jobs[0], 2, SOON)?;
+    let over = cut.elapsed().as_secs_f64();
+    for job in &mut jobs {
+        job.expect("rail lost: verbs rxe1", SOON)?;
+        goes_on(job, 5, SOON)?;
     }
-    lab.say("one of two cables down in mid-run: the other carries on, every value right");
-    a.sh("ip link set lan1 up")?;
+    lab.say(&format!("one of two cables down in mid-run: two rounds later after {over:.1} s, every value right"));
+    a.sh("ip link set lan1 up && ip addr replace 10.2.0.1/24 dev lan1")?;
+    let up = Instant::now();
+    for job in &mut jobs {
+        job.expect("rail back: verbs rxe1", SOON * 2)?;
+    }
+    let back = up.elapsed().as_secs_f64();
+    for job in &mut jobs {
+        goes_on(job, 5, SOON)?;
+    }
+    a.sh("killall plugin-host")?;
+    b.sh("killall plugin-host")?;
+    for job in jobs {
+        let said = job.wait(SOON)?;
+        let text = format!("{}{}", said.out, said.err);
+        check(!text.contains("FAIL") && !text.contains("returned 6"), || format!("a run failed:\n{text}"))?;
+    }
+    lab.say(&format!("its queue pairs are back {back:.1} s after the cable, every value right"));
 
-    let mut jobs = ranks(&a, &b, first, "--test rounds --size 1M --rounds 100000")?;
+    let mut jobs = ranks(&[&a, &b], first, "--test rounds --size 1M --rounds 100000")?;
     for job in &mut jobs {
         job.expect("round 2", SOON * 2)?;
     }
@@ -274,16 +333,23 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
     lab.finish([a, b])
 }
 
-/// Guests in a circle: guest n has `lan0` towards the one before it and `lan1` towards the one after it.
-fn circle<const N: usize>(lab: &mut Lab, names: [&str; N]) -> Result<()> {
-    let mut specs = names.map(|name| lab.guest(name));
+/// An end of an edge: the guest's place, its device, its address.
+type EdgeEnd = (usize, String, String);
+
+/// Guests in a circle, with an RDMA device and a subnet on each edge. Edge n lies between guest n, with 10.1.n.1, and the next
+/// one, with 10.1.n.2. Interfaces are numbered as they were joined: `lan0` of the first two is edge 0.
+fn around<const N: usize>(lab: &mut Lab, names: [&str; N], life: u32) -> Result<([Guest; N], Vec<Vec<EdgeEnd>>)> {
+    let mut specs = names.map(|name| {
+        let mut spec = lab.guest(name);
+        spec.deadline = SOON * life;
+        spec
+    });
     for n in 0..N {
         let mut next = specs[(n + 1) % N].clone();
         specs[n].ethernet(&mut next);
         specs[(n + 1) % N] = next;
     }
     let guests = lab.boot(specs.each_ref())?;
-    // Edge n lies between guest n and the next one, in subnet 10.1.n.0/30. Interfaces are numbered as they were joined.
     let mut used = [0; N];
     let mut edges = Vec::new();
     for n in 0..N {
@@ -299,9 +365,14 @@ fn circle<const N: usize>(lab: &mut Lab, names: [&str; N]) -> Result<()> {
         edges.push(ends);
     }
     lab.say("two active ports each");
+    Ok((guests, edges))
+}
+
+fn circle<const N: usize>(lab: &mut Lab, names: [&str; N]) -> Result<()> {
+    let (guests, edges) = around(lab, names, LIFE)?;
     for ends in &edges {
         let [from, to] = &ends[..] else { continue };
-        let end = |(at, device, address): &'_ (usize, String, String)| (*at, device.clone(), address.clone());
+        let end = |(at, device, address): &'_ EdgeEnd| (*at, device.clone(), address.clone());
         let ((a, da, aa), (b, db, ab)) = (end(from), end(to));
         edge(
             End { guest: &guests[a], within: "", device: &da, address: &aa },
@@ -318,4 +389,116 @@ pub(crate) fn triangle(lab: &mut Lab) -> Result<()> {
 
 pub(crate) fn ring(lab: &mut Lab) -> Result<()> {
     circle(lab, ["a", "b", "c", "d"])
+}
+
+/// What every rank of a mesh is told. Of the timeout: see [`used`].
+const MESH: &str =
+    "LINKSPAN_IB_TIMEOUT=18 LINKSPAN_IFNAME==lan0,lan1 LINKSPAN_MESH_PORT=7475 LINKSPAN_PSK_FILE=/tmp/psk";
+
+fn key(guests: &[Guest]) -> Result<()> {
+    for guest in guests {
+        guest.sh("umask 077; for i in 1 2 3 4 5 6 7 8; do printf 0123abcd; done >/tmp/psk")?;
+    }
+    Ok(())
+}
+
+/// Three hosts, three cables, three subnets: every connection over the cable between its two hosts.
+pub(crate) fn mesh_triangle(lab: &mut Lab) -> Result<()> {
+    let (guests, _) = around(lab, ["a", "b", "c"], 20)?;
+    key(&guests)?;
+    let [a, b, c] = &guests;
+    // The ranks' own meeting is at 10.1.0.1, which c reaches at the far end of its cable to a.
+    c.sh("ip route add 10.1.0.1 via 10.1.2.2")?;
+    let serving = [b, c].map(|guest| guest.spawn(&format!("{MESH} exec lspan mesh --serve >/dev/null 2>&1")));
+    let drawn = a.run(SOON, &format!("{MESH} lspan mesh --wait 10s 2>&1"))?;
+    let advice = "NCCL_IB_SUBNET_AWARE_ROUTING=1 NCCL_IB_SUBNET_PREFIX_LEN=30 NCCL_IB_MERGE_NICS=1";
+    check(drawn.out.contains("RDMA") && drawn.out.contains(advice), || format!("{drawn:?}"))?;
+    serving.into_iter().collect::<Result<Vec<Job>>>()?.iter().for_each(Job::kill);
+    lab.say("lspan mesh sees RDMA on every cable, and that NCCL alone would do");
+    let jobs = ranks(&[a, b, c], MESH, "--test allreduce --quick")?;
+    for (job, paths) in jobs.into_iter().zip([
+        ["10.1.0.1 -> 10.1.0.2", "10.1.2.2 -> 10.1.2.1"],
+        ["10.1.1.1 -> 10.1.1.2", "10.1.0.2 -> 10.1.0.1"],
+        ["10.1.2.1 -> 10.1.2.2", "10.1.1.2 -> 10.1.1.1"],
+    ]) {
+        let text = ended(job, SOON * 5, 0, &["via 2 rails: verbs rxe", paths[0], paths[1]])?;
+        check(!text.contains("relayed") && !text.contains("TCP in place of RDMA"), || text.clone())?;
+    }
+    lab.say("AllReduce over RDMA on all three cables, every value checked, nothing relayed");
+    lab.finish(guests)
+}
+
+/// Four hosts in a ring: neighbours by RDMA, opposite ones over both others; cables cut in mid-run.
+pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
+    let (guests, _) = around(lab, ["a", "b", "c", "d"], 30)?;
+    key(&guests)?;
+    let [a, b, c, d] = &guests;
+    // The ranks' own meeting is at 10.1.0.1: d reaches it at the far end of its cable to a, c over d.
+    d.sh("ip route add 10.1.0.1 via 10.1.3.2 && echo 1 >/proc/sys/net/ipv4/ip_forward")?;
+    c.sh("ip route add 10.1.0.1 via 10.1.2.2")?;
+    a.sh("ip route add 10.1.2.0/30 via 10.1.3.1")?;
+
+    for job in ranks(&[a, b, c, d], MESH, "--test allreduce --quick")? {
+        let text = ended(job, SOON * 5, 0, &["verbs rxe"])?;
+        check(!text.contains("relayed"), || text.clone())?;
+    }
+    lab.say("a ring of four: AllReduce over RDMA between neighbours");
+
+    let mut mixed = 0;
+    for job in ranks(&[a, c, b, d], MESH, "--test allreduce --quick")? {
+        let text = ended(job, SOON * 5, 0, &["relayed"])?;
+        mixed += u32::from(text.contains("via 2 rails: verbs rxe"));
+    }
+    check(mixed > 0, || "nobody took RDMA beside the relayed ways".into())?;
+    lab.say("the same in another order: opposite hosts over both others, beside RDMA between neighbours");
+
+    let mut jobs = ranks(&[a, b, c, d], MESH, "--test rounds --size 256K --rounds 100000")?;
+    for job in &mut jobs {
+        job.expect("round 2", SOON * 2)?;
+    }
+    let cut = Instant::now();
+    b.sh("ip link set lan1 down")?;
+    jobs[1].expect("rail lost: verbs rxe1", SOON)?;
+    jobs[1].expect("relaying over a, d", SOON)?;
+    for job in &mut jobs {
+        goes_on(job, 3, SOON)?;
+    }
+    let took = cut.elapsed().as_secs_f64();
+    lab.say(&format!("a cable cut in mid-run: RDMA is lost, the other way round carries on after {took:.1} s"));
+    b.sh("ip link set lan1 up && ip addr replace 10.1.1.1/30 dev lan1")?;
+    let up = Instant::now();
+    jobs[1].expect("rail back: verbs rxe1", SOON * 2)?;
+    jobs[1].expect("RDMA carries again", SOON)?;
+    let back = up.elapsed().as_secs_f64();
+    for job in &mut jobs {
+        goes_on(job, 3, SOON)?;
+    }
+    lab.say(&format!("the cable is back: RDMA carries again after {back:.1} s"));
+    for guest in &guests {
+        guest.sh("killall plugin-host")?;
+    }
+    for job in jobs {
+        let said = job.wait(SOON)?;
+        check(!said.out.contains("FAIL") && !said.err.contains("FAIL"), || format!("{}{}", said.out, said.err))?;
+    }
+
+    // From here on it is a line: b - a - d - c.
+    b.sh("ip link set lan1 down")?;
+    c.sh("ip link set lan0 down")?;
+    for (at, job) in ranks(&[a, b, c, d], MESH, "--test allreduce --quick")?.into_iter().enumerate() {
+        ended(job, SOON * 5, 0, &[if at == 1 { "relayed over a, d" } else { "verbs rxe" }])?;
+    }
+    lab.say("a line of four: AllReduce, its ends over two relays");
+
+    let mut jobs = ranks(&[a, b, c, d], MESH, "--test rounds --size 256K --rounds 100000")?;
+    for job in &mut jobs {
+        job.expect("round 2", SOON * 2)?;
+    }
+    let cut = Instant::now();
+    a.sh("ip link set lan0 down")?;
+    for job in jobs {
+        ended(job, TOLD, 1, &["returned 6", "LS0"])?;
+    }
+    lab.say(&format!("its first cable cut: every rank told after {:.1} s", cut.elapsed().as_secs_f64()));
+    lab.finish(guests)
 }

@@ -16,6 +16,9 @@ type QueryGidEx = unsafe extern "C" fn(*mut IbvContext, u32, u32, *mut IbvGidEnt
 
 type QueryGidTable = unsafe extern "C" fn(*mut IbvContext, *mut IbvGidEntry, usize, u32, usize) -> isize;
 
+/// ibv_reg_dmabuf_mr(3): offset, length, address, descriptor, rights.
+pub(super) type RegDmabufMr = unsafe extern "C" fn(*mut IbvPd, u64, usize, u64, c_int, c_int) -> *mut IbvMr;
+
 macro_rules! library {
     ($($field:ident = $name:literal : $type:ty),* $(,)?; optional $($opt:ident = $oname:literal : $otype:ty),* $(,)?) => {
         /// Its functions.
@@ -80,8 +83,7 @@ library! {
     query_gid_ex = c"_ibv_query_gid_ex": QueryGidEx,
     query_gid_table = c"_ibv_query_gid_table": QueryGidTable,
     reg_mr_iova2 = c"ibv_reg_mr_iova2": unsafe extern "C" fn(*mut IbvPd, *mut c_void, usize, u64, u32) -> *mut IbvMr,
-    reg_dmabuf_mr = c"ibv_reg_dmabuf_mr":
-        unsafe extern "C" fn(*mut IbvPd, u64, usize, u64, c_int, c_int) -> *mut IbvMr,
+    reg_dmabuf_mr = c"ibv_reg_dmabuf_mr": RegDmabufMr,
 }
 
 fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {

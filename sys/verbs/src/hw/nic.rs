@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use linkspan_transport::{Buf, MemSlice};
 
-use super::library::library;
+use super::library::{RegDmabufMr, library};
 use super::{Context, HwCq, HwMr, HwQp};
 use crate::{Access, AsyncEvent, Error, Gid, GidEntry, GidKind, Limits, LinkLayer, Mtu, Nic, Port, QpCaps, abi};
 
@@ -199,6 +199,26 @@ fn number(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
+impl HwNic {
+    fn no_dmabuf(&self, why: &'static str) -> Error {
+        Error::Unsupported { what: "dma-buf registration", device: self.0.name.clone(), why }
+    }
+
+    fn dmabuf_call(&self) -> Result<RegDmabufMr, Error> {
+        let call = self.0.library.reg_dmabuf_mr;
+        call.ok_or_else(|| self.no_dmabuf("libibverbs is older than interface version 1.12 (rdma-core 34)"))
+    }
+
+    fn dmabuf_refusal(&self, error: io::Error) -> Error {
+        match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENOTTY) => {
+                self.no_dmabuf("its kernel driver does not take dma-bufs (Linux 5.12 or newer and a driver that does)")
+            }
+            _ => Error::system("ibv_reg_dmabuf_mr", &self.0.name, error),
+        }
+    }
+}
+
 impl Nic for HwNic {
     type Mr = HwMr;
     type Cq = HwCq;
@@ -291,12 +311,8 @@ impl Nic for HwNic {
         iova: u64,
         access: Access,
     ) -> Result<HwMr, Error> {
-        let refused = |why| Error::Unsupported { what: "dma-buf registration", device: self.0.name.clone(), why };
-        let register = self
-            .0
-            .library
-            .reg_dmabuf_mr
-            .ok_or_else(|| refused("libibverbs is older than interface version 1.12 (rdma-core 34)"))?;
+        let register = self.dmabuf_call()?;
+        let refused = |why| self.no_dmabuf(why);
         let len = usize::try_from(len).map_err(|_| refused("the length does not fit"))?;
         let access = (access.0 & !Access::RELAXED.0) as i32;
         // SAFETY: an open protection domain and descriptor; the kernel checks offset and length against the buffer and
@@ -305,13 +321,20 @@ impl Nic for HwNic {
         if !raw.is_null() {
             return Ok(HwMr::new(self.0.clone(), raw, iova));
         }
+        Err(self.dmabuf_refusal(io::Error::last_os_error()))
+    }
+
+    fn takes_dmabuf(&self) -> Result<(), Error> {
+        let register = self.dmabuf_call()?;
+        // SAFETY: an open protection domain; descriptor -1 names no buffer, so nothing can be registered.
+        let raw = unsafe { register(self.0.pd, 0, 0, 0, -1, 0) };
+        debug_assert!(raw.is_null());
         let error = io::Error::last_os_error();
-        Err(match error.raw_os_error() {
-            Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENOTTY) => {
-                refused("its kernel driver does not take dma-bufs (Linux 5.12 or newer and a driver that does)")
-            }
-            _ => Error::system("ibv_reg_dmabuf_mr", &self.0.name, error),
-        })
+        // Who does not take dma-bufs says so before looking at the descriptor.
+        match self.dmabuf_refusal(error) {
+            refused @ Error::Unsupported { .. } => Err(refused),
+            _ => Ok(()),
+        }
     }
 
     fn cq(&self, depth: u32) -> Result<HwCq, Error> {

@@ -51,6 +51,13 @@ impl SoftNic {
     }
 }
 
+impl SoftNic {
+    fn no_dmabuf(&self) -> Error {
+        let device = self.name.to_string();
+        Error::Unsupported { what: "dma-buf registration", device, why: "this NIC in software was made without it" }
+    }
+}
+
 impl Nic for SoftNic {
     type Mr = SoftMr;
     type Cq = SoftCq;
@@ -102,12 +109,38 @@ impl Nic for SoftNic {
         if nic.regions.len() >= nic.config.limits.mr as usize {
             return Err(self.errno("ibv_reg_mr", libc::ENOMEM));
         }
-        Ok(SoftMr { nic: self.clone(), keys: nic.register(mem, access) })
+        if !mem.is_host() && !nic.config.peer_memory {
+            return Err(self.errno("ibv_reg_mr", libc::EFAULT));
+        }
+        Ok(SoftMr { nic: self.clone(), keys: nic.register(mem, mem.as_ptr() as u64, access) })
     }
 
-    fn register_dmabuf(&self, _: BorrowedFd<'_>, _: u64, _: u64, _: u64, _: Access) -> Result<SoftMr, Error> {
-        let device = self.name.to_string();
-        Err(Error::Unsupported { what: "dma-buf registration", device, why: "it is a NIC in software" })
+    fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<SoftMr, Error> {
+        self.here("ibv_reg_dmabuf_mr")?;
+        let mut net = self.net.lock();
+        if !net.nics[self.index].config.dmabuf {
+            return Err(self.no_dmabuf());
+        }
+        let call = "ibv_reg_dmabuf_mr";
+        let id = file(dmabuf).map_err(|e| self.errno(call, e.raw_os_error().unwrap_or(0)))?;
+        let whole = net.dmabufs.get(&id).copied().ok_or_else(|| self.errno(call, libc::EINVAL))?;
+        let mem = whole.sub(offset, len).ok_or_else(|| self.errno(call, libc::EINVAL))?;
+        let nic = &mut net.nics[self.index];
+        if nic.regions.len() >= nic.config.limits.mr as usize {
+            return Err(self.errno(call, libc::ENOMEM));
+        }
+        Ok(SoftMr { nic: self.clone(), keys: nic.register(mem, iova, access) })
+    }
+
+    fn takes_dmabuf(&self) -> Result<(), Error> {
+        if self.net.lock().nics[self.index].config.dmabuf { Ok(()) } else { Err(self.no_dmabuf()) }
     }
 
     fn cq(&self, depth: u32) -> Result<SoftCq, Error> {
@@ -151,6 +184,12 @@ impl Nic for SoftNic {
     fn event_fd(&self) -> RawFd {
         self.bell.0.as_raw_fd()
     }
+}
+
+/// Which file a descriptor is of.
+pub(super) fn file(fd: BorrowedFd<'_>) -> std::io::Result<(u64, u64)> {
+    let about = rustix::fs::fstat(fd)?;
+    Ok((about.st_dev, about.st_ino))
 }
 
 /// A region of a software NIC.

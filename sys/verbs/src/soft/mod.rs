@@ -16,13 +16,15 @@ mod request;
 mod respond;
 mod wire;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 pub use handles::{SoftCq, SoftMr, SoftNic, SoftQp};
 use net::Net;
+
+use linkspan_transport::MemSlice;
 
 use crate::{AsyncEvent, Gid, GidEntry, GidKind, Limits, LinkLayer, Mtu};
 
@@ -60,6 +62,10 @@ pub struct SoftConfig {
     pub inline: u32,
     /// First queue pair number.
     pub first_qpn: u32,
+    /// It takes memory of devices by dma-bufs that the net was told of ([`SoftNet::dmabuf`]).
+    pub dmabuf: bool,
+    /// It takes memory of devices by address, as with a peer memory module.
+    pub peer_memory: bool,
 }
 
 impl SoftConfig {
@@ -84,6 +90,8 @@ impl SoftConfig {
             limits: LIMITS,
             inline: 256,
             first_qpn: 0x11,
+            dmabuf: false,
+            peer_memory: false,
         }
     }
 
@@ -140,6 +148,16 @@ impl SoftNet {
         let index = net.add(config);
         let nic = &net.nics[index];
         SoftNic::new(self.clone(), index, nic.config.name.clone(), nic.event_bell.clone())
+    }
+
+    /// From now on `fd` is a dma-buf that holds this memory of a device.
+    ///
+    /// # Errors
+    /// The system's word on the descriptor.
+    pub fn dmabuf(&self, fd: BorrowedFd<'_>, mem: MemSlice) -> std::io::Result<()> {
+        let id = handles::file(fd)?;
+        self.lock().dmabufs.insert(id, mem);
+        Ok(())
     }
 
     /// Faults from now on.

@@ -49,11 +49,11 @@ pub(super) enum Denied {
 }
 
 impl Device {
-    pub(super) fn register(&mut self, mem: MemSlice, access: Access) -> Keys {
+    pub(super) fn register(&mut self, mem: MemSlice, addr: u64, access: Access) -> Keys {
         // Keys are never used twice in the life of a device, so that an old one is refused.
         self.next += 1;
         let key = self.next << 8 | (self.next.wrapping_mul(0x9E37) & 0xff);
-        let keys = Keys { addr: mem.as_ptr() as u64, len: mem.len() as u64, lkey: key, rkey: key };
+        let keys = Keys { addr, len: mem.len() as u64, lkey: key, rkey: key };
         self.regions.insert(key, Region { keys, mem, access });
         keys
     }
@@ -151,6 +151,8 @@ impl Ord for Late {
 /// Everything behind the lock.
 pub(super) struct Net {
     pub(super) nics: Vec<Device>,
+    /// By device and inode.
+    pub(super) dmabufs: HashMap<(u64, u64), MemSlice>,
     pub(super) faults: Faults,
     clock: Clock,
     rng: u64,
@@ -173,6 +175,7 @@ impl Net {
     pub(super) fn new(seed: u64, real: bool) -> Net {
         Net {
             nics: Vec::new(),
+            dmabufs: HashMap::new(),
             faults: Faults::default(),
             clock: if real { Clock::Real(Instant::now()) } else { Clock::Virtual(0) },
             rng: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,

@@ -23,8 +23,16 @@ pub(crate) fn config() -> Config {
 
 impl Verbs {
     pub(crate) fn new() -> Verbs {
+        Verbs::of(|_| {})
+    }
+
+    pub(crate) fn of(change: impl Fn(&mut SoftConfig)) -> Verbs {
         let net = SoftNet::new(1);
-        let nic = |last| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1));
+        let nic = |last| {
+            let mut config = SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1);
+            change(&mut config);
+            net.nic(config)
+        };
         let (a, b) = (Domain::new(nic(1)), Domain::new(nic(2)));
         Verbs { net, a, b }
     }

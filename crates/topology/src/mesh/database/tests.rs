@@ -72,3 +72,17 @@ fn news_of_far_nodes_comes_by_neighbours_and_memory_is_bounded() {
     assert_eq!(db.others(s(1.0)).count(), NODES_MAX);
     assert_eq!(db.heard(s(1.0)).len(), HEARD_MAX);
 }
+
+#[test]
+fn the_time_of_the_last_news_moves_with_news_alone() {
+    let list = nodes(2, &[(0, 1)]);
+    let mut db = Database::default();
+    assert_eq!(db.last_news(), Duration::ZERO);
+    db.take(100, 0, beacon(&list[1], 0, 1), s(1.0));
+    let same = Node { seq: 2, ..list[1].clone() };
+    assert!(!db.take(100, 0, beacon(&same, 0, 2), s(2.0)));
+    assert_eq!(db.last_news(), s(1.0));
+    let alone = Node { seq: 3, heard: Vec::new(), ..list[1].clone() };
+    assert!(db.take(100, 0, beacon(&alone, 0, 3), s(3.0)));
+    assert_eq!(db.last_news(), s(3.0));
+}
