@@ -537,11 +537,11 @@ impl Channel {
         let left = self.conn.rails().any(|(_, rail)| beside(rail.room()));
         for (_, rail) in self.conn.rails() {
             let AnyRail::Reserve(rail) = rail.room() else { continue };
-            let path = &rail.info().path;
+            let (path, lost) = (&rail.info().path, if self.rdma { "RDMA" } else { "the cable" });
             if left && rail.rest() {
-                self.fabric.log().info(&format!("the rails beside it carry again, TCP is in reserve: {path}"));
+                self.fabric.log().info(&format!("{lost} carries again, TCP is in reserve: {path}"));
             } else if !left && rail.call() {
-                self.fabric.log().warn(&format!("downgrade: TCP carries on in place of the rails beside it: {path}"));
+                self.fabric.log().warn(&format!("downgrade: TCP carries on in place of {lost}: {path}"));
             }
         }
     }

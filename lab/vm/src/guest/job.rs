@@ -71,7 +71,11 @@ impl Job {
 
     /// The last line with `part` of what it has said by now.
     pub(crate) fn latest(&mut self, part: &str) -> Result<Option<String>> {
-        while self.code.is_none() && self.step(Instant::now())? {}
+        while self.code.is_none() {
+            // What is there already, without a wait.
+            let Ok((kind, bytes)) = self.from.try_recv() else { break };
+            self.take(kind, bytes)?;
+        }
         let said = format!("{}\n{}", text(&self.out), text(&self.err));
         Ok(said.lines().rfind(|line| line.contains(part)).map(str::to_owned))
     }
@@ -93,24 +97,34 @@ impl Job {
 
     /// Takes one message, or looks at the time; false when that is over.
     fn step(&mut self, patience: &mut Patience) -> Result<bool> {
-        let gone = |why: &str| Error::Gone { guest: self.guest.clone(), why: why.to_owned() };
         let Some(wait) = patience.look() else { return Ok(false) };
         if Instant::now() >= self.until {
             return Ok(false);
         }
         match self.from.recv_timeout(wait) {
-            Ok((Kind::Out, bytes)) => self.out.extend_from_slice(&bytes),
-            Ok((Kind::Err, bytes)) => self.err.extend_from_slice(&bytes),
-            Ok((Kind::Exit, bytes)) => self.code = Some(bytes.try_into().map_or(-1, i32::from_le_bytes)),
-            Ok(_) => {}
+            Ok((kind, bytes)) => self.take(kind, bytes)?,
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(gone("its agent does not answer any more")),
+            Err(RecvTimeoutError::Disconnected) => return Err(self.gone("its agent does not answer any more")),
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, kind: Kind, bytes: Vec<u8>) -> Result<()> {
+        match kind {
+            Kind::Out => self.out.extend_from_slice(&bytes),
+            Kind::Err => self.err.extend_from_slice(&bytes),
+            Kind::Exit => self.code = Some(bytes.try_into().map_or(-1, i32::from_le_bytes)),
+            _ => {}
         }
         if self.out.len() + self.err.len() > MOST {
             self.kill();
-            return Err(gone("a job said more than it may"));
+            return Err(self.gone("a job said more than it may"));
         }
-        Ok(true)
+        Ok(())
+    }
+
+    fn gone(&self, why: &str) -> Error {
+        Error::Gone { guest: self.guest.clone(), why: why.to_owned() }
     }
 
     fn late(&self, what: &str, limit: Duration) -> Error {
