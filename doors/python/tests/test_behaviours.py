@@ -433,6 +433,8 @@ INTERRUPTED = """
 import linkspan, os, signal, threading
 a, b = linkspan.Transport(), linkspan.Transport()
 a.connect(b.bind(), timeout=30)
+# A background job of a shell is started with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     b.wait_for_write()
