@@ -345,6 +345,8 @@ pub(crate) enum PathArg {
     Shm,
     /// RDMA or nothing, on one host too
     Verbs,
+    /// Device-memory TCP or nothing, on one host too
+    Devmem,
 }
 
 impl PathArg {
@@ -354,6 +356,7 @@ impl PathArg {
             PathArg::Tcp => "tcp",
             PathArg::Shm => "shm",
             PathArg::Verbs => "verbs",
+            PathArg::Devmem => "devmem",
         }
     }
 }

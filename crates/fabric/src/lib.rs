@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod connect;
 mod device;
+pub mod devmem;
 mod error;
 pub mod gpus;
 mod helpers;
@@ -86,6 +87,7 @@ struct Inner {
     helpers: Option<Arc<Helpers>>,
     staging: StageMemory,
     rdma: Arc<Rdma>,
+    devmem: Arc<dyn devmem::Ports>,
     mesh: Arc<MeshSeat>,
 }
 
@@ -113,7 +115,8 @@ impl Fabric {
     /// # Errors
     /// The machine has no interface to use, not even loopback.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
-        Fabric::build(config, log, acked, Rdma::default(), this_host())
+        let ports = devmem::of_this_machine(&config);
+        Fabric::build(config, log, acked, Rdma::default(), ports, this_host())
     }
 
     /// The same with these RDMA devices in place of the machine's own; for tests with NICs in software, which lie on the
@@ -122,12 +125,27 @@ impl Fabric {
     /// # Errors
     /// As [`Fabric::new`].
     pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
-        let mut host = [0; 8];
-        getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
-        Fabric::build(config, log, acked, Rdma::given(nics), u64::from_le_bytes(host))
+        let ports = devmem::of_this_machine(&config);
+        Fabric::build(config, log, acked, Rdma::given(nics), ports, another_host()?)
     }
 
-    fn build(config: Config, log: Log, acked: bool, rdma: Rdma, host: u64) -> Result<Fabric, Error> {
+    /// The same with these ports of device-memory TCP in place of the machine's own, and no RDMA; for tests with simulated
+    /// cards.
+    ///
+    /// # Errors
+    /// As [`Fabric::new`].
+    pub fn with_ports(config: Config, log: Log, acked: bool, ports: Arc<dyn devmem::Ports>) -> Result<Fabric, Error> {
+        Fabric::build(config, log, acked, Rdma::given(Vec::new()), ports, another_host()?)
+    }
+
+    fn build(
+        config: Config,
+        log: Log,
+        acked: bool,
+        rdma: Rdma,
+        devmem: Arc<dyn devmem::Ports>,
+        host: u64,
+    ) -> Result<Fabric, Error> {
         for warning in &config.warnings {
             log.warn(warning);
         }
@@ -161,6 +179,7 @@ impl Fabric {
             helpers,
             staging,
             rdma: Arc::new(rdma),
+            devmem,
             mesh: Arc::default(),
         })))
     }
@@ -188,6 +207,14 @@ impl Fabric {
     /// Memory regions registered with RDMA devices so far.
     pub fn rdma_registrations(&self) -> u64 {
         self.0.rdma.registrations()
+    }
+
+    pub(crate) fn devmem(&self) -> &Arc<dyn devmem::Ports> {
+        &self.0.devmem
+    }
+
+    pub(crate) fn stage_memory(&self) -> StageMemory {
+        self.0.staging.clone()
     }
 
     pub(crate) fn rdma(&self) -> &Rdma {
@@ -232,6 +259,7 @@ impl Fabric {
             helpers: self.0.helpers.clone(),
             staging: self.0.staging.clone(),
             rdma: self.0.rdma.clone(),
+            devmem: self.0.devmem.clone(),
             mesh: self.0.mesh.clone(),
         }))
     }
@@ -367,6 +395,13 @@ impl Fabric {
             (rail, _) => rail,
         })
     }
+}
+
+/// A host that is no other, for tests.
+fn another_host() -> Result<u64, Error> {
+    let mut host = [0; 8];
+    getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
+    Ok(u64::from_le_bytes(host))
 }
 
 /// A number for "this host, this network namespace": equal numbers mean that a connection between the two processes

@@ -139,7 +139,7 @@ impl Rdma {
     pub(crate) fn berth(&self, config: &Config, stream: &Stream) -> Result<Berth, String> {
         match config.path {
             PathChoice::Auto | PathChoice::Verbs => {}
-            PathChoice::Tcp | PathChoice::Shm => return Err(String::new()),
+            PathChoice::Tcp | PathChoice::Shm | PathChoice::Devmem => return Err(String::new()),
         }
         if config.encrypts() {
             return Err(String::new());
@@ -234,7 +234,7 @@ impl Berth {
 
 /// The memory of the devices under a connection: registered here, it costs the connection's operations nothing more.
 #[derive(Clone, Default)]
-pub struct Memory(Vec<Domain<AnyNic>>);
+pub struct Memory(Vec<Domain<AnyNic>>, Option<Arc<dyn crate::devmem::Ports>>);
 
 impl Memory {
     pub(crate) fn of<'a>(domains: impl Iterator<Item = &'a Domain<AnyNic>>) -> Memory {
@@ -244,12 +244,18 @@ impl Memory {
                 list.push(domain.clone());
             }
         }
-        Memory(list)
+        Memory(list, None)
+    }
+
+    /// The same, with what sends device memory from where it lies.
+    pub(crate) fn and_ports(mut self, ports: &Arc<dyn crate::devmem::Ports>) -> Memory {
+        self.1 = Some(ports.clone());
+        self
     }
 
     /// Whether the connection has devices that registration means something to.
     pub fn is_registered(&self) -> bool {
-        !self.0.is_empty()
+        !self.0.is_empty() || self.1.is_some()
     }
 
     /// Registers host memory with every device: for the peer to write where `target`, else to send from. It stays
@@ -258,7 +264,7 @@ impl Memory {
     /// # Errors
     /// A device's word.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
-        let made = Registered { mem, domains: self.0.clone().into() };
+        let made = Registered { mem, domains: self.0.clone().into(), _lent: None };
         for domain in &self.0 {
             domain.register(mem, target).map_err(|e| chain(&e))?;
         }
@@ -278,7 +284,8 @@ impl Memory {
         mem: MemSlice,
         target: bool,
     ) -> Result<Registered, String> {
-        let made = Registered { mem, domains: self.0.clone().into() };
+        let lent = self.1.as_ref().filter(|_| !target).and_then(|ports| ports.register(dmabuf, offset, mem));
+        let made = Registered { mem, domains: self.0.clone().into(), _lent: lent };
         for domain in &self.0 {
             domain.register_dmabuf(dmabuf, offset, mem, target).map_err(|e| chain(&e))?;
         }
@@ -290,6 +297,8 @@ impl Memory {
 pub struct Registered {
     mem: MemSlice,
     domains: Arc<[Domain<AnyNic>]>,
+    /// Takes the memory back from cards that send from it.
+    _lent: Option<Box<dyn Send + Sync>>,
 }
 
 impl Registered {

@@ -23,6 +23,8 @@ pub enum AnyRail {
     Sealed(SealedRail),
     /// Shared memory.
     Shm(ShmRail),
+    /// Device-memory TCP.
+    Devmem(Box<crate::devmem::Rail>),
     /// RDMA.
     Verbs(Box<VerbsRail<AnyNic>>),
     /// TCP behind RDMA: carries chunks when nothing else is left.
@@ -36,6 +38,7 @@ macro_rules! each {
             AnyRail::Helped($rail) => $call,
             AnyRail::Sealed($rail) => $call,
             AnyRail::Shm($rail) => $call,
+            AnyRail::Devmem($rail) => $call,
             AnyRail::Verbs($rail) => $call,
             AnyRail::Reserve($rail) => $call,
         }
@@ -103,6 +106,7 @@ impl AnyRail {
             AnyRail::Tcp(rail) => rail.tcp_info().ok(),
             AnyRail::Helped(rail) => rail.tcp_info().ok(),
             AnyRail::Sealed(rail) => rail.tcp_info().ok(),
+            AnyRail::Devmem(rail) => rail.control().tcp_info().ok(),
             AnyRail::Reserve(rail) => rail.tcp_info().ok(),
             AnyRail::Shm(_) | AnyRail::Verbs(_) => None,
         }

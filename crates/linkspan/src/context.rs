@@ -74,11 +74,13 @@ impl Context {
         let tcp = match config.path {
             PathChoice::Shm => (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
             PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
+            PathChoice::Devmem => (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
             _ => (true, format!("over {}", names.join(", "))),
         };
         let shm = match config.path {
             PathChoice::Tcp => (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
             PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
+            PathChoice::Devmem => (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
             _ => (true, "with processes on this host".to_owned()),
         };
         let cma = match (shm.0, config.cma) {
@@ -97,6 +99,7 @@ impl Context {
         match self.fabric().config().path {
             PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
             PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
+            PathChoice::Devmem => return (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
             PathChoice::Auto | PathChoice::Verbs => {}
         }
         let (ports, reasons) = self.fabric().rdma_ports();

@@ -30,6 +30,9 @@ pub struct RailConfig {
     pub strict: bool,
 }
 
+/// Half of how many times there was a lack of pages before it is told first: a burst now and then is nobody's trouble.
+const SCARCE_FIRST: u64 = 32;
+
 /// How long payload may follow the end of the control stream: both end together, and this is some round trips with a loss.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -100,7 +103,7 @@ impl<C: Rail> DevmemRail<C> {
             control_down: None,
             end: None,
             news: VecDeque::new(),
-            told_scarce: 0,
+            told_scarce: SCARCE_FIRST,
             config,
         })
     }
@@ -145,12 +148,12 @@ impl<C: Rail> DevmemRail<C> {
     /// Lines that somebody should read, each once: downgrades, and a lack of pages.
     pub fn news(&mut self) -> Option<String> {
         let scarce = self.intake.counts.scarce;
-        if scarce > 0 && scarce >= self.told_scarce * 2 {
+        if scarce >= self.told_scarce * 2 {
             self.told_scarce = scarce;
             let held = self.intake.counts.held;
             return Some(format!(
-                "{}: {held} pages of device memory wait for the GPU and the card has next to none left, {scarce} times so far; \
-                 payload is dropped and sent again (make the pool larger: `lspan devmem up --pool`)",
+                "{}: {held} pieces of device memory wait for the GPU and the card has next to no page left, {scarce} times so \
+                 far; what finds none is dropped and sent again (LINKSPAN_DEVMEM_POOL makes the pool larger)",
                 self.info.path
             ));
         }
