@@ -69,6 +69,7 @@ fn config(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
         PathArg::Tcp => config.path = PathChoice::Tcp,
         PathArg::Shm => config.path = PathChoice::Shm,
         PathArg::Verbs => config.path = PathChoice::Verbs,
+        PathArg::Devmem => config.path = PathChoice::Devmem,
     }
     Ok(config)
 }

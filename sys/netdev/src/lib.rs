@@ -18,4 +18,4 @@ pub use netdev::{Binding, Queue, QueueKind, bind_receive, bind_send, may_bind_re
 pub use receive::{CONTROL_LEN, Received, foreign_interface, give_back, receive};
 pub use send::send_bound;
 pub use socket::{Error, Socket};
-pub use steer::{Rule, set_spread, spread, steerable};
+pub use steer::{Rule, set_spread, spread, steerable, take_rules, takes_rules};

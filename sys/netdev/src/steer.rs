@@ -11,6 +11,8 @@ use crate::socket::Error;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 /// Commands.
+const GET_FLAGS: u32 = 0x25;
+const SET_FLAGS: u32 = 0x26;
 const GET_QUEUES: u32 = 0x2d;
 const RULE_COUNT: u32 = 0x2e;
 const RULE_LIST: u32 = 0x30;
@@ -26,6 +28,9 @@ const TCP_V6: u32 = 5;
 /// `RX_CLS_LOC_SPECIAL`: the driver finds a place for a rule by itself; `RX_CLS_LOC_ANY`: it shall.
 const PLACES_ITSELF: u32 = 0x8000_0000;
 const ANYWHERE: u32 = 0xffff_ffff;
+
+/// `ETH_FLAG_NTUPLE`.
+const NTUPLE: u32 = 1 << 27;
 
 /// Most rules of a card that are looked through, and most entries of a table.
 const RULES: u32 = 65_536;
@@ -246,6 +251,33 @@ pub fn set_spread(interface: &str, table: &[u32]) -> Result<(), Error> {
         ask.put(TABLE_HEAD + 4 * n, &queue.to_ne_bytes());
     }
     Control::open(interface)?.ask("setting the table that spreads streams over queues", &mut ask.0)
+}
+
+/// `struct ethtool_value`: command, value.
+fn flags(control: &Control) -> Result<u32, Error> {
+    let mut ask = Command::new(8, GET_FLAGS);
+    control.ask("the features of an interface", &mut ask.0)?;
+    Ok(ask.u32(4))
+}
+
+/// Whether the card takes rules for streams (`ethtool -k`: ntuple-filters).
+///
+/// # Errors
+/// See [`Error`].
+pub fn takes_rules(interface: &str) -> Result<bool, Error> {
+    Ok(flags(&Control::open(interface)?)? & NTUPLE != 0)
+}
+
+/// Switches that on or off. Needs CAP_NET_ADMIN. A driver without it leaves it as it was, without a word.
+///
+/// # Errors
+/// See [`Error`].
+pub fn take_rules(interface: &str, on: bool) -> Result<(), Error> {
+    let control = Control::open(interface)?;
+    let now = flags(&control)?;
+    let mut ask = Command::new(8, SET_FLAGS);
+    ask.put(4, &(if on { now | NTUPLE } else { now & !NTUPLE }).to_ne_bytes());
+    control.ask("switching rules for streams", &mut ask.0)
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ fn loopback_has_no_rules_and_no_table() {
         assert!(matches!(error.errno(), Some(1 | 95)), "{error}");
         assert!(error.to_string().starts_with("LS1333"), "{error}");
     }
+    assert!(!takes_rules("lo").unwrap());
     assert_eq!(spread("no-such-card").unwrap_err().errno(), Some(19));
     assert!(matches!(spread("a-name-of-16-byt"), Err(Error::System { .. })));
 }
