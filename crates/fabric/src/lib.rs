@@ -344,7 +344,14 @@ impl Fabric {
 
     /// A rail as a connection has it: with staging before it where that may be needed.
     pub(crate) fn path_rail(&self, rail: AnyRail) -> PathRail {
-        PathRail::new(rail, self.config().stage.then_some(&self.0.staging))
+        let stage = self.config().stage || self.reaches_device_memory();
+        PathRail::new(rail, stage.then_some(&self.0.staging))
+    }
+
+    /// Whether some interface is set up for device-memory TCP and connections may take it: device memory is then welcome on
+    /// every connection, staged where this one's path does not reach it.
+    pub fn reaches_device_memory(&self) -> bool {
+        self.survey().iter().any(|(i, _)| devmem::ready(self, &i.name).is_ok())
     }
 
     /// TCP streams per pair of interfaces.

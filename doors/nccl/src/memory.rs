@@ -35,7 +35,8 @@ pub(crate) fn takes_device(fabric: &Fabric) -> bool {
     match fabric.config().gpu {
         GpuWish::Off => false,
         GpuWish::Staged => gpus::any(),
-        GpuWish::Direct => false,
+        // Connections that device-memory TCP cannot have are staged.
+        GpuWish::Direct => fabric.reaches_device_memory() && gpus::any(),
     }
 }
 

@@ -57,6 +57,7 @@ pub struct DevmemRail<C> {
     /// What somebody should be told.
     news: VecDeque<String>,
     told_scarce: u64,
+    told_refusal: bool,
 }
 
 /// Why the rail is down, in a form that can be told again.
@@ -104,6 +105,7 @@ impl<C: Rail> DevmemRail<C> {
             end: None,
             news: VecDeque::new(),
             told_scarce: SCARCE_FIRST,
+            told_refusal: false,
             config,
         })
     }
@@ -143,6 +145,17 @@ impl<C: Rail> DevmemRail<C> {
         self.out.attach(gpu);
         self.gpu = Some(gpu.clone());
         Ok(())
+    }
+
+    /// Says once that device memory is not sent from where it lies.
+    fn tell_refusal(&mut self) {
+        let Some(why) = self.out.refused.as_ref().filter(|_| !self.told_refusal) else { return };
+        self.told_refusal = true;
+        if self.config.strict {
+            self.end.get_or_insert(End::Device(format!("{why} (LINKSPAN_STRICT)")));
+        }
+        self.info.reason = format!("{}; sends by way of the host: {why}", self.info.reason);
+        self.news.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
     }
 
     /// Lines that somebody should read, each once: downgrades, and a lack of pages.
@@ -234,12 +247,8 @@ impl<C: Rail> Rail for DevmemRail<C> {
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
         if !target {
-            let told = self.out.refused.is_some();
             self.out.prepare(&mut *self.socket, mem);
-            if let (false, Some(why)) = (told, &self.out.refused) {
-                self.info.reason = format!("{}; sends by way of the host: {why}", self.info.reason);
-                self.news.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
-            }
+            self.tell_refusal();
         }
     }
 
@@ -256,7 +265,10 @@ impl<C: Rail> Rail for DevmemRail<C> {
         let mut poll = self.control.flush()?;
         if self.deaf.is_none() && (self.out.pending() || self.out.lent() || self.out.gone_before().is_some()) {
             match self.out.flush(&mut *self.socket) {
-                Ok(true) => poll = Poll::Active,
+                Ok(true) => {
+                    self.tell_refusal();
+                    poll = Poll::Active;
+                }
                 Ok(false) => {}
                 Err(Trouble::Gpu(e)) => return Err(self.ended(End::Device(e.to_string()))),
                 Err(Trouble::Send(e) | Trouble::Recv(e)) => match gone(&e) {
@@ -369,7 +381,7 @@ fn system(call: &'static str, e: &io::Error) -> End {
 }
 
 /// What an error says about the peer, if it says that the peer is gone.
-fn gone(e: &io::Error) -> Option<&'static str> {
+pub(crate) fn gone(e: &io::Error) -> Option<&'static str> {
     use io::ErrorKind as K;
     Some(match e.kind() {
         K::ConnectionReset => "connection reset",

@@ -10,6 +10,7 @@ mod beside;
 mod endpoint;
 mod error;
 mod kernel;
+mod planted;
 mod rx;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -19,4 +20,6 @@ mod tx;
 pub use endpoint::{DevmemRail, RailConfig};
 pub use error::Error;
 pub use kernel::{Cards, KernelSocket, Owner};
+#[cfg(feature = "planted")]
+pub use planted::{Bug as PlantedBug, plant};
 pub use socket::{Lent, Pool, Socket};

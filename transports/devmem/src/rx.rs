@@ -20,6 +20,7 @@ use linkspan_proto::Head;
 use linkspan_transport::{Buf, MemSlice, Sink, Violation};
 use zerocopy::IntoBytes;
 
+use crate::planted::{self, Bug};
 use crate::{Error, Pool, Socket};
 use lane::{Lane, TO_HOST};
 use linear::{LINEAR, LINEARS, Linears};
@@ -288,7 +289,7 @@ impl Intake {
                     break;
                 }
                 let (part, then) = fragment.split(self.room(sink)?);
-                self.place(part, then.is_none(), linear, sink)?;
+                self.place(part, then.is_none() || planted::is(Bug::SplitToken), linear, sink)?;
                 rest = then;
                 if self.assembly.complete() {
                     self.complete(sink)?;
@@ -459,6 +460,12 @@ impl Intake {
         if let (Some(lane), Some(device)) = (lane, &mut self.device) {
             let pool = self.pool.as_ref().map_or(MemSlice::NONE, |p| p.mem);
             device.lanes[lane].start(pool)?;
+            if planted::is(Bug::TokensEarly) {
+                device.lanes[lane].tokens.drain(..).for_each(|token| self.tokens.push(token));
+            }
+            if planted::is(Bug::ReusedEarly) {
+                self.linears.release(&mut device.lanes[lane].linears);
+            }
         }
         self.running.push_back(Run { lane, ends });
         Ok(())
@@ -469,7 +476,7 @@ impl Intake {
         let Some(run) = self.running.front() else { return Ok(false) };
         if let (Some(n), Some(device)) = (run.lane, &mut self.device) {
             let lane = &mut device.lanes[n];
-            if !lane.done(wait)? {
+            if !lane.done(wait)? && !planted::is(Bug::LandedEarly) {
                 return Ok(false);
             }
             lane.finish();

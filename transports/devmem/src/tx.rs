@@ -10,6 +10,7 @@ use std::sync::Arc;
 use linkspan_gpu::{Gpu, GpuError, StageMemory};
 use linkspan_transport::{Buf, MemSlice};
 
+use crate::endpoint::gone;
 use crate::{Lent, Socket};
 use notices::Notices;
 use staging::Staging;
@@ -163,11 +164,19 @@ impl Outgoing {
                     Way::Host => socket.send(part(item.src, item.sent, rest.min(CALL))),
                     Way::Lent { .. } if self.notices.full() => Ok(None),
                     Way::Lent { binding, offset } => {
-                        let took = socket.send_lent(binding, offset + item.sent as u64, rest.min(CALL));
-                        if matches!(took, Ok(Some(_))) {
-                            self.notices.made();
+                        match socket.send_lent(binding, offset + item.sent as u64, rest.min(CALL)) {
+                            Ok(Some(n)) => {
+                                self.notices.made();
+                                Ok(Some(n))
+                            }
+                            Err(e) if gone(&e).is_none() => {
+                                // The card's part, not the peer's: what is left goes by way of the host.
+                                self.refuse(format!("LS1345 sendmsg(2) from device memory bound as {binding}: {e}"));
+                                moved |= self.stage()?;
+                                continue;
+                            }
+                            other => other,
                         }
-                        took
                     }
                     Way::Staged => match &mut self.staging {
                         Some(staging) => match staging.ready()? {
@@ -199,6 +208,16 @@ impl Outgoing {
         }
         moved |= self.stage()?;
         Ok(moved)
+    }
+
+    /// Nothing is sent from where it lies any more.
+    #[cold]
+    fn refuse(&mut self, why: String) {
+        self.refused.get_or_insert(why);
+        self.lent.clear();
+        for item in self.queue.iter_mut().filter(|i| matches!(i.way, Way::Lent { .. })) {
+            (item.way, item.copied) = (Way::Staged, item.sent);
+        }
     }
 
     /// Begins to copy what comes next into pinned memory.

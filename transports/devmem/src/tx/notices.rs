@@ -1,5 +1,7 @@
 //! Calls whose memory the card still reads.
 
+use crate::planted::{self, Bug};
+
 /// Calls open at a time.
 const CALLS: usize = 256;
 
@@ -42,7 +44,7 @@ impl Notices {
     /// Whether all calls before this count are settled.
     pub(super) fn settled(&self, calls: u32) -> bool {
         // Between the two there are at most CALLS.
-        self.settled.wrapping_sub(calls) <= u32::MAX / 2
+        self.settled.wrapping_sub(calls) <= u32::MAX / 2 || planted::is(Bug::TakenEarly)
     }
 
     /// The kernel's word for a range of calls, in any order; trusted no further than what is open.

@@ -1,6 +1,8 @@
 //! Rails over loopback with simulated cards.
 #![allow(dead_code)]
 
+pub(crate) mod room;
+
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -39,6 +41,12 @@ pub(crate) fn streams() -> (Stream, Stream) {
 /// A stream that still arrives when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Leaves(Option<Stream>);
+
+impl Leaves {
+    pub(crate) fn new(stream: Stream) -> Leaves {
+        Leaves(Some(stream))
+    }
+}
 
 impl AsFd for Leaves {
     fn as_fd(&self) -> BorrowedFd<'_> {
