@@ -53,22 +53,20 @@ impl Lending {
         Ok(Some(len))
     }
 
-    /// Hands the wire what it takes. Whether something is left.
+    /// Hands the wire a piece, if it takes any. Whether something is left.
     pub(super) fn push(&mut self, owner: &dyn Owner) -> io::Result<bool> {
-        while let Some(mem) = self.queue.front_mut() {
-            let n = mem.len().min(PIECE);
-            let mut bytes = vec![0; n];
-            if !mem.read(0, &mut bytes) {
-                return Err(io::Error::from_raw_os_error(EFAULT));
-            }
-            let Some(took) = linkspan_net::send(owner.as_fd(), &bytes)? else { return Ok(true) };
-            *mem = mem.sub(took as u64, (mem.len() - took) as u64).unwrap_or(MemSlice::NONE);
-            if mem.is_empty() {
-                self.queue.pop_front();
-                self.sent = self.sent.wrapping_add(1);
-            }
+        let Some(mem) = self.queue.front_mut() else { return Ok(false) };
+        let mut bytes = vec![0; mem.len().min(PIECE)];
+        if !mem.read(0, &mut bytes) {
+            return Err(io::Error::from_raw_os_error(EFAULT));
         }
-        Ok(false)
+        let Some(took) = linkspan_net::send(owner.as_fd(), &bytes)? else { return Ok(true) };
+        *mem = mem.sub(took as u64, (mem.len() - took) as u64).unwrap_or(MemSlice::NONE);
+        if mem.is_empty() {
+            self.queue.pop_front();
+            self.sent = self.sent.wrapping_add(1);
+        }
+        Ok(!self.queue.is_empty())
     }
 
     /// A notice of up to `range` calls.
