@@ -52,11 +52,17 @@ _lspan() {
             lspan__subcmd__devmem,probe)
                 cmd="lspan__subcmd__devmem__subcmd__probe"
                 ;;
+            lspan__subcmd__devmem,up)
+                cmd="lspan__subcmd__devmem__subcmd__up"
+                ;;
             lspan__subcmd__devmem__subcmd__help,help)
                 cmd="lspan__subcmd__devmem__subcmd__help__subcmd__help"
                 ;;
             lspan__subcmd__devmem__subcmd__help,probe)
                 cmd="lspan__subcmd__devmem__subcmd__help__subcmd__probe"
+                ;;
+            lspan__subcmd__devmem__subcmd__help,up)
+                cmd="lspan__subcmd__devmem__subcmd__help__subcmd__up"
                 ;;
             lspan__subcmd__help,completions)
                 cmd="lspan__subcmd__help__subcmd__completions"
@@ -90,6 +96,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__devmem,probe)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__probe"
+                ;;
+            lspan__subcmd__help__subcmd__devmem,up)
+                cmd="lspan__subcmd__help__subcmd__devmem__subcmd__up"
                 ;;
             lspan__subcmd__help__subcmd__perf,bw)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__bw"
@@ -213,7 +222,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__devmem)
-            opts="-h --help probe help"
+            opts="-h --help probe up help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -227,7 +236,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__devmem__subcmd__help)
-            opts="probe help"
+            opts="probe up help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -268,6 +277,20 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__devmem__subcmd__help__subcmd__up)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__devmem__subcmd__probe)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -275,6 +298,36 @@ _lspan() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__up)
+            opts="-h --plan --queues --each --allow --folder --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --queues)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --each)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -325,7 +378,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__devmem)
-            opts="probe"
+            opts="probe up"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -339,6 +392,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__devmem__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__devmem__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -680,7 +747,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -770,7 +837,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1010,7 +1077,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1100,7 +1167,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1186,7 +1253,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1280,7 +1347,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1366,7 +1433,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --device)
@@ -1408,7 +1475,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1450,7 +1517,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs devmem" -- "${cur}"))
                     return 0
                     ;;
                 --device)

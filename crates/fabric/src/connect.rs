@@ -1,5 +1,7 @@
 //! The side that connects.
 
+mod pairs;
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,6 @@ use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_tcp::Stream;
-use linkspan_topology::FAR_SLOWER;
 use linkspan_topology::mesh::{Link, Way};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
 use linkspan_verbs::VerbsRail;
@@ -16,8 +17,8 @@ use linkspan_verbs_sys::AnyNic;
 
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
-use crate::device::{Device, Port};
-use crate::listener::{FIRST_RETURN, socket_addr};
+use crate::device::Device;
+use crate::listener::FIRST_RETURN;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
@@ -27,6 +28,7 @@ use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::{MessageError, Secured};
 use crate::{Error, Fabric, chain, clock};
+use pairs::{far_slower, later, pairs};
 
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
 const GRACE: Duration = Duration::from_secs(1);
@@ -759,69 +761,4 @@ impl Try {
         let up = matches!(self.state, TryState::Up(..) | TryState::Used);
         (!up && self.number != SENTINEL).then(|| self.describe())
     }
-}
-
-/// The pairs of addresses that could be tried if an interface of ours had a link.
-fn later(fabric: &Fabric, device: &Device, handle: &Handle, streams: usize) -> Vec<(SocketAddr, SocketAddr, String)> {
-    let mut list = Vec::new();
-    for port in crate::later::ports(fabric.config(), fabric.survey(), device) {
-        // Another of our interfaces in that subnet is what reaches it already.
-        let served = |to: &Addr| device.ports.iter().any(|p| to.same_subnet(p.addr.ip));
-        let to = handle.addrs().iter().find(|to| to.same_subnet(port.addr.ip) && !served(to));
-        if let Some(to) = to {
-            let from = socket_addr(port.addr.ip, 0, port.addr.scope);
-            let to = socket_addr(to.ip, to.port, port.addr.scope);
-            list.extend((0..streams).map(|_| (from, to, port.name.clone())));
-        }
-    }
-    list
-}
-
-/// Whether a cable is left out beside the fastest that leads to the same host.
-fn far_slower(mbps: u32, fastest: u32) -> bool {
-    mbps != 0 && mbps.saturating_mul(FAR_SLOWER) < fastest
-}
-
-/// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say. In a mesh
-/// the interfaces are fixed with the addresses, every pair is tried where one subnet is on several cables, and routes do
-/// not count: they lead over networks that a mesh keeps clear of.
-fn pairs(
-    device: &Device,
-    handle: &Handle,
-    streams: usize,
-    same_host: bool,
-    mesh: bool,
-) -> Vec<(Reach, &'static str, u32)> {
-    let mut free: Vec<_> = device.ports.iter().collect();
-    let mut list = Vec::new();
-    if same_host {
-        let to = handle.addrs()[0];
-        let scope = free.iter().find(|p| p.addr.ip == to.ip).map_or(0, |p| p.addr.scope);
-        let mbps = free.first().map_or(0, |p| p.mbps);
-        let reach = Reach::Plain { from: None, to: socket_addr(to.ip, to.port, scope), device: None };
-        return vec![(reach, "same host", mbps)];
-    }
-    let pair = |port: &Port, to: &Addr| {
-        let from = Some(socket_addr(port.addr.ip, 0, port.addr.scope));
-        let device = mesh.then(|| port.name.clone());
-        (Reach::Plain { from, to: socket_addr(to.ip, to.port, port.addr.scope), device }, "same subnet", port.mbps)
-    };
-    for to in handle.addrs() {
-        let Some(at) = free.iter().position(|p| to.same_subnet(p.addr.ip)) else {
-            continue;
-        };
-        let port = free.remove(at);
-        list.extend((0..streams).map(|_| pair(port, to)));
-    }
-    if mesh {
-        let fastest = list.iter().map(|(.., mbps)| *mbps).max().unwrap_or(0);
-        list.retain(|(.., mbps)| !far_slower(*mbps, fastest));
-        let others = free.iter().flat_map(|p| handle.addrs().iter().map(move |to| (*p, to)));
-        list.extend(others.filter(|(p, to)| to.same_subnet(p.addr.ip)).map(|(p, to)| pair(p, to)));
-    } else if list.is_empty() {
-        let routed = |to: &Addr| Reach::Plain { from: None, to: to.socket(), device: None };
-        list.extend(handle.addrs().iter().map(|to| (routed(to), "routed: no interface shares a subnet", 0)));
-    }
-    list.truncate(MAX_RAILS);
-    list
 }

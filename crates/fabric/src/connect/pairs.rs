@@ -1,0 +1,82 @@
+//! Which pairs of addresses are tried.
+
+use std::net::SocketAddr;
+
+use linkspan_proto::handle::{Addr, Handle};
+use linkspan_topology::FAR_SLOWER;
+use linkspan_transport::MAX_RAILS;
+
+use crate::Fabric;
+use crate::device::{Device, Port};
+use crate::listener::socket_addr;
+use crate::reach::Reach;
+
+/// The pairs of addresses that could be tried if an interface of ours had a link.
+pub(super) fn later(
+    fabric: &Fabric,
+    device: &Device,
+    handle: &Handle,
+    streams: usize,
+) -> Vec<(SocketAddr, SocketAddr, String)> {
+    let mut list = Vec::new();
+    for port in crate::later::ports(fabric.config(), fabric.survey(), device) {
+        // Another of our interfaces in that subnet is what reaches it already.
+        let served = |to: &Addr| device.ports.iter().any(|p| to.same_subnet(p.addr.ip));
+        let to = handle.addrs().iter().find(|to| to.same_subnet(port.addr.ip) && !served(to));
+        if let Some(to) = to {
+            let from = socket_addr(port.addr.ip, 0, port.addr.scope);
+            let to = socket_addr(to.ip, to.port, port.addr.scope);
+            list.extend((0..streams).map(|_| (from, to, port.name.clone())));
+        }
+    }
+    list
+}
+
+/// Whether a cable is left out beside the fastest that leads to the same host.
+pub(super) fn far_slower(mbps: u32, fastest: u32) -> bool {
+    mbps != 0 && mbps.saturating_mul(FAR_SLOWER) < fastest
+}
+
+/// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say. In a mesh
+/// the interfaces are fixed with the addresses, every pair is tried where one subnet is on several cables, and routes do
+/// not count: they lead over networks that a mesh keeps clear of.
+pub(super) fn pairs(
+    device: &Device,
+    handle: &Handle,
+    streams: usize,
+    same_host: bool,
+    mesh: bool,
+) -> Vec<(Reach, &'static str, u32)> {
+    let mut free: Vec<_> = device.ports.iter().collect();
+    let mut list = Vec::new();
+    if same_host {
+        let to = handle.addrs()[0];
+        let scope = free.iter().find(|p| p.addr.ip == to.ip).map_or(0, |p| p.addr.scope);
+        let mbps = free.first().map_or(0, |p| p.mbps);
+        let reach = Reach::Plain { from: None, to: socket_addr(to.ip, to.port, scope), device: None };
+        return vec![(reach, "same host", mbps)];
+    }
+    let pair = |port: &Port, to: &Addr| {
+        let from = Some(socket_addr(port.addr.ip, 0, port.addr.scope));
+        let device = mesh.then(|| port.name.clone());
+        (Reach::Plain { from, to: socket_addr(to.ip, to.port, port.addr.scope), device }, "same subnet", port.mbps)
+    };
+    for to in handle.addrs() {
+        let Some(at) = free.iter().position(|p| to.same_subnet(p.addr.ip)) else {
+            continue;
+        };
+        let port = free.remove(at);
+        list.extend((0..streams).map(|_| pair(port, to)));
+    }
+    if mesh {
+        let fastest = list.iter().map(|(.., mbps)| *mbps).max().unwrap_or(0);
+        list.retain(|(.., mbps)| !far_slower(*mbps, fastest));
+        let others = free.iter().flat_map(|p| handle.addrs().iter().map(move |to| (*p, to)));
+        list.extend(others.filter(|(p, to)| to.same_subnet(p.addr.ip)).map(|(p, to)| pair(p, to)));
+    } else if list.is_empty() {
+        let routed = |to: &Addr| Reach::Plain { from: None, to: to.socket(), device: None };
+        list.extend(handle.addrs().iter().map(|to| (routed(to), "routed: no interface shares a subnet", 0)));
+    }
+    list.truncate(MAX_RAILS);
+    list
+}
