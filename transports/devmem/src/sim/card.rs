@@ -59,7 +59,7 @@ impl Card {
         self.held[page] += 1;
         self.free -= 1;
         // Most drivers put payload at the page's begin, some behind a headroom.
-        let at = if draw % 3 == 0 { (draw >> 32) as u32 % 257 } else { 0 };
+        let at = if draw.is_multiple_of(3) { (draw >> 32) as u32 % 257 } else { 0 };
         (page as u32, at, 4096 - at)
     }
 
