@@ -87,11 +87,12 @@ impl MemSlice {
 
     /// Copies as many bytes as both have, between ranges on the host. False: they differ in length, or one is on a device.
     pub fn copy_to_host(self, to: MemSlice) -> bool {
-        if !self.is_host() || !to.is_host() || self.len != to.len {
+        let len = Buf::len(&self);
+        if !self.is_host() || !to.is_host() || len != Buf::len(&to) {
             return false;
         }
         // SAFETY: both are mapped for their whole length by the promise of `new`; `copy` allows any overlap.
-        unsafe { to.ptr.copy_from(self.ptr, self.len) };
+        unsafe { to.ptr.copy_from(self.ptr, len) };
         true
     }
 
