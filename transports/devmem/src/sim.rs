@@ -186,6 +186,13 @@ impl<O: Owner> SimSocket<O> {
     }
 }
 
+impl<O> Drop for SimSocket<O> {
+    fn drop(&mut self) {
+        // An unbound card writes nothing any more: what is on its way lands before the pool is freed.
+        let _ = self.gpu.flush_writes();
+    }
+}
+
 /// A control message as the kernel writes it: `struct cmsghdr` (length u64, level i32, type i32), `struct dmabuf_cmsg`
 /// (offset u64; size, token, binding, flags u32).
 fn message(kind: u32, offset: u64, size: u32, token: u32, binding: u32) -> [u8; 40] {
