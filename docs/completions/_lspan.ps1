@@ -352,6 +352,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -361,12 +362,26 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;devmem;up' {
+            [CompletionResult]::new('--queues', '--queues', [CompletionResultType]::ParameterName, 'Receive queues to keep for GPU memory: the last ones')
+            [CompletionResult]::new('--each', '--each', [CompletionResultType]::ParameterName, 'Queues for each process, which shares them with no other')
+            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Users whose processes may use them beside root, by number')
+            [CompletionResult]::new('--folder', '--folder', [CompletionResultType]::ParameterName, 'Folder of the socket')
+            [CompletionResult]::new('--plan', '--plan', [CompletionResultType]::ParameterName, 'Show what would be done, and change nothing')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;devmem;help' {
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
         'lspan;devmem;help;probe' {
+            break
+        }
+        'lspan;devmem;help;up' {
             break
         }
         'lspan;devmem;help;help' {
@@ -491,9 +506,13 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;help;devmem' {
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
             break
         }
         'lspan;help;devmem;probe' {
+            break
+        }
+        'lspan;help;devmem;up' {
             break
         }
         'lspan;help;link' {

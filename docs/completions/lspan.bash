@@ -55,11 +55,17 @@ _lspan() {
             lspan__subcmd__devmem,probe)
                 cmd="lspan__subcmd__devmem__subcmd__probe"
                 ;;
+            lspan__subcmd__devmem,up)
+                cmd="lspan__subcmd__devmem__subcmd__up"
+                ;;
             lspan__subcmd__devmem__subcmd__help,help)
                 cmd="lspan__subcmd__devmem__subcmd__help__subcmd__help"
                 ;;
             lspan__subcmd__devmem__subcmd__help,probe)
                 cmd="lspan__subcmd__devmem__subcmd__help__subcmd__probe"
+                ;;
+            lspan__subcmd__devmem__subcmd__help,up)
+                cmd="lspan__subcmd__devmem__subcmd__help__subcmd__up"
                 ;;
             lspan__subcmd__help,completions)
                 cmd="lspan__subcmd__help__subcmd__completions"
@@ -96,6 +102,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__devmem,probe)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__probe"
+                ;;
+            lspan__subcmd__help__subcmd__devmem,up)
+                cmd="lspan__subcmd__help__subcmd__devmem__subcmd__up"
                 ;;
             lspan__subcmd__help__subcmd__link,allow)
                 cmd="lspan__subcmd__help__subcmd__link__subcmd__allow"
@@ -243,7 +252,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__devmem)
-            opts="-h --help probe help"
+            opts="-h --help probe up help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -257,7 +266,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__devmem__subcmd__help)
-            opts="probe help"
+            opts="probe up help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -298,6 +307,20 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__devmem__subcmd__help__subcmd__up)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__devmem__subcmd__probe)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -305,6 +328,36 @@ _lspan() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__up)
+            opts="-h --plan --queues --each --allow --folder --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --queues)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --each)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -355,7 +408,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__devmem)
-            opts="probe"
+            opts="probe up"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -369,6 +422,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__devmem__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__devmem__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -858,7 +925,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -948,7 +1015,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1188,7 +1255,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1278,7 +1345,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1364,7 +1431,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1458,7 +1525,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --mem)
@@ -1544,7 +1611,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --device)
@@ -1586,7 +1653,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1628,7 +1695,7 @@ _lspan() {
                     return 0
                     ;;
                 --path)
-                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
                     return 0
                     ;;
                 --device)

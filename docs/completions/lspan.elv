@@ -323,6 +323,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+            cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;devmem;probe'= {
@@ -330,11 +331,23 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;devmem;up'= {
+            cand --queues 'Receive queues to keep for GPU memory: the last ones'
+            cand --each 'Queues for each process, which shares them with no other'
+            cand --allow 'Users whose processes may use them beside root, by number'
+            cand --folder 'Folder of the socket'
+            cand --plan 'Show what would be done, and change nothing'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;devmem;help'= {
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+            cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;devmem;help;probe'= {
+        }
+        &'lspan;devmem;help;up'= {
         }
         &'lspan;devmem;help;help'= {
         }
@@ -432,8 +445,11 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help;devmem'= {
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+            cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
         }
         &'lspan;help;devmem;probe'= {
+        }
+        &'lspan;help;devmem;up'= {
         }
         &'lspan;help;link'= {
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'

@@ -63,7 +63,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l once -d 'End after one session'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l stdio -d 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
@@ -76,7 +77,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -108,7 +110,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -136,7 +139,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -165,7 +169,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -198,7 +203,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -231,7 +237,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -257,7 +264,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l timeout -d 'Give up when one operation takes as long' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l no-verify -d 'Do not check the data'
@@ -270,7 +278,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 tcp\t'TCP, on one host too'
 shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'"
+thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
+devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l timeout -d 'Give up when one operation takes as long' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l no-verify -d 'Do not check the data'
@@ -293,12 +302,20 @@ complete -c lspan -n "__fish_lspan_using_subcommand selftest" -s h -l help -d 'P
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l watch -d 'Show it again every so often, as in 500ms or 2s, with rates' -r
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l json -d 'Print JSON (schema linkspan.stats/1), with --watch one line each time'
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe help" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -l json -d 'Print JSON'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l queues -d 'Receive queues to keep for GPU memory: the last ones' -r
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l each -d 'Queues for each process, which shares them with no other' -r
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l allow -d 'Users whose processes may use them beside root, by number' -r
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l folder -d 'Folder of the socket' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l plan -d 'Show what would be done, and change nothing'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
@@ -337,5 +354,6 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'

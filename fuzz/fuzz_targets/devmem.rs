@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     assembly.call();
     let mut device = 0;
     for fragment in all {
-        match assembly.place(fragment, &mut batch) {
+        match assembly.place(fragment, Some(&mut batch)) {
             Ok(Placed::Host { from, to, len }) => {
                 assert_eq!(from as u64, host);
                 assert_eq!(to + u64::from(len), assembly.placed());

@@ -102,6 +102,37 @@ pub(crate) enum Devmem {
                            Exit code 0 where a card can, 4 where none can."
     )]
     Probe(ProbeArgs),
+    /// Set a network card up for device-memory TCP and lend its queues to processes, until this ends
+    #[command(
+        after_long_help = "Keeps the last receive queues for GPU memory: switches on rules for streams and header split, and takes \
+                           these queues out of the table that spreads all other streams. Then waits: processes of the users that \
+                           are allowed have their GPU memory bound to the queues, over a local socket in /run/linkspan, and each \
+                           of their streams steered there by a rule of its own. All of it is undone when this ends, by Ctrl-C or a \
+                           failure. Needs root (CAP_NET_ADMIN)."
+    )]
+    Up(UpArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UpArgs {
+    /// The interface
+    #[arg(value_name = "IFACE")]
+    pub(crate) interface: String,
+    /// Show what would be done, and change nothing
+    #[arg(long)]
+    pub(crate) plan: bool,
+    /// Receive queues to keep for GPU memory: the last ones
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) queues: u32,
+    /// Queues for each process, which shares them with no other
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) each: u32,
+    /// Users whose processes may use them beside root, by number
+    #[arg(long, value_name = "UID", value_delimiter = ',')]
+    pub(crate) allow: Vec<u32>,
+    /// Folder of the socket
+    #[arg(long, value_name = "DIR", default_value = "/run/linkspan", hide = true)]
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -373,6 +404,8 @@ pub(crate) enum PathArg {
     Verbs,
     /// A Thunderbolt or USB4 cable or nothing
     Thunderbolt,
+    /// Device-memory TCP or nothing, on one host too
+    Devmem,
 }
 
 impl PathArg {
@@ -383,6 +416,7 @@ impl PathArg {
             PathArg::Shm => "shm",
             PathArg::Verbs => "verbs",
             PathArg::Thunderbolt => "thunderbolt",
+            PathArg::Devmem => "devmem",
         }
     }
 }

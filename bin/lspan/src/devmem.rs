@@ -1,6 +1,10 @@
-//! `lspan devmem probe`: which network cards can do device-memory TCP, what is missing, and what never will.
+//! `lspan devmem probe`: which network cards can do device-memory TCP, what is missing, and what never will. `lspan devmem up`:
+//! one of them set up and lent to processes.
 
+mod card;
+mod desk;
 mod judge;
+mod up;
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -12,9 +16,11 @@ use linkspan_netdev::{
 use linkspan_topology::{Host, Interface, Roots};
 use serde::Serialize;
 
-use crate::cli::ProbeArgs;
+use crate::cli::{ProbeArgs, UpArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
+use crate::signals;
+use card::KernelCard;
 use judge::{Answer, Card, Verdict};
 
 /// Name and version of the JSON.
@@ -68,6 +74,52 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
     }
     let can = report.cards.iter().any(|row| row.receive.is_yes());
     Ok(if can { Exit::Ok } else { Exit::NoPeer })
+}
+
+/// `lspan devmem up`.
+pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
+    let config = Config::from_env()?;
+    let found = survey(&config)?.into_iter().map(|(i, _)| i).find(|i| i.name == args.interface);
+    let Some(interface) = found else {
+        let name = &args.interface;
+        return Err(Failure::new(Exit::Usage, format!("there is no interface {name}: `lspan status` lists them")));
+    };
+    let kernel = Host::read(&Roots::default()).kernel;
+    let mut socket = Socket::open().map_err(|error| Failure::new(Exit::Failed, linkspan_fabric::chain(&error)))?;
+    let looked = look(&mut socket, &interface);
+    let name = &interface.name;
+    match judge::receive(&kernel, &looked) {
+        Verdict::Never { why } => {
+            return Err(Failure::new(Exit::NoPeer, format!("{name} cannot receive into GPU memory: {why}")));
+        }
+        Verdict::AskAsRoot { .. } => {
+            let why = format!("{name} cannot be set up by this user: CAP_NET_ADMIN is missing (sudo)");
+            return Err(Failure::new(Exit::Permission, why));
+        }
+        Verdict::Yes | Verdict::After { .. } => {}
+    }
+    let card = KernelCard::new(name.clone(), interface.index);
+    let state = up::State::read(&card).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
+    let changes = up::plan(&state, args.queues).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
+    let mut out = Out::default();
+    if args.plan {
+        out.text(&up::text(name, &state, &changes, args.queues))?;
+        return Ok(Exit::Ok);
+    }
+    let interrupt = signals::interrupt()?;
+    let set_up = up::SetUp::make(&card, &state, &changes)
+        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; what had been changed is as it was")))?;
+    let first = state.queues - args.queues;
+    let allowed = desk::Allowed::new(&args.allow);
+    let desk = desk::Desk::open(&args.folder, name, allowed, (first..state.queues).collect(), args.each)
+        .map_err(|why| Failure::new(Exit::Failed, why))?;
+    let last = state.queues - 1;
+    eprintln!("{name}: queues {first} to {last} are lent at {}; Ctrl-C ends it", desk.path().display());
+    let ended = desk.serve(&card, &mut || interrupt.raised(), &mut |line| eprintln!("{name}: {line}"));
+    drop(set_up);
+    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; everything is as it was")))?;
+    eprintln!("{name}: everything is as it was");
+    Ok(Exit::Ok)
 }
 
 /// Asks the kernel and the driver.

@@ -70,6 +70,7 @@ fn config(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
         PathArg::Shm => config.path = PathChoice::Shm,
         PathArg::Verbs => config.path = PathChoice::Verbs,
         PathArg::Thunderbolt => config.path = PathChoice::Thunderbolt,
+        PathArg::Devmem => config.path = PathChoice::Devmem,
     }
     Ok(config)
 }

@@ -71,6 +71,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Stats(args) => stats::run(&args),
         Command::Link { link } => cables::run(&link),
         Command::Devmem { devmem: Devmem::Probe(args) } => devmem::run(&args),
+        Command::Devmem { devmem: Devmem::Up(args) } => devmem::up(&args),
         Command::Env(args) => env::run(&args),
         Command::Man { dir } => pages::man(&dir),
         Command::Completions { target } => pages::completions(&target),

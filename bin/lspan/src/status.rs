@@ -60,6 +60,7 @@ fn text(fabric: &Fabric) -> String {
             linkspan_fabric::PathChoice::Shm => "shared memory, forced by LINKSPAN_PATH",
             linkspan_fabric::PathChoice::Verbs => "RDMA, forced by LINKSPAN_PATH",
             linkspan_fabric::PathChoice::Thunderbolt => "a Thunderbolt or USB4 cable, forced by LINKSPAN_PATH",
+            linkspan_fabric::PathChoice::Devmem => "device-memory TCP, forced by LINKSPAN_PATH",
         },
         if config.strict { "; strict: a downgrade is an error" } else { "" }
     ));

@@ -205,10 +205,24 @@ impl Channel {
         if self.gpu.as_ref().is_some_and(|ours| ours.place() == gpu.place()) {
             return Ok(());
         }
-        self.conn.try_each_rail(|rail| rail.attach(gpu))?;
+        let attached = self.conn.try_each_rail(|rail| rail.attach(gpu));
+        self.tell_news();
+        attached?;
         self.gpu = Some(gpu.clone());
         self.fabric.log().info(&format!("{} memory via {}", gpu.info().id(), self.describe()));
         Ok(())
+    }
+
+    /// What the rooms want people to know.
+    fn tell_news(&mut self) {
+        let log = self.fabric.log();
+        let told = self.conn.try_each_rail(|rail| {
+            while let Some(line) = rail.news() {
+                log.warn(&line);
+            }
+            Ok::<(), std::convert::Infallible>(())
+        });
+        debug_assert!(told.is_ok());
     }
 
     /// The GPU whose memory it carries.
@@ -524,6 +538,7 @@ impl Channel {
             }
             self.call_reserve();
         }
+        self.tell_news();
         self.detour(now);
         self.take_back(now);
         let retries = self.conn.rails().filter_map(|(_, rail)| rail.room().tcp_info());
@@ -548,7 +563,9 @@ impl Channel {
 
     /// The memory of the RDMA devices and cables under this connection; empty where there are none.
     pub fn memory(&self) -> Memory {
-        Memory::of(self.conn.rails().map(|(_, rail)| rail.room()))
+        let memory = Memory::of(self.conn.rails().map(|(_, rail)| rail.room()));
+        let lends = self.conn.rails().any(|(_, rail)| matches!(rail.room(), AnyRail::Devmem(_)));
+        if lends { memory.and_ports(self.fabric.devmem()) } else { memory }
     }
 
     /// Asks the sentinel. Its end proves that the process is gone; its silence that its own path is, and the peer with

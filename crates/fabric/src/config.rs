@@ -12,6 +12,7 @@ use linkspan_topology::IfFilter;
 
 use crate::Error;
 use crate::cable::TierChoice;
+use crate::devmem::DevmemConfig;
 use crate::helpers::Wish;
 use crate::lending::Lending;
 use crate::params;
@@ -30,6 +31,8 @@ pub enum PathChoice {
     Verbs,
     /// A Thunderbolt or USB4 cable or nothing.
     Thunderbolt,
+    /// Device-memory TCP or nothing, on one host too.
+    Devmem,
 }
 
 /// GPU memory in doors that are told of it call by call.
@@ -85,6 +88,8 @@ pub struct Config {
     pub stage_memory: usize,
     /// How received pieces are put in place on a GPU; `None`: by measured size.
     pub unpack: Option<linkspan_gpu::unpack::Way>,
+    /// Device-memory TCP.
+    pub devmem: DevmemConfig,
     /// TCP and UDP port on which the nodes of a mesh meet; 0: no mesh.
     pub mesh_port: u16,
     /// File that declares the mesh, in place of what neighbours tell.
@@ -119,6 +124,7 @@ impl Config {
             Some("shm") => PathChoice::Shm,
             Some("verbs") => PathChoice::Verbs,
             Some("thunderbolt") => PathChoice::Thunderbolt,
+            Some("devmem") => PathChoice::Devmem,
             _ => PathChoice::Auto,
         };
         let class = params::TRAFFIC_CLASS.read(get)?.and_then(|v| v.parse().ok());
@@ -156,6 +162,7 @@ impl Config {
             stage: gpu == GpuWish::Staged,
             stage_memory: usize::try_from(stage_memory << 20).unwrap_or(usize::MAX),
             unpack: params::UNPACK.read(get)?.as_deref().and_then(linkspan_gpu::unpack::Way::named),
+            devmem: devmem(get)?,
             mesh_port,
             mesh_file,
             strict: params::STRICT.switch(get)?,
@@ -208,6 +215,23 @@ fn rdma(get: &dyn Fn(&str) -> Option<String>) -> Result<RdmaConfig, Error> {
         service_level: byte(&params::IB_SL)?.unwrap_or(default.service_level),
         pkey_index: params::IB_PKEY.number(get)?.and_then(|n| u16::try_from(n).ok()).unwrap_or(default.pkey_index),
     })
+}
+
+fn devmem(get: &dyn Fn(&str) -> Option<String>) -> Result<DevmemConfig, Error> {
+    let param = &params::DEVMEM_QUEUES;
+    let bad = |value: String| {
+        Error::Param(params::BadParam {
+            name: param.name.to_owned(),
+            value,
+            want: "an interface with queues, as in eth0:12-15".to_owned(),
+        })
+    };
+    let queues = match param.read(get)? {
+        Some(text) => Some(DevmemConfig::queues(&text).ok_or_else(|| bad(text))?),
+        None => None,
+    };
+    let pool = params::DEVMEM_POOL.number(get)?.unwrap_or(64);
+    Ok(DevmemConfig { queues, pool: (pool as usize) << 20 })
 }
 
 fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {

@@ -1,6 +1,7 @@
 //! The side that connects.
 
 mod pairs;
+mod plans;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use linkspan_tcp::Stream;
 use linkspan_thunderbolt::Role;
 use linkspan_topology::mesh::{Link, ROUTES_MAX, Way};
 use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
-use pairs::{far_slower, later, pairs};
 
 use crate::cable::{Berth, leads_elsewhere};
 use crate::channel::{Channel, Parts, Returns};
 use crate::config::PathChoice;
+use crate::device::Device;
 use crate::listener::FIRST_RETURN;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
@@ -27,6 +28,7 @@ use crate::redial::Redial;
 use crate::room::AnyRail;
 use crate::secured::{MessageError, Secured};
 use crate::{Error, Fabric, chain, clock};
+use pairs::{far_slower, later, pairs};
 
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
 const GRACE: Duration = Duration::from_secs(1);
@@ -56,6 +58,10 @@ pub(crate) struct Try {
     berth: Option<Berth>,
     /// Rails that are up beside the stream, or why there are none.
     verbs: Result<Vec<AnyRail>, String>,
+    /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
+    beside: Option<u16>,
+    /// Whether both sides would take device-memory TCP on this stream, and why not.
+    devmem: Result<(), String>,
 }
 
 enum TryState {
@@ -148,6 +154,7 @@ impl Connecting {
                 connecting.start(reach, why, mbps);
             }
         }
+        connecting.start_beside(&device);
         // On one host the kernel tells a death by the rail itself; who makes paths again must know it from a path that was ended.
         let watched = !same_host || (fabric.acked() && fabric.config().path != PathChoice::Shm);
         let first = connecting.tries.iter().find(|t| watched && t.reach.relays() == 0);
@@ -166,6 +173,23 @@ impl Connecting {
         }
     }
 
+    /// A second stream beside each, where device-memory TCP may be had.
+    fn start_beside(&mut self, device: &Device) {
+        let ports = device.ports.iter().map(|p| p.name.clone());
+        if self.wants_local() || !crate::devmem::wished(&self.fabric, ports) {
+            return;
+        }
+        let direct = self.tries.iter().filter(|t| t.reach.relays() == 0);
+        let alone: Vec<_> = direct.map(|t| (t.number, t.reach.clone(), t.why.clone())).collect();
+        for (number, reach, why) in alone.into_iter().take(MAX_RAILS / 2) {
+            let count = self.tries.len();
+            self.start(reach, why, 0);
+            if let Some(made) = self.tries.get_mut(count) {
+                made.beside = Some(number);
+            }
+        }
+    }
+
     fn begin(&mut self, reach: Reach, number: u16, why: String, mbps: u32) {
         let limit = self.fabric.config().connect_timeout;
         let state = match reach.start(&self.fabric, limit) {
@@ -178,7 +202,8 @@ impl Connecting {
         let first = number != SENTINEL && reach.relays() == 0 && fresh;
         let speed = u64::from(mbps) * 125_000;
         let verbs = Err(String::new());
-        self.tries.push(Try { reach, number, why, speed, state, first, berth: None, verbs });
+        let (beside, devmem) = (None, Err(String::new()));
+        self.tries.push(Try { reach, number, why, speed, state, first, berth: None, verbs, beside, devmem });
     }
 
     /// Tries what the mesh knows of the way to the peer. False where it knows none, or there is no mesh.
@@ -321,11 +346,18 @@ impl Connecting {
                                 }
                             }
                         }
+                        if attempt.number != SENTINEL && !wants_local && attempt.reach.relays() == 0 {
+                            attempt.devmem = crate::devmem::ready(&self.fabric, &stream.interface());
+                        }
+                        let (devmem, no_devmem) = match &attempt.devmem {
+                            Ok(()) => (true, String::new()),
+                            Err(why) => (false, why.clone()),
+                        };
                         let no_rdma = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
                         let relays = attempt.reach.relays() as u8;
                         let rdma = matches!(attempt.berth, Some(Berth::Rdma(_)));
                         let cable = matches!(attempt.berth, Some(Berth::Cable(_)));
-                        let greeting = Greeting { wants_local, rdma, cable, shm, no_rdma, relays };
+                        let greeting = Greeting { wants_local, rdma, cable, shm, no_rdma, relays, devmem, no_devmem };
                         let params = ClientParams {
                             guard: config.guard.clone(),
                             blob: greeting.encode(),
@@ -381,7 +413,7 @@ impl Connecting {
         if self.tries.iter().any(|t| matches!(t.state, TryState::Meet(..))) {
             return Ok(false);
         }
-        let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL;
+        let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL && t.beside.is_none();
         // A cable of ours makes relays needless.
         let cabled = self.tries.iter().any(|t| is_up(t) && t.reach.relays() == 0);
         let counts = |t: &Try| !cabled || t.reach.relays() == 0;
@@ -438,6 +470,18 @@ impl Connecting {
             };
             self.downgrade(format!("{what}: {}", lost.join("; ")))?;
         }
+        let devmem = if self.shm.is_some() || verbs.is_some() { None } else { self.devmem_plan() };
+        let reason = |t: &Try| t.devmem.as_ref().err().filter(|why| !why.is_empty()).cloned();
+        let lost: Option<String> = self.tries.iter().find_map(reason);
+        if self.fabric.config().path == PathChoice::Devmem && devmem.is_none() {
+            let why = lost.unwrap_or_else(|| "no second stream to the peer came up".into());
+            return Err(Error::Forced { path: "devmem", why });
+        }
+        if let (Some(why), true) = (lost, self.shm.is_none() && verbs.is_none()) {
+            let what =
+                if devmem.is_some() { "fewer rails of device-memory TCP" } else { "TCP in place of device-memory TCP" };
+            self.downgrade(format!("{what}: {why}"))?;
+        }
         if let Some(why) = why_not {
             self.downgrade(format!("TCP in place of shared memory to a process on this host: {why}"))?;
         }
@@ -445,7 +489,7 @@ impl Connecting {
         if let (true, Some(info)) = (self.fabric.config().cma, ring_only) {
             self.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
         }
-        let plan = if let Some(plan) = verbs {
+        let plan = if let Some(plan) = verbs.or(devmem) {
             plan
         } else if self.shm.is_some() {
             Plan {
@@ -456,7 +500,8 @@ impl Connecting {
             }
         } else {
             let routed = self.tries.iter().all(|t| t.reach.from().is_none());
-            let failed: Vec<String> = self.tries.iter().filter(|t| counts(t)).filter_map(Try::failure).collect();
+            let counted = self.tries.iter().filter(|t| counts(t) && t.beside.is_none());
+            let failed: Vec<String> = counted.filter_map(Try::failure).collect();
             if !failed.is_empty() && !routed {
                 self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
             }
@@ -485,29 +530,6 @@ impl Connecting {
         let bytes = secured.pack(&plan.encode()).map_err(|_| Error::Vanished { peer: attempt.reach.to() })?;
         self.proposed = Some(Proposed { plan, speaker, bytes, said: 0, inbox: Vec::new() });
         Ok(true)
-    }
-
-    /// A plan of the rails beside streams that are up, if there are any.
-    fn verbs_plan(&self) -> Option<Plan> {
-        let mut rails = 0;
-        let mut streams = Vec::new();
-        for attempt in self.tries.iter().filter(|t| matches!(t.state, TryState::Up(..))) {
-            let n = attempt.verbs.as_ref().map_or(0, Vec::len);
-            if n > 0 && rails + n <= QPS_MAX {
-                rails += n;
-                streams.push(attempt.number);
-            }
-        }
-        let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
-        // What may get more rails later must be able to carry several; in a mesh, ways over other hosts.
-        let missing = self.tries.iter().any(|t| t.first && t.failure().is_some());
-        let grows = missing || !self.later.is_empty() || self.fabric.config().meshes();
-        (rails > 0).then(|| Plan {
-            carrier: Carrier::Verbs,
-            acked: self.fabric.acked() || rails > 1 || grows,
-            streams,
-            sentinel: self.tries.iter().find(guard).map(|t| t.number),
-        })
     }
 
     /// Moves the shared-memory set-up on. True when it has ended either way.
@@ -614,6 +636,14 @@ impl Connecting {
                     rails.push(fabric.reserve(secured)?);
                 }
             }
+            None if plan.carrier == Carrier::Devmem => {
+                for pair in plan.streams.chunks_exact(2) {
+                    let Some((control, attempt)) = self.take(pair[0]) else { continue };
+                    let (why, speed) = (attempt.why.clone(), attempt.speed);
+                    let Some((data, _)) = self.take(pair[1]) else { continue };
+                    rails.push(crate::devmem::rail(&fabric, control, data, &why, speed)?);
+                }
+            }
             None => {
                 for &number in &plan.streams {
                     let Some((secured, attempt)) = self.take(number) else {
@@ -629,7 +659,8 @@ impl Connecting {
         let returns = if plan.acked && !redials.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
             let verbs = plan.carrier == Carrier::Verbs;
-            let wanted = |t: &&Try| t.number != SENTINEL && !plan.streams.contains(&t.number) && (t.first || !verbs);
+            let taken = |t: &Try| t.number == SENTINEL || t.beside.is_some() || plan.streams.contains(&t.number);
+            let wanted = |t: &&Try| !taken(t) && (t.first || !verbs);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             let late = late.filter(|t| t.reach.from().is_some());
             redials.extend(late.map(|t| Redial::later(t.reach.clone()).wanting(verbs)));
@@ -681,6 +712,13 @@ impl Connecting {
 impl Try {
     fn logged_in(&mut self, fabric: &Fabric, session: Session, stream: Stream) -> TryState {
         let sealed = session.ciphers.is_some();
+        if self.devmem.is_ok() {
+            self.devmem = match Greeting::decode(&session.peer_blob) {
+                Some(answer) if answer.devmem && !sealed => Ok(()),
+                Some(answer) if !answer.no_devmem.is_empty() => Err(format!("the peer says: {}", answer.no_devmem)),
+                _ => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
+            };
+        }
         let secured = Secured::new(stream, session.ciphers);
         if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
             let config = fabric.config();

@@ -141,6 +141,15 @@ pub enum Error {
         /// Its address.
         peer: SocketAddr,
     },
+    /// The two streams of device-memory TCP do not make a rail.
+    #[error("LS0515 device-memory TCP to {peer} cannot be set up")]
+    Devmem {
+        /// Whom.
+        peer: SocketAddr,
+        /// Why.
+        #[source]
+        why: linkspan_devmem::Error,
+    },
 }
 
 /// An error with its causes on one line, for logs.

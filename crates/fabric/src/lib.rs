@@ -11,6 +11,7 @@ mod clock;
 mod config;
 mod connect;
 mod device;
+pub mod devmem;
 mod error;
 pub mod gpus;
 mod helpers;
@@ -91,6 +92,7 @@ struct Inner {
     staging: StageMemory,
     rdma: Arc<Rdma>,
     cables: Arc<Cables>,
+    devmem: Arc<dyn devmem::Ports>,
     mesh: Arc<MeshSeat>,
 }
 
@@ -118,7 +120,8 @@ impl Fabric {
     /// # Errors
     /// The machine has no interface to use, not even loopback.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
-        Fabric::build(config, log, acked, (Rdma::default(), Cables::default()), this_host())
+        let ports = devmem::of_this_machine(&config);
+        Fabric::build(config, log, acked, (Rdma::default(), Cables::default(), ports), this_host())
     }
 
     /// The same with these RDMA devices in place of the machine's own; for tests with NICs in software, which lie on the
@@ -127,9 +130,8 @@ impl Fabric {
     /// # Errors
     /// As [`Fabric::new`].
     pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
-        let mut host = [0; 8];
-        getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
-        Fabric::build(config, log, acked, (Rdma::given(nics), Cables::default()), u64::from_le_bytes(host))
+        let ports = devmem::of_this_machine(&config);
+        Fabric::build(config, log, acked, (Rdma::given(nics), Cables::default(), ports), another_host()?)
     }
 
     /// The same with these cables in place of the machine's own, and no RDMA device.
@@ -137,17 +139,26 @@ impl Fabric {
     /// # Errors
     /// As [`Fabric::new`].
     pub fn with_cables(config: Config, log: Log, acked: bool, ports: Arc<thunderbolt::Ports>) -> Result<Fabric, Error> {
-        let mut host = [0; 8];
-        getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
-        let devices = (Rdma::given(Vec::new()), Cables(Some(ports)));
-        Fabric::build(config, log, acked, devices, u64::from_le_bytes(host))
+        let cards = devmem::of_this_machine(&config);
+        let devices = (Rdma::given(Vec::new()), Cables(Some(ports)), cards);
+        Fabric::build(config, log, acked, devices, another_host()?)
+    }
+
+    /// The same with these ports of device-memory TCP in place of the machine's own, and no RDMA; for tests with simulated
+    /// cards.
+    ///
+    /// # Errors
+    /// As [`Fabric::new`].
+    pub fn with_ports(config: Config, log: Log, acked: bool, ports: Arc<dyn devmem::Ports>) -> Result<Fabric, Error> {
+        let devices = (Rdma::given(Vec::new()), Cables::default(), ports);
+        Fabric::build(config, log, acked, devices, another_host()?)
     }
 
     fn build(
         config: Config,
         log: Log,
         acked: bool,
-        (rdma, cables): (Rdma, Cables),
+        (rdma, cables, devmem): (Rdma, Cables, Arc<dyn devmem::Ports>),
         host: u64,
     ) -> Result<Fabric, Error> {
         for warning in &config.warnings {
@@ -184,6 +195,7 @@ impl Fabric {
             staging,
             rdma: Arc::new(rdma),
             cables: Arc::new(cables),
+            devmem,
             mesh: Arc::default(),
         })))
     }
@@ -220,6 +232,14 @@ impl Fabric {
 
     pub(crate) fn cables(&self) -> &Cables {
         &self.0.cables
+    }
+
+    pub(crate) fn devmem(&self) -> &Arc<dyn devmem::Ports> {
+        &self.0.devmem
+    }
+
+    pub(crate) fn stage_memory(&self) -> StageMemory {
+        self.0.staging.clone()
     }
 
     pub(crate) fn rdma(&self) -> &Rdma {
@@ -265,6 +285,7 @@ impl Fabric {
             staging: self.0.staging.clone(),
             rdma: self.0.rdma.clone(),
             cables: self.0.cables.clone(),
+            devmem: self.0.devmem.clone(),
             mesh: self.0.mesh.clone(),
         }))
     }
@@ -349,7 +370,14 @@ impl Fabric {
 
     /// A rail as a connection has it: with staging before it where that may be needed.
     pub(crate) fn path_rail(&self, rail: AnyRail) -> PathRail {
-        PathRail::new(rail, self.config().stage.then_some(&self.0.staging))
+        let stage = self.config().stage || self.reaches_device_memory();
+        PathRail::new(rail, stage.then_some(&self.0.staging))
+    }
+
+    /// Whether some interface is set up for device-memory TCP and connections may take it: device memory is then welcome on
+    /// every connection, staged where this one's path does not reach it.
+    pub fn reaches_device_memory(&self) -> bool {
+        self.survey().iter().any(|(i, _)| devmem::ready(self, &i.name).is_ok())
     }
 
     /// TCP streams per pair of interfaces.
@@ -400,6 +428,13 @@ impl Fabric {
             (rail, _) => rail,
         })
     }
+}
+
+/// A host that is no other, for tests.
+fn another_host() -> Result<u64, Error> {
+    let mut host = [0; 8];
+    getrandom::fill(&mut host).map_err(|_| linkspan_proto::login::LoginError::Random)?;
+    Ok(u64::from_le_bytes(host))
 }
 
 /// A number for "this host, this network namespace": equal numbers mean that a connection between the two processes

@@ -128,6 +128,8 @@ struct Half {
     berth: Option<Berth>,
     /// Why RDMA is not taken although there might be some.
     no_rdma: String,
+    /// Why device-memory TCP is not taken although one side has set it up.
+    no_devmem: String,
     /// Hosts over which the peer says that it comes.
     relays: u8,
 }
@@ -138,6 +140,7 @@ struct Seated {
     /// Rails being set up beside it, and then what came of it.
     meeting: Option<(Meeting, Berth)>,
     verbs: Result<Vec<AnyRail>, String>,
+    no_devmem: String,
     relays: u8,
     /// What came of a plan, as it travels.
     inbox: Vec<u8>,
@@ -234,13 +237,21 @@ impl Desk {
         };
         let login = Login::server(params, Seed::random()?, clock::now())?;
         let run = LoginRun { stream, login };
-        let no_rdma = String::new();
-        self.halves.push(Half { run, peer, offer: None, asked_rdma: false, berth: None, no_rdma, relays: 0 });
+        self.halves.push(Half {
+            run,
+            peer,
+            offer: None,
+            asked_rdma: false,
+            berth: None,
+            no_rdma: String::new(),
+            no_devmem: String::new(),
+            relays: 0,
+        });
         Ok(())
     }
 
     fn seat(&mut self, half: Half, session: Session) {
-        let Half { run, peer, offer, asked_rdma, berth, no_rdma, relays } = half;
+        let Half { run, peer, offer, asked_rdma, berth, no_rdma, no_devmem, relays } = half;
         let berth = berth.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
@@ -273,7 +284,7 @@ impl Desk {
         arrival.offer = offer.or(arrival.offer.take());
         let meeting = berth.map(|berth| (Meeting::answer(), berth));
         let (number, verbs) = (session.stream, Err(no_rdma));
-        let seated = Seated { secured, number, meeting, verbs, relays, inbox: Vec::new() };
+        let seated = Seated { secured, number, meeting, verbs, no_devmem, relays, inbox: Vec::new() };
         arrival.streams.push(seated);
     }
 
@@ -353,6 +364,19 @@ impl Half {
                         }
                     } else if !asked.no_rdma.is_empty() {
                         self.no_rdma = format!("the peer says: {}", asked.no_rdma);
+                    }
+                    if asked.devmem && asked.relays == 0 {
+                        match crate::devmem::ready(fabric, &self.run.stream.interface()) {
+                            Ok(()) => answer.devmem = true,
+                            Err(why) => {
+                                let unsaid =
+                                    "the peer has set its card up for it, this host has not: run `lspan devmem up`";
+                                self.no_devmem = if why.is_empty() { unsaid.to_owned() } else { why.clone() };
+                                answer.no_devmem = why;
+                            }
+                        }
+                    } else if !asked.no_devmem.is_empty() {
+                        self.no_devmem = format!("the peer says: {}", asked.no_devmem);
                     }
                     if asked.wants_local {
                         match local::offer(fabric.config(), &asked.shm) {
@@ -465,6 +489,18 @@ impl Arrival {
             }
             fabric.log().warn(&format!("downgrade: {what}"));
         }
+        let lost_devmem = members.iter().map(|s| &s.no_devmem).find(|why| !why.is_empty()).cloned();
+        if let (Carrier::Tcp, Some(why)) = (plan.carrier, &lost_devmem) {
+            let what = format!("TCP in place of device-memory TCP: {why}");
+            if fabric.config().strict {
+                return Err(Error::Strict { what });
+            }
+            fabric.log().warn(&format!("downgrade: {what}"));
+        }
+        if plan.carrier != Carrier::Devmem && fabric.config().path == PathChoice::Devmem {
+            let why = lost_devmem.unwrap_or_else(|| "the peer does not take it; its log says why".into());
+            return Err(Error::Forced { path: "devmem", why });
+        }
         let config = fabric.config();
         let forced = match config.path {
             PathChoice::Verbs => Some("verbs"),
@@ -511,6 +547,18 @@ impl Arrival {
                 }
                 rails
             }
+            (Carrier::Devmem, _) => {
+                if !plan.acked && members.len() > 2 {
+                    return Err(bad("several rails without acknowledgements".into()));
+                }
+                let mut rails = Vec::new();
+                let mut members = members.into_iter();
+                while let (Some(control), Some(data)) = (members.next(), members.next()) {
+                    let (control, data) = (control.secured, data.secured);
+                    rails.push(crate::devmem::rail(fabric, control, data, "chosen by the peer", 0)?);
+                }
+                rails
+            }
             (Carrier::Tcp, _) => {
                 let why = match self.offer.take() {
                     Some(Err(why)) => format!("shared memory not possible: {why}"),
@@ -521,7 +569,8 @@ impl Arrival {
                 rails.collect::<Result<_, Error>>()?
             }
         };
-        let returns = if plan.acked { returns } else { Returns::Never };
+        let comes_back = plan.carrier != Carrier::Devmem;
+        let returns = if plan.acked && comes_back { returns } else { Returns::Never };
         Ok(Channel::new(
             fabric,
             Parts {

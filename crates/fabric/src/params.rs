@@ -38,8 +38,8 @@ macro_rules! params {
 params! {
     STRICT = "LINKSPAN_STRICT", Takes::Switch, "0",
         "Turn every downgrade (a slower path than the machine could give) into an error of listen or connect.";
-    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs", "thunderbolt"]), "auto",
-        "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else TCP.";
+    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs", "thunderbolt", "devmem"]), "auto",
+        "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else device-memory TCP (`devmem`) where `lspan devmem up` runs for both interfaces, else TCP.";
     IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
         "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Goes before NCCL_SOCKET_IFNAME.";
     DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
@@ -86,6 +86,10 @@ params! {
         "Most pinned memory for staging GPU memory in a process, MiB. A direction of a connection takes 8 (40 on shared memory with direct copies), from its first message of GPU memory on.";
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
         "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), by way of the `host`; `auto` chooses by what the first messages of each size measure.";
+    DEVMEM_POOL = "LINKSPAN_DEVMEM_POOL", Takes::Number(1, 4095), "64",
+        "GPU memory that each network card fills by device-memory TCP, MiB: as much as is under way in a round trip and held by the GPU, twice over. Descriptors reach 4 GiB.";
+    DEVMEM_QUEUES = "LINKSPAN_DEVMEM_QUEUES", Takes::Text, "",
+        "Receive queues that this process binds to GPU memory by itself, as in `eth0:12-15`, where `lspan devmem up` does not run: needs CAP_NET_ADMIN, header split on, and queues that nothing else is spread over.";
     MESH_PORT = "LINKSPAN_MESH_PORT", Takes::Number(0, 65_535), "0",
         "TCP and UDP port on which hosts joined by direct cables meet, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
     MESH_FILE = "LINKSPAN_MESH_FILE", Takes::Text, "",

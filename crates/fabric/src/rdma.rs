@@ -152,7 +152,9 @@ impl Rdma {
     pub(crate) fn berth_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaBerth, String> {
         match config.path {
             PathChoice::Auto | PathChoice::Verbs => {}
-            PathChoice::Tcp | PathChoice::Shm | PathChoice::Thunderbolt => return Err(String::new()),
+            PathChoice::Tcp | PathChoice::Shm | PathChoice::Thunderbolt | PathChoice::Devmem => {
+                return Err(String::new());
+            }
         }
         if config.encrypts() {
             return Err(String::new());
@@ -270,6 +272,8 @@ impl RdmaBerth {
 pub struct Memory {
     domains: Vec<Domain<AnyNic>>,
     cables: Vec<linkspan_thunderbolt::Memory>,
+    /// What sends device memory from where it lies.
+    lends: Option<Arc<dyn crate::devmem::Ports>>,
 }
 
 impl Memory {
@@ -287,9 +291,27 @@ impl Memory {
         memory
     }
 
+    /// The same, with what sends device memory from where it lies.
+    pub(crate) fn and_ports(mut self, ports: &Arc<dyn crate::devmem::Ports>) -> Memory {
+        self.lends = Some(ports.clone());
+        self
+    }
+
+    /// Whether device memory is never registered here, only lent for sending.
+    pub fn only_lends(&self) -> bool {
+        self.lends.is_some() && self.domains.is_empty() && self.cables.is_empty()
+    }
+
+    /// Lends device memory by its dma-buf, `mem` at `offset` of it, to cards that send it from where it lies; for as long as the
+    /// value lives. `None`: nothing here has a use for it.
+    pub fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registered> {
+        let lent = self.lends.as_ref()?.register(dmabuf, offset, mem)?;
+        Some(Registered { mem, of: self.clone().into(), _lent: Some(lent) })
+    }
+
     /// Whether the connection has devices that registration means something to.
     pub fn is_registered(&self) -> bool {
-        !self.domains.is_empty() || !self.cables.is_empty()
+        !self.domains.is_empty() || !self.cables.is_empty() || self.lends.is_some()
     }
 
     /// Registers host memory with every RDMA device: for the peer to write where `target`, else to send from. (Rails over
@@ -298,7 +320,7 @@ impl Memory {
     /// # Errors
     /// A device's word.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
-        let made = Registered { mem, of: self.clone().into() };
+        let made = Registered { mem, of: self.clone().into(), _lent: None };
         for domain in &self.domains {
             domain.register(mem, target).map_err(|e| chain(&e))?;
         }
@@ -340,7 +362,7 @@ impl Memory {
         if !self.cables.is_empty() {
             return Err("rails over Thunderbolt and USB4 cables move host memory".into());
         }
-        let made = || Registered { mem, of: self.clone().into() };
+        let made = || Registered { mem, of: self.clone().into(), _lent: None };
         let mut why = "no dma-buf of it was given".to_owned();
         if let Some((fd, offset)) = dmabuf {
             let held = made();
@@ -361,6 +383,8 @@ impl Memory {
 pub struct Registered {
     mem: MemSlice,
     of: Arc<Memory>,
+    /// Takes the memory back from cards that send from it.
+    _lent: Option<Box<dyn Send + Sync>>,
 }
 
 impl Registered {

@@ -24,6 +24,8 @@ pub enum AnyRail {
     Sealed(SealedRail),
     /// Shared memory.
     Shm(ShmRail),
+    /// Device-memory TCP.
+    Devmem(Box<crate::devmem::Rail>),
     /// RDMA.
     Verbs(Box<VerbsRail<AnyNic>>),
     /// A Thunderbolt or USB4 cable.
@@ -39,6 +41,7 @@ macro_rules! each {
             AnyRail::Helped($rail) => $call,
             AnyRail::Sealed($rail) => $call,
             AnyRail::Shm($rail) => $call,
+            AnyRail::Devmem($rail) => $call,
             AnyRail::Verbs($rail) => $call,
             AnyRail::Thunderbolt($rail) => $call,
             AnyRail::Reserve($rail) => $call,
@@ -111,6 +114,7 @@ impl AnyRail {
             AnyRail::Tcp(rail) => rail.tcp_info().ok(),
             AnyRail::Helped(rail) => rail.tcp_info().ok(),
             AnyRail::Sealed(rail) => rail.tcp_info().ok(),
+            AnyRail::Devmem(rail) => rail.control().tcp_info().ok(),
             AnyRail::Reserve(rail) => rail.tcp_info().ok(),
             AnyRail::Shm(_) | AnyRail::Verbs(_) | AnyRail::Thunderbolt(_) => None,
         }

@@ -92,6 +92,14 @@ impl PathRail {
         }
     }
 
+    /// What its room wants people to know.
+    pub(crate) fn news(&mut self) -> Option<String> {
+        match self {
+            PathRail::Plain(AnyRail::Devmem(rail)) => rail.news(),
+            _ => None,
+        }
+    }
+
     /// The rail's own room.
     pub(crate) fn room(&self) -> &AnyRail {
         match self {
@@ -112,6 +120,7 @@ impl PathRail {
     pub(crate) fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         match self {
             PathRail::Staged(rail) => rail.attach(gpu),
+            PathRail::Plain(AnyRail::Devmem(rail)) => rail.attach(gpu),
             PathRail::Plain(rail) if rail.info().caps.device_memory => Ok(()),
             PathRail::Plain(rail) => Err(GpuError::Unsupported {
                 device: gpu.info().id(),

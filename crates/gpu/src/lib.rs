@@ -27,4 +27,4 @@ pub use name::MemoryName;
 pub use sim::{SimConfig, SimGpu};
 #[cfg(feature = "planted")]
 pub use stage::planted::{Bug as PlantedBug, plant};
-pub use stage::{CHUNK, StageMemory, StagedRail, Staging};
+pub use stage::{CHUNK, Share, StageMemory, StagedRail, Staging};

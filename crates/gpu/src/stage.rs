@@ -26,7 +26,7 @@ use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach,
 use crate::{Gpu, GpuError, Kind};
 use arriving::{Arriving, Port};
 use leaving::Leaving;
-pub use memory::StageMemory;
+pub use memory::{Share, StageMemory};
 
 /// Longest chunk that a staged rail sends: long enough that starting a copy (some microseconds) does not count, short
 /// enough that its copy hides behind the wire. NCCL stages in steps of the same size.

@@ -77,6 +77,14 @@ impl Unpacker {
     /// # Errors
     /// The device lacks what it takes, or cannot run the kernel that was asked for.
     pub fn new(gpu: &Arc<dyn Gpu>, way: Option<Way>) -> Result<Unpacker, GpuError> {
+        Unpacker::with_detour(gpu, way, BOUNCE)
+    }
+
+    /// The same with so many bytes of pinned memory for the detour through the host, where that may be taken.
+    ///
+    /// # Errors
+    /// As [`Unpacker::new`].
+    pub fn with_detour(gpu: &Arc<dyn Gpu>, way: Option<Way>, detour: usize) -> Result<Unpacker, GpuError> {
         let kernel = match way {
             Some(Way::D2d | Way::Host) => Ability::No("another way was asked for".into()),
             _ => gpu.kernel(),
@@ -91,7 +99,7 @@ impl Unpacker {
             event: gpu.event()?,
             table: Pinned::new(gpu, PIECES * PIECE_LEN)?,
             on_device: GpuBuf::new(gpu, PIECES * PIECE_LEN)?,
-            bounce: needs_bounce.then(|| Pinned::new(gpu, BOUNCE)).transpose()?,
+            bounce: needs_bounce.then(|| Pinned::new(gpu, detour.max(1))).transpose()?,
             gpu: gpu.clone(),
             way,
             choice: Choice::default(),
@@ -174,20 +182,20 @@ impl Unpacker {
         let Some(bounce) = self.bounce.as_ref().map(Pinned::slice) else {
             return self.by_copies(pool, dst, batch);
         };
-        let mut used = 0;
+        let (room, mut used) = (bounce.len(), 0);
         let mut run: Option<(u64, usize, usize)> = None;
         for piece in batch.pieces() {
             let mut done = 0;
             while done < piece.len as usize {
                 let to = piece.dst + done as u64;
-                if let Some((at, start, len)) = run.filter(|r| r.0 + r.2 as u64 != to || used == BOUNCE) {
+                if let Some((at, start, len)) = run.filter(|r| r.0 + r.2 as u64 != to || used == room) {
                     self.gpu.copy(self.stream, self.part(dst, at, len)?, self.part(bounce, start as u64, len)?)?;
                     run = None;
                 }
-                if used == BOUNCE {
+                if used == room {
                     used = 0;
                 }
-                let n = (piece.len as usize - done).min(BOUNCE - used);
+                let n = (piece.len as usize - done).min(room - used);
                 let from = self.part(pool, u64::from(piece.src) + done as u64, n)?;
                 self.gpu.copy(self.stream, self.part(bounce, used as u64, n)?, from)?;
                 run = Some(run.map_or((to, used, n), |(at, start, len)| (at, start, len + n)));

@@ -91,12 +91,14 @@ impl Context {
             PathChoice::Shm => (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
             PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
             PathChoice::Thunderbolt => (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
+            PathChoice::Devmem => (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
             _ => (true, format!("over {}", names.join(", "))),
         };
         let shm = match config.path {
             PathChoice::Tcp => (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
             PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
             PathChoice::Thunderbolt => (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
+            PathChoice::Devmem => (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
             _ => (true, "with processes on this host".to_owned()),
         };
         let cma = match (shm.0, config.cma) {
@@ -116,6 +118,7 @@ impl Context {
             PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
             PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
             PathChoice::Verbs => return (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
+            PathChoice::Devmem => return (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
             PathChoice::Auto | PathChoice::Thunderbolt => {}
         }
         let ports = self.fabric().cables_found();
@@ -134,6 +137,7 @@ impl Context {
             PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
             PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
             PathChoice::Thunderbolt => return (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
+            PathChoice::Devmem => return (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
             PathChoice::Auto | PathChoice::Verbs => {}
         }
         let (ports, reasons) = self.fabric().rdma_ports();

@@ -61,6 +61,9 @@ pub enum Kind {
     Bye = 10,
     /// A poke and the notification behind it in one.
     PokeNotify = 11,
+    /// The head of a chunk whose payload comes on a stream of its own, beside this one. Between two rails of a room that has
+    /// such streams; no engine sees it.
+    Beside = 12,
     /// A piece of a two-sided message, into a granted receive.
     Chunk = 32,
     /// A piece of a one-sided write or of the answer to a read, into an exposed region.
@@ -85,6 +88,7 @@ impl Kind {
             9 => Kind::Refused,
             10 => Kind::Bye,
             11 => Kind::PokeNotify,
+            12 => Kind::Beside,
             32 => Kind::Chunk,
             33 => Kind::Put,
             34 => Kind::Heads,
@@ -103,6 +107,7 @@ impl Kind {
             Kind::Chunk | Kind::Put => CHUNK_MAX,
             Kind::Eager | Kind::Poke | Kind::PokeNotify => EAGER_MAX,
             Kind::Heads => ROW_MAX * HEAD_LEN,
+            Kind::Beside => HEAD_LEN,
             _ => 0,
         }
     }

@@ -29,6 +29,8 @@ pub enum Carrier {
     /// Queue pairs, or a Thunderbolt or USB4 cable: the rails that were set up beside each stream, in their order, are the rails. With `acked`, the first
     /// stream is a rail in reserve behind them.
     Verbs,
+    /// Device-memory TCP: two streams are a rail, the first for heads and control messages, the second for payload.
+    Devmem,
 }
 
 /// A plan, decoded.
@@ -76,6 +78,7 @@ impl Plan {
                 Carrier::Tcp => 1,
                 Carrier::Shm => 2,
                 Carrier::Verbs => 3,
+                Carrier::Devmem => 4,
             },
             acked: u8::from(self.acked),
             count: self.streams.len().min(MAX_STREAMS) as u8,
@@ -99,13 +102,16 @@ impl Plan {
             1 => Carrier::Tcp,
             2 => Carrier::Shm,
             3 => Carrier::Verbs,
+            4 => Carrier::Devmem,
             _ => return Err(BadPlan("names a carrier that this version does not know")),
         };
         let count = usize::from(wire.count);
-        if count == 0 || count > MAX_STREAMS || (carrier == Carrier::Shm && count != 1) {
+        let odd = carrier == Carrier::Devmem && !count.is_multiple_of(2);
+        if count == 0 || count > MAX_STREAMS || odd || (carrier == Carrier::Shm && count != 1) {
             return Err(BadPlan("has an impossible number of streams"));
         }
-        if wire.acked > 1 || (wire.acked == 0 && count > 1) || wire.reserved != [0; 7] {
+        let one_rail = if carrier == Carrier::Devmem { 2 } else { 1 };
+        if wire.acked > 1 || (wire.acked == 0 && count > one_rail) || wire.reserved != [0; 7] {
             return Err(BadPlan("has impossible flags"));
         }
         let streams: Vec<u16> = wire.streams[..count].iter().map(|s| s.get()).collect();

@@ -85,6 +85,17 @@ impl MemSlice {
         self.ptr
     }
 
+    /// Copies as many bytes as both have, between ranges on the host. False: they differ in length, or one is on a device.
+    pub fn copy_to_host(self, to: MemSlice) -> bool {
+        let len = Buf::len(&self);
+        if !self.is_host() || !to.is_host() || len != Buf::len(&to) {
+            return false;
+        }
+        // SAFETY: both are mapped for their whole length by the promise of `new`; `copy` allows any overlap.
+        unsafe { to.ptr.copy_from(self.ptr, len) };
+        true
+    }
+
     /// The bytes as a vector; for tests and small reads off the data path.
     pub fn to_vec(self) -> Vec<u8> {
         let mut out = vec![0; Buf::len(&self)];

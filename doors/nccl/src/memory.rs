@@ -41,7 +41,8 @@ pub(crate) fn takes_device(fabric: &Fabric) -> bool {
     match fabric.config().gpu {
         GpuWish::Off => false,
         GpuWish::Staged => gpus::any(),
-        GpuWish::Direct => false,
+        // Connections that device-memory TCP cannot have are staged.
+        GpuWish::Direct => fabric.reaches_device_memory() && gpus::any(),
     }
 }
 
@@ -82,6 +83,10 @@ impl Domain {
     fn direct(&self, dma_buf: Option<(BorrowedFd<'_>, u64)>, mem: MemSlice) -> Result<Option<Registered>, Fail> {
         if !self.cards.is_registered() {
             return Ok(None);
+        }
+        if self.cards.only_lends() {
+            // Where the peer's bytes land is the room's affair: what is sent may leave from where it lies.
+            return Ok(dma_buf.filter(|_| !self.target).and_then(|(fd, offset)| self.cards.lend(fd, offset, mem)));
         }
         let first = !self.told.swap(true, Ordering::Relaxed);
         match self.cards.register_device(dma_buf, mem, self.target) {

@@ -10,6 +10,7 @@
 mod data;
 mod errqueue;
 mod gather;
+mod group;
 mod info;
 mod interfaces;
 mod options;
@@ -20,6 +21,7 @@ mod wait;
 pub use data::{queued, recv, recv_mem, recv_row, recv_two, send, send_mem};
 pub use errqueue::{Sent, enable_zerocopy, sent_notice};
 pub use gather::{GATHER_MAX, Gather};
+pub use group::WaitPair;
 pub use info::{TcpInfo, tcp_info};
 pub use interfaces::{Interface, interface_of, interfaces};
 pub use options::{bind_late_port, incoming_cpu};

@@ -8,10 +8,14 @@ mod ethtool;
 mod message;
 mod netdev;
 mod receive;
+mod send;
 mod socket;
+mod steer;
 
 pub use ethtool::{Channels, HeaderSplit, Rings, channels, rings, split_headers};
 pub use message::BadMessage;
 pub use netdev::{Binding, Queue, QueueKind, bind_receive, bind_send, may_bind_receive, may_bind_send, queues};
 pub use receive::{CONTROL_LEN, Received, foreign_interface, give_back, receive};
+pub use send::send_bound;
 pub use socket::{Error, Socket};
+pub use steer::{Rule, set_spread, spread, steerable, take_rules, takes_rules};

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use linkspan_gpu::devmem::Run;
+use linkspan_transport::{Buf, MemSlice};
 
 /// `MSG_SOCK_DEVMEM`.
 const MSG_SOCK_DEVMEM: libc::c_int = 0x200_0000;
@@ -22,21 +23,22 @@ pub struct Received {
     pub control: usize,
 }
 
-/// Receives: payload in device memory is told in `control` as fragments, the rest is copied to `linear`. One call gives
+/// Receives into host memory: payload in device memory is told in `control` as fragments, the rest is copied to `linear`. One call gives
 /// either the one or, without any control message, plain host data. Never blocks; `None`: nothing is there.
 ///
 /// # Errors
 /// The system's word; `ETOOSMALL` (525) for a control buffer that holds no fragment.
-pub fn receive(fd: BorrowedFd<'_>, linear: &mut [u8], control: &mut [u64]) -> io::Result<Option<Received>> {
+pub fn receive(fd: BorrowedFd<'_>, linear: MemSlice, control: &mut [u64]) -> io::Result<Option<Received>> {
     loop {
-        let mut part = libc::iovec { iov_base: linear.as_mut_ptr().cast(), iov_len: linear.len() };
+        let mut part = libc::iovec { iov_base: linear.as_ptr().cast(), iov_len: linear.len() };
         // SAFETY: all-zero is a valid msghdr.
         let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };
         msg.msg_iov = &raw mut part;
         msg.msg_iovlen = 1;
         msg.msg_control = control.as_mut_ptr().cast();
         msg.msg_controllen = size_of_val(control) as _;
-        // SAFETY: a data and a control range of the lengths given, ours to write during the call.
+        // SAFETY: a data range, mapped and writable by the promise behind a MemSlice, and a control range that is ours to
+        // write, each of the length given.
         let n = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, MSG_SOCK_DEVMEM | libc::MSG_DONTWAIT) };
         if let Ok(bytes) = usize::try_from(n) {
             return Ok(Some(Received { bytes, control: msg.msg_controllen as _ }));
@@ -56,17 +58,12 @@ pub fn receive(fd: BorrowedFd<'_>, linear: &mut [u8], control: &mut [u64]) -> io
 /// # Errors
 /// The system's word; `EINVAL` for more runs than 128.
 pub fn give_back(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<u64> {
-    // `struct dmabuf_token`: first token u32, count u32.
-    let mut bytes = Vec::with_capacity(runs.len() * 8);
-    for run in runs {
-        bytes.extend_from_slice(&run.start.to_ne_bytes());
-        bytes.extend_from_slice(&run.count.to_ne_bytes());
-    }
+    // `struct dmabuf_token`: first token u32, count u32, as a Run has them.
+    let len = size_of_val(runs) as libc::socklen_t;
     loop {
-        let len = bytes.len() as libc::socklen_t;
-        // SAFETY: reads as many bytes as there are. Unlike other options this one answers with a number above 0.
+        // SAFETY: reads as many bytes as the slice has. Unlike other options this one answers with a number above 0.
         let n = unsafe {
-            libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_DEVMEM_DONTNEED, bytes.as_ptr().cast(), len)
+            libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_DEVMEM_DONTNEED, runs.as_ptr().cast(), len)
         };
         match u64::try_from(n) {
             Ok(taken) => return Ok(taken),

@@ -11,6 +11,7 @@ use linkspan_netdev::{
     CONTROL_LEN, Error, QueueKind, Socket, channels, foreign_interface, give_back, may_bind_receive, may_bind_send,
     queues, receive, rings,
 };
+use linkspan_transport::HostBuf;
 
 /// The loopback interface is number 1 in every network namespace.
 const LO: u32 = 1;
@@ -65,16 +66,17 @@ fn a_plain_socket_gives_plain_data_and_takes_no_tokens() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (to, _) = listener.accept().unwrap();
-    let (mut linear, mut control) = (vec![0; 4096], vec![0; CONTROL_LEN / 8]);
-    assert_eq!(receive(to.as_fd(), &mut linear, &mut control).unwrap(), None);
+    let (linear, mut control) = (HostBuf::new(4096), vec![0; CONTROL_LEN / 8]);
+    let linear = linear.slice();
+    assert_eq!(receive(to.as_fd(), linear, &mut control).unwrap(), None);
     from.write_all(b"hello").unwrap();
     let got = loop {
-        if let Some(got) = receive(to.as_fd(), &mut linear, &mut control).unwrap() {
+        if let Some(got) = receive(to.as_fd(), linear, &mut control).unwrap() {
             break got;
         }
     };
     // What was not steered into device memory comes as ever, without a fragment.
-    assert_eq!((got.bytes, got.control, &linear[..5]), (5, 0, &b"hello"[..]));
+    assert_eq!((got.bytes, got.control, &linear.to_vec()[..5]), (5, 0, &b"hello"[..]));
     assert_eq!(fragments(got.bytes, &[]).count(), 1, "the bytes of the call's own buffer");
     match give_back(to.as_fd(), &[Run { start: 0, count: 1 }]) {
         Ok(taken) => assert_eq!(taken, 0),
@@ -83,5 +85,5 @@ fn a_plain_socket_gives_plain_data_and_takes_no_tokens() {
     }
     assert!(!foreign_interface(to.as_fd()));
     drop(from);
-    while receive(to.as_fd(), &mut linear, &mut control).unwrap().is_none_or(|got| got.bytes > 0) {}
+    while receive(to.as_fd(), linear, &mut control).unwrap().is_none_or(|got| got.bytes > 0) {}
 }

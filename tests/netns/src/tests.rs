@@ -66,6 +66,12 @@ pub(crate) const ALL: &[Test] = &[
     Test { name: "idle", what: "64 idle connections cost less than 0.1 % of a core", waits: false, run: idle },
     Test { name: "lspan-perf", what: "lspan perf from one host to another, and Ctrl-C", waits: false, run: lspan_perf },
     Test {
+        name: "devmem-refused",
+        what: "device-memory TCP on a card that cannot: the kernel's own words, and nothing is changed",
+        waits: false,
+        run: devmem_refused,
+    },
+    Test {
         name: "zerocopy",
         what: "memory lent to the kernel (MSG_ZEROCOPY) arrives whole, and the path says so",
         waits: false,
@@ -441,6 +447,36 @@ fn lspan_perf() -> Outcome<String> {
         return Err(format!("the server does not go on after a client's Ctrl-C: {said}"));
     }
     Ok(lines.concat())
+}
+
+/// A virtual cable has no queues to bind. Kernels before 6.12 have no such interface at all, and say so in other words.
+fn devmem_refused() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    let mut words = String::new();
+    for line in ["devmem probe cab0", "devmem up cab0 --plan", "devmem up cab0"] {
+        let (code, said) = world.lspan("a", &[CABLES], line)?.end(SOON)?;
+        let kernel = said.contains("LS1333 the kernel refuses binding device memory for receiving")
+            && said.contains("Operation not supported");
+        if code != Some(4) || !(kernel || said.contains("came with Linux 6.12")) {
+            return Err(format!("{line}: {code:?}: {said}"));
+        }
+        words = said.lines().find(|l| l.contains("LS1333") || l.contains("6.12")).unwrap_or_default().trim().to_owned();
+    }
+    let forced = ("LINKSPAN_PATH", "devmem");
+    let mut server = world.lspan("b", &[CABLES], "perf serve")?;
+    server.expect("lspan: waiting on", SOON)?;
+    let (code, said) = world.lspan("a", &[CABLES, forced], "perf lat -s 8 -n 20 10.77.0.2")?.end(SOON)?;
+    if code != Some(4) || !said.contains("LS0511") || !said.contains("run `lspan devmem up cab0`") {
+        return Err(format!("forced: {code:?}: {said}"));
+    }
+    // Queues that are named are tried when GPU memory comes, and nothing of it is seen before.
+    let queues = ("LINKSPAN_DEVMEM_QUEUES", "cab0:0");
+    let (code, said) = world.lspan("a", &[CABLES, queues], "perf lat -s 8 -n 20 10.77.0.2")?.end(SOON)?;
+    if code != Some(0) || !said.contains("TCP in place of device-memory TCP: the peer's card is not set up for it") {
+        return Err(format!("one side only: {code:?}: {said}"));
+    }
+    Ok(words)
 }
 
 /// A virtual cable copies in the end, so the lending is given up on the way: no byte may be lost over that.

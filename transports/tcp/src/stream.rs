@@ -52,6 +52,11 @@ impl Stream {
         self.socket.shutdown(std::net::Shutdown::Write)
     }
 
+    /// Ends it in good order: what was sent still arrives, also where the peer goes on sending.
+    pub fn leave(self) {
+        crate::linger::close(&self);
+    }
+
     /// Ends it with a reset, so that the peer is not left waiting for what will not come.
     pub fn cut(self) {
         let _ = self.socket.set_linger(Some(std::time::Duration::ZERO));

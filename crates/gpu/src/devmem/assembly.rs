@@ -6,7 +6,8 @@ use crate::unpack::{Batch, Misfit};
 /// Where a fragment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// It is in the batch; its token is given back when the batch is in place, and not earlier.
+    /// It is in the batch; its token is given back when the batch is in place, and not earlier. Without a batch: nobody
+    /// wants it, and its token goes back at once.
     Device {
         /// The token.
         token: u32,
@@ -27,7 +28,8 @@ pub enum Placed {
 pub enum Unplaced {
     /// The batch is full: put it in place, clear it, and give this fragment again.
     Full,
-    /// More bytes than the message has left. The stream's next message begins inside of this fragment, after so many bytes.
+    /// More bytes than the message has left. The stream's next message begins inside of this fragment, after so many bytes:
+    /// see [`Fragment::split`].
     Beyond {
         /// Bytes that still belong to this message.
         left: u32,
@@ -44,7 +46,7 @@ pub enum Unplaced {
     },
 }
 
-/// Keeps the place in the message and in the call's buffer.
+/// Keeps the place in the stream's messages and in the call's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Assembly {
     dmabuf: u32,
@@ -59,6 +61,16 @@ impl Assembly {
         Assembly { dmabuf, len, next: 0, linear: 0 }
     }
 
+    /// The stream's next message, of `len` bytes, begins: also in the middle of a call.
+    pub fn begin(&mut self, len: u64) {
+        (self.len, self.next) = (len, 0);
+    }
+
+    /// What arrives from now on is of this binding.
+    pub fn bound(&mut self, dmabuf: u32) {
+        self.dmabuf = dmabuf;
+    }
+
     /// A new call of recvmsg begins: its buffer is filled from the start.
     pub fn call(&mut self) {
         self.linear = 0;
@@ -69,30 +81,36 @@ impl Assembly {
         self.next
     }
 
+    /// Bytes of it that are missing.
+    pub fn left(&self) -> u64 {
+        self.len - self.next
+    }
+
     /// Whether the message is complete.
     pub fn complete(&self) -> bool {
         self.next == self.len
     }
 
-    /// Places the next fragment of the stream.
+    /// Places the next fragment of the stream; without a batch, nowhere.
     ///
     /// # Errors
     /// See [`Unplaced`]; nothing has changed.
-    pub fn place(&mut self, fragment: Fragment, batch: &mut Batch) -> Result<Placed, Unplaced> {
-        let left = self.len - self.next;
+    pub fn place(&mut self, fragment: Fragment, batch: Option<&mut Batch>) -> Result<Placed, Unplaced> {
+        let left = self.left();
         if u64::from(fragment.len()) > left {
             // Less than a fragment, so below 4 GiB.
             return Err(Unplaced::Beyond { left: left as u32 });
         }
         let to = self.next;
-        let placed = match fragment {
-            Fragment::Linear { len } => {
+        let placed = match (fragment, batch) {
+            (Fragment::Linear { len }, _) => {
                 let from = self.linear;
                 self.linear += len as usize;
                 Placed::Host { from, to, len }
             }
-            Fragment::Device { dmabuf, .. } if dmabuf != self.dmabuf => return Err(Unplaced::Foreign { dmabuf }),
-            Fragment::Device { offset, len, token, .. } => match batch.push(offset, len, to) {
+            (Fragment::Device { dmabuf, .. }, _) if dmabuf != self.dmabuf => return Err(Unplaced::Foreign { dmabuf }),
+            (Fragment::Device { token, .. }, None) => Placed::Device { token },
+            (Fragment::Device { offset, len, token, .. }, Some(batch)) => match batch.push(offset, len, to) {
                 Ok(()) => Placed::Device { token },
                 Err(Misfit::Full) => return Err(Unplaced::Full),
                 Err(Misfit::Source) => return Err(Unplaced::Outside { offset }),

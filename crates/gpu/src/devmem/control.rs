@@ -43,6 +43,20 @@ impl Fragment {
         }
     }
 
+    /// Its first `at` bytes, and the rest: none where there are not more. Both have the token, which goes back once.
+    pub fn split(self, at: u32) -> (Fragment, Option<Fragment>) {
+        let rest = self.len().saturating_sub(at);
+        let at = self.len() - rest;
+        let (first, then) = match self {
+            Fragment::Linear { .. } => (Fragment::Linear { len: at }, Fragment::Linear { len: rest }),
+            Fragment::Device { offset, token, dmabuf, .. } => (
+                Fragment::Device { offset, len: at, token, dmabuf },
+                Fragment::Device { offset: offset.saturating_add(at.into()), len: rest, token, dmabuf },
+            ),
+        };
+        (first, (rest > 0).then_some(then))
+    }
+
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

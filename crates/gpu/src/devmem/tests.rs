@@ -96,28 +96,28 @@ fn a_message_is_assembled_from_both_kinds() {
     let mut batch = Batch::new(1 << 20, 300);
     let mut assembly = Assembly::new(1, 300);
     let device = |offset, len, token| Fragment::Device { offset, len, token, dmabuf: 1 };
-    assert_eq!(assembly.place(device(4096, 100, 9), &mut batch), Ok(Placed::Device { token: 9 }));
+    assert_eq!(assembly.place(device(4096, 100, 9), Some(&mut batch)), Ok(Placed::Device { token: 9 }));
     assert_eq!(
-        assembly.place(Fragment::Linear { len: 50 }, &mut batch),
+        assembly.place(Fragment::Linear { len: 50 }, Some(&mut batch)),
         Ok(Placed::Host { from: 0, to: 100, len: 50 })
     );
     assert_eq!(
-        assembly.place(Fragment::Linear { len: 20 }, &mut batch),
+        assembly.place(Fragment::Linear { len: 20 }, Some(&mut batch)),
         Ok(Placed::Host { from: 50, to: 150, len: 20 })
     );
     assembly.call();
     assert_eq!(
-        assembly.place(Fragment::Linear { len: 30 }, &mut batch),
+        assembly.place(Fragment::Linear { len: 30 }, Some(&mut batch)),
         Ok(Placed::Host { from: 0, to: 170, len: 30 })
     );
     assert!(!assembly.complete());
-    assert_eq!(assembly.place(device(0, 101, 2), &mut batch), Err(Unplaced::Beyond { left: 100 }));
+    assert_eq!(assembly.place(device(0, 101, 2), Some(&mut batch)), Err(Unplaced::Beyond { left: 100 }));
     let foreign = Fragment::Device { offset: 0, len: 1, token: 0, dmabuf: 2 };
-    assert_eq!(assembly.place(foreign, &mut batch), Err(Unplaced::Foreign { dmabuf: 2 }));
+    assert_eq!(assembly.place(foreign, Some(&mut batch)), Err(Unplaced::Foreign { dmabuf: 2 }));
     let far = (1 << 20) - 10;
-    assert_eq!(assembly.place(device(far, 20, 2), &mut batch), Err(Unplaced::Outside { offset: far }));
+    assert_eq!(assembly.place(device(far, 20, 2), Some(&mut batch)), Err(Unplaced::Outside { offset: far }));
     assert_eq!(assembly.placed(), 200);
-    assert_eq!(assembly.place(device(0, 100, 2), &mut batch), Ok(Placed::Device { token: 2 }));
+    assert_eq!(assembly.place(device(0, 100, 2), Some(&mut batch)), Ok(Placed::Device { token: 2 }));
     assert!(assembly.complete());
     assert_eq!(batch.pieces(), [Piece { src: 4096, len: 100, dst: 0 }, Piece { src: 0, len: 100, dst: 200 }]);
 }
@@ -128,12 +128,12 @@ fn a_full_batch_is_no_loss() {
     let mut assembly = Assembly::new(1, 1 << 20);
     let at = |i: u64| Fragment::Device { offset: i * 4096, len: 100, token: i as u32, dmabuf: 1 };
     for i in 0..PIECES as u64 {
-        assembly.place(at(i), &mut batch).unwrap();
+        assembly.place(at(i), Some(&mut batch)).unwrap();
     }
     let next = at(PIECES as u64);
-    assert_eq!(assembly.place(next, &mut batch), Err(Unplaced::Full));
+    assert_eq!(assembly.place(next, Some(&mut batch)), Err(Unplaced::Full));
     batch.clear(1 << 20);
-    assert!(assembly.place(next, &mut batch).is_ok());
+    assert!(assembly.place(next, Some(&mut batch)).is_ok());
     assert_eq!(batch.pieces()[0].dst, PIECES as u64 * 100);
 }
 
@@ -198,4 +198,23 @@ fn consecutive_tokens_are_one_run() {
     assert_eq!(out[..4], want);
     assert!(tokens.freed(4));
     assert_eq!((tokens.next(&mut out), out[0]), (3, Run { start: 4, count: 1 }));
+}
+
+#[test]
+fn a_fragment_that_ends_one_message_begins_the_next() {
+    let (mut batch, mut assembly) = (Batch::new(1 << 20, 100), Assembly::new(1, 100));
+    let whole = Fragment::Device { offset: 4096, len: 150, token: 9, dmabuf: 1 };
+    let Err(Unplaced::Beyond { left }) = assembly.place(whole, Some(&mut batch)) else { panic!("it is too long") };
+    let (first, rest) = whole.split(left);
+    let rest = rest.unwrap();
+    assert_eq!((first.len(), rest), (100, Fragment::Device { offset: 4196, len: 50, token: 9, dmabuf: 1 }));
+    assert_eq!(assembly.place(first, Some(&mut batch)), Ok(Placed::Device { token: 9 }));
+    assert!(assembly.complete());
+    // The next one is wanted by nobody; linear bytes of the same call go on where they were.
+    assembly.begin(80);
+    assert_eq!(assembly.place(rest, None), Ok(Placed::Device { token: 9 }));
+    assert_eq!(assembly.place(Fragment::Linear { len: 30 }, None), Ok(Placed::Host { from: 0, to: 50, len: 30 }));
+    assert!(assembly.complete() && batch.bytes() == 100);
+    assert_eq!(Fragment::Linear { len: 5 }.split(5), (Fragment::Linear { len: 5 }, None));
+    assert_eq!(Fragment::Linear { len: 5 }.split(9), (Fragment::Linear { len: 5 }, None));
 }

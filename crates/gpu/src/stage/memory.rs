@@ -34,7 +34,10 @@ impl StageMemory {
     }
 
     /// A part of it, given back when it is dropped.
-    pub(super) fn take(&self, bytes: usize) -> Result<Share, GpuError> {
+    ///
+    /// # Errors
+    /// There is not so much left.
+    pub fn take(&self, bytes: usize) -> Result<Share, GpuError> {
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.0.most);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(Share { of: self.clone(), bytes }),
@@ -45,13 +48,14 @@ impl StageMemory {
 
 /// A part of the memory.
 #[derive(Debug)]
-pub(super) struct Share {
+pub struct Share {
     of: StageMemory,
     bytes: usize,
 }
 
 impl Share {
-    pub(super) fn bytes(&self) -> usize {
+    /// Bytes of it.
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 }

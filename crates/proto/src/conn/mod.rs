@@ -356,6 +356,7 @@ impl<B: Buf> Engine<B> {
                 Ok(())
             }
             Kind::Chunk | Kind::Put | Kind::Heads => Err(Broken("payload kind as control".into())),
+            Kind::Beside => Err(Broken("payload announced beside a rail that has one stream".into())),
         }
     }
 

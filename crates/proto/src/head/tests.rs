@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn round_trip(kind in proptest::sample::select(vec![1u8, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 32, 33, 34]), seq: u32, ack: u32, tag: u32, id: u32, offset: u64, total: u64) {
+    fn round_trip(kind in proptest::sample::select(vec![1u8, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 32, 33, 34]), seq: u32, ack: u32, tag: u32, id: u32, offset: u64, total: u64) {
         let mut head = Head::new(Kind::from_u8(kind).unwrap());
         head.seq = U32::new(seq);
         head.ack = U32::new(ack);

@@ -9,6 +9,11 @@ fn golden_bytes() {
     assert_eq!(Plan::decode(&want), Ok(plan));
     want[4] = 3;
     assert_eq!(Plan::decode(&want).map(|p| p.carrier), Ok(Carrier::Verbs));
+    want[4] = 4;
+    assert_eq!(Plan::decode(&want).map(|p| p.carrier), Ok(Carrier::Devmem));
+    want[5] = 0;
+    assert!(Plan::decode(&want).is_ok(), "two streams are one rail");
+    (want[4], want[5]) = (3, 1);
     want[16] = 2;
     want[17] = 1;
     assert!(Plan::decode(&want).is_err(), "the same stream twice");
@@ -18,7 +23,7 @@ fn golden_bytes() {
 fn impossible_plans_are_refused() {
     let good = Plan { carrier: Carrier::Shm, acked: false, streams: vec![0], sentinel: None }.encode();
     assert!(Plan::decode(&good).is_ok());
-    for (at, value) in [(0, 0), (4, 0), (4, 4), (5, 2), (6, 0), (6, 2), (6, 9), (7, 1), (14, 0)] {
+    for (at, value) in [(0, 0), (4, 0), (4, 4), (4, 5), (5, 2), (6, 0), (6, 2), (6, 9), (7, 1), (14, 0)] {
         let mut bad = good;
         bad[at] = value;
         if at == 14 {
@@ -33,7 +38,7 @@ proptest! {
     fn decode_is_total_and_one_plan_has_one_spelling(mut bytes: [u8; PLAN_LEN], sane: bool) {
         if sane {
             bytes[..4].copy_from_slice(b"LSPL");
-            bytes[4] = 1;
+            bytes[4] = 1 + bytes[4] % 4;
             bytes[5] = 1;
             bytes[6] %= 9;
             bytes[7..14].fill(0);

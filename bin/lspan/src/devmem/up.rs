@@ -1,0 +1,139 @@
+//! The set-up of a card: what is there, what has to change, and all of it undone.
+
+use linkspan_netdev::{HeaderSplit, Rings};
+
+use super::card::{Card, splits};
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) queues: u32,
+    pub(super) rings: Rings,
+    pub(super) table: Vec<u32>,
+    pub(super) rules: bool,
+}
+
+impl State {
+    /// Reads it.
+    pub(super) fn read(card: &dyn Card) -> Result<State, String> {
+        Ok(State { queues: card.queues()?, rings: card.rings()?, table: card.spread()?, rules: card.takes_rules()? })
+    }
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Rules for streams are switched on.
+    Rules,
+    /// Headers and payload go to buffers of their own, whatever the packet's length. The threshold only where there is one.
+    Split { threshold: Option<u32> },
+    /// All streams without a rule go to the first so many queues.
+    Spread { queues: u32, table: Vec<u32> },
+}
+
+/// What has to change so that the last `kept` queues are for device memory alone.
+pub(super) fn plan(state: &State, kept: u32) -> Result<Vec<Change>, String> {
+    if state.queues <= kept {
+        return Err(format!(
+            "it has {} receive queues, and besides {kept} for GPU memory one must stay for everything else: --queues {}, or \
+             more of them with ethtool -L",
+            state.queues,
+            state.queues.saturating_sub(1).max(1)
+        ));
+    }
+    if state.table.is_empty() {
+        return Err("it has no table that spreads streams over queues, so no queue can be kept free of them".into());
+    }
+    if !splits(&state.rings) {
+        return Err("its driver does not say that it splits headers and payload".into());
+    }
+    let mut changes = Vec::new();
+    if !state.rules {
+        changes.push(Change::Rules);
+    }
+    if state.rings.split != HeaderSplit::On || state.rings.threshold.is_some_and(|bytes| bytes > 0) {
+        changes.push(Change::Split { threshold: state.rings.threshold.map(|_| 0) });
+    }
+    let queues = state.queues - kept;
+    if state.table.iter().any(|&q| q >= queues) {
+        let table = (0..state.table.len() as u32).map(|n| n % queues).collect();
+        changes.push(Change::Spread { queues, table });
+    }
+    Ok(changes)
+}
+
+impl Change {
+    /// The command that does the same.
+    fn command(&self, name: &str) -> String {
+        match self {
+            Change::Rules => format!("ethtool -K {name} ntuple on"),
+            Change::Split { threshold: None } => format!("ethtool -G {name} tcp-data-split on"),
+            Change::Split { threshold: Some(n) } => format!("ethtool -G {name} tcp-data-split on hds-thresh {n}"),
+            Change::Spread { queues, .. } => format!("ethtool -X {name} equal {queues}"),
+        }
+    }
+
+    fn make(&self, card: &dyn Card) -> Result<(), String> {
+        match self {
+            Change::Rules => card.take_rules(true),
+            Change::Split { threshold } => card.split(true, *threshold),
+            Change::Spread { table, .. } => card.set_spread(table),
+        }
+    }
+
+    fn undo(&self, card: &dyn Card, state: &State) -> Result<(), String> {
+        match self {
+            Change::Rules => card.take_rules(false),
+            Change::Split { .. } => card.split(state.rings.split == HeaderSplit::On, state.rings.threshold),
+            Change::Spread { .. } => card.set_spread(&state.table),
+        }
+    }
+}
+
+/// The plan for people.
+pub(super) fn text(name: &str, state: &State, changes: &[Change], kept: u32) -> String {
+    let (first, last) = (state.queues - kept, state.queues - 1);
+    let mut text =
+        format!("{name}: receive queues {first} to {last} of {} would be kept for GPU memory\n", state.queues);
+    for change in changes {
+        text.push_str(&format!("  {}\n", change.command(name)));
+    }
+    if changes.is_empty() {
+        text.push_str("  nothing has to be changed for that\n");
+    }
+    text.push_str("and all of it undone at the end; memory is bound and streams are steered as processes ask for it\n");
+    text
+}
+
+/// A card that is set up, until this is dropped.
+pub(super) struct SetUp<'a> {
+    card: &'a dyn Card,
+    state: &'a State,
+    done: Vec<&'a Change>,
+}
+
+impl<'a> SetUp<'a> {
+    /// Makes the changes. One that fails undoes those before it.
+    pub(super) fn make(card: &'a dyn Card, state: &'a State, changes: &'a [Change]) -> Result<SetUp<'a>, String> {
+        let mut made = SetUp { card, state, done: Vec::new() };
+        for change in changes {
+            // Undone also where it fails: a driver may have done half of it.
+            made.done.push(change);
+            change.make(card)?;
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for SetUp<'_> {
+    fn drop(&mut self) {
+        for change in self.done.iter().rev() {
+            if let Err(why) = change.undo(self.card, self.state) {
+                eprintln!("lspan: a change could not be undone: {change:?}: {why}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Device-memory TCP: on which interfaces it may be had, and who binds GPU memory to their cards.
+//!
+//! A process has the card's queues from `lspan devmem up`, over a local socket ([`client`]), or, with CAP_NET_ADMIN, those that
+//! `LINKSPAN_DEVMEM_QUEUES` names. GPU memory is bound when a connection is given its GPU, and each stream is steered to the
+//! queues by a rule of its own, so that nothing else of this host lands in device memory.
+
+mod cards;
+pub mod client;
+mod stream;
+pub mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+
+use linkspan_devmem::{DevmemRail, RailConfig, Socket};
+use linkspan_tcp::{Stream, TcpRail};
+
+use crate::config::PathChoice;
+use crate::room::AnyRail;
+use crate::secured::Secured;
+use crate::{Config, Error, Fabric, GpuWish};
+use cards::KernelPorts;
+
+/// Where device-memory TCP may be had. [`Fabric::new`] asks the machine; tests bring their own.
+pub trait Ports: Send + Sync + fmt::Debug {
+    /// Whether the card of this interface puts payload into device memory.
+    ///
+    /// # Errors
+    /// Why not; an empty text where nobody set it up and there is nothing to say.
+    fn ready(&self, interface: &str) -> Result<(), String>;
+
+    /// The payload stream of a rail.
+    fn socket(&self, stream: Stream) -> Box<dyn Socket>;
+
+    /// Device memory of which a dma-buf is at hand may be sent from where it lies, for as long as the value returned lives.
+    /// `None`: these ports have no use for it.
+    fn register(
+        &self,
+        dmabuf: std::os::fd::BorrowedFd<'_>,
+        offset: u64,
+        mem: linkspan_transport::MemSlice,
+    ) -> Option<Box<dyn Send + Sync>> {
+        let _ = (dmabuf, offset, mem);
+        None
+    }
+}
+
+/// Settings of device-memory TCP.
+#[derive(Clone, Debug)]
+pub struct DevmemConfig {
+    /// Queues that this process binds itself: interface, first and last.
+    pub queues: Option<(String, u32, u32)>,
+    /// Bytes of each GPU's pool on each card.
+    pub pool: usize,
+}
+
+impl DevmemConfig {
+    /// `eth0:12-15`, or one queue, `eth0:12`.
+    pub(crate) fn queues(text: &str) -> Option<(String, u32, u32)> {
+        let (name, range) = text.rsplit_once(':').filter(|(name, _)| !name.is_empty())?;
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last && last - first < 1024).then(|| (name.to_owned(), first, last))
+    }
+}
+
+/// The ports of this machine.
+pub(crate) fn of_this_machine(config: &Config) -> Arc<dyn Ports> {
+    Arc::new(KernelPorts::new(&config.devmem))
+}
+
+/// Whether connections through these interfaces may take device-memory TCP.
+pub(crate) fn wished(fabric: &Fabric, mut interfaces: impl Iterator<Item = String>) -> bool {
+    match fabric.config().path {
+        PathChoice::Devmem => true,
+        PathChoice::Auto => interfaces.any(|name| ready(fabric, &name).is_ok()),
+        _ => false,
+    }
+}
+
+/// Whether a connection may take it on this interface. An empty reason is nobody's concern.
+pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
+    let config = fabric.config();
+    match config.path {
+        PathChoice::Auto | PathChoice::Devmem => {}
+        _ => return Err(String::new()),
+    }
+    let forced = config.path == PathChoice::Devmem;
+    let only_forced = |why: &str| if forced { why.to_owned() } else { String::new() };
+    if config.gpu == GpuWish::Off {
+        return Err(only_forced("LINKSPAN_GPU=off forbids device memory"));
+    }
+    let found = fabric.devmem().ready(interface);
+    if config.encrypts() {
+        let why = "LINKSPAN_PSK_MODE=encrypt seals every byte, and a network card opens none";
+        // Somebody set the card up for nothing.
+        return Err(if found.is_ok() { why.to_owned() } else { only_forced(why) });
+    }
+    match found {
+        Err(why) if why.is_empty() => {
+            Err(only_forced(&format!("nobody has set {interface} up: run `lspan devmem up {interface}`")))
+        }
+        other => other,
+    }
+}
+
+/// Two streams as a rail.
+pub(crate) fn rail(fabric: &Fabric, control: Secured, data: Secured, why: &str, speed: u64) -> Result<AnyRail, Error> {
+    let config = fabric.config();
+    let peer = control.stream.peer_addr();
+    let below = linkspan_tcp::RailConfig { reason: why.to_owned(), speed, ..Default::default() };
+    let AnyRail::Tcp(control) = control.into_rail(below, config.encrypts())? else {
+        return Err(Error::Clear { peer });
+    };
+    let rail = RailConfig {
+        reason: format!("{why}; device-memory TCP"),
+        unpack: config.unpack,
+        memory: fabric.stage_memory(),
+        strict: config.strict,
+    };
+    let made = DevmemRail::new(control, fabric.devmem().socket(data.stream), rail);
+    Ok(AnyRail::Devmem(Box::new(made.map_err(|why| Error::Devmem { peer, why })?)))
+}
+
+/// Its rails.
+pub type Rail = DevmemRail<TcpRail>;

@@ -1,0 +1,97 @@
+//! The process's side of the local socket.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt,
+};
+
+use super::wire::{ANSWER_MAX, Answer, Question};
+
+/// Where the sockets are; of root alone to make.
+pub const FOLDER: &str = "/run/linkspan";
+
+/// Longest wait for an answer: binding restarts queues, which takes some cards seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The socket of an interface's `lspan devmem up` in this folder.
+pub fn path(folder: &Path, interface: &str) -> PathBuf {
+    folder.join(format!("devmem-{interface}.sock"))
+}
+
+/// A process's part of an interface. What it bound and steered ends when this is dropped.
+#[derive(Debug)]
+pub struct Session(OwnedFd);
+
+impl Session {
+    /// Opens one.
+    ///
+    /// # Errors
+    /// Nobody listens, or who listens is neither root nor this user.
+    pub fn open(path: &Path) -> Result<Session, String> {
+        let no = |call: &str, e: rustix::io::Errno| format!("{call} {}: {e}", path.display());
+        let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|e| no("socket", e))?;
+        let addr = SocketAddrUnix::new(path).map_err(|e| no("the name", e))?;
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE)).map_err(|e| no("SO_RCVTIMEO", e))?;
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(PATIENCE)).map_err(|e| no("SO_SNDTIMEO", e))?;
+        rustix::net::connect(&fd, &addr).map_err(|e| no("connect to", e))?;
+        // Whoever binds our memory may have it written by anybody.
+        let them = sockopt::socket_peercred(&fd).map_err(|e| no("SO_PEERCRED of", e))?.uid;
+        if !them.is_root() && them != rustix::process::geteuid() {
+            return Err(format!("{} belongs to user {}, neither root nor us", path.display(), them.as_raw()));
+        }
+        Ok(Session(fd))
+    }
+
+    fn ask(&self, question: Question, with: Option<BorrowedFd<'_>>) -> Result<u32, String> {
+        let no = |call: &str, e: rustix::io::Errno| format!("lspan devmem up does not answer: {call}: {e}");
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds: Vec<BorrowedFd<'_>> = with.into_iter().collect();
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err("no room for a descriptor".into());
+        }
+        let bytes = question.encode();
+        rustix::net::sendmsg(&self.0, &[std::io::IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
+            .map_err(|e| no("sendmsg", e))?;
+        let mut answer = [0; ANSWER_MAX];
+        let (n, _) = rustix::net::recv(&self.0, &mut answer[..], RecvFlags::empty()).map_err(|e| no("recv", e))?;
+        let answer = Answer::decode(&answer[..n]).ok_or("lspan devmem up answers in a way that we do not know")?;
+        answer.0
+    }
+
+    /// Has a dma-buf of `len` bytes bound to queues: its number.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn bind(&self, dmabuf: BorrowedFd<'_>, len: u64) -> Result<u32, String> {
+        self.ask(Question::Bind { len }, Some(dmabuf))
+    }
+
+    /// Has the stream `peer` -> `local` steered to them: the rule's number.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn steer(&self, local: SocketAddr, peer: SocketAddr) -> Result<u32, String> {
+        self.ask(Question::Steer { local, peer }, None)
+    }
+
+    /// Ends a rule.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn release(&self, rule: u32) -> Result<(), String> {
+        self.ask(Question::Release { rule }, None).map(|_| ())
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,49 @@
+//! A stream of the TCP room as the payload stream of a rail.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use linkspan_devmem::Owner;
+use linkspan_tcp::Stream;
+
+/// What was sent over it still arrives when it is dropped, unless it is cut.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Always there, until it is dropped.
+    stream: Option<Stream>,
+    ends: (SocketAddr, SocketAddr),
+    cut: bool,
+}
+
+impl Held {
+    pub(crate) fn new(stream: Stream) -> Held {
+        Held { ends: (stream.local_addr(), stream.peer_addr()), stream: Some(stream), cut: false }
+    }
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // `drop` alone takes it.
+        self.stream.as_ref().expect("held until it is dropped").as_fd()
+    }
+}
+
+impl Owner for Held {
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        self.ends
+    }
+
+    fn cut(&mut self) {
+        self.cut = true;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        match self.stream.take() {
+            Some(stream) if self.cut => stream.cut(),
+            Some(stream) => stream.leave(),
+            None => {}
+        }
+    }
+}

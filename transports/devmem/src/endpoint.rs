@@ -1,0 +1,395 @@
+//! The rail.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan_gpu::unpack::Way;
+use linkspan_gpu::{CHUNK, Gpu, GpuError, StageMemory};
+use linkspan_net::WaitPair;
+use linkspan_proto::Head;
+use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+
+use crate::beside::{Port, announcement};
+use crate::rx::{Fault, Intake};
+use crate::tx::{Outgoing, Trouble};
+use crate::{Error, Socket};
+
+/// What the fabric knows of a rail beyond its streams.
+#[derive(Clone, Debug, Default)]
+pub struct RailConfig {
+    /// Why this path was taken.
+    pub reason: String,
+    /// How received pieces are put in place; `None`: by measured size.
+    pub unpack: Option<Way>,
+    /// What pinned memory is taken from.
+    pub memory: StageMemory,
+    /// A GPU to which payload cannot come directly is an error, not a downgrade.
+    pub strict: bool,
+}
+
+/// Half of how many times there was a lack of pages before it is told first: a burst now and then is nobody's trouble.
+const SCARCE_FIRST: u64 = 32;
+
+/// How long payload may follow the end of the control stream: both end together, and this is some round trips with a loss.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A rail whose payload lands in device memory.
+pub struct DevmemRail<C> {
+    // In this order they end: the peer sees the end of the control stream first.
+    control: C,
+    intake: Intake,
+    out: Outgoing,
+    socket: Box<dyn Socket>,
+    info: RailInfo,
+    config: RailConfig,
+    gpu: Option<Arc<dyn Gpu>>,
+    wake: WaitPair,
+    /// Where a head stands that goes as the body of another.
+    body: HostBuf,
+    /// Sending payload ended: the peer is gone. What it sent before is still delivered.
+    deaf: Option<String>,
+    /// The control rail is down; what came before over the other stream is still delivered.
+    control_down: Option<Instant>,
+    end: Option<End>,
+    /// What somebody should be told.
+    news: VecDeque<String>,
+    told_scarce: u64,
+    told_refusal: bool,
+}
+
+/// Why the rail is down, in a form that can be told again.
+enum End {
+    Gone(String),
+    System(&'static str, i32),
+    Protocol(String),
+    Device(String),
+}
+
+impl<C: Rail> DevmemRail<C> {
+    /// A rail of two streams between the same hosts, both authenticated. Payload goes over `socket`; heads and control messages
+    /// over `control`. The peer has the same pair.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new(control: C, socket: Box<dyn Socket>, config: RailConfig) -> Result<DevmemRail<C>, Error> {
+        let wake = WaitPair::new().map_err(|source| Error::System { call: "epoll_create1", source })?;
+        let below = control.info();
+        let caps = Caps {
+            one_sided: false,
+            device_memory: true,
+            // Payload and control messages come over different streams.
+            ordered: false,
+            chunk: CHUNK,
+            ..below.caps
+        };
+        let info = RailInfo {
+            room: "devmem",
+            path: format!("{} with {}", below.path, socket.path()),
+            reason: config.reason.clone(),
+            caps,
+        };
+        Ok(DevmemRail {
+            control,
+            intake: Intake::new(),
+            out: Outgoing::new(config.memory.clone()),
+            socket,
+            info,
+            gpu: None,
+            wake,
+            body: HostBuf::new(linkspan_proto::head::HEAD_LEN),
+            deaf: None,
+            control_down: None,
+            end: None,
+            news: VecDeque::new(),
+            told_scarce: SCARCE_FIRST,
+            told_refusal: false,
+            config,
+        })
+    }
+
+    /// Names the GPU whose memory the rail moves from now on, and has the card fill memory of it. Where that cannot be, payload
+    /// comes to the host and is copied from there, and [`DevmemRail::news`] and the rail's reason say so. Set-up: takes long.
+    ///
+    /// # Errors
+    /// It has another GPU, the GPU lacks what it takes, or (strict) payload cannot come to it directly.
+    pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
+        if let Some(ours) = &self.gpu {
+            return if ours.place() == gpu.place() {
+                Ok(())
+            } else {
+                Err(GpuError::OtherDevice { ours: ours.info().id(), other: gpu.info().id() })
+            };
+        }
+        let device = gpu.info().id();
+        let pool = match self.socket.bind(gpu) {
+            Ok(pool) => Some(pool),
+            Err(why) if self.config.strict => {
+                let why = with_sources(&why);
+                return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
+            }
+            Err(why) => {
+                let why = with_sources(&why);
+                self.news.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
+                self.info.reason = format!("{}; {device} by way of the host: {why}", self.info.reason);
+                None
+            }
+        };
+        if let Some(pool) = &pool {
+            let (mib, id) = (pool.mem.len() >> 20, pool.id);
+            self.info.reason = format!("{}; payload lands in {mib} MiB of {device}, binding {id}", self.info.reason);
+        }
+        self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
+        self.out.attach(gpu);
+        self.gpu = Some(gpu.clone());
+        Ok(())
+    }
+
+    /// Says once that device memory is not sent from where it lies.
+    fn tell_refusal(&mut self) {
+        let Some(why) = self.out.refused.as_ref().filter(|_| !self.told_refusal) else { return };
+        self.told_refusal = true;
+        if self.config.strict {
+            self.end.get_or_insert(End::Device(format!("{why} (LINKSPAN_STRICT)")));
+        }
+        self.info.reason = format!("{}; sends by way of the host: {why}", self.info.reason);
+        self.news.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
+    }
+
+    /// Lines that somebody should read, each once: downgrades, and a lack of pages.
+    pub fn news(&mut self) -> Option<String> {
+        let scarce = self.intake.counts.scarce;
+        if scarce >= self.told_scarce * 2 {
+            self.told_scarce = scarce;
+            let held = self.intake.counts.held;
+            return Some(format!(
+                "{}: {held} pieces of device memory wait for the GPU and the card has next to no page left, {scarce} times so \
+                 far; what finds none is dropped and sent again (LINKSPAN_DEVMEM_POOL makes the pool larger)",
+                self.info.path
+            ));
+        }
+        self.news.pop_front()
+    }
+
+    /// Payload bytes that the card put into device memory, that were copied to the device from the host, and that went to
+    /// the host.
+    pub fn landed(&self) -> (u64, u64, u64) {
+        let counts = self.intake.counts;
+        (counts.device, counts.copied, counts.host)
+    }
+
+    /// The rail of heads and control messages.
+    pub fn control(&self) -> &C {
+        &self.control
+    }
+
+    #[cold]
+    fn down(&self, end: &End) -> Down {
+        let path = self.info.path.clone();
+        match end {
+            End::Gone(why) => Down::PeerGone { path, why: why.clone() },
+            End::System(call, code) => Down::System { call, path, source: io::Error::from_raw_os_error(*code) },
+            End::Protocol(why) => Down::Protocol { path, why: why.clone() },
+            End::Device(why) => Down::Device { path, why: why.clone() },
+        }
+    }
+
+    #[cold]
+    fn ended(&mut self, end: End) -> Down {
+        let down = self.down(&end);
+        self.end = Some(end);
+        down
+    }
+
+    #[cold]
+    fn fault(&mut self, fault: Fault) -> Down {
+        let end = match fault {
+            Fault::End { inside: true } => End::Gone("end of stream in the middle of a chunk".into()),
+            Fault::End { inside: false } => End::Gone("end of stream".into()),
+            Fault::System(e) => system("recvmsg", &e),
+            Fault::Violation(v) => End::Protocol(v.0),
+            Fault::Place { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
+            Fault::Device(e) => End::Device(with_sources(&e)),
+        };
+        self.ended(end)
+    }
+
+    fn check(&self) -> Result<(), Down> {
+        self.end.as_ref().map_or(Ok(()), |end| Err(self.down(end)))
+    }
+}
+
+impl<C: Rail> Rail for DevmemRail<C> {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        self.control.ctrl(head, body)
+    }
+
+    fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        if !self.out.has_room() {
+            return Err(Busy);
+        }
+        if let Err(error) = self.out.covers(src) {
+            self.end.get_or_insert(End::Device(error.to_string()));
+            return Err(Busy);
+        }
+        let filled = self.body.slice().fill(0, head.as_wire());
+        debug_assert!(filled);
+        let number = self.control.ctrl(&announcement(), self.body.slice())?;
+        self.out.push(number, src);
+        Ok(number)
+    }
+
+    fn prepare(&mut self, mem: MemSlice, target: bool) {
+        if !target {
+            self.out.prepare(&mut *self.socket, mem);
+            self.tell_refusal();
+        }
+    }
+
+    fn taken(&self) -> u64 {
+        let control = self.control.taken();
+        self.out.gone_before().map_or(control, |n| n.min(control))
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        self.check()?;
+        if self.control_down.is_some() {
+            return Ok(Poll::Idle);
+        }
+        let mut poll = self.control.flush()?;
+        if self.deaf.is_none() && (self.out.pending() || self.out.lent() || self.out.gone_before().is_some()) {
+            match self.out.flush(&mut *self.socket) {
+                Ok(true) => {
+                    self.tell_refusal();
+                    poll = Poll::Active;
+                }
+                Ok(false) => {}
+                Err(Trouble::Gpu(e)) => return Err(self.ended(End::Device(e.to_string()))),
+                Err(Trouble::Send(e) | Trouble::Recv(e)) => match gone(&e) {
+                    Some(why) => {
+                        self.deaf = Some(why.into());
+                        poll = Poll::Active;
+                    }
+                    None => return Err(self.ended(system("sendmsg", &e))),
+                },
+            }
+        }
+        Ok(poll)
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        self.check()?;
+        let mut poll = Poll::Idle;
+        if self.control_down.is_none() && self.intake.open_for_heads() {
+            match self.control.poll(&mut Port { intake: &mut self.intake, sink }) {
+                Ok(found) => poll = found,
+                Err(Down::PeerGone { .. }) => self.control_down = Some(Instant::now()),
+                Err(down) => return Err(down),
+            }
+        }
+        match self.intake.poll(&mut *self.socket, sink) {
+            Ok(true) => poll = Poll::Active,
+            Ok(false) => {}
+            Err(Fault::End { .. } | Fault::System(_)) if self.control_down.is_some() => {
+                return Err(self.control_end(sink));
+            }
+            Err(fault) => {
+                let down = self.fault(fault);
+                let reaped = self.intake.reap(sink, true);
+                return Err(reaped.err().map_or(down, |later| self.fault(later)));
+            }
+        }
+        if poll == Poll::Active || self.intake.busy() {
+            return Ok(Poll::Active);
+        }
+        if let Some(since) = self.control_down
+            && (!self.intake.wants() || since.elapsed() > LAST_WORDS)
+        {
+            return Err(self.control_end(sink));
+        }
+        if let (Some(why), None) = (&self.deaf, self.control_down) {
+            let why = why.clone();
+            return Err(self.ended(End::Gone(why)));
+        }
+        Ok(poll)
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        let control = self.control.arm();
+        let work = self.intake.busy()
+            || self.out.copying()
+            || self.deaf.is_some()
+            || self.control_down.is_some()
+            || self.end.is_some()
+            || self.news.front().is_some();
+        let control = control.filter(|_| !work)?;
+        let fd = self.socket.fd().as_raw_fd();
+        let data = WaitFd { fd, read: self.intake.wants(), write: self.out.pending() };
+        // A set that cannot be made is no reason to sleep for ever: the caller looks again.
+        self.wake.arm([Some(control), Some(data)]).ok()
+    }
+
+    fn stalled(&mut self) -> bool {
+        self.control.stalled()
+    }
+}
+
+impl<C: Rail> DevmemRail<C> {
+    /// The end that the control rail told, once everything that came before is delivered.
+    #[cold]
+    fn control_end<S: Sink>(&mut self, sink: &mut S) -> Down {
+        let reaped = self.intake.reap(sink, true);
+        let ended = self.control.poll(&mut Port { intake: &mut self.intake, sink }).err();
+        match (reaped, ended) {
+            (Err(fault), _) => self.fault(fault),
+            (Ok(_), Some(down)) => down,
+            (Ok(_), None) => self.ended(End::Gone("end of stream".into())),
+        }
+    }
+}
+
+impl<C> Drop for DevmemRail<C> {
+    fn drop(&mut self) {
+        // The GPU first: pages that a closed socket had are the card's again.
+        self.intake.finish();
+        self.out.finish();
+        if self.out.lent() {
+            self.socket.cut();
+        }
+    }
+}
+
+/// An error with everything behind it, for one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(&format!(": {source}"));
+        next = source.source();
+    }
+    text
+}
+
+fn system(call: &'static str, e: &io::Error) -> End {
+    gone(e).map_or_else(|| End::System(call, e.raw_os_error().unwrap_or(0)), |why| End::Gone(why.into()))
+}
+
+/// What an error says about the peer, if it says that the peer is gone.
+pub(crate) fn gone(e: &io::Error) -> Option<&'static str> {
+    use io::ErrorKind as K;
+    Some(match e.kind() {
+        K::ConnectionReset => "connection reset",
+        K::BrokenPipe => "the peer reads no more (broken pipe)",
+        K::TimedOut => "the host no longer answers (connection timed out)",
+        K::HostUnreachable => "the host is unreachable",
+        K::NetworkUnreachable | K::NetworkDown => "the network is unreachable",
+        K::ConnectionAborted => "connection aborted",
+        _ => return None,
+    })
+}

@@ -1,0 +1,105 @@
+//! The kernel's stream.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use linkspan_gpu::Gpu;
+use linkspan_gpu::devmem::Run;
+use linkspan_net::{Sent, enable_zerocopy, send_mem, sent_notice};
+use linkspan_netdev::{Received, give_back, receive, send_bound};
+use linkspan_transport::MemSlice;
+
+use crate::{Error, Lent, Pool, Socket};
+
+/// Who has the stream.
+pub trait Owner: AsFd + Send + fmt::Debug {
+    /// Our end and the peer's.
+    fn ends(&self) -> (SocketAddr, SocketAddr);
+
+    /// The stream ends with a reset when this is dropped, whatever is under way.
+    fn cut(&mut self);
+}
+
+/// Who binds device memory to network cards and steers streams to it. May be asked from any thread.
+pub trait Cards: Send + Sync + fmt::Debug {
+    /// Memory of this GPU, bound to queues of the interface, to which the stream `peer` -> `local` is steered for as long as the
+    /// pool lives.
+    ///
+    /// # Errors
+    /// Why not.
+    fn bind(&self, interface: &str, ends: (SocketAddr, SocketAddr), gpu: &Arc<dyn Gpu>) -> Result<Pool, String>;
+
+    /// Has the interface's card send from this memory.
+    ///
+    /// # Errors
+    /// Why not.
+    fn lend(&self, interface: &str, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String>;
+}
+
+/// A connected TCP stream of the kernel.
+#[derive(Debug)]
+pub struct KernelSocket<O> {
+    owner: O,
+    interface: String,
+    path: String,
+    cards: Arc<dyn Cards>,
+    zerocopy: bool,
+}
+
+impl<O: Owner> KernelSocket<O> {
+    /// The stream of `owner` over the interface of this name; `path` is what people see.
+    pub fn new(owner: O, interface: String, path: String, cards: Arc<dyn Cards>) -> KernelSocket<O> {
+        KernelSocket { owner, interface, path, cards, zerocopy: false }
+    }
+}
+
+impl<O: Owner> Socket for KernelSocket<O> {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.owner.as_fd()
+    }
+
+    fn receive(&mut self, linear: MemSlice, control: &mut [u64]) -> io::Result<Option<Received>> {
+        receive(self.owner.as_fd(), linear, control)
+    }
+
+    fn give_back(&mut self, runs: &[Run]) -> io::Result<u64> {
+        give_back(self.owner.as_fd(), runs)
+    }
+
+    fn send(&mut self, mem: MemSlice) -> io::Result<Option<usize>> {
+        send_mem(self.owner.as_fd(), mem)
+    }
+
+    fn send_lent(&mut self, binding: u32, offset: u64, len: usize) -> io::Result<Option<usize>> {
+        send_bound(self.owner.as_fd(), binding, offset, len)
+    }
+
+    fn notice(&mut self) -> io::Result<Option<Sent>> {
+        sent_notice(self.owner.as_fd())
+    }
+
+    fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error> {
+        let bound = self.cards.bind(&self.interface, self.owner.ends(), gpu);
+        bound.map_err(|why| Error::NotBound { path: self.path.clone(), device: gpu.info().id(), why })
+    }
+
+    fn lend(&mut self, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, Error> {
+        let not = |why: String| Error::NotLent { path: self.path.clone(), device: gpu.info().id(), why };
+        if !self.zerocopy {
+            enable_zerocopy(self.owner.as_fd()).map_err(|e| not(format!("SO_ZEROCOPY: {e}")))?;
+            self.zerocopy = true;
+        }
+        self.cards.lend(&self.interface, gpu, mem).map_err(not)
+    }
+
+    fn cut(&mut self) {
+        self.owner.cut();
+    }
+
+    fn path(&self) -> &str {
+        &self.path
+    }
+}

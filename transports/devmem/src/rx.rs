@@ -1,0 +1,526 @@
+//! The receiving half: from announced heads and the second stream's bytes to chunks in place.
+//!
+//! A chunk is cut into *runs*: bytes that the GPU puts in place with one batch. Most often a chunk is one run. Runs report in the
+//! order of the stream, and with each its pages go back to the kernel.
+
+mod lane;
+mod linear;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use linkspan_gpu::devmem::{
+    Assembly, BadControl, Fragment, Placed, RUNS, Run as TokenRun, Tokens, Unplaced, fragments,
+};
+use linkspan_gpu::unpack::Way;
+use linkspan_gpu::{Gpu, GpuError, Share, StageMemory};
+use linkspan_netdev::CONTROL_LEN;
+use linkspan_proto::Head;
+use linkspan_transport::{Buf, MemSlice, Sink, Violation};
+use zerocopy::IntoBytes;
+
+use crate::planted::{self, Bug};
+use crate::{Error, Pool, Socket};
+use lane::{Lane, TO_HOST};
+use linear::{LINEAR, LINEARS, Linears};
+
+/// Heads that may be announced before the control rail is left alone until their payload has come. One more poll of it may bring
+/// some thousands.
+const ANNOUNCED: usize = 1024;
+
+/// Batches at a time: one that is filled and some that run.
+const LANES: usize = 4;
+
+/// Chunks placed at a time, below the 64 that the contract allows.
+const PLACED: usize = 60;
+
+/// Most bytes and most calls of one poll, as of the TCP room.
+const POLL_MOST: usize = 1 << 20;
+const READS: usize = 32;
+
+/// Most bytes of a call that goes straight into place.
+const STRAIGHT: usize = 1 << 20;
+
+/// Of the pool, held pages above this part are told as a lack of pages: the card drops what finds none.
+const SCARCE: (u64, u64) = (7, 8);
+
+/// Why receiving ended.
+pub(crate) enum Fault {
+    /// The end of the stream; `inside`: with payload missing.
+    End {
+        inside: bool,
+    },
+    System(io::Error),
+    Violation(Violation),
+    Place {
+        want: usize,
+        got: usize,
+    },
+    Device(Error),
+}
+
+impl From<Violation> for Fault {
+    fn from(v: Violation) -> Fault {
+        Fault::Violation(v)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(e: Error) -> Fault {
+        Fault::Device(e)
+    }
+}
+
+impl From<GpuError> for Fault {
+    fn from(e: GpuError) -> Fault {
+        Fault::Device(e.into())
+    }
+}
+
+impl From<BadControl> for Fault {
+    fn from(e: BadControl) -> Fault {
+        Fault::Device(e.into())
+    }
+}
+
+/// The chunk whose bytes come next.
+struct Current {
+    head: Head,
+    place: Option<MemSlice>,
+}
+
+/// Bytes that report together.
+struct Run {
+    lane: Option<usize>,
+    /// The chunk that ends with them.
+    ends: Option<Head>,
+}
+
+/// Work of one device.
+struct Device {
+    gpu: Arc<dyn Gpu>,
+    lanes: Vec<Lane>,
+    free: Vec<usize>,
+    _share: Share,
+}
+
+/// What was counted, for those who look after the rail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Payload bytes that came in device memory, in the call's own buffer for a device, and for the host.
+    pub(crate) device: u64,
+    pub(crate) copied: u64,
+    pub(crate) host: u64,
+    /// Pages that we hold, and times that they were nearly all there are while the stream was dry.
+    pub(crate) held: u64,
+    pub(crate) scarce: u64,
+}
+
+pub(crate) struct Intake {
+    announced: VecDeque<Head>,
+    /// Payload bytes that were announced and have not come.
+    want: u64,
+    current: Option<Current>,
+    assembly: Assembly,
+    /// The lane of the run that is being filled.
+    open: Option<usize>,
+    running: VecDeque<Run>,
+    linears: Linears,
+    control: Box<[u64]>,
+    device: Option<Device>,
+    pool: Option<Pool>,
+    tokens: Tokens,
+    pub(crate) counts: Counts,
+}
+
+impl Intake {
+    pub(crate) fn new() -> Intake {
+        Intake {
+            announced: VecDeque::with_capacity(ANNOUNCED),
+            want: 0,
+            current: None,
+            assembly: Assembly::new(0, 0),
+            open: None,
+            running: VecDeque::with_capacity(2 * PLACED),
+            linears: Linears::on_host(),
+            control: vec![0; CONTROL_LEN / 8].into(),
+            device: None,
+            pool: None,
+            tokens: Tokens::new(ANNOUNCED),
+            counts: Counts::default(),
+        }
+    }
+
+    /// From now on chunks may go to memory of this device. With a pool the card fills it.
+    pub(crate) fn attach(
+        &mut self,
+        gpu: &Arc<dyn Gpu>,
+        pool: Option<Pool>,
+        way: Option<Way>,
+        memory: &StageMemory,
+    ) -> Result<(), GpuError> {
+        let detour = if pool.is_some() && way.is_none_or(|w| w == Way::Host) { LANES * TO_HOST } else { 0 };
+        let share = memory.take(LINEARS * LINEAR + LANES * TO_HOST + detour)?;
+        let size = pool.as_ref().map(|p| p.mem.len() as u64);
+        let lanes = (0..LANES).map(|_| Lane::new(gpu, size, way)).collect::<Result<Vec<_>, _>>()?;
+        self.linears = Linears::pinned(gpu)?;
+        if let Some(pool) = &pool {
+            self.assembly.bound(pool.id);
+        }
+        self.pool = pool;
+        self.device = Some(Device { gpu: gpu.clone(), free: (0..lanes.len()).rev().collect(), lanes, _share: share });
+        Ok(())
+    }
+
+    /// A chunk's head has come, its payload follows on the stream.
+    pub(crate) fn announced(&mut self, head: Head) {
+        self.want += u64::from(head.len.get());
+        self.announced.push_back(head);
+    }
+
+    /// Whether more heads are welcome.
+    pub(crate) fn open_for_heads(&self) -> bool {
+        self.announced.len() < ANNOUNCED
+    }
+
+    /// Whether payload is missing.
+    pub(crate) fn wants(&self) -> bool {
+        self.want > 0
+    }
+
+    /// Whether the GPU works on what has come, or chunks wait to be reported.
+    pub(crate) fn busy(&self) -> bool {
+        !self.running.is_empty() || self.open.is_some() || self.announced.front().is_some_and(|h| h.len.get() == 0)
+    }
+
+    /// Reads and puts in place what has come, within bounds. Returns whether anything did.
+    pub(crate) fn poll<S: Sink>(&mut self, socket: &mut dyn Socket, sink: &mut S) -> Result<bool, Fault> {
+        let mut active = self.reap(sink, false)?;
+        let (mut total, mut reads, mut dry) = (0, 0, false);
+        let mut end = None;
+        self.begin(sink)?;
+        while self.want > 0 && total < POLL_MOST && reads < READS {
+            match self.receive(socket, sink)? {
+                None => {
+                    dry = true;
+                    break;
+                }
+                Some(0) => {
+                    end = Some(Fault::End { inside: true });
+                    break;
+                }
+                Some(n) => (total, reads, active) = (total + n, reads + 1, true),
+            }
+        }
+        if dry && self.counts.held * 4096 * SCARCE.1 > self.pool_len() * SCARCE.0 && self.counts.held > 0 {
+            self.counts.scarce += 1;
+        }
+        // Nothing else runs and nothing more comes: then it is not worth waiting for the rest of the batch. And pages that
+        // nobody gives back might be the very ones that the rest needs.
+        if (dry || end.is_some() || self.want == 0) && self.open.is_some() && self.running.is_empty() {
+            self.close(None)?;
+        }
+        active |= self.reap(sink, end.is_some())?;
+        self.return_tokens(socket)?;
+        end.map_or(Ok(active), Err)
+    }
+
+    fn pool_len(&self) -> u64 {
+        self.pool.as_ref().map_or(0, |p| p.mem.len() as u64)
+    }
+
+    /// One call: the bytes that it brought. `None`: nothing has come, or every buffer is in use.
+    fn receive<S: Sink>(&mut self, socket: &mut dyn Socket, sink: &mut S) -> Result<Option<usize>, Fault> {
+        if let (None, Some(Current { place: Some(place), .. })) = (&self.pool, &self.current)
+            && place.is_host()
+        {
+            // Nothing is bound: all comes as host data, and there is one place for it.
+            let len = self.assembly.left().min(STRAIGHT as u64);
+            let part = place.sub(self.assembly.placed(), len).unwrap_or(MemSlice::NONE);
+            let got = socket.receive(part, &mut self.control).map_err(Fault::System)?;
+            let Some(got) = got else { return Ok(None) };
+            self.digest(got.bytes, got.control, None, sink)?;
+            return Ok(Some(got.bytes));
+        }
+        let Some((slot, linear)) = self.linears.free() else { return Ok(None) };
+        let len = self.want.min(LINEAR as u64);
+        let part = linear.sub(0, len).unwrap_or(MemSlice::NONE);
+        let got = socket.receive(part, &mut self.control).map_err(Fault::System)?;
+        let Some(got) = got else { return Ok(None) };
+        self.digest(got.bytes, got.control, Some((slot, linear)), sink)?;
+        Ok(Some(got.bytes))
+    }
+
+    /// Puts what one call has brought in place. Without a buffer the bytes are in place already.
+    fn digest<S: Sink>(
+        &mut self,
+        received: usize,
+        control: usize,
+        linear: Option<(usize, MemSlice)>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
+        // Taken out so that it can be read while everything else changes; no memory is allocated by that.
+        let bytes = std::mem::take(&mut self.control);
+        let result = self.digest_all(received, bytes.as_bytes().get(..control).unwrap_or_default(), linear, sink);
+        self.control = bytes;
+        result
+    }
+
+    fn digest_all<S: Sink>(
+        &mut self,
+        received: usize,
+        control: &[u8],
+        linear: Option<(usize, MemSlice)>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
+        self.assembly.call();
+        for fragment in fragments(received, control) {
+            let mut rest = Some(fragment?);
+            if let Some(Fragment::Device { .. }) = rest {
+                self.counts.held += 1;
+            }
+            if let Some(Fragment::Device { len: 0, token, .. }) = rest {
+                self.tokens.push(token);
+                continue;
+            }
+            while let Some(fragment) = rest {
+                if fragment.is_empty() {
+                    break;
+                }
+                let (part, then) = fragment.split(self.room(sink)?);
+                self.place(part, then.is_none() || planted::is(Bug::SplitToken), linear, sink)?;
+                rest = then;
+                if self.assembly.complete() {
+                    self.complete(sink)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the current chunk that may be placed with one fragment.
+    fn room<S: Sink>(&mut self, sink: &mut S) -> Result<u32, Fault> {
+        self.begin(sink)?;
+        if self.current.is_none() {
+            return Err(Fault::Violation(Violation("payload that no head has announced".into())));
+        }
+        let mut most = self.assembly.left();
+        if let (Some(device), Some(lane)) = (&self.device, self.open) {
+            let room = device.lanes[lane].room(self.assembly.placed());
+            if room > 0 {
+                return Ok(u32::try_from(most.min(room)).unwrap_or(u32::MAX));
+            }
+            self.close(None)?;
+        }
+        most = most.min(TO_HOST as u64);
+        Ok(u32::try_from(most).unwrap_or(u32::MAX))
+    }
+
+    /// Places a part of a fragment; `whole`: nothing of the fragment comes after it.
+    fn place<S: Sink>(
+        &mut self,
+        part: Fragment,
+        whole: bool,
+        linear: Option<(usize, MemSlice)>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
+        let place = self.current.as_ref().and_then(|c| c.place);
+        let on_host = place.is_none_or(MemSlice::is_host);
+        let needs_lane = place.is_some() && (matches!(part, Fragment::Device { .. }) || !on_host);
+        loop {
+            let lane = if needs_lane { Some(self.lane(sink)?) } else { None };
+            let placed = match (lane, &mut self.device) {
+                (Some(lane), Some(device)) => self.assembly.place(part, Some(&mut device.lanes[lane].batch)),
+                _ => self.assembly.place(part, None),
+            };
+            let ours = self.pool.as_ref().map_or(0, |p| p.id);
+            match placed {
+                Ok(Placed::Device { token }) => {
+                    self.counts.device += u64::from(part.len());
+                    match (lane, &mut self.device) {
+                        (Some(lane), Some(device)) if whole => device.lanes[lane].tokens.push(token),
+                        (None, _) if whole => self.tokens.push(token),
+                        _ => {}
+                    }
+                }
+                Ok(Placed::Host { from, to, len }) => self.host_bytes(place, lane, linear, (from, to, len))?,
+                Err(Unplaced::Full) => {
+                    self.close(None)?;
+                    continue;
+                }
+                Err(Unplaced::Foreign { dmabuf }) => {
+                    return Err(Error::Fragment { offset: 0, dmabuf, ours }.into());
+                }
+                Err(Unplaced::Outside { offset }) => {
+                    return Err(Error::Fragment { offset, dmabuf: ours, ours }.into());
+                }
+                Err(Unplaced::Beyond { .. }) => {
+                    return Err(Fault::Violation(Violation("payload beyond its chunk".into())));
+                }
+            }
+            self.want -= u64::from(part.len());
+            return Ok(());
+        }
+    }
+
+    /// Bytes of the call's own buffer go to their place.
+    fn host_bytes(
+        &mut self,
+        place: Option<MemSlice>,
+        lane: Option<usize>,
+        linear: Option<(usize, MemSlice)>,
+        (from, to, len): (usize, u64, u32),
+    ) -> Result<(), Fault> {
+        let (Some(place), Some((slot, buffer))) = (place, linear) else {
+            self.counts.host += u64::from(len);
+            return Ok(());
+        };
+        let (Some(src), Some(dst)) = (buffer.sub(from as u64, len.into()), place.sub(to, len.into())) else {
+            return Err(Fault::Violation(Violation("payload beyond its place".into())));
+        };
+        match (lane, &mut self.device) {
+            (Some(lane), Some(device)) if !place.is_host() => {
+                self.counts.copied += u64::from(len);
+                device.lanes[lane].copy_in(dst, src)?;
+                self.linears.hold(slot, &mut device.lanes[lane].linears);
+            }
+            _ => {
+                self.counts.host += u64::from(len);
+                let copied = src.copy_to_host(dst);
+                debug_assert!(copied);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the next announced chunk the current one, and reports those of no bytes.
+    fn begin<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
+        while self.current.is_none() {
+            let Some(head) = self.announced.pop_front() else { return Ok(()) };
+            while self.running.len() >= PLACED {
+                self.reap_one(sink, true)?;
+            }
+            let place = sink.place(&head)?;
+            let want = head.len.get() as usize;
+            if let Some(place) = place.filter(|p| p.len() != want) {
+                return Err(Fault::Place { want, got: place.len() });
+            }
+            if let Some(place) = place.filter(|p| !p.is_host() && !p.is_empty()) {
+                self.covers(place)?;
+            }
+            self.assembly.begin(want as u64);
+            self.current = Some(Current { head, place });
+            if want == 0 {
+                self.complete(sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this memory is our device's.
+    fn covers(&self, mem: MemSlice) -> Result<(), GpuError> {
+        let gpu = &self.device.as_ref().ok_or(GpuError::NotAttached)?.gpu;
+        if mem.place() == gpu.place() {
+            return Ok(());
+        }
+        let (device, why) = (gpu.info().id(), "it is memory of another device than the connection's");
+        Err(GpuError::Range { device, addr: mem.as_ptr() as u64, len: mem.len(), why })
+    }
+
+    /// The current chunk has all of its bytes.
+    fn complete<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
+        let Some(current) = self.current.take() else { return Ok(()) };
+        if self.open.is_none() && self.running.is_empty() {
+            return Ok(sink.landed(&current.head)?);
+        }
+        self.close(Some(current.head))
+    }
+
+    /// The open run's lane, or a free one, for which older ones are waited for where need be.
+    fn lane<S: Sink>(&mut self, sink: &mut S) -> Result<usize, Fault> {
+        if let Some(lane) = self.open {
+            return Ok(lane);
+        }
+        loop {
+            let device = self.device.as_mut().ok_or(GpuError::NotAttached)?;
+            if let Some(free) = device.free.pop() {
+                let place = self.current.as_ref().and_then(|c| c.place).unwrap_or(MemSlice::NONE);
+                device.lanes[free].begin(place, self.assembly.placed())?;
+                self.open = Some(free);
+                return Ok(free);
+            }
+            self.reap_one(sink, true)?;
+        }
+    }
+
+    /// The open run is full, or its chunk ends: the GPU begins.
+    fn close(&mut self, ends: Option<Head>) -> Result<(), Fault> {
+        let lane = self.open.take();
+        if let (Some(lane), Some(device)) = (lane, &mut self.device) {
+            let pool = self.pool.as_ref().map_or(MemSlice::NONE, |p| p.mem);
+            device.lanes[lane].start(pool)?;
+            if planted::is(Bug::TokensEarly) {
+                device.lanes[lane].tokens.drain(..).for_each(|token| self.tokens.push(token));
+            }
+            if planted::is(Bug::ReusedEarly) {
+                self.linears.release(&mut device.lanes[lane].linears);
+            }
+        }
+        self.running.push_back(Run { lane, ends });
+        Ok(())
+    }
+
+    /// Reports the oldest run if it is done, or waits for that. False: nothing to report.
+    fn reap_one<S: Sink>(&mut self, sink: &mut S, wait: bool) -> Result<bool, Fault> {
+        let Some(run) = self.running.front() else { return Ok(false) };
+        if let (Some(n), Some(device)) = (run.lane, &mut self.device) {
+            let lane = &mut device.lanes[n];
+            if !lane.done(wait)? && !planted::is(Bug::LandedEarly) {
+                return Ok(false);
+            }
+            lane.finish();
+            for token in lane.tokens.drain(..) {
+                self.tokens.push(token);
+            }
+            self.linears.release(&mut lane.linears);
+            device.free.push(n);
+        }
+        if let Some(Run { ends: Some(head), .. }) = self.running.pop_front() {
+            sink.landed(&head)?;
+        }
+        Ok(true)
+    }
+
+    /// Reports what is done, in order; `all` waits for everything.
+    pub(crate) fn reap<S: Sink>(&mut self, sink: &mut S, all: bool) -> Result<bool, Fault> {
+        let mut any = false;
+        while self.reap_one(sink, all)? {
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Gives pages back that nobody needs any more.
+    fn return_tokens(&mut self, socket: &mut dyn Socket) -> Result<(), Fault> {
+        let mut runs = [TokenRun { start: 0, count: 0 }; RUNS];
+        while self.tokens.waiting() > 0 {
+            let n = self.tokens.next(&mut runs);
+            let tokens: u64 = runs[..n].iter().map(|r| u64::from(r.count)).sum();
+            let system = |source| Error::System { call: "setsockopt(SO_DEVMEM_DONTNEED)", source };
+            let freed = socket.give_back(&runs[..n]).map_err(system)?;
+            if freed == 0 || !self.tokens.freed(freed) {
+                return Err(Error::Tokens { tokens }.into());
+            }
+            self.counts.held = self.counts.held.saturating_sub(freed);
+        }
+        Ok(())
+    }
+
+    /// Waits until the GPU reads no page and writes no place any more.
+    pub(crate) fn finish(&mut self) {
+        for lane in self.device.iter_mut().flat_map(|d| &mut d.lanes) {
+            lane.settle();
+        }
+    }
+}

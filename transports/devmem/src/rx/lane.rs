@@ -1,0 +1,167 @@
+//! One run on its way to its place.
+
+use std::sync::Arc;
+
+use linkspan_gpu::unpack::{Batch, PIECES, Unpacker, Way};
+use linkspan_gpu::{Event, Gpu, GpuError, Pinned, Stream};
+use linkspan_transport::{Buf, MemSlice};
+
+use crate::planted::{self, Bug};
+
+/// Most bytes of a run whose chunk goes to the host, and of the unpack's own detour: a chunk as senders cut them.
+pub(super) const TO_HOST: usize = 512 << 10;
+
+/// What one run needs. In use by one at a time.
+pub(super) struct Lane {
+    gpu: Arc<dyn Gpu>,
+    /// For copies; the unpack has a stream of its own.
+    stream: Stream,
+    event: Event,
+    copies: bool,
+    unpacker: Option<Unpacker>,
+    unpacking: bool,
+    pub(super) batch: Batch,
+    /// Tokens of the pages it reads.
+    pub(super) tokens: Vec<u32>,
+    /// Buffers of calls that it reads, one bit for each.
+    pub(super) linears: u32,
+    /// Where pages come to on their way to the host, made when first needed.
+    detour: Option<Pinned>,
+    /// The chunk's place, and where in it the run begins.
+    dst: MemSlice,
+    start: u64,
+}
+
+impl Lane {
+    /// For a pool of so many bytes; without one, for copies from the host alone.
+    pub(super) fn new(gpu: &Arc<dyn Gpu>, pool: Option<u64>, way: Option<Way>) -> Result<Lane, GpuError> {
+        Ok(Lane {
+            stream: gpu.stream()?,
+            event: gpu.event()?,
+            copies: false,
+            unpacker: pool.map(|_| Unpacker::with_detour(gpu, way, TO_HOST)).transpose()?,
+            unpacking: false,
+            batch: Batch::new(pool.unwrap_or(0), 0),
+            tokens: Vec::with_capacity(PIECES),
+            linears: 0,
+            detour: None,
+            dst: MemSlice::NONE,
+            start: 0,
+            gpu: gpu.clone(),
+        })
+    }
+
+    /// A run begins at `start` of the chunk that goes to `dst`.
+    pub(super) fn begin(&mut self, dst: MemSlice, start: u64) -> Result<(), GpuError> {
+        self.batch.clear(dst.len() as u64);
+        (self.dst, self.start) = (dst, start);
+        if dst.is_host() && self.detour.is_none() {
+            self.detour = Some(Pinned::new(&self.gpu, TO_HOST)?);
+        }
+        Ok(())
+    }
+
+    /// Bytes that it takes beyond `placed` of the chunk.
+    pub(super) fn room(&self, placed: u64) -> u64 {
+        let most = if self.dst.is_host() { TO_HOST as u64 } else { u64::MAX };
+        // Merged pieces count once, their pages each.
+        let full = self.tokens.len() >= PIECES;
+        if full { 0 } else { most.saturating_sub(placed - self.start) }
+    }
+
+    /// Bytes of a call's buffer go to the device.
+    pub(super) fn copy_in(&mut self, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
+        self.copies = true;
+        self.gpu.copy(self.stream, dst, src)
+    }
+
+    /// The run is complete: the GPU begins.
+    pub(super) fn start(&mut self, pool: MemSlice) -> Result<(), GpuError> {
+        let started = self.begin_work(pool);
+        if self.copies {
+            // Recorded also when something failed: what was queued before it still runs.
+            self.gpu.record(self.event, self.stream)?;
+        }
+        started
+    }
+
+    fn begin_work(&mut self, pool: MemSlice) -> Result<(), GpuError> {
+        if self.batch.pieces().is_empty() {
+            return Ok(());
+        }
+        // What the card has written is there for work that begins now.
+        if !planted::is(Bug::NoFlush) {
+            self.gpu.flush_writes()?;
+        }
+        if self.dst.is_host() {
+            let detour = self.detour.as_ref().map_or(MemSlice::NONE, Pinned::slice);
+            self.copies = true;
+            for piece in self.batch.pieces() {
+                let len = u64::from(piece.len);
+                let to = detour.sub(piece.dst - self.start, len);
+                let (Some(to), Some(from)) = (to, pool.sub(piece.src.into(), len)) else { continue };
+                self.gpu.copy(self.stream, to, from)?;
+            }
+            return Ok(());
+        }
+        if let Some(unpacker) = &mut self.unpacker {
+            self.unpacking = true;
+            let begun = unpacker.start(pool, self.dst, &self.batch)?;
+            debug_assert!(begun, "the run before was waited for");
+        }
+        Ok(())
+    }
+
+    /// Whether everything is in place; `wait`: when it is.
+    pub(super) fn done(&mut self, wait: bool) -> Result<bool, GpuError> {
+        if self.copies {
+            match wait {
+                true => self.gpu.wait(self.event)?,
+                false if !self.gpu.done(self.event)? => return Ok(false),
+                false => {}
+            }
+        }
+        if let (true, Some(unpacker)) = (self.unpacking, &mut self.unpacker) {
+            if wait {
+                self.gpu.wait(unpacker.event())?;
+            }
+            return unpacker.done();
+        }
+        Ok(true)
+    }
+
+    /// Everything has come: the host's part goes on to its place.
+    pub(super) fn finish(&mut self) {
+        if let (true, Some(detour)) = (self.dst.is_host(), &self.detour) {
+            for piece in self.batch.pieces() {
+                let len = u64::from(piece.len);
+                let from = detour.slice().sub(piece.dst - self.start, len);
+                if let (Some(from), Some(to)) = (from, self.dst.sub(piece.dst, len)) {
+                    let copied = from.copy_to_host(to);
+                    debug_assert!(copied);
+                }
+            }
+        }
+        (self.copies, self.unpacking) = (false, false);
+    }
+}
+
+impl Lane {
+    /// Waits until nothing of it reads or writes any more, also where its run was never started.
+    pub(super) fn settle(&mut self) {
+        // A device that failed works on nothing any more.
+        if self.copies && self.gpu.record(self.event, self.stream).is_ok() {
+            let _ = self.gpu.wait(self.event);
+        }
+        let _ = self.done(true);
+        (self.copies, self.unpacking) = (false, false);
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.settle();
+        self.gpu.retire_event(self.event);
+        self.gpu.retire_stream(self.stream);
+    }
+}

@@ -1,0 +1,270 @@
+//! The sending half: payload of accepted chunks, in their order, over the second stream.
+
+mod notices;
+mod staging;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use linkspan_gpu::{Gpu, GpuError, StageMemory};
+use linkspan_transport::{Buf, MemSlice};
+
+use crate::endpoint::gone;
+use crate::{Lent, Socket};
+use notices::Notices;
+use staging::Staging;
+
+/// Chunks that wait.
+pub(crate) const ITEMS: usize = 256;
+
+/// Most bytes of one call, and of one flush.
+const CALL: usize = 1 << 20;
+const FLUSH: usize = 1 << 20;
+
+/// Ranges of device memory that the card sends from.
+const LENT: usize = 64;
+
+/// How a chunk leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// From host memory.
+    Host,
+    /// From where it lies on the device.
+    Lent { binding: u32, offset: u64 },
+    /// From the device by way of pinned memory.
+    Staged,
+}
+
+struct Item {
+    number: u64,
+    src: MemSlice,
+    way: Way,
+    sent: usize,
+    /// Bytes that are on their way to pinned memory, or there; only for [`Way::Staged`].
+    copied: usize,
+}
+
+pub(crate) struct Outgoing {
+    queue: VecDeque<Item>,
+    /// Chunks that the stream has, and how many calls from device memory must be settled before they are gone.
+    open: VecDeque<(u64, u32)>,
+    notices: Notices,
+    lent: Vec<Lent>,
+    gpu: Option<Arc<dyn Gpu>>,
+    memory: StageMemory,
+    staging: Option<Staging>,
+    /// Why device memory is not sent from where it lies, once it was asked for.
+    pub(crate) refused: Option<String>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(memory: StageMemory) -> Outgoing {
+        Outgoing {
+            queue: VecDeque::with_capacity(ITEMS),
+            open: VecDeque::with_capacity(ITEMS),
+            notices: Notices::default(),
+            lent: Vec::with_capacity(LENT),
+            gpu: None,
+            memory,
+            staging: None,
+            refused: None,
+        }
+    }
+
+    pub(crate) fn attach(&mut self, gpu: &Arc<dyn Gpu>) {
+        self.gpu = Some(gpu.clone());
+    }
+
+    /// Chunks will be cut from this memory: the card is asked to send from it, once.
+    pub(crate) fn prepare(&mut self, socket: &mut dyn Socket, mem: MemSlice) {
+        if mem.is_host() || self.refused.is_some() || self.lent.iter().any(|l| l.at(mem).is_some()) {
+            return;
+        }
+        let Some(gpu) = &self.gpu else { return };
+        self.lent.retain(|l| l.alive.load(std::sync::atomic::Ordering::Acquire));
+        if self.lent.len() == LENT {
+            // The oldest; what is under way of it goes on, and what comes later of it is asked for again.
+            self.lent.remove(0);
+        }
+        match socket.lend(gpu, mem) {
+            Ok(lent) => self.lent.push(lent),
+            Err(error) => self.refused = Some(error.to_string()),
+        }
+    }
+
+    /// Whether a chunk more can be accepted.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.len() < ITEMS && self.open.len() < ITEMS
+    }
+
+    /// Accepts a chunk, which [`Outgoing::has_room`] has room for. False: device memory on a rail that has no GPU, or has
+    /// another.
+    pub(crate) fn push(&mut self, number: u64, src: MemSlice) {
+        let way = if src.is_host() || src.is_empty() {
+            Way::Host
+        } else {
+            let found = self.lent.iter().find_map(|l| Some(Way::Lent { binding: l.id, offset: l.at(src)? }));
+            found.unwrap_or(Way::Staged)
+        };
+        self.queue.push_back(Item { number, src, way, sent: 0, copied: 0 });
+    }
+
+    /// Whether this memory can be sent.
+    pub(crate) fn covers(&self, mem: MemSlice) -> Result<(), GpuError> {
+        if mem.is_host() {
+            return Ok(());
+        }
+        let gpu = self.gpu.as_ref().ok_or(GpuError::NotAttached)?;
+        if mem.place() == gpu.place() {
+            return Ok(());
+        }
+        let (device, why) = (gpu.info().id(), "it is memory of another device than the connection's");
+        Err(GpuError::Range { device, addr: mem.as_ptr() as u64, len: mem.len(), why })
+    }
+
+    /// Number of the last chunk before the first that is not gone; `None`: all are.
+    pub(crate) fn gone_before(&self) -> Option<u64> {
+        let first = self.open.front().map(|o| o.0).or(self.queue.front().map(|i| i.number));
+        first.map(|n| n - 1)
+    }
+
+    /// Whether payload waits for the stream.
+    pub(crate) fn pending(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether what comes next waits for the GPU and not for the stream.
+    pub(crate) fn copying(&self) -> bool {
+        self.queue.front().is_some_and(|i| i.way == Way::Staged)
+    }
+
+    /// Whether the card still reads device memory.
+    pub(crate) fn lent(&self) -> bool {
+        self.notices.open() > 0
+    }
+
+    /// Hands the stream what it takes, within bounds. Returns whether anything moved.
+    pub(crate) fn flush(&mut self, socket: &mut dyn Socket) -> Result<bool, Trouble> {
+        let mut moved = false;
+        while self.notices.open() > 0 {
+            let Some(sent) = socket.notice().map_err(Trouble::Recv)? else { break };
+            self.notices.settle(sent.first, sent.last);
+            moved = true;
+        }
+        moved |= self.stage()?;
+        let mut total = 0;
+        while let Some(item) = self.queue.front_mut() {
+            let rest = item.src.len() - item.sent;
+            if rest > 0 {
+                if total >= FLUSH {
+                    break;
+                }
+                let took = match item.way {
+                    Way::Host => socket.send(part(item.src, item.sent, rest.min(CALL))),
+                    Way::Lent { .. } if self.notices.full() => Ok(None),
+                    Way::Lent { binding, offset } => {
+                        match socket.send_lent(binding, offset + item.sent as u64, rest.min(CALL)) {
+                            Ok(Some(n)) => {
+                                self.notices.made();
+                                Ok(Some(n))
+                            }
+                            Err(e) if gone(&e).is_none() => {
+                                // The card's part, not the peer's: what is left goes by way of the host.
+                                self.refuse(format!("LS1345 sendmsg(2) from device memory bound as {binding}: {e}"));
+                                moved |= self.stage()?;
+                                continue;
+                            }
+                            other => other,
+                        }
+                    }
+                    Way::Staged => match &mut self.staging {
+                        Some(staging) => match staging.ready()? {
+                            Some(ready) => socket.send(ready),
+                            None => Ok(None),
+                        },
+                        None => Ok(None),
+                    },
+                };
+                let Some(n) = took.map_err(Trouble::Send)? else { break };
+                item.sent += n;
+                total += n;
+                moved = true;
+                if let (Way::Staged, Some(staging)) = (item.way, &mut self.staging) {
+                    staging.sent(n);
+                }
+                if item.sent < item.src.len() {
+                    continue;
+                }
+            }
+            moved = true;
+            let number = item.number;
+            self.queue.pop_front();
+            self.open.push_back((number, self.notices.calls()));
+        }
+        while self.open.front().is_some_and(|o| self.notices.settled(o.1)) {
+            self.open.pop_front();
+            moved = true;
+        }
+        moved |= self.stage()?;
+        Ok(moved)
+    }
+
+    /// Nothing is sent from where it lies any more.
+    #[cold]
+    fn refuse(&mut self, why: String) {
+        self.refused.get_or_insert(why);
+        self.lent.clear();
+        for item in self.queue.iter_mut().filter(|i| matches!(i.way, Way::Lent { .. })) {
+            (item.way, item.copied) = (Way::Staged, item.sent);
+        }
+    }
+
+    /// Begins to copy what comes next into pinned memory.
+    fn stage(&mut self) -> Result<bool, GpuError> {
+        let (Some(gpu), memory) = (&self.gpu, &self.memory) else { return Ok(false) };
+        let mut moved = false;
+        for item in self.queue.iter_mut().filter(|i| i.way == Way::Staged && i.copied < i.src.len()) {
+            let staging = match &mut self.staging {
+                Some(staging) => staging,
+                none => none.insert(Staging::new(gpu, memory)?),
+            };
+            while item.copied < item.src.len() {
+                let rest = part(item.src, item.copied, item.src.len() - item.copied);
+                let n = staging.copy(rest)?;
+                if n == 0 {
+                    return Ok(moved);
+                }
+                item.copied += n;
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Waits until no copy of ours reads device memory any more.
+    pub(crate) fn finish(&mut self) {
+        if let Some(staging) = &mut self.staging {
+            staging.finish();
+        }
+    }
+}
+
+/// Why sending ended.
+pub(crate) enum Trouble {
+    /// sendmsg(2).
+    Send(io::Error),
+    /// recvmsg(2) of the error queue.
+    Recv(io::Error),
+    Gpu(GpuError),
+}
+
+impl From<GpuError> for Trouble {
+    fn from(e: GpuError) -> Trouble {
+        Trouble::Gpu(e)
+    }
+}
+
+fn part(mem: MemSlice, at: usize, len: usize) -> MemSlice {
+    mem.sub(at as u64, len as u64).unwrap_or(MemSlice::NONE)
+}
