@@ -22,7 +22,7 @@ use crate::device::Device;
 use crate::listener::FIRST_RETURN;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
-use crate::meeting::{Meeting, QPS_MAX};
+use crate::meeting::Meeting;
 use crate::reach::{Arriving, Reach};
 use crate::redial::Redial;
 use crate::room::AnyRail;
