@@ -152,8 +152,11 @@ impl Desk {
         };
         if let Some(why) = no {
             say(&format!("refused process {process}: {why}"));
-            // Read instead of the answer to its question.
+            // Read instead of the answer to its question. A socket closed with a question unread takes what was said on it
+            // along, so no more may come, and what has come is read.
             let _ = rustix::net::send(&fd, &Answer(Err(why)).encode(), SendFlags::NOSIGNAL);
+            let _ = rustix::net::shutdown(&fd, rustix::net::Shutdown::Read);
+            while rustix::net::recv(&fd, &mut [0u8; 1][..], RecvFlags::DONTWAIT).is_ok_and(|(n, _)| n > 0) {}
             return;
         }
         say(&format!("process {process} of user {user} has come"));

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, sockopt,
@@ -33,7 +34,7 @@ impl Session {
     /// # Errors
     /// Nobody listens, or who listens is neither root nor this user.
     pub fn open(path: &Path) -> Result<Session, String> {
-        let no = |call: &str, e: rustix::io::Errno| format!("{call} {}: {e}", path.display());
+        let no = |call: &str, e: Errno| format!("{call} {}: {e}", path.display());
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|e| no("socket", e))?;
         let addr = SocketAddrUnix::new(path).map_err(|e| no("the name", e))?;
@@ -49,7 +50,7 @@ impl Session {
     }
 
     fn ask(&self, question: Question, with: Option<BorrowedFd<'_>>) -> Result<u32, String> {
-        let no = |call: &str, e: rustix::io::Errno| format!("lspan devmem up does not answer: {call}: {e}");
+        let no = |call: &str, e: Errno| format!("lspan devmem up does not answer: {call}: {e}");
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds: Vec<BorrowedFd<'_>> = with.into_iter().collect();
@@ -57,10 +58,16 @@ impl Session {
             return Err("no room for a descriptor".into());
         }
         let bytes = question.encode();
-        rustix::net::sendmsg(&self.0, &[std::io::IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
-            .map_err(|e| no("sendmsg", e))?;
+        match rustix::net::sendmsg(&self.0, &[std::io::IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+            // Who is refused is told so and hung up on, maybe before it has asked: the words are there to be read.
+            Ok(_) | Err(Errno::PIPE) => {}
+            Err(e) => return Err(no("sendmsg", e)),
+        }
         let mut answer = [0; ANSWER_MAX];
         let (n, _) = rustix::net::recv(&self.0, &mut answer[..], RecvFlags::empty()).map_err(|e| no("recv", e))?;
+        if n == 0 {
+            return Err("lspan devmem up has ended this session: it prints why".into());
+        }
         let answer = Answer::decode(&answer[..n]).ok_or("lspan devmem up answers in a way that we do not know")?;
         answer.0
     }
