@@ -4,7 +4,9 @@
 total=${CI_SECONDS:-3400}
 began=$SECONDS
 table=()
+# Names, limits and commands of the stages that failed and have not been run again.
 failed=()
+declare -A limit_of command_of tried
 
 # stage NAME LIMIT COMMAND...: runs it; exit 77 means that it could not run here and has printed why.
 stage() {
@@ -20,6 +22,8 @@ stage() {
     local cut=
     ((limit < left)) || { limit=$left && cut=yes; }
     printf '\n== %s (at most %d s): %s\n' "$name" "$limit" "$*"
+    limit_of[$name]=$limit
+    command_of[$name]=$(printf '%q ' "$@")
     timeout --kill-after=10 "$limit" "$@"
     code=$?
     case $code in
@@ -32,6 +36,27 @@ stage() {
         *) word="failed" && echo "$name: exit code $code" ;;
     esac
     record "$name" $((SECONDS - from)) "$word" ""
+}
+
+# again: runs every stage that failed so far once more. One that passes then was a matter of luck: the run passes, and says
+# so in capitals, for luck is a defect too.
+again() {
+    local names=("${failed[@]}") name before
+    for name in "${names[@]}"; do
+        [[ -z ${tried[$name]:-} ]] || continue
+        tried[$name]=yes
+        echo
+        echo "once more, for it failed: $name"
+        before=${#failed[@]}
+        eval "stage $name ${limit_of[$name]} ${command_of[$name]}"
+        if ((${#failed[@]} == before)) && [[ ${table[-1]} == *passed* ]]; then
+            echo "FLAKY: $name failed and passed at the second try, nothing changed between"
+            table[-1]+="FLAKY: the second try"
+            for before in "${!failed[@]}"; do
+                [[ ${failed[$before]} != "$name" ]] || unset "failed[$before]"
+            done
+        fi
+    done
 }
 
 # skip NAME REASON: a stage that this tree does not have.
@@ -57,10 +82,11 @@ share_of() {
 
 # finish: the table, and the exit code of the run.
 finish() {
+    again
     printf '\n== %d s in all, of %d\n' $((SECONDS - began)) "$total"
     printf '%s\n' "${table[@]}"
     if ((${#failed[@]})); then
-        echo "failed: ${failed[*]}"
+        echo "failed: $(printf '%s\n' "${failed[@]}" | sort -u | paste -sd' ')"
         exit 1
     fi
     exit 0
