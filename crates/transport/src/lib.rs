@@ -8,11 +8,13 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod conn;
+mod end;
 mod memory;
 mod place;
 mod rail;
 
 pub use conn::{Conn, Error, RailLost};
+pub use end::{End, peer_gone};
 pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket};
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::{HostBuf, MemSlice};

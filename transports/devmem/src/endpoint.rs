@@ -1,7 +1,6 @@
 //! The rail.
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +9,9 @@ use linkspan_gpu::unpack::Way;
 use linkspan_gpu::{CHUNK, Gpu, GpuError, StageMemory};
 use linkspan_net::WaitPair;
 use linkspan_proto::Head;
-use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{
+    Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone,
+};
 
 use crate::beside::{Port, announcement};
 use crate::rx::{Fault, Intake};
@@ -58,14 +59,6 @@ pub struct DevmemRail<C> {
     news: VecDeque<String>,
     told_scarce: u64,
     told_refusal: bool,
-}
-
-/// Why the rail is down, in a form that can be told again.
-enum End {
-    Gone(String),
-    System(&'static str, i32),
-    Protocol(String),
-    Device(String),
 }
 
 impl<C: Rail> DevmemRail<C> {
@@ -185,15 +178,8 @@ impl<C: Rail> DevmemRail<C> {
         &self.control
     }
 
-    #[cold]
     fn down(&self, end: &End) -> Down {
-        let path = self.info.path.clone();
-        match end {
-            End::Gone(why) => Down::PeerGone { path, why: why.clone() },
-            End::System(call, code) => Down::System { call, path, source: io::Error::from_raw_os_error(*code) },
-            End::Protocol(why) => Down::Protocol { path, why: why.clone() },
-            End::Device(why) => Down::Device { path, why: why.clone() },
-        }
+        end.down(&self.info.path)
     }
 
     #[cold]
@@ -208,7 +194,7 @@ impl<C: Rail> DevmemRail<C> {
         let end = match fault {
             Fault::End { inside: true } => End::Gone("end of stream in the middle of a chunk".into()),
             Fault::End { inside: false } => End::Gone("end of stream".into()),
-            Fault::System(e) => system("recvmsg", &e),
+            Fault::System(e) => End::of_call("recvmsg", &e),
             Fault::Violation(v) => End::Protocol(v.0),
             Fault::Place { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
             Fault::Device(e) => End::Device(with_sources(&e)),
@@ -271,12 +257,12 @@ impl<C: Rail> Rail for DevmemRail<C> {
                 }
                 Ok(false) => {}
                 Err(Trouble::Gpu(e)) => return Err(self.ended(End::Device(e.to_string()))),
-                Err(Trouble::Send(e) | Trouble::Recv(e)) => match gone(&e) {
+                Err(Trouble::Send(e) | Trouble::Recv(e)) => match peer_gone(&e) {
                     Some(why) => {
                         self.deaf = Some(why.into());
                         poll = Poll::Active;
                     }
-                    None => return Err(self.ended(system("sendmsg", &e))),
+                    None => return Err(self.ended(End::of_call("sendmsg", &e))),
                 },
             }
         }
@@ -374,22 +360,4 @@ fn with_sources(error: &dyn std::error::Error) -> String {
         next = source.source();
     }
     text
-}
-
-fn system(call: &'static str, e: &io::Error) -> End {
-    gone(e).map_or_else(|| End::System(call, e.raw_os_error().unwrap_or(0)), |why| End::Gone(why.into()))
-}
-
-/// What an error says about the peer, if it says that the peer is gone.
-pub(crate) fn gone(e: &io::Error) -> Option<&'static str> {
-    use io::ErrorKind as K;
-    Some(match e.kind() {
-        K::ConnectionReset => "connection reset",
-        K::BrokenPipe => "the peer reads no more (broken pipe)",
-        K::TimedOut => "the host no longer answers (connection timed out)",
-        K::HostUnreachable => "the host is unreachable",
-        K::NetworkUnreachable | K::NetworkDown => "the network is unreachable",
-        K::ConnectionAborted => "connection aborted",
-        _ => return None,
-    })
 }

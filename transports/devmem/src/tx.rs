@@ -8,9 +8,8 @@ use std::io;
 use std::sync::Arc;
 
 use linkspan_gpu::{Gpu, GpuError, StageMemory};
-use linkspan_transport::{Buf, MemSlice};
+use linkspan_transport::{Buf, MemSlice, peer_gone};
 
-use crate::endpoint::gone;
 use crate::{Lent, Socket};
 use notices::Notices;
 use staging::Staging;
@@ -169,7 +168,7 @@ impl Outgoing {
                                 self.notices.made();
                                 Ok(Some(n))
                             }
-                            Err(e) if gone(&e).is_none() => {
+                            Err(e) if peer_gone(&e).is_none() => {
                                 // The card's part, not the peer's: what is left goes by way of the host.
                                 self.refuse(format!("LS1345 sendmsg(2) from device memory bound as {binding}: {e}"));
                                 moved |= self.stage()?;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
 use crate::inlet::Inlet;
 use crate::rx::{Fault, Rx, SCRATCH};
@@ -68,31 +68,12 @@ pub struct TcpRail {
     end: Option<End>,
 }
 
-/// Why the rail is down, in a form that can be told again and again.
-#[derive(Clone)]
-pub(crate) enum End {
-    Gone(String),
-    System(&'static str, i32),
-    Protocol(String),
-}
-
-impl End {
-    pub(crate) fn down(&self, path: &str) -> Down {
-        let path = path.to_owned();
-        match self {
-            End::Gone(why) => Down::PeerGone { path, why: why.clone() },
-            End::System(call, code) => Down::System { call, path, source: io::Error::from_raw_os_error(*code) },
-            End::Protocol(why) => Down::Protocol { path, why: why.clone() },
-        }
-    }
-}
-
 impl From<Fault> for End {
     fn from(fault: Fault) -> End {
         match fault {
             Fault::End { inside: false } => End::Gone("end of stream".into()),
             Fault::End { inside: true } => End::Gone("end of stream in the middle of a message".into()),
-            Fault::System(e) => system("recv", &e),
+            Fault::System(e) => End::of_call("recv", &e),
             Fault::Head(bad) => End::Protocol(bad.to_string()),
             Fault::Violation(v) => End::Protocol(v.0),
             Fault::Row(why) => End::Protocol(format!("a row of payloads cannot be: {why}")),
@@ -253,12 +234,12 @@ impl Rail for TcpRail {
                 Ok(Poll::Active)
             }
             Ok(false) => Ok(Poll::Idle),
-            Err(e) => match gone(&e) {
+            Err(e) => match peer_gone(&e) {
                 Some(why) => {
                     self.deaf = Some(why);
                     Ok(Poll::Active)
                 }
-                None => Err(self.ended(system("sendmsg", &e))),
+                None => Err(self.ended(End::of_call("sendmsg", &e))),
             },
         }
     }
@@ -289,27 +270,6 @@ impl Drop for TcpRail {
             linger::close(&self.stream);
         }
     }
-}
-
-pub(crate) fn system(call: &'static str, e: &io::Error) -> End {
-    match (gone(e), e.raw_os_error()) {
-        (Some(why), _) => End::Gone(why.into()),
-        (None, code) => End::System(call, code.unwrap_or(0)),
-    }
-}
-
-/// What an error says about the peer, if it says that the peer is gone.
-pub(crate) fn gone(e: &io::Error) -> Option<&'static str> {
-    use io::ErrorKind as K;
-    Some(match e.kind() {
-        K::ConnectionReset => "connection reset",
-        K::BrokenPipe => "the peer reads no more (broken pipe)",
-        K::TimedOut => "the host no longer answers (connection timed out)",
-        K::HostUnreachable => "the host is unreachable",
-        K::NetworkUnreachable | K::NetworkDown => "the network is unreachable",
-        K::ConnectionAborted => "connection aborted",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ use std::time::Duration;
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_shmring::bell;
-use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use linkspan_transport::{Buf, Busy, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 use socket2::Socket;
 
-use crate::endpoint::{End, STALLED_PROBES, STALLED_TIMEOUTS};
+use crate::endpoint::{STALLED_PROBES, STALLED_TIMEOUTS};
 use crew::Helper;
 pub use crew::{HELPERS_MAX, Helpers};
 use link::{Arrival, Link, Post};

@@ -10,9 +10,9 @@ use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::{Opener, Sealer};
-use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
-use crate::endpoint::{End, IDLE_POLLS, IDLE_TURNS, STALLED_PROBES, STALLED_TIMEOUTS, gone, system};
+use crate::endpoint::{IDLE_POLLS, IDLE_TURNS, STALLED_PROBES, STALLED_TIMEOUTS};
 use crate::rx::Fault as PlainFault;
 use crate::{RailConfig, Stream, linger};
 use rx::{Fault, SealedRx};
@@ -125,12 +125,12 @@ impl Rail for SealedRail {
             Ok(true) => Ok(Poll::Active),
             Ok(false) => Ok(Poll::Idle),
             Err(tx::Fault::Record(error)) => Err(self.ended(End::Protocol(error.to_string()))),
-            Err(tx::Fault::System(e)) => match gone(&e) {
+            Err(tx::Fault::System(e)) => match peer_gone(&e) {
                 Some(why) => {
                     self.deaf = Some(why);
                     Ok(Poll::Active)
                 }
-                None => Err(self.ended(system("send", &e))),
+                None => Err(self.ended(End::of_call("send", &e))),
             },
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use linkspan_transport::{Down, WaitFd};
 
 use crate::Stream;
-use crate::endpoint::gone;
+use linkspan_transport::peer_gone;
 
 /// Silence after which a host is dead: keepalive's own 10 s and 3 times 5 s.
 const SILENCE: Duration = Duration::from_secs(25);
@@ -76,7 +76,7 @@ impl Sentinel {
                 // A kernel that closes a socket with our word unread in it resets the stream; the word of a peer that lives would
                 // have come first.
                 self.ended = Some(if self.said && told { Ended::Closed } else { Ended::Broken });
-                Err(match gone(&source) {
+                Err(match peer_gone(&source) {
                     Some(why) => Down::PeerGone { path: self.path.clone(), why: why.into() },
                     None => Down::System { call: "recv", path: self.path.clone(), source },
                 })

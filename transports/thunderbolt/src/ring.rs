@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_tbring::{Access, Completion};
-use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 use crate::cache::{Cache, Held, Memory};
 use crate::device::RingDevice;
-use crate::end::End;
+use crate::end::lost;
 use crate::setup::NONCE_LEN;
 use crate::stream::HELLO;
 use rx::Rx;
@@ -94,13 +94,17 @@ pub(crate) struct Port<D: RingDevice> {
 
 impl<D: RingDevice> Port<D> {
     pub(crate) fn region(&mut self, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, End> {
-        Ok(self.cache.get(&mut self.device, mem, target)?)
+        self.cache.get(&mut self.device, mem, target).map_err(lost)
     }
 
     /// What was put fits always: the queues hold more than all that may be under way.
-    pub(crate) fn put(&mut self, put: bool) -> Result<(), End> {
+    pub(crate) fn put(&mut self, put: Result<bool, linkspan_tbring::Error>) -> Result<(), End> {
         self.rung = true;
-        if put { Ok(()) } else { Err(End::Gone("the device takes no more than it should hold".into())) }
+        match put {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(End::Gone("the device takes no more than it should hold".into())),
+            Err(error) => Err(lost(error)),
+        }
     }
 }
 
@@ -218,7 +222,7 @@ impl<D: RingDevice> RingRail<D> {
                 self.tx.deaf = true;
                 Ok(())
             }
-            ENODEV => Err(linkspan_tbring::Error::Gone.into()),
+            ENODEV => Err(lost(linkspan_tbring::Error::Gone)),
             EMSGSIZE => Err(End::Protocol("a message longer than its head says".into())),
             code => Err(End::System("a send or receive", code)),
         }
@@ -280,7 +284,7 @@ impl<D: RingDevice> Rail for RingRail<D> {
             Ok(()) => Ok(if rung { Poll::Active } else { Poll::Idle }),
             // What had come before is still there to be taken.
             Err(linkspan_tbring::Error::Gone) => Ok(Poll::Idle),
-            Err(error) => Err(self.ended(error.into())),
+            Err(error) => Err(self.ended(lost(error))),
         }
     }
 
@@ -297,11 +301,11 @@ impl<D: RingDevice> Rail for RingRail<D> {
                     match self.port.device.doorbell(1, Duration::ZERO, true).and_then(|()| self.port.device.pop()) {
                         Ok(Some(done)) => done,
                         Ok(None) => break,
-                        Err(error) => return Err(self.ended(error.into())),
+                        Err(error) => return Err(self.ended(lost(error))),
                     }
                 }
                 Ok(None) => break,
-                Err(error) => return Err(self.ended(error.into())),
+                Err(error) => return Err(self.ended(lost(error))),
             };
             found += 1;
             if let Err(end) = self.complete(&done, sink) {

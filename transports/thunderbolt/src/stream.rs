@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 use crate::device::StreamDevice;
-use crate::end::End;
 use crate::setup::NONCE_LEN;
 use rx::Rx;
 pub use rx::reads_any_bytes;

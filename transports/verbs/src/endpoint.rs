@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
 use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
 use crate::cache::{Cache, Registered};
@@ -44,14 +44,6 @@ pub struct Counts {
     pub asked: u64,
     /// Writes of nothing, to see whether the peer lives.
     pub probes: u64,
-}
-
-/// Why the rail is down, in a form that can be told again and again.
-#[derive(Clone)]
-enum End {
-    Gone(String),
-    System(&'static str, i32),
-    Protocol(String),
 }
 
 /// A rail over one queue pair.
@@ -152,12 +144,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     fn down(&self, end: &End) -> Down {
-        let path = self.info.path.clone();
-        match end {
-            End::Gone(why) => Down::PeerGone { path, why: why.clone() },
-            End::System(call, code) => Down::System { call, path, source: io::Error::from_raw_os_error(*code) },
-            End::Protocol(why) => Down::Protocol { path, why: why.clone() },
-        }
+        end.down(&self.info.path)
     }
 
     #[cold]

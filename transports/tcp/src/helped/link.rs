@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use linkspan_proto::Head;
 use linkspan_shmring::bell;
-use linkspan_transport::MemSlice;
+use linkspan_transport::{End, MemSlice};
 use rustix::event::{EventfdFlags, eventfd};
-
-use crate::endpoint::End;
 
 /// Items and arrivals under way, each. A chunk has at most two arrivals; of small messages more than a credit of the
 /// largest number (64 KiB in messages without content) comes in bursts only.

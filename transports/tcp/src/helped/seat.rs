@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{Buf, HostBuf, MemSlice, Poll, Rail, Violation, WaitFd};
+use linkspan_transport::{Buf, End, HostBuf, MemSlice, Poll, Rail, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 
 use super::link::{Arrival, Link, Post};
 use crate::TcpRail;
-use crate::endpoint::End;
 use crate::inlet::{Inlet, Place};
 
 /// Rounds in which what was accepted before the end still goes to the socket: goodbyes behind a few chunks.

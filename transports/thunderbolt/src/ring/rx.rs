@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
-use linkspan_transport::{Buf, Sink};
+use linkspan_transport::{Buf, End, Sink};
 
 use super::{CHUNK, CHUNKS, Of, Port, SLOT, SLOTS, Slots, is_apart};
 use crate::cache::Held;
 use crate::device::RingDevice;
-use crate::end::End;
 use crate::setup::NONCE_LEN;
 use crate::stream::HELLO;
 
@@ -112,7 +111,7 @@ impl<D: RingDevice> Rx<D> {
             self.came[slot] = Came::Not;
             self.next = (slot + 1) % SLOTS;
             let cookie = Of::Received.cookie(slot as u64);
-            let put = port.device.receive(port.control, &port.slots.region, at, SLOT as u64, cookie)?;
+            let put = port.device.receive(port.control, &port.slots.region, at, SLOT as u64, cookie);
             port.put(put)?;
         }
         Ok(())
@@ -165,14 +164,14 @@ impl<D: RingDevice> Rx<D> {
         let region = match sink.place(head)? {
             Some(mem) if mem.len() == len => {
                 let held = port.region(mem, true)?;
-                let put = port.device.receive(port.data, held.region(), held.offset(mem), len as u64, cookie)?;
+                let put = port.device.receive(port.data, held.region(), held.offset(mem), len as u64, cookie);
                 port.put(put)?;
                 Some(held)
             }
             Some(mem) => return Err(misplaced(head, mem.len())),
             None => {
                 let at = Slots::<D>::SCRATCH;
-                let put = port.device.receive(port.data, &port.slots.region, at, len as u64, cookie)?;
+                let put = port.device.receive(port.data, &port.slots.region, at, len as u64, cookie);
                 port.put(put)?;
                 None
             }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
-use linkspan_transport::{Buf, MemSlice};
+use linkspan_transport::{Buf, End, MemSlice};
 
 use super::{CHUNKS, Of, Port, SLOT, SLOTS, Slots};
 use crate::cache::Held;
 use crate::device::RingDevice;
-use crate::end::End;
 
 /// An accepted item: gone when nothing of it is left with the device.
 struct Item<R> {
@@ -61,8 +60,7 @@ impl<D: RingDevice> Tx<D> {
         let at = Slots::<D>::at(slot.into());
         let Some(mem) = port.slots.mem.slice().sub(at, SLOT as u64) else { return Ok(None) };
         let len = fill(mem);
-        let put =
-            port.device.send(port.control, &port.slots.region, at, len as u64, Of::Sent.cookie(u64::from(slot)))?;
+        let put = port.device.send(port.control, &port.slots.region, at, len as u64, Of::Sent.cookie(u64::from(slot)));
         port.put(put)?;
         Ok(Some(slot))
     }
@@ -99,7 +97,7 @@ impl<D: RingDevice> Tx<D> {
         let offset = held.offset(src);
         let n = self.message(port, head, MemSlice::NONE)?;
         let put = port.device.send(port.data, held.region(), offset, src.len() as u64, Of::DataSent.cookie(n));
-        port.put(put.map_err(End::from)?)?;
+        port.put(put)?;
         self.chunks += 1;
         if let Some(item) = self.items.back_mut() {
             (item.left, item.region) = (2, Some(held));

@@ -2,13 +2,12 @@
 
 use linkspan_proto::Head;
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
-use linkspan_transport::{Buf, MemSlice, Sink};
+use linkspan_transport::{Buf, End, MemSlice, Sink};
 
 use super::segment::{Kind, SEGMENT_LEN, Segment};
 use super::tx::Tx;
 use super::{FRAME, system};
 use crate::device::StreamDevice;
-use crate::end::End;
 
 /// Bytes read ahead of what they are.
 const SCRATCH: usize = 64 << 10;
