@@ -1,7 +1,8 @@
 //! linkspan: writes into and reads from the memory of another process, over the best path there is between the two.
 //!
 //! A [`Transport`] talks to one peer. It carries one-sided operations (the peer's program takes no part in them) and tagged
-//! messages, over shared memory on one host and TCP between hosts, and says which and why ([`Transport::path`]).
+//! messages, over shared memory on one host and RDMA, a Thunderbolt cable or TCP between hosts, and says which and why
+//! ([`Transport::path`]).
 //!
 //! ```
 //! use std::time::Duration;
