@@ -144,6 +144,18 @@ void *gpu_at(void *mr, void *host, size_t len)
 	return (void *)at;
 }
 
+void gpu_read(void *out, uint64_t from, size_t len)
+{
+	gpu_thread();
+	CHECK(len == 0 || cu.down(out, from, len) == 0, "a copy from the device failed");
+}
+
+void gpu_write(uint64_t to, const void *bytes, size_t len)
+{
+	gpu_thread();
+	CHECK(len == 0 || cu.up(to, bytes, len) == 0, "a copy to the device failed");
+}
+
 void gpu_posted(void *request, void *comm, int n, void **host, void **at, const size_t *sizes, void **mrs)
 {
 	pthread_mutex_lock(&lock);

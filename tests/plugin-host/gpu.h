@@ -21,6 +21,9 @@ void gpu_free(void *mr);
 int gpu_export(void *device, size_t size, uint64_t *offset);
 /* The device address of a place in a registered buffer, with `len` bytes from the buffer copied there. */
 void *gpu_at(void *mr, void *host, size_t len);
+/* Copies between the host and device addresses. */
+void gpu_read(void *out, uint64_t device, size_t len);
+void gpu_write(uint64_t device, const void *bytes, size_t len);
 /* A receive was posted into buffers whose device addresses are known. */
 void gpu_posted(void *request, void *comm, int n, void **host, void **device, const size_t *sizes, void **mrs);
 /* A request is done: if it is such a receive, true, and its first part for a flush. */

@@ -66,6 +66,8 @@ struct options {
 	bool quick;
 	/* Buffers are device memory. */
 	bool gpu;
+	/* NCCL's kernels put in place what is received. */
+	bool offload;
 };
 extern struct options options;
 

@@ -45,7 +45,7 @@ _Noreturn static void usage(int code)
 {
 	FILE *f = code ? stderr : stdout;
 	fprintf(f, "usage: plugin-host --plugin FILE.so [--version 6..12|all] [--test NAME|all] [--ranks 1..8] [--quick]\n"
-		   "                   [--plant FAULT] [--mem host|cuda] [--verbose]\n"
+		   "                   [--plant FAULT] [--mem host|cuda] [--offload] [--verbose]\n"
 		   "       plugin-host --plugin FILE.so --join ADDRESS:PORT --rank I --ranks N --test allreduce|rounds|...\n"
 		   "                   [--size BYTES[K|M]] [--rounds N]\n"
 		   "       plugin-host --plugin FILE.so --bench lat|rate|bw|idle [--version N] [--size BYTES[K|M]]\n"
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
 		{"plugin", 1, NULL, 'p'}, {"version", 1, NULL, 'v'}, {"test", 1, NULL, 't'},  {"ranks", 1, NULL, 'n'},
 		{"plant", 1, NULL, 'f'},  {"bench", 1, NULL, 'b'},   {"size", 1, NULL, 's'},  {"window", 1, NULL, 'w'},
 		{"seconds", 1, NULL, 'T'}, {"join", 1, NULL, 'j'},
-		{"rank", 1, NULL, 'r'},   {"rounds", 1, NULL, 'R'},  {"quick", 0, NULL, 'q'},  {"verbose", 0, NULL, 'V'}, {"mem", 1, NULL, 'm'}, {"help", 0, NULL, 'h'},
+		{"rank", 1, NULL, 'r'},   {"rounds", 1, NULL, 'R'},  {"quick", 0, NULL, 'q'},  {"verbose", 0, NULL, 'V'}, {"mem", 1, NULL, 'm'}, {"offload", 0, NULL, 'o'}, {"help", 0, NULL, 'h'},
 		{NULL, 0, NULL, 0}};
 	int first = 12, last = 12;
 	options = (struct options){.test = "all", .size = 8, .window = 1, .seconds = 4, .rounds = 4};
@@ -157,6 +157,7 @@ int main(int argc, char **argv)
 			if (!options.gpu && strcmp(optarg, "host") != 0)
 				usage(2);
 			break;
+		case 'o': options.offload = options.gpu = true; break;
 		case 'h': usage(0);
 		default: usage(2);
 		}

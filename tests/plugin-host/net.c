@@ -9,8 +9,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "group.h"
 #include "gpu.h"
 #include "plant.h"
+#include "unpack.h"
 #include "util.h"
 
 bool net_verbose;
@@ -216,9 +218,27 @@ int net_connect(const struct net *net, int dev, void *handle, void **comm)
 	return written(rc, "connect", *comm);
 }
 
+/* As NCCL does where the device said that kernels unpack: the structure is NCCL's, and says what it wants. */
+static int accept_offload(const struct net *net, void *listen, void **comm)
+{
+	struct dev_handle handle = {.type = 1, .version = 7}, *device = &handle;
+	struct props props;
+	CHECK(net_props(net, 0, &props) == OK && props.dev_type == 1, "the device does not say that kernels unpack");
+	CHECK(props.max_recvs == 1, "kernels unpack one buffer at a time, and maxRecvs is %d", props.max_recvs);
+	gpu_thread();
+	*comm = GARBAGE;
+	int rc = V(7)->accept(listen, comm, &device);
+	CHECK(device == &handle, "accept replaced NCCL's device handle");
+	if (rc == OK && *comm != NULL && *comm != GARBAGE)
+		unpack_accepted(net, *comm, device);
+	return rc;
+}
+
 int net_accept(const struct net *net, void *listen, void **comm)
 {
 	struct dev_handle *device = NULL;
+	if (options.offload && net->version >= 7)
+		return written(accept_offload(net, listen, comm), "accept", *comm);
 	*comm = GARBAGE;
 	int rc = net->version == 6 ? V(6)->accept(listen, comm)
 				   : V(7)->accept(listen, comm, net->version % 2 ? NULL : &device);
@@ -306,6 +326,8 @@ int net_irecv(const struct net *net, void *comm, int n, void **data, const size_
 	memset(s, 0xa5, (size_t)n * sizeof *s);
 	if (rc == OK && *request != NULL) {
 		plant_posted(comm, *request, n, data, sizes);
+		if (options.offload)
+			unpack_posted(comm, *request, optional);
 		if (gpu_on())
 			gpu_posted(*request, comm, n, data, at, sizes, mrs);
 	}
@@ -338,6 +360,8 @@ int net_test(const struct net *net, void *request, int *done, int *sizes)
 			rc = V(6)->test(flush, &flushed, NULL);
 			CHECK(rc == OK, "test of a flush returned %d", rc);
 		}
+		if (options.offload)
+			unpack_done(part.comm, request, part.device, part.size);
 		gpu_down(request);
 	}
 	if (*done == 1)
@@ -352,6 +376,8 @@ int net_close_send(const struct net *net, void *comm)
 
 int net_close_recv(const struct net *net, void *comm)
 {
+	if (options.offload)
+		unpack_closed(comm);
 	return V(6)->close_recv(comm);
 }
 

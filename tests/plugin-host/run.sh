@@ -16,7 +16,7 @@ flags="-std=c11 -O2 -Wall -Wextra -Werror -pthread"
 
 cd "$here" || exit 1
 # shellcheck disable=SC2086
-$CC $flags main.c util.c net.c gpu.c plant.c group.c hosts.c flow.c bare.c bench.c t_setup.c t_data.c t_coll.c t_lines.c t_life.c \
+$CC $flags main.c util.c net.c gpu.c unpack.c plant.c group.c hosts.c flow.c bare.c bench.c t_setup.c t_data.c t_coll.c t_lines.c t_life.c \
 	-ldl -o "$out/plugin-host" || exit 1
 # shellcheck disable=SC2086
 $CC $flags -fPIC -shared reference.c -o "$out/reference.so" || exit 1

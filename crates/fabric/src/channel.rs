@@ -1,10 +1,13 @@
 //! A connection as callers of the fabric see it: a [`Conn`] over rails of any rooms, with its sentinel, its log lines
 //! and its lost rails coming back.
 
+mod offload;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use linkspan_gpu::offload::Queue;
 use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::{Addr, Handle};
@@ -97,6 +100,8 @@ pub struct Channel {
     rdma: bool,
     /// The device whose memory it carries.
     gpu: Option<Arc<dyn Gpu>>,
+    /// What tells NCCL's kernels where pieces are.
+    queue: Option<Arc<Queue>>,
     /// When a way around was looked for last.
     looked: Instant,
 }
@@ -186,6 +191,7 @@ impl Channel {
             lonely: true,
             rdma: room == "verbs",
             gpu: None,
+            queue: None,
             looked: now,
         };
         let mut line = format!("{} via {}", parts.verb, channel.describe());
@@ -716,6 +722,9 @@ impl Channel {
         let attached = self.gpu.as_ref().map_or(Ok(()), |gpu| rail.attach(gpu));
         if let Err(error) = &attached {
             self.fabric.log().warn(&chain(error));
+        }
+        if let Some(queue) = &self.queue {
+            rail.offload(queue);
         }
         if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
             if let Returns::Dials { redials, .. } = &mut self.returns {

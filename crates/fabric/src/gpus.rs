@@ -49,6 +49,12 @@ pub fn any() -> bool {
     drivers().iter().any(|(_, devices)| devices.as_ref().is_ok_and(|&n| n > 0))
 }
 
+/// The NVIDIA device that the calling thread works with, if there is one.
+pub fn current_cuda() -> Option<Arc<dyn Gpu>> {
+    let ordinal = cuda().and_then(|driver| driver.current()).ok()??;
+    open(MemoryName::Device(Kind::Cuda, ordinal)).ok()?
+}
+
 /// The device that owns the memory at an address. Where the driver wants it, the calling thread has a context, as
 /// threads that work with device memory do.
 ///

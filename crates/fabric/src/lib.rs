@@ -42,6 +42,7 @@ pub use device::{Device, Port, devices, survey};
 pub use error::{Error, chain};
 pub use helpers::Wish as HelperWish;
 pub use lending::Lending;
+pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQueue, SLOTS as OFFLOAD_SLOTS};
 pub use linkspan_gpu::{Ability, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_thunderbolt as thunderbolt;
@@ -378,6 +379,17 @@ impl Fabric {
     /// every connection, staged where this one's path does not reach it.
     pub fn reaches_device_memory(&self) -> bool {
         self.survey().iter().any(|(i, _)| devmem::ready(self, &i.name).is_ok())
+    }
+
+    /// Whether every interface of every device is set up for device-memory TCP, and nobody asked for another unpack: then NCCL may
+    /// be told that its own kernels unpack. Connections that come up otherwise say so one by one.
+    pub fn offers_unpack(&self) -> bool {
+        let devices = self.devices();
+        let mut ports = devices.iter().flat_map(|device| &device.ports);
+        // Where there is RDMA, connections take it.
+        let forced = self.config().path == PathChoice::Devmem;
+        let taken = forced || self.rdma_ports().0.is_empty();
+        self.config().unpack.is_none() && taken && !devices.is_empty() && ports.all(|p| devmem::ready(self, &p.name).is_ok())
     }
 
     /// TCP streams per pair of interfaces.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use linkspan_gpu::offload::Queue;
 use linkspan_gpu::{Gpu, GpuError, StageMemory, StagedRail};
 use linkspan_proto::Head;
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
@@ -113,6 +114,21 @@ impl PathRail {
         match self {
             PathRail::Plain(_) => true,
             PathRail::Staged(rail) => rail.has_reach(),
+        }
+    }
+
+    /// Where a network card puts its payload.
+    pub(crate) fn pool(&self) -> Option<MemSlice> {
+        match self {
+            PathRail::Plain(AnyRail::Devmem(rail)) => rail.pool(),
+            _ => None,
+        }
+    }
+
+    /// NCCL's kernels put in place what this queue tells them of.
+    pub(crate) fn offload(&mut self, queue: &Arc<Queue>) {
+        if let PathRail::Plain(AnyRail::Devmem(rail)) = self {
+            rail.offload(queue);
         }
     }
 

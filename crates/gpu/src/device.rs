@@ -186,6 +186,14 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// Unpins it.
     fn unpin(&self, mem: MemSlice);
 
+    /// Address at which the device itself reads and writes pinned host memory: with unified addressing the process's own.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn device_address(&self, pinned: MemSlice) -> Result<u64, GpuError> {
+        Ok(pinned.as_ptr() as u64)
+    }
+
     /// A stream that does not wait for the device's default stream.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ pub mod driver;
 mod error;
 mod memory;
 mod name;
+pub mod offload;
 mod sim;
 mod stage;
 pub mod unpack;

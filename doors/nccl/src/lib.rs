@@ -4,6 +4,7 @@
 //! is the fabric seen through `linkspan-ncclnet`, which owns everything whose address NCCL holds.
 #![deny(unsafe_code)]
 
+mod machine;
 mod memory;
 mod path;
 mod plugin;

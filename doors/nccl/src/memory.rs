@@ -46,6 +46,21 @@ pub(crate) fn takes_device(fabric: &Fabric) -> bool {
     }
 }
 
+/// First version of NCCL's table in which it is told that its own kernels unpack. Its LL and LL128 kernels do not: since
+/// version 9 it says which receives are theirs, before that it must have been told to use neither.
+pub(crate) fn unpack_since(fabric: &Fabric, get: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    let is = |name: &str, value: &str| get(name).is_some_and(|v| v.trim().eq_ignore_ascii_case(value));
+    let cuda = || matches!(gpus::drivers(), [(_, Ok(n)), _] if n > 0);
+    if !takes_device(fabric) || !fabric.offers_unpack() || !cuda() {
+        return None;
+    }
+    match (is("NCCL_PROTO", "simple"), is("NCCL_NET_OPTIONAL_RECV_COMPLETION", "0")) {
+        (true, _) => Some(7),
+        (false, false) => Some(9),
+        (false, true) => None,
+    }
+}
+
 impl Domain {
     pub(crate) fn sending(log: Logger, fabric: &Fabric, channel: &Channel) -> Domain {
         let (cards, strict) = (channel.memory(), fabric.config().strict);

@@ -1,7 +1,11 @@
 //! The data path: isend, irecv, test.
 
-use linkspan_fabric::{Channel, ChannelError, MAX_GROUP, MemSlice, Ticket};
-use linkspan_ncclnet::{Fail, Logger, Part, RecvComm, RecvHints, SendComm};
+use std::sync::Arc;
+
+use linkspan_fabric::{
+    Channel, ChannelError, MAX_GROUP, MemSlice, OFFLOAD_HANDLE, OFFLOAD_SLOTS, OffloadQueue, Ticket, chain, gpus,
+};
+use linkspan_ncclnet::{DeviceQueue, Fail, Logger, Part, RecvComm, RecvHints, SendComm};
 
 use crate::memory::{Mr, slice};
 
@@ -66,31 +70,28 @@ impl SendComm for Sending {
 pub struct Receiving {
     log: Logger,
     channel: Option<Channel>,
+    offload: Option<Offload>,
+}
+
+/// NCCL's kernels unpack: their queue, and the receives in it by ticket.
+struct Offload {
+    queue: Arc<OffloadQueue>,
+    open: Vec<(u64, u64)>,
+}
+
+impl Offload {
+    fn number(&self, ticket: u64) -> Option<u64> {
+        self.open.iter().find(|(t, _)| *t == ticket).map(|(_, number)| *number)
+    }
 }
 
 impl Receiving {
     pub(crate) fn new(log: Logger, channel: Channel) -> Receiving {
-        Receiving { log, channel: Some(channel) }
+        Receiving { log, channel: Some(channel), offload: None }
     }
-}
 
-impl RecvComm for Receiving {
-    type Mr = Mr;
-
-    fn irecv(&mut self, parts: &[Part<'_, Mr>], _hints: RecvHints) -> Result<Option<u64>, Fail> {
+    fn post(&mut self, posts: &[(u32, MemSlice)]) -> Result<Option<u64>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
-        let (one, mut group);
-        let posts: &[(u32, MemSlice)] = if let [part] = parts {
-            one = [(part.tag as u32, slice(self.log, channel, part)?)];
-            &one
-        } else {
-            group = [(0, MemSlice::NONE); MAX_GROUP];
-            let posts = group.get_mut(..parts.len()).ok_or(Fail::InvalidArgument)?;
-            for (post, part) in posts.iter_mut().zip(parts) {
-                *post = (part.tag as u32, slice(self.log, channel, part)?);
-            }
-            posts
-        };
         let posted = match channel.post_recv(posts) {
             Ok(None) => channel.progress().and_then(|_| channel.post_recv(posts)),
             other => other,
@@ -99,6 +100,67 @@ impl RecvComm for Receiving {
             Ok(ticket) => Ok(ticket.map(Ticket::to_u64)),
             Err(error) => Err(fail(self.log, channel, &error)),
         }
+    }
+}
+
+impl RecvComm for Receiving {
+    type Mr = Mr;
+
+    fn irecv(&mut self, parts: &[Part<'_, Mr>], hints: RecvHints) -> Result<Option<u64>, Fail> {
+        let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
+        let [part] = parts else {
+            let mut group = [(0, MemSlice::NONE); MAX_GROUP];
+            let posts = group.get_mut(..parts.len()).ok_or(Fail::InvalidArgument)?;
+            for (post, part) in posts.iter_mut().zip(parts) {
+                *post = (part.tag as u32, slice(self.log, channel, part)?);
+            }
+            return self.post(posts);
+        };
+        let mem = slice(self.log, channel, part)?;
+        let one = [(part.tag as u32, mem)];
+        // The kernels of LL and LL128 watch the buffer itself and know of no queue.
+        let Some(offload) = self.offload.as_ref().filter(|_| !hints.completion_optional) else { return self.post(&one) };
+        let Some(number) = offload.queue.open(mem) else { return Ok(None) };
+        let posted = self.post(&one);
+        match (&posted, &mut self.offload) {
+            (Ok(Some(ticket)), Some(offload)) => offload.open.push((*ticket, number)),
+            (_, Some(offload)) => offload.queue.close(number),
+            _ => {}
+        }
+        posted
+    }
+
+    fn unpack_queue(&mut self) -> Option<DeviceQueue> {
+        let channel = self.channel.as_mut()?;
+        let gpu = gpus::current_cuda()?;
+        let queue = match channel.attach(&gpu).and_then(|()| channel.offload()) {
+            Ok(queue) => queue?,
+            Err(error) => {
+                self.log.warn(&format!("linkspan: NCCL's kernels do not unpack: {}", chain(&error)));
+                return None;
+            }
+        };
+        let address = queue.handle();
+        self.offload = Some(Offload { queue, open: Vec::with_capacity(OFFLOAD_SLOTS) });
+        Some(DeviceQueue { address, len: OFFLOAD_HANDLE })
+    }
+
+    fn waits_for_kernel(&self, ticket: u64) -> bool {
+        self.offload.as_ref().is_some_and(|offload| offload.number(ticket).is_some())
+    }
+
+    fn consumed(&mut self, ticket: u64) -> Result<(), Fail> {
+        let Some(offload) = &mut self.offload else { return Ok(()) };
+        if let Some(at) = offload.open.iter().position(|(t, _)| *t == ticket) {
+            offload.queue.consume(offload.open.swap_remove(at).1);
+        }
+        if offload.open.is_empty()
+            && let Some(channel) = &mut self.channel
+        {
+            // NCCL may not come back for long: the card has its pages back now. A loss is told by the next operation.
+            let _ = channel.progress();
+        }
+        Ok(())
     }
 
     fn flush(&mut self, parts: &[Part<'_, Mr>]) -> Result<Option<u64>, Fail> {
@@ -118,16 +180,20 @@ impl RecvComm for Receiving {
 
     fn test(&mut self, ticket: u64, sizes: &mut [usize]) -> Result<bool, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
-        let ticket = Ticket::from_u64(ticket);
-        let done = match channel.test_sizes(ticket, sizes) {
+        let of_channel = Ticket::from_u64(ticket);
+        let done = match channel.test_sizes(of_channel, sizes) {
             Ok(false) => {
                 // A loss is reported by the test below, unless the operation was done before it.
                 let _ = channel.progress();
-                channel.test_sizes(ticket, sizes)
+                channel.test_sizes(of_channel, sizes)
             }
             other => other,
         };
-        done.map_err(|error| fail(self.log, channel, &error))
+        let done = done.map_err(|error| fail(self.log, channel, &error))?;
+        if done && let Some(offload) = &self.offload && let Some(number) = offload.number(ticket) {
+            offload.queue.finish(number);
+        }
+        Ok(done)
     }
 
     fn revoke(&mut self, _mr: &Mr) {

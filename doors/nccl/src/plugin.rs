@@ -5,7 +5,8 @@ use std::ffi::CStr;
 use linkspan_fabric::{Config, Device, Error, Fabric, Level, Log, chain};
 use linkspan_ncclnet::{Fail, HANDLE_LEN, Init, Logger, NetPlugin, Props, Region};
 
-use crate::memory::{Domain, Mr, takes_device};
+use crate::machine::machine;
+use crate::memory::{Domain, Mr, takes_device, unpack_since};
 use crate::path::{Receiving, Sending};
 use crate::setup::{Dialling, Listening};
 
@@ -18,6 +19,8 @@ pub struct Plugin {
     /// Where the settings cannot be used, everything but init fails with this text: an init that failed would make
     /// NCCL take another net without a word.
     fabric: Result<Fabric, String>,
+    /// Since which version NCCL is told that its own kernels unpack.
+    unpack_since: Option<u32>,
 }
 
 /// One communicator's use of the plugin.
@@ -73,7 +76,7 @@ impl NetPlugin for Plugin {
     type Mr = Mr;
 
     fn load(log: Logger) -> Result<Plugin, Fail> {
-        let fabric = Config::from_env().and_then(|config| Fabric::new(config, nccl_log(log), false));
+        let fabric = Config::from_env().and_then(|config| machine(config, nccl_log(log)));
         let fabric = fabric.map_err(|error| chain(&error));
         match &fabric {
             Ok(fabric) => {
@@ -83,7 +86,8 @@ impl NetPlugin for Plugin {
             }
             Err(why) => log.warn(&format!("linkspan cannot be used, every connection will fail: {why}")),
         }
-        Ok(Plugin { log, fabric })
+        let unpack_since = fabric.as_ref().ok().and_then(|f| unpack_since(f, |name| std::env::var(name).ok()));
+        Ok(Plugin { log, fabric, unpack_since })
     }
 
     fn devices(&self) -> usize {
@@ -104,6 +108,7 @@ impl NetPlugin for Plugin {
             speed_mbps: device.mbps,
             members: device.members,
             device_memory: takes_device(self.fabric()?),
+            unpack_since: self.unpack_since,
             ..base
         })
     }
@@ -113,7 +118,7 @@ impl NetPlugin for Plugin {
     }
 
     fn listen(&self, _ctx: &Ctx, dev: usize, handle: &mut [u8; HANDLE_LEN]) -> Result<Listening, Fail> {
-        Listening::new(self.log, self.fabric()?, dev, handle)
+        Listening::new(self.log, self.fabric()?, (dev, self.unpack_since.is_some()), handle)
     }
 
     fn connect(

@@ -17,18 +17,19 @@ pub struct Listening {
     log: Logger,
     fabric: Fabric,
     listener: Listener,
+    unpacks: bool,
 }
 
 impl Listening {
     pub(crate) fn new(
         log: Logger,
         fabric: &Fabric,
-        dev: usize,
+        (dev, unpacks): (usize, bool),
         handle: &mut [u8; HANDLE_LEN],
     ) -> Result<Listening, Fail> {
         let listener = fabric.listen(dev).map_err(|error| fail(log, &error))?;
         handle.copy_from_slice(&listener.handle()[..HANDLE_LEN]);
-        Ok(Listening { log, fabric: fabric.clone(), listener })
+        Ok(Listening { log, fabric: fabric.clone(), listener, unpacks })
     }
 }
 
@@ -39,6 +40,10 @@ impl ListenComm<Plugin> for Listening {
             let domain = Domain::receiving(self.log, &self.fabric, &channel);
             Opened { path: Receiving::new(self.log, channel), domain }
         }))
+    }
+
+    fn unpacks(&self) -> bool {
+        self.unpacks
     }
 }
 

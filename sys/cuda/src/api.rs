@@ -11,6 +11,8 @@ pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const INVALID_VALUE: c_int = 1;
 /// `CUDA_ERROR_NO_DEVICE`.
 pub(crate) const NO_DEVICE: c_int = 100;
+/// `CUDA_ERROR_INVALID_CONTEXT`.
+pub(crate) const INVALID_CONTEXT: c_int = 201;
 /// `CUDA_ERROR_NOT_READY`.
 pub(crate) const NOT_READY: c_int = 600;
 
@@ -66,10 +68,12 @@ linkspan_dl::api! {
     fn cuDevicePrimaryCtxRetain(*mut Handle, c_int) -> c_int;
     fn cuCtxPushCurrent_v2(Handle) -> c_int;
     fn cuCtxPopCurrent_v2(*mut Handle) -> c_int;
+    fn cuCtxGetDevice(*mut c_int) -> c_int;
     fn cuGetErrorString(c_int, *mut *const c_char) -> c_int;
     fn cuMemAlloc_v2(*mut u64, usize) -> c_int;
     fn cuMemHostRegister_v2(*mut c_void, usize, c_uint) -> c_int;
     fn cuMemHostUnregister(*mut c_void) -> c_int;
+    fn cuMemHostGetDevicePointer_v2(*mut u64, *mut c_void, c_uint) -> c_int;
     fn cuMemGetAddressRange_v2(*mut u64, *mut usize, u64) -> c_int;
     fn cuPointerGetAttributes(c_uint, *mut c_int, *mut *mut c_void, u64) -> c_int;
     fn cuMemcpyAsync(u64, u64, usize, Handle) -> c_int;

@@ -128,6 +128,19 @@ impl Cuda {
     }
 }
 
+/// Our number for the driver's device.
+pub(crate) fn ordinal_of(api: &Api, wanted: c_int, devices: usize) -> Result<usize, GpuError> {
+    for ordinal in 0..devices {
+        let mut device: c_int = 0;
+        // SAFETY: writes one integer.
+        checked(api, "cuda", "cuDeviceGet", unsafe { (api.cuDeviceGet)(&raw mut device, ordinal as c_int) })?;
+        if device == wanted {
+            return Ok(ordinal);
+        }
+    }
+    Err(GpuError::NoDevice { wanted: format!("cuda device {wanted}"), found: devices })
+}
+
 /// The driver's number for the device, and what it is.
 fn describe(api: &Api, id: &str, version: i32, ordinal: usize) -> Result<(c_int, GpuInfo), GpuError> {
     let call = |call, code| checked(api, id, call, code);
@@ -230,6 +243,14 @@ impl Gpu for Cuda {
             // before us, and says so.
             unsafe { (self.api.cuMemHostUnregister)(mem.as_ptr().cast()) };
         }
+    }
+
+    fn device_address(&self, pinned: MemSlice) -> Result<u64, GpuError> {
+        let _current = self.current()?;
+        let mut addr = 0u64;
+        // SAFETY: writes one address. The host address is only looked up; flags 0.
+        let code = unsafe { (self.api.cuMemHostGetDevicePointer_v2)(&raw mut addr, pinned.as_ptr().cast(), 0) };
+        self.check("cuMemHostGetDevicePointer", code).map(|()| addr)
     }
 
     fn stream(&self) -> Result<Stream, GpuError> {

@@ -73,6 +73,21 @@ impl Driver {
         Ok(Cuda::new(self.api.clone(), self.version, ordinal)?)
     }
 
+    /// The device that the calling thread works with; `None` where it has none.
+    ///
+    /// # Errors
+    /// The driver's word.
+    pub fn current(&self) -> Result<Option<usize>, GpuError> {
+        let mut device = 0;
+        // SAFETY: writes one integer.
+        let code = unsafe { (self.api.cuCtxGetDevice)(&raw mut device) };
+        if code == api::INVALID_CONTEXT {
+            return Ok(None);
+        }
+        device::checked(&self.api, "cuda", "cuCtxGetDevice", code)?;
+        device::ordinal_of(&self.api, device, self.devices).map(Some)
+    }
+
     /// The device that owns the memory at an address; `None` where it is no device memory. Asks in the calling thread's
     /// context, so that no device is taken into use for the question.
     ///

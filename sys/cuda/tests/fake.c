@@ -96,6 +96,7 @@ int cuDeviceGetAttribute(int *v, int which, int d)
 int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; *c = &context; return 0; }
 int cuCtxPushCurrent_v2(void *c) { if (c != &context) return 201; depth++; return 0; }
 int cuCtxPopCurrent_v2(void **c) { NEED(); depth--; *c = &context; return 0; }
+int cuCtxGetDevice(int *d) { NEED(); *d = 0; return 0; }
 int fake_depth(void) { return depth; }
 
 int cuGetErrorString(int code, const char **s)
@@ -155,6 +156,15 @@ int cuMemHostUnregister(void *p)
 		return 713;
 	r->len = 0;
 	return 0;
+}
+
+int cuMemHostGetDevicePointer_v2(u64 *a, void *p, unsigned flags)
+{
+	LOCKED();
+	NEED();
+	struct range *r = find((u64)p);
+	*a = (u64)p;
+	return flags || !r || r->kind != 1;
 }
 
 int cuMemGetAddressRange_v2(u64 *base, size_t *n, u64 a)

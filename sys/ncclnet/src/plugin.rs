@@ -31,6 +31,15 @@ pub struct Opened<T, D> {
     pub domain: D,
 }
 
+/// The shared queue of a receive comm of which NCCL's kernels unpack what it receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceQueue {
+    /// Where the GPU finds `unpackNetDeviceHandle`.
+    pub address: u64,
+    /// Its bytes.
+    pub len: usize,
+}
+
 /// What [`Connecting::poll`] gives.
 pub type OpenedSend<P> = Opened<<P as NetPlugin>::Send, <P as NetPlugin>::Domain>;
 
@@ -113,6 +122,11 @@ pub trait NetPlugin: Sized + Send + Sync + 'static {
 pub trait ListenComm<P: NetPlugin>: Send {
     /// The next established connection, or `None` as long as there is none. NCCL may accept several.
     fn accept(&mut self) -> Result<Option<OpenedRecv<P>>, Fail>;
+
+    /// Whether its device said that NCCL's kernels unpack ([`Props::unpack_since`]).
+    fn unpacks(&self) -> bool {
+        false
+    }
 }
 
 /// A connect in progress, driven by the service thread.
@@ -147,6 +161,24 @@ pub trait RecvComm: Send {
     /// Posts 1 to [`MAX_RECVS`] buffers as one request. Returns a ticket, or `None` when nothing can start now. The
     /// memory may be written until the ticket was reported done.
     fn irecv(&mut self, parts: &[Part<'_, Self::Mr>], hints: RecvHints) -> Result<Option<u64>, Fail>;
+
+    /// NCCL asks for its own kernels to unpack on this comm, once, before anything is received. `None`: this comm puts everything
+    /// in place itself, and NCCL's kernels do nothing.
+    fn unpack_queue(&mut self) -> Option<DeviceQueue> {
+        None
+    }
+
+    /// Whether a receive that is done waits for [`RecvComm::consumed`]: its ticket lives until then.
+    fn waits_for_kernel(&self, ticket: u64) -> bool {
+        let _ = ticket;
+        false
+    }
+
+    /// NCCL's kernel has read what the receive left for it.
+    fn consumed(&mut self, ticket: u64) -> Result<(), Fail> {
+        let _ = ticket;
+        Ok(())
+    }
 
     /// Makes what was received visible to the GPU. `None`: it is already.
     fn flush(&mut self, parts: &[Part<'_, Self::Mr>]) -> Result<Option<u64>, Fail> {

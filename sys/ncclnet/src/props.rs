@@ -13,6 +13,9 @@ pub struct Props {
     pub guid: u64,
     /// Device memory may be registered.
     pub device_memory: bool,
+    /// First table version in which NCCL is told that its own kernels put in place what is received (device offload "unpack",
+    /// 7 or later); `None`: in none. Such a device takes one buffer in a receive.
+    pub unpack_since: Option<u32>,
     /// dma-buf descriptors may be registered.
     pub dma_buf: bool,
     /// A registration holds for every comm of this device (since v8).
@@ -51,6 +54,7 @@ impl Default for Props {
             pci_path: None,
             guid: 0,
             device_memory: false,
+            unpack_since: None,
             dma_buf: false,
             reg_is_global: false,
             force_flush: false,

@@ -94,6 +94,8 @@ pub(crate) struct Entry {
     pub(crate) parts: u8,
     generation: u8,
     in_flight: bool,
+    /// Reported done; NCCL's kernel has it.
+    with_kernel: bool,
     /// Addresses of the memory handles.
     mrs: [usize; MAX_RECVS],
 }
@@ -109,7 +111,7 @@ impl Requests {
     /// For the comm that owns `doors`; `uses` is different for every comm they lead to one after the other.
     pub(crate) fn new(doors: &Doors, uses: u64) -> Requests {
         let generation = (uses % GENERATION as u64) as u8;
-        let entry = Entry { ticket: 0, parts: 0, generation, in_flight: false, mrs: [0; MAX_RECVS] };
+        let entry = Entry { ticket: 0, parts: 0, generation, in_flight: false, with_kernel: false, mrs: [0; MAX_RECVS] };
         Requests {
             entries: vec![entry; REQUESTS].into(),
             free: (0..REQUESTS as u16).rev().collect(),
@@ -144,9 +146,23 @@ impl Requests {
     /// The request that `through` names.
     #[inline]
     pub(crate) fn get(&self, through: &Through) -> Result<&Entry, Misuse> {
-        let entry = self.entries.get(usize::from(through.index)).filter(|e| e.in_flight);
+        let entry = self.entries.get(usize::from(through.index)).filter(|e| e.in_flight && !e.with_kernel);
         let entry = entry.filter(|e| e.generation == through.generation);
         entry.ok_or(Misuse::Request(through.request))
+    }
+
+    /// The request is done, and waits for NCCL's kernel.
+    pub(crate) fn hand_over(&mut self, through: &Through) {
+        if let Some(entry) = self.entries.get_mut(usize::from(through.index)) {
+            entry.with_kernel = true;
+        }
+    }
+
+    /// The ticket of the request that `through` names, if it waits for NCCL's kernel.
+    #[inline]
+    pub(crate) fn with_kernel(&self, through: &Through) -> Option<u64> {
+        let entry = self.entries.get(usize::from(through.index)).filter(|e| e.in_flight && e.with_kernel);
+        entry.filter(|e| e.generation == through.generation).map(|e| e.ticket)
     }
 
     /// The request is done.
@@ -155,7 +171,7 @@ impl Requests {
         if let Some(entry) = self.entries.get_mut(usize::from(through.index))
             && entry.in_flight
         {
-            entry.in_flight = false;
+            (entry.in_flight, entry.with_kernel) = (false, false);
             self.free.push(through.index);
         }
     }
@@ -163,7 +179,7 @@ impl Requests {
     /// Whether a request in flight uses the memory handle at this address.
     pub(crate) fn uses(&self, mr: usize) -> bool {
         self.free.len() < REQUESTS
-            && self.entries.iter().any(|e| e.in_flight && e.mrs[..usize::from(e.parts)].contains(&mr))
+            && self.entries.iter().any(|e| e.in_flight && !e.with_kernel && e.mrs[..usize::from(e.parts)].contains(&mr))
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use linkspan_gpu::offload::Queue;
 use linkspan_gpu::unpack::Way;
 use linkspan_gpu::{CHUNK, Gpu, GpuError, StageMemory};
 use linkspan_net::WaitPair;
@@ -138,6 +139,16 @@ impl<C: Rail> DevmemRail<C> {
         self.out.attach(gpu);
         self.gpu = Some(gpu.clone());
         Ok(())
+    }
+
+    /// Where the card puts payload, once it is bound.
+    pub fn pool(&self) -> Option<MemSlice> {
+        self.intake.bound()
+    }
+
+    /// Leaves pieces to NCCL's kernels from now on, for receives that the queue knows. False: nothing is bound.
+    pub fn offload(&mut self, queue: &Arc<Queue>) -> bool {
+        self.intake.offload(queue)
     }
 
     /// Says once that device memory is not sent from where it lies.

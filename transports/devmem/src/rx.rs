@@ -3,6 +3,7 @@
 //! A chunk is cut into *runs*: bytes that the GPU puts in place with one batch. Most often a chunk is one run. Runs report in the
 //! order of the stream, and with each its pages go back to the kernel.
 
+mod kept;
 mod lane;
 mod linear;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use linkspan_gpu::devmem::{
     Assembly, BadControl, Fragment, Placed, RUNS, Run as TokenRun, Tokens, Unplaced, fragments,
 };
+use linkspan_gpu::offload::Queue;
 use linkspan_gpu::unpack::Way;
 use linkspan_gpu::{Gpu, GpuError, Share, StageMemory};
 use linkspan_netdev::CONTROL_LEN;
@@ -22,6 +24,7 @@ use zerocopy::IntoBytes;
 
 use crate::planted::{self, Bug};
 use crate::{Error, Pool, Socket};
+use kept::Kept;
 use lane::{Lane, TO_HOST};
 use linear::{LINEAR, LINEARS, Linears};
 
@@ -88,6 +91,8 @@ impl From<BadControl> for Fault {
 struct Current {
     head: Head,
     place: Option<MemSlice>,
+    /// The receive of NCCL's queue that it is part of.
+    receive: Option<u64>,
 }
 
 /// Bytes that report together.
@@ -131,6 +136,10 @@ pub(crate) struct Intake {
     device: Option<Device>,
     pool: Option<Pool>,
     tokens: Tokens,
+    /// Pages that NCCL's kernels read.
+    kept: Option<Kept>,
+    /// The last receive of its queue that a part of the fragment at hand went to.
+    split: Option<u64>,
     pub(crate) counts: Counts,
 }
 
@@ -148,6 +157,8 @@ impl Intake {
             device: None,
             pool: None,
             tokens: Tokens::new(ANNOUNCED),
+            kept: None,
+            split: None,
             counts: Counts::default(),
         }
     }
@@ -171,6 +182,19 @@ impl Intake {
         self.pool = pool;
         self.device = Some(Device { gpu: gpu.clone(), free: (0..lanes.len()).rev().collect(), lanes, _share: share });
         Ok(())
+    }
+
+    /// From now on pieces may be left to NCCL's kernels, which this queue tells of them. False: nothing is bound.
+    pub(crate) fn offload(&mut self, queue: &Arc<Queue>) -> bool {
+        if let Some(pool) = &self.pool {
+            self.kept = Some(Kept::new(queue.clone(), pool));
+        }
+        self.kept.is_some()
+    }
+
+    /// Where the card puts payload.
+    pub(crate) fn bound(&self) -> Option<MemSlice> {
+        self.pool.as_ref().map(|pool| pool.mem)
     }
 
     /// A chunk's head has come, its payload follows on the stream.
@@ -197,6 +221,9 @@ impl Intake {
     /// Reads and puts in place what has come, within bounds. Returns whether anything did.
     pub(crate) fn poll<S: Sink>(&mut self, socket: &mut dyn Socket, sink: &mut S) -> Result<bool, Fault> {
         let mut active = self.reap(sink, false)?;
+        if let Some(kept) = &mut self.kept {
+            kept.release(&mut self.tokens);
+        }
         let (mut total, mut reads, mut dry) = (0, 0, false);
         let mut end = None;
         self.begin(sink)?;
@@ -277,6 +304,7 @@ impl Intake {
         self.assembly.call();
         for fragment in fragments(received, control) {
             let mut rest = Some(fragment?);
+            self.split = None;
             if let Some(Fragment::Device { .. }) = rest {
                 self.counts.held += 1;
             }
@@ -325,6 +353,10 @@ impl Intake {
         linear: Option<(usize, MemSlice)>,
         sink: &mut S,
     ) -> Result<(), Fault> {
+        if self.leave(part, whole)? {
+            self.want -= u64::from(part.len());
+            return Ok(());
+        }
         let place = self.current.as_ref().and_then(|c| c.place);
         let on_host = place.is_none_or(MemSlice::is_host);
         let needs_lane = place.is_some() && (matches!(part, Fragment::Device { .. }) || !on_host);
@@ -339,8 +371,15 @@ impl Intake {
                 Ok(Placed::Device { token }) => {
                     self.counts.device += u64::from(part.len());
                     match (lane, &mut self.device) {
-                        (Some(lane), Some(device)) if whole => device.lanes[lane].tokens.push(token),
-                        (None, _) if whole => self.tokens.push(token),
+                        (Some(lane), Some(device)) if whole => match self.split {
+                            // NCCL reads the page too: it goes back when both are done.
+                            Some(number) => device.lanes[lane].shared = Some((number, token)),
+                            None => device.lanes[lane].tokens.push(token),
+                        },
+                        (None, _) if whole => match (self.split, &mut self.kept) {
+                            (Some(number), Some(kept)) => kept.keep(number, token, &mut self.tokens),
+                            _ => self.tokens.push(token),
+                        },
                         _ => {}
                     }
                 }
@@ -349,19 +388,35 @@ impl Intake {
                     self.close(None)?;
                     continue;
                 }
-                Err(Unplaced::Foreign { dmabuf }) => {
-                    return Err(Error::Fragment { offset: 0, dmabuf, ours }.into());
-                }
-                Err(Unplaced::Outside { offset }) => {
-                    return Err(Error::Fragment { offset, dmabuf: ours, ours }.into());
-                }
-                Err(Unplaced::Beyond { .. }) => {
-                    return Err(Fault::Violation(Violation("payload beyond its chunk".into())));
-                }
+                Err(why) => return Err(unplaced(why, ours)),
             }
             self.want -= u64::from(part.len());
             return Ok(());
         }
+    }
+
+    /// Leaves a part of a fragment to NCCL's kernel, where the chunk is of a receive that it puts in place.
+    fn leave(&mut self, part: Fragment, whole: bool) -> Result<bool, Fault> {
+        let Fragment::Device { offset, len, token, .. } = part else { return Ok(false) };
+        let (Some(kept), Some(pool)) = (&mut self.kept, &self.pool) else { return Ok(false) };
+        let Some(Current { receive: Some(number), place: Some(place), .. }) = self.current else { return Ok(false) };
+        let inside = offset.checked_add(len.into()).is_some_and(|end| end <= pool.mem.len() as u64);
+        if !inside || !kept.has_room(number) {
+            return Ok(false);
+        }
+        let (to, mut assembly) = (self.assembly.placed(), self.assembly);
+        assembly.place(part, None).map_err(|why| unplaced(why, pool.id))?;
+        if !kept.queue().push(number, pool.mem.as_ptr() as u64 + offset, len, place.as_ptr() as u64 + to) {
+            return Ok(false);
+        }
+        self.assembly = assembly;
+        self.counts.device += u64::from(len);
+        let last = self.split.map_or(number, |earlier| earlier.max(number));
+        self.split = Some(last);
+        if whole {
+            kept.keep(last, token, &mut self.tokens);
+        }
+        Ok(true)
     }
 
     /// Bytes of the call's own buffer go to their place.
@@ -410,7 +465,9 @@ impl Intake {
                 self.covers(place)?;
             }
             self.assembly.begin(want as u64);
-            self.current = Some(Current { head, place });
+            let on_device = place.filter(|p| !p.is_host() && !p.is_empty());
+            let receive = self.kept.as_ref().zip(on_device).and_then(|(kept, place)| kept.queue().of(place));
+            self.current = Some(Current { head, place, receive });
             if want == 0 {
                 self.complete(sink)?;
             }
@@ -483,6 +540,11 @@ impl Intake {
             for token in lane.tokens.drain(..) {
                 self.tokens.push(token);
             }
+            match (lane.shared.take(), &mut self.kept) {
+                (Some((number, token)), Some(kept)) => kept.keep(number, token, &mut self.tokens),
+                (Some((_, token)), None) => self.tokens.push(token),
+                (None, _) => {}
+            }
             self.linears.release(&mut lane.linears);
             device.free.push(n);
         }
@@ -522,5 +584,14 @@ impl Intake {
         for lane in self.device.iter_mut().flat_map(|d| &mut d.lanes) {
             lane.settle();
         }
+    }
+}
+
+/// A fragment that has no place.
+fn unplaced(why: Unplaced, ours: u32) -> Fault {
+    match why {
+        Unplaced::Foreign { dmabuf } => Error::Fragment { offset: 0, dmabuf, ours }.into(),
+        Unplaced::Outside { offset } => Error::Fragment { offset, dmabuf: ours, ours }.into(),
+        Unplaced::Beyond { .. } | Unplaced::Full => Fault::Violation(Violation("payload beyond its chunk".into())),
     }
 }

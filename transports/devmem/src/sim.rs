@@ -71,7 +71,8 @@ pub struct SimSocket<O> {
     owner: O,
     path: String,
     config: SimConfig,
-    gpu: Arc<SimGpu>,
+    /// What the card's writes go through; another device's memory is written at once.
+    gpu: Option<Arc<SimGpu>>,
     rng: u64,
     card: Option<Card>,
     tokens: Tokens,
@@ -90,10 +91,17 @@ const ETOOSMALL: i32 = 525;
 impl<O: Owner> SimSocket<O> {
     /// Over the stream of `owner`, with memory of this device.
     pub fn new(owner: O, path: String, gpu: Arc<SimGpu>, config: SimConfig) -> SimSocket<O> {
+        let mut socket = SimSocket::beside_any(owner, path, config);
+        socket.gpu = Some(gpu);
+        socket
+    }
+
+    /// The same with memory of any device: what the card writes is visible at once.
+    pub fn beside_any(owner: O, path: String, config: SimConfig) -> SimSocket<O> {
         SimSocket {
             owner,
             path,
-            gpu,
+            gpu: None,
             rng: config.seed,
             card: None,
             tokens: Tokens::default(),
@@ -164,7 +172,13 @@ impl<O: Owner> SimSocket<O> {
             let (page, at, room) = card.place(draw, share);
             let (now, then) = rest.split_at(rest.len().min(room as usize));
             if let Some(to) = card.pool.sub(u64::from(page) * 4096 + u64::from(at), now.len() as u64) {
-                self.gpu.nic_write(to, now);
+                match &self.gpu {
+                    Some(gpu) => gpu.nic_write(to, now),
+                    None => {
+                        let written = to.fill(0, now);
+                        debug_assert!(written);
+                    }
+                }
             }
             card.filled(page, at + now.len() as u32);
             pages.push_back((page, at, now.len() as u32));
@@ -178,7 +192,7 @@ impl<O: Owner> SimSocket<O> {
         let Some(card) = &mut self.card else { return };
         if card.release(page) {
             // What is still on its way to it must not come after the next segment.
-            let _ = self.gpu.flush_writes();
+            let _ = self.gpu.as_ref().map(|gpu| gpu.flush_writes());
             let whole = card.pool.sub(u64::from(page) * 4096, 4096).unwrap_or(MemSlice::NONE);
             let poisoned = whole.fill(0, &[0xBD; 4096]);
             debug_assert!(poisoned);
@@ -189,7 +203,7 @@ impl<O: Owner> SimSocket<O> {
 impl<O> Drop for SimSocket<O> {
     fn drop(&mut self) {
         // An unbound card writes nothing any more: what is on its way lands before the pool is freed.
-        let _ = self.gpu.flush_writes();
+        let _ = self.gpu.as_ref().map(|gpu| gpu.flush_writes());
     }
 }
 
@@ -345,7 +359,7 @@ impl<O: Owner> Socket for SimSocket<O> {
             return Err(Error::NotBound { path: self.path.clone(), device: gpu.info().id(), why: why.to_owned() });
         }
         let card = Card::new(gpu, self.config.pages)?;
-        let pool = Pool { mem: card.pool, id: card.id, guard: Box::new(()) };
+        let pool = Pool { mem: card.pool, id: card.id, lent: Arc::default(), guard: Box::new(()) };
         self.card = Some(card);
         Ok(pool)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linkspan_gpu::Gpu;
 use linkspan_gpu::devmem::Run;
@@ -22,6 +22,8 @@ pub struct Pool {
     pub mem: MemSlice,
     /// The kernel's number for it.
     pub id: u32,
+    /// Pages of it that NCCL's kernels have, over all streams that share it.
+    pub lent: Arc<AtomicU64>,
     /// What keeps it bound and this stream steered to it.
     pub guard: Box<dyn Any + Send>,
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket};
@@ -40,6 +40,8 @@ struct Bound {
     id: u32,
     memory: GpuBuf,
     interface: String,
+    /// Pages that NCCL's kernels have.
+    lent: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -144,7 +146,7 @@ impl Inner {
                 (By::Daemon(Mutex::new(session)), id)
             }
         };
-        let bound = Arc::new(Bound { by, id, memory, interface: interface.to_owned() });
+        let bound = Arc::new(Bound { by, id, memory, interface: interface.to_owned(), lent: Arc::default() });
         pools.retain(|_, pool| pool.strong_count() > 0);
         pools.insert(key, Arc::downgrade(&bound));
         Ok(bound)
@@ -169,8 +171,8 @@ impl Cards for KernelPorts {
                 Steered::Us(Rule::steer(&bound.interface, local, peer, queue).map_err(|e| chain(&e))?)
             }
         };
-        let (mem, id) = (bound.memory.slice(), bound.id);
-        Ok(Pool { mem, id, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
+        let (mem, id, lent) = (bound.memory.slice(), bound.id, bound.lent.clone());
+        Ok(Pool { mem, id, lent, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
     }
 
     fn lend(&self, interface: &str, _gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String> {

@@ -10,7 +10,7 @@ pub struct Config {
     pub traffic_class: c_int,
 }
 
-/// What a plugin with device offload returns from connect and accept; linkspan never does.
+/// What a plugin with device offload tells NCCL's kernels from connect and accept.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceHandle {

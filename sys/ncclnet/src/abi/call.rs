@@ -159,7 +159,7 @@ pub type Test = unsafe extern "C" fn(request: *mut c_void, done: *mut c_int, siz
 pub type Close = unsafe extern "C" fn(object: *mut c_void) -> c_int;
 /// getDeviceMr, since v7; only called on devices with offload.
 pub type GetDeviceMr = unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void, device_mr: *mut *mut c_void) -> c_int;
-/// irecvConsumed, since v7; only called on devices with offload.
+/// irecvConsumed, since v7; called for every receive of a plugin that has it, once NCCL's kernel has read the buffer.
 pub type IrecvConsumed = unsafe extern "C" fn(comm: *mut c_void, n: c_int, request: *mut c_void) -> c_int;
 /// makeVDevice, since v9.
 pub type MakeVDevice<T> = unsafe extern "C" fn(dev: *mut c_int, props: *mut T) -> c_int;

@@ -324,10 +324,14 @@ unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *
         body.ok_or_else(gone)?.lane.with(|p| {
             let entry = p.requests.get(&way)?;
             let n = usize::from(entry.parts);
-            if !p.path.test(entry.ticket, &mut got[..n])? {
+            let ticket = entry.ticket;
+            if !p.path.test(ticket, &mut got[..n])? {
                 return Ok(None);
             }
-            p.requests.finish(&way);
+            match p.path.waits_for_kernel(ticket) {
+                true => p.requests.hand_over(&way),
+                false => p.requests.finish(&way),
+            }
             Ok::<_, Refused>(Some(n))
         })??
     };
@@ -342,4 +346,27 @@ unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *
         done.write(1);
     }
     Ok(())
+}
+
+/// NCCL calls it for every receive of every comm, once its kernel has read the buffer.
+pub(super) unsafe extern "C" fn irecv_consumed<P: Exported>(
+    comm: *mut c_void,
+    _n: c_int,
+    request: *mut c_void,
+) -> c_int {
+    // SAFETY: NCCL's promise.
+    call::<P>("irecvConsumed", || unsafe {
+        let way = through(request)?;
+        if way.cell != comm {
+            return Err(Misuse::Stranger("receive comm", comm as usize).into());
+        }
+        let cell: &CommCell<P, P::Recv> = Cell::from_address(comm, Kind::Recv)?;
+        let body = cell.body().ok_or(Misuse::Stranger("receive comm", comm as usize))?;
+        body.lane.with(|p| {
+            // Most requests ended with the test that said done.
+            let Some(ticket) = p.requests.with_kernel(&way) else { return Ok(()) };
+            p.requests.finish(&way);
+            p.path.consumed(ticket).map_err(Refused::from)
+        })?
+    })
 }

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use linkspan_transport::MemSlice;
 
-use super::border::{call, given, size};
+use super::border::{call, given, out, size};
 use crate::comm::{CommBody, MrBody};
 use crate::fail::Refused;
 use crate::{DeviceRange, Exported, Mem, MemKind, Misuse, RecvComm, Region, SendComm, abi};
@@ -172,4 +172,17 @@ fn ended(result: Result<(), Misuse>) -> Result<(), Refused> {
         Ok(()) | Err(Misuse::Poisoned) => Ok(()),
         Err(other) => Err(other.into()),
     }
+}
+
+/// What NCCL's kernels know a registration by: of the offload that there is, nothing.
+pub(super) unsafe extern "C" fn get_device_mr<P: Exported>(
+    _comm: *mut c_void,
+    mr: *mut c_void,
+    device_mr: *mut *mut c_void,
+) -> c_int {
+    call::<P>("getDeviceMr", || {
+        P::global().mrs.find(mr)?;
+        // SAFETY: null, or NCCL's variable.
+        Ok(unsafe { out(device_mr, "dptr_mhandle", null_mut()) }?)
+    })
 }

@@ -51,6 +51,7 @@ fn common<P: NetPlugin>(global: &Global<P>, dev: usize, p: &Props) -> Common {
     if p.dma_buf {
         ptr_support |= abi::PTR_DMABUF;
     }
+    let max_recvs = if p.unpack_since.is_some() { 1 } else { p.max_recvs };
     let members = if p.members.is_empty() { vec![dev] } else { p.members.clone() };
     Common {
         name: global.intern(&p.name),
@@ -58,9 +59,22 @@ fn common<P: NetPlugin>(global: &Global<P>, dev: usize, p: &Props) -> Common {
         ptr_support,
         speed: int(p.speed_mbps.max(1)),
         max_comms: int(p.max_comms.max(1)),
-        max_recvs: int(p.max_recvs.clamp(1, crate::MAX_RECVS as u32)),
+        max_recvs: int(max_recvs.clamp(1, crate::MAX_RECVS as u32)),
         members: members.into_iter().map(int).collect(),
     }
+}
+
+/// Whether NCCL of this version is told of the offload.
+fn unpacks(p: &Props, version: u32) -> bool {
+    p.unpack_since.is_some_and(|since| version >= since)
+}
+
+fn device_type(p: &Props, version: u32) -> c_int {
+    if unpacks(p, version) { abi::DEVICE_UNPACK } else { abi::DEVICE_HOST }
+}
+
+fn device_version(p: &Props, version: u32) -> c_int {
+    if unpacks(p, version) { abi::DEVICE_UNPACK_VERSION } else { abi::DEVICE_INVALID_VERSION }
 }
 
 /// The first members, and how many of them.
@@ -109,19 +123,19 @@ macro_rules! shape {
 }
 
 shape!(PropsV6 {}, |dev, p, c|);
-shape!(PropsV7 { device_type: abi::DEVICE_HOST, device_version: abi::DEVICE_INVALID_VERSION, }, |dev, p, c|);
+shape!(PropsV7 { device_type: device_type(p, 7), device_version: device_version(p, 7), }, |dev, p, c|);
 shape!(
     PropsV8 {
-        device_type: abi::DEVICE_HOST,
-        device_version: abi::DEVICE_INVALID_VERSION,
+        device_type: device_type(p, 8),
+        device_version: device_version(p, 8),
         reg_is_global: c_int::from(p.reg_is_global),
     },
     |dev, p, c|
 );
 shape!(
     PropsV9 {
-        device_type: abi::DEVICE_HOST,
-        device_version: abi::DEVICE_INVALID_VERSION,
+        device_type: device_type(p, 9),
+        device_version: device_version(p, 9),
         reg_is_global: c_int::from(p.reg_is_global),
         force_flush: c_int::from(p.force_flush),
         vprops: vdevice4(&c.members),
@@ -132,8 +146,8 @@ shape!(
 );
 shape!(
     PropsV11 {
-        device_type: abi::DEVICE_HOST,
-        device_version: abi::DEVICE_INVALID_VERSION,
+        device_type: device_type(p, 11),
+        device_version: device_version(p, 11),
         reg_is_global: c_int::from(p.reg_is_global),
         force_flush: c_int::from(p.force_flush),
         vprops: vdevice4(&c.members),
@@ -145,8 +159,8 @@ shape!(
 );
 shape!(
     PropsV12 {
-        device_type: abi::DEVICE_HOST,
-        device_version: abi::DEVICE_INVALID_VERSION,
+        device_type: device_type(p, 12),
+        device_version: device_version(p, 12),
         reg_is_global: c_int::from(p.reg_is_global),
         force_flush: c_int::from(p.force_flush),
         vprops: vdevice8(&c.members),

@@ -9,7 +9,7 @@ use crate::comm::{CommBody, CtxBody, ListenBody, Path};
 use crate::fail::Refused;
 use crate::lane::Lane;
 use crate::requests::Requests;
-use crate::{Connecting, Exported, HANDLE_LEN, Init, ListenComm, Logger, Misuse, OpenedSend};
+use crate::{Connecting, Exported, HANDLE_LEN, Init, ListenComm, Logger, Misuse, OpenedSend, RecvComm, abi};
 
 pub(super) unsafe extern "C" fn init_v6<P: Exported, const VERSION: u32>(log: Option<LogFn>) -> c_int {
     // SAFETY: NCCL passes its logger, or null.
@@ -247,27 +247,77 @@ unsafe fn no_device(device: *mut *mut DeviceHandle) {
     }
 }
 
-pub(super) unsafe extern "C" fn accept_v6<P: Exported>(listen: *mut c_void, comm: *mut *mut c_void) -> c_int {
-    call::<P>("accept", || {
-        given(comm, "recvComm")?;
-        // SAFETY: not null, and NCCL's variable.
-        unsafe { comm.write(null_mut()) };
-        let cell = P::global().listens.find(listen)?;
-        // SAFETY: live; NCCL closes it from this thread only.
-        let body = unsafe { cell.body() }.ok_or(Misuse::Stranger("listen comm", listen as usize))?;
-        let Some(opened) = body.listen.with(ListenComm::accept)?? else {
-            return Ok(());
+/// The next connection of a listen comm. `device`: the structure that NCCL wants filled in where its kernels are to unpack.
+///
+/// # Safety
+/// `comm` is null or NCCL's variable; `device` is null, or NCCL's variable, which is null or points to a structure of its own.
+unsafe fn accept<P: Exported>(
+    listen: *mut c_void,
+    comm: *mut *mut c_void,
+    device: *mut *mut DeviceHandle,
+) -> Result<(), Refused> {
+    given(comm, "recvComm")?;
+    // SAFETY: not null, and NCCL's variable.
+    unsafe { comm.write(null_mut()) };
+    let cell = P::global().listens.find(listen)?;
+    // SAFETY: live; NCCL closes it from this thread only.
+    let body = unsafe { cell.body() }.ok_or(Misuse::Stranger("listen comm", listen as usize))?;
+    // SAFETY: by the caller's promise. What such a device's NCCL passes it has allocated and named before.
+    let asked = body.listen.with(|listen| listen.unpacks())? && unsafe { asks_unpack(device) };
+    if !asked {
+        // SAFETY: by the caller's promise.
+        unsafe { no_device(device) };
+    }
+    let Some(mut opened) = body.listen.with(ListenComm::accept)?? else {
+        return Ok(());
+    };
+    if asked {
+        let told = match opened.path.unpack_queue() {
+            Some(queue) => DeviceHandle {
+                device_type: abi::DEVICE_UNPACK,
+                version: abi::DEVICE_UNPACK_VERSION,
+                handle: queue.address as *mut c_void,
+                size: queue.len,
+                needs_proxy_progress: 1,
+            },
+            None => DeviceHandle {
+                device_type: abi::DEVICE_HOST,
+                version: abi::DEVICE_INVALID_VERSION,
+                handle: null_mut(),
+                size: 0,
+                needs_proxy_progress: 1,
+            },
         };
-        let address = P::global().recvs.insert(|cell| {
-            cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Recv);
-            let requests = Requests::new(&cell.extra, cell.uses());
-            let lane = Lane::new(Path { path: opened.path, requests });
-            CommBody { lane, domain: opened.domain, ctx: body.ctx }
-        });
-        // SAFETY: as above.
-        unsafe { comm.write(address) };
-        Ok(())
-    })
+        // SAFETY: `asks_unpack` found a structure there.
+        unsafe { device.read().write(told) };
+    }
+    let address = P::global().recvs.insert(|cell| {
+        cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Recv);
+        let requests = Requests::new(&cell.extra, cell.uses());
+        let lane = Lane::new(Path { path: opened.path, requests });
+        CommBody { lane, domain: opened.domain, ctx: body.ctx }
+    });
+    // SAFETY: not null, and NCCL's variable.
+    unsafe { comm.write(address) };
+    Ok(())
+}
+
+/// Whether NCCL wants its kernels to unpack: it has then put a structure there that says so.
+///
+/// # Safety
+/// As for [`accept`].
+unsafe fn asks_unpack(device: *mut *mut DeviceHandle) -> bool {
+    if device.is_null() {
+        return false;
+    }
+    // SAFETY: by the caller's promise.
+    let wanted = unsafe { device.read().as_ref() };
+    wanted.is_some_and(|d| d.device_type == abi::DEVICE_UNPACK && d.version == abi::DEVICE_UNPACK_VERSION)
+}
+
+pub(super) unsafe extern "C" fn accept_v6<P: Exported>(listen: *mut c_void, comm: *mut *mut c_void) -> c_int {
+    // SAFETY: NCCL's promise.
+    call::<P>("accept", || unsafe { accept::<P>(listen, comm, null_mut()) })
 }
 
 pub(super) unsafe extern "C" fn accept_v7<P: Exported>(
@@ -276,10 +326,7 @@ pub(super) unsafe extern "C" fn accept_v7<P: Exported>(
     device: *mut *mut DeviceHandle,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    unsafe {
-        no_device(device);
-        accept_v6::<P>(listen, comm)
-    }
+    call::<P>("accept", || unsafe { accept::<P>(listen, comm, device) })
 }
 
 pub(super) unsafe extern "C" fn close_send<P: Exported>(comm: *mut c_void) -> c_int {

@@ -1,7 +1,7 @@
 //! The seven tables of a plugin.
 
-use super::data::{iflush, irecv_v6, irecv_v9, irecv_v10, isend_v6, isend_v9, isend_v10, test};
-use super::memory::{dereg_mr, reg_mr_dma_buf, reg_mr_v6, reg_mr_v8};
+use super::data::{iflush, irecv_consumed, irecv_v6, irecv_v9, irecv_v10, isend_v6, isend_v9, isend_v10, test};
+use super::memory::{dereg_mr, get_device_mr, reg_mr_dma_buf, reg_mr_v6, reg_mr_v8};
 use super::properties::get;
 use super::setup::{
     accept_v6, accept_v7, close_listen, close_recv, close_send, connect_v6, connect_v7, connect_v10, connect_v11,
@@ -52,7 +52,7 @@ table! {
     v7 -> NetV7 {
         init: Some(init_v6::<P, 7>), listen: Some(listen_v6::<P>), connect: Some(connect_v7::<P>),
         accept: Some(accept_v7::<P>), reg_mr: Some(reg_mr_v6::<P>), isend: Some(isend_v6::<P>),
-        irecv: Some(irecv_v6::<P>), get_device_mr: None, irecv_consumed: None,
+        irecv: Some(irecv_v6::<P>), get_device_mr: Some(get_device_mr::<P>), irecv_consumed: Some(irecv_consumed::<P>),
     }
 }
 table! {
@@ -60,7 +60,7 @@ table! {
     v8 -> NetV8 {
         init: Some(init_v6::<P, 8>), listen: Some(listen_v6::<P>), connect: Some(connect_v7::<P>),
         accept: Some(accept_v7::<P>), reg_mr: Some(reg_mr_v8::<P>), isend: Some(isend_v6::<P>),
-        irecv: Some(irecv_v6::<P>), get_device_mr: None, irecv_consumed: None,
+        irecv: Some(irecv_v6::<P>), get_device_mr: Some(get_device_mr::<P>), irecv_consumed: Some(irecv_consumed::<P>),
     }
 }
 table! {
@@ -68,7 +68,7 @@ table! {
     v9 -> NetV9 {
         init: Some(init_v6::<P, 9>), listen: Some(listen_v6::<P>), connect: Some(connect_v7::<P>),
         accept: Some(accept_v7::<P>), reg_mr: Some(reg_mr_v8::<P>), isend: Some(isend_v9::<P>),
-        irecv: Some(irecv_v9::<P>), get_device_mr: None, irecv_consumed: None, make_vdevice: merge4::<P>(),
+        irecv: Some(irecv_v9::<P>), get_device_mr: Some(get_device_mr::<P>), irecv_consumed: Some(irecv_consumed::<P>), make_vdevice: merge4::<P>(),
     }
 }
 table! {
@@ -76,7 +76,7 @@ table! {
     v10 -> NetV10 {
         init: Some(init_v10::<P>), listen: Some(listen_v6::<P>), connect: Some(connect_v10::<P>),
         accept: Some(accept_v7::<P>), reg_mr: Some(reg_mr_v8::<P>), isend: Some(isend_v10::<P>),
-        irecv: Some(irecv_v10::<P>), get_device_mr: None, irecv_consumed: None, make_vdevice: merge4::<P>(),
+        irecv: Some(irecv_v10::<P>), get_device_mr: Some(get_device_mr::<P>), irecv_consumed: Some(irecv_consumed::<P>), make_vdevice: merge4::<P>(),
     }
 }
 table! {
@@ -84,7 +84,7 @@ table! {
     v11 -> NetV11 {
         init: Some(init_v11::<P, 11>), listen: Some(listen_v11::<P>), connect: Some(connect_v11::<P>),
         accept: Some(accept_v7::<P>), reg_mr: Some(reg_mr_v8::<P>), isend: Some(isend_v10::<P>),
-        irecv: Some(irecv_v10::<P>), get_device_mr: None, irecv_consumed: None, make_vdevice: merge4::<P>(),
+        irecv: Some(irecv_v10::<P>), get_device_mr: Some(get_device_mr::<P>), irecv_consumed: Some(irecv_consumed::<P>), make_vdevice: merge4::<P>(),
         finalize: Some(finalize::<P>), set_net_attr: Some(set_net_attr::<P>),
     }
 }
@@ -93,7 +93,7 @@ table! {
     v12 -> NetV12 {
         init: Some(init_v11::<P, 12>), listen: Some(listen_v11::<P>), connect: Some(connect_v11::<P>),
         accept: Some(accept_v7::<P>), reg_mr: Some(reg_mr_v8::<P>), isend: Some(isend_v10::<P>),
-        irecv: Some(irecv_v10::<P>), get_device_mr: None, irecv_consumed: None, make_vdevice: merge8::<P>(),
+        irecv: Some(irecv_v10::<P>), get_device_mr: Some(get_device_mr::<P>), irecv_consumed: Some(irecv_consumed::<P>), make_vdevice: merge8::<P>(),
         finalize: Some(finalize::<P>), set_net_attr: Some(set_net_attr::<P>),
     }
 }

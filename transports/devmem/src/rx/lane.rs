@@ -23,6 +23,8 @@ pub(super) struct Lane {
     pub(super) batch: Batch,
     /// Tokens of the pages it reads.
     pub(super) tokens: Vec<u32>,
+    /// The token of a page that NCCL's kernel reads too, with the receive of its queue.
+    pub(super) shared: Option<(u64, u32)>,
     /// Buffers of calls that it reads, one bit for each.
     pub(super) linears: u32,
     /// Where pages come to on their way to the host, made when first needed.
@@ -43,6 +45,7 @@ impl Lane {
             unpacking: false,
             batch: Batch::new(pool.unwrap_or(0), 0),
             tokens: Vec::with_capacity(PIECES),
+            shared: None,
             linears: 0,
             detour: None,
             dst: MemSlice::NONE,

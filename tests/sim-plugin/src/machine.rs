@@ -1,0 +1,58 @@
+//! The plugin's machine with network cards in software, so that what NCCL's kernels would find can be looked at without a card.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use linkspan_devmem::sim::{SimConfig, SimSocket};
+use linkspan_devmem::{Owner, Socket};
+use linkspan_fabric::devmem::Ports;
+use linkspan_fabric::{Config, Error, Fabric, Log};
+use linkspan_tcp::Stream;
+
+pub(crate) fn machine(config: Config, log: Log) -> Result<Fabric, Error> {
+    Fabric::with_ports(config, log, false, Arc::new(Cards))
+}
+
+/// Every interface has one.
+#[derive(Debug)]
+struct Cards;
+
+impl Ports for Cards {
+    fn ready(&self, _interface: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn socket(&self, stream: Stream) -> Box<dyn Socket> {
+        let (path, seed) = (stream.path(), u64::from(stream.local_addr().port()));
+        let config = SimConfig { seed, pages: 2048, lends: false, ..SimConfig::default() };
+        Box::new(SimSocket::beside_any(Held(Some(stream)), path, config))
+    }
+}
+
+/// A stream that still arrives when it is dropped.
+#[derive(Debug)]
+struct Held(Option<Stream>);
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_ref().expect("held until it is dropped").as_fd()
+    }
+}
+
+impl Owner for Held {
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        let stream = self.0.as_ref().expect("held until it is dropped");
+        (stream.local_addr(), stream.peer_addr())
+    }
+
+    fn cut(&mut self) {}
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(stream) = self.0.take() {
+            stream.leave();
+        }
+    }
+}

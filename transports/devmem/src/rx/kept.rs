@@ -1,0 +1,80 @@
+//! Pages that NCCL's kernels read: their tokens wait until the receive was consumed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use linkspan_gpu::devmem::Tokens;
+use linkspan_gpu::offload::{Queue, SLOTS};
+use linkspan_gpu::unpack::PIECES;
+use linkspan_transport::Buf;
+
+use crate::Pool;
+
+/// Of the pool, pages beyond this part are not left to NCCL: another connection's kernel may wait for what needs a page.
+const MOST: (u64, u64) = (1, 2);
+
+/// The pages of one rail.
+pub(super) struct Kept {
+    queue: Arc<Queue>,
+    /// For each of the receives in the queue, its number and its tokens.
+    slots: [(u64, Vec<u32>); SLOTS],
+    /// Pages of the pool that NCCL has, of all rails; and the most.
+    pages: Arc<AtomicU64>,
+    most: u64,
+}
+
+impl Kept {
+    pub(super) fn new(queue: Arc<Queue>, pool: &Pool) -> Kept {
+        let most = pool.mem.len() as u64 / 4096 * MOST.0 / MOST.1;
+        let slots = std::array::from_fn(|_| (0, Vec::with_capacity(PIECES)));
+        Kept { queue, slots, pages: pool.lent.clone(), most }
+    }
+
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Whether one more page may be left to this receive.
+    pub(super) fn has_room(&self, number: u64) -> bool {
+        self.slots[number as usize % SLOTS].1.len() < PIECES && self.pages.load(Relaxed) < self.most
+    }
+
+    /// The token goes back when the receive was consumed, and all before it.
+    pub(super) fn keep(&mut self, number: u64, token: u32, done: &mut Tokens) {
+        if number < self.queue.consumed() {
+            return done.push(token);
+        }
+        let slot = number as usize % SLOTS;
+        if self.slots[slot].0 != number {
+            // Of the receive that had the slot before, which was consumed.
+            self.release_slot(slot, done);
+            self.slots[slot].0 = number;
+        }
+        self.slots[slot].1.push(token);
+        self.pages.fetch_add(1, Relaxed);
+    }
+
+    /// Gives back what NCCL has done with.
+    pub(super) fn release(&mut self, done: &mut Tokens) {
+        let consumed = self.queue.consumed();
+        for slot in 0..SLOTS {
+            if self.slots[slot].0 < consumed {
+                self.release_slot(slot, done);
+            }
+        }
+    }
+
+    fn release_slot(&mut self, slot: usize, done: &mut Tokens) {
+        let tokens = &mut self.slots[slot].1;
+        self.pages.fetch_sub(tokens.len() as u64, Relaxed);
+        tokens.drain(..).for_each(|token| done.push(token));
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // The socket's end gives them back. NCCL closes a connection after its kernels.
+        let tokens: usize = self.slots.iter().map(|(_, tokens)| tokens.len()).sum();
+        self.pages.fetch_sub(tokens as u64, Relaxed);
+    }
+}
