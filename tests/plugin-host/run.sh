@@ -3,6 +3,7 @@
 # everything against PLUGIN.so for versions 6 to 12. Exit: 0 all as it should be, 1 not, 2 usage.
 #   run.sh PLUGIN.so     everything
 #   run.sh --self        the host's self-test alone
+# With SIM_PLUGIN=FILE.so, the same plugin on network cards in software (tests/sim-plugin), NCCL's kernels are played too.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -eq 1 ] || { echo "usage: run.sh PLUGIN.so | --self" >&2; exit 2; }
@@ -89,6 +90,23 @@ else
 	for test in data grouped abort; do
 		LINKSPAN_PATH=tcp run "$plugin" "--quick --ranks 2 --mem cuda --test $test" 120
 	done
+	if [ -n "${SIM_PLUGIN:-}" ]; then
+		echo "== $(basename "$SIM_PLUGIN"), NCCL's kernels unpack"
+		unset LINKSPAN_GPU
+		export LINKSPAN_PATH=devmem
+		for version in 9 10 11 12; do
+			run "$SIM_PLUGIN" "--version $version --quick --ranks 2 --offload --test data" 120
+		done
+		for test in props setup leave oversend allreduce allgather sendrecv one-aborts abort kill-busy; do
+			run "$SIM_PLUGIN" "--version 12 --quick --ranks 2 --offload --test $test" 120
+		done
+		# Before version 9 nobody tells LL's receives apart.
+		run "$SIM_PLUGIN" "--version 8 --quick --mem cuda --test props" 60
+		export NCCL_PROTO=Simple
+		for version in 7 8; do
+			run "$SIM_PLUGIN" "--version $version --quick --ranks 2 --offload --test data" 120
+		done
+	fi
 fi
 [ $bad -eq 0 ] && echo "plugin-host: all as it should be" || echo "plugin-host: FAILED"
 exit $bad

@@ -41,7 +41,7 @@ void test_props(struct rank *r)
 		CHECK(p[d].latency >= 0 && p[d].latency < 1e6f, "device %d: latency %g", d, (double)p[d].latency);
 		CHECK(p[d].max_comms > 0, "device %d: maxComms %d", d, p[d].max_comms);
 		CHECK(p[d].max_recvs >= 1, "device %d: maxRecvs %d", d, p[d].max_recvs);
-		CHECK(p[d].dev_type == 0, "device %d: device type %d", d, p[d].dev_type);
+		CHECK(p[d].dev_type == options.offload, "device %d: device type %d", d, p[d].dev_type);
 		CHECK(p[d].max_p2p > 0 && p[d].max_p2p <= 1ull << 40, "device %d: maxP2pBytes %zu", d, p[d].max_p2p);
 		CHECK(p[d].max_coll > 0 && p[d].max_coll <= 1ull << 40, "device %d: maxCollBytes %zu", d, p[d].max_coll);
 		CHECK(p[d].ndevs >= 1 && p[d].ndevs <= (r->net.version >= 12 ? 8 : 4), "device %d: %d members", d,

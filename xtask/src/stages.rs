@@ -47,9 +47,14 @@ pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     if !script.is_file() {
         return Outcome::Failed("tests/plugin-host/run.sh is not in the tree".to_owned());
     }
-    let build = run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-nccl"]));
-    let plugin = run::target_dir(root).join("release/liblinkspan_nccl.so");
-    all([build.and_then(|()| run::must(Command::new("bash").arg(script).arg(plugin).args(args).current_dir(root)))])
+    // One after the other, so that the plugin is built with nothing that the other needs.
+    let build = |name: &str| run::must(run::cargo(root).args(["build", "--release", "-p", name]));
+    let built = build("linkspan-nccl").and_then(|()| build("linkspan-sim-plugin"));
+    let release = run::target_dir(root).join("release");
+    let mut host = Command::new("bash");
+    host.arg(script).arg(release.join("liblinkspan_nccl.so")).args(args).current_dir(root);
+    host.env("SIM_PLUGIN", release.join("liblinkspan_sim_plugin.so"));
+    all([built.and_then(|()| run::must(&mut host))])
 }
 
 /// Runs the unit tests of every crate that has loom among its needs, with the model checker switched in (`--cfg loom`).

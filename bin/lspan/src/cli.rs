@@ -108,9 +108,25 @@ pub(crate) enum Devmem {
                            these queues out of the table that spreads all other streams. Then waits: processes of the users that \
                            are allowed have their GPU memory bound to the queues, over a local socket in /run/linkspan, and each \
                            of their streams steered there by a rule of its own. All of it is undone when this ends, by Ctrl-C or a \
-                           failure. Needs root (CAP_NET_ADMIN)."
+                           failure. One that was killed leaves a journal there, from which the next one, or `lspan devmem down`, \
+                           undoes it. Needs root (CAP_NET_ADMIN)."
     )]
     Up(UpArgs),
+    /// Undo what an `lspan devmem up` that was killed has left changed on a network card
+    #[command(
+        after_long_help = "Needs root (CAP_NET_ADMIN). Does nothing where nothing is left; one that runs is left alone."
+    )]
+    Down(DownArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DownArgs {
+    /// The interface
+    #[arg(value_name = "IFACE")]
+    pub(crate) interface: String,
+    /// Folder of the journal
+    #[arg(long, value_name = "DIR", default_value = linkspan_fabric::devmem::client::FOLDER, hide = true)]
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Args, Debug)]

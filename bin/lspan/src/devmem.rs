@@ -3,24 +3,31 @@
 
 mod card;
 mod desk;
+mod journal;
 mod judge;
 mod up;
+mod watch;
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Instant;
 
 use linkspan_fabric::{Ability, Config, MemoryName, gpus, survey};
 use linkspan_netdev::{
-    Error, HeaderSplit, QueueKind, Socket, channels, foreign_interface, may_bind_receive, may_bind_send, queues, rings,
+    Error, HeaderSplit, PagePool, QueueKind, Socket, channels, foreign_interface, may_bind_receive, may_bind_send,
+    page_pools, queues, rings, starved, zero_copy_receive,
 };
 use linkspan_topology::{Host, Interface, Roots};
 use serde::Serialize;
 
-use crate::cli::{ProbeArgs, UpArgs};
+use crate::cli::{DownArgs, ProbeArgs, UpArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
 use crate::signals;
 use card::KernelCard;
+use journal::{Journal, Noted, Unopened};
 use judge::{Answer, Card, Verdict};
 
 /// Name and version of the JSON.
@@ -42,6 +49,24 @@ struct Row {
     driver: Option<String>,
     receive: Verdict,
     send: Verdict,
+    /// Pages of its receive queues; empty where its driver has none that the kernel knows.
+    pools: Vec<Pool>,
+    /// Packets for which a receive queue had no page, where the driver counts them.
+    packets_without_page: Option<u64>,
+}
+
+/// Page pools of one kind: of host memory together, and each binding of device memory.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Pool {
+    /// The binding; `null`: host memory.
+    binding: Option<u32>,
+    pools: u64,
+    /// Pages that packets, sockets and processes have.
+    pages: u64,
+    bytes: u64,
+    /// How often pages were taken, and of these how often nothing had come back; `null`: the kernel does not count.
+    taken: Option<u64>,
+    found_empty: Option<u64>,
 }
 
 pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
@@ -62,7 +87,10 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
         .map(|(interface, _)| {
             let card = look(&mut socket, interface);
             let (receive, send) = (judge::receive(&kernel, &card), judge::send(&kernel, &card));
-            Row { interface: card.name, driver: card.driver, receive, send }
+            let pools = page_pools(&mut socket, interface.index).map(|all| by_binding(&all)).unwrap_or_default();
+            let without = starved(&mut socket, interface.index).unwrap_or_default();
+            let packets_without_page = (!without.is_empty()).then(|| without.iter().map(|(_, n)| *n).sum());
+            Row { interface: card.name, driver: card.driver, receive, send, pools, packets_without_page }
         })
         .collect();
     let report = Report { schema: SCHEMA, gpus: exports(), notes: notes(), cards, kernel };
@@ -76,14 +104,43 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
     Ok(if can { Exit::Ok } else { Exit::NoPeer })
 }
 
+/// The interface of this name.
+fn interface(name: &str) -> Result<Interface, Failure> {
+    let found = survey(&Config::from_env()?)?.into_iter().map(|(i, _)| i).find(|i| i.name == name);
+    found.ok_or_else(|| Failure::new(Exit::Usage, format!("there is no interface {name}: `lspan status` lists them")))
+}
+
+/// Makes the folder of socket and journal where there is none. Everybody may look into it, whatever this process's umask says:
+/// the sockets are for other users.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))
+}
+
+/// The journal of an interface, after what a dead `up` left there was undone.
+fn journal(folder: &Path, name: &str, card: &KernelCard) -> Result<(Journal, bool), Failure> {
+    Journal::open(folder, name, card).map_err(|why| match why {
+        Unopened::Running => Failure::new(Exit::Failed, format!("`lspan devmem up` runs for {name}: Ctrl-C ends it")),
+        Unopened::No(why) => Failure::new(Exit::Failed, format!("{name}: {why}")),
+    })
+}
+
+/// `lspan devmem down`.
+pub(crate) fn down(args: &DownArgs) -> Result<Exit, Failure> {
+    let interface = interface(&args.interface)?;
+    let card = KernelCard::new(interface.name.clone(), interface.index);
+    let (_, found) = journal(&args.folder, &interface.name, &card)?;
+    let said = if found { "everything is as it was before" } else { "nothing is left of an `lspan devmem up`" };
+    Out::default().text(&format!("{}: {said}\n", interface.name))?;
+    Ok(Exit::Ok)
+}
+
 /// `lspan devmem up`.
 pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
-    let config = Config::from_env()?;
-    let found = survey(&config)?.into_iter().map(|(i, _)| i).find(|i| i.name == args.interface);
-    let Some(interface) = found else {
-        let name = &args.interface;
-        return Err(Failure::new(Exit::Usage, format!("there is no interface {name}: `lspan status` lists them")));
-    };
+    let interface = interface(&args.interface)?;
     let kernel = Host::read(&Roots::default()).kernel;
     let mut socket = Socket::open().map_err(|error| Failure::new(Exit::Failed, linkspan_fabric::chain(&error)))?;
     let looked = look(&mut socket, &interface);
@@ -99,15 +156,18 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
         Verdict::Yes | Verdict::After { .. } => {}
     }
     let card = KernelCard::new(name.clone(), interface.index);
+    let journal = if args.plan { None } else { Some(journal(&args.folder, name, &card)?) };
     let state = up::State::read(&card).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
     let changes = up::plan(&state, args.queues).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
-    let mut out = Out::default();
-    if args.plan {
-        out.text(&up::text(name, &state, &changes, args.queues))?;
+    let Some((journal, found)) = journal else {
+        Out::default().text(&up::text(name, &state, &changes, args.queues))?;
         return Ok(Exit::Ok);
+    };
+    if found {
+        eprintln!("{name}: what an `lspan devmem up` that was killed had left is undone");
     }
     let interrupt = signals::interrupt()?;
-    let set_up = up::SetUp::make(&card, &state, &changes)
+    let set_up = up::SetUp::make(&card, &state, &changes, Some(&journal))
         .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; what had been changed is as it was")))?;
     let first = state.queues - args.queues;
     let allowed = desk::Allowed::new(&args.allow);
@@ -115,7 +175,17 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
         .map_err(|why| Failure::new(Exit::Failed, why))?;
     let last = state.queues - 1;
     eprintln!("{name}: queues {first} to {last} are lent at {}; Ctrl-C ends it", desk.path().display());
-    let ended = desk.serve(&card, &mut || interrupt.raised(), &mut |line| eprintln!("{name}: {line}"));
+    let mut watch = watch::Watch::new(first);
+    let mut end = || {
+        if watch.due(Instant::now())
+            && let Some(line) = starved(&mut socket, interface.index).ok().and_then(|found| watch.look(&found))
+        {
+            eprintln!("{name}: {line}");
+        }
+        interrupt.raised()
+    };
+    let noted = Noted { card: &card, journal: &journal };
+    let ended = desk.serve(&noted, &mut end, &mut |line| eprintln!("{name}: {line}"));
     drop(set_up);
     ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; everything is as it was")))?;
     eprintln!("{name}: everything is as it was");
@@ -170,12 +240,57 @@ fn exports() -> Vec<String> {
     all
 }
 
+/// Pools of host memory in one row, and a row for each binding.
+fn by_binding(all: &[PagePool]) -> Vec<Pool> {
+    let mut rows: Vec<Pool> = Vec::new();
+    for pool in all {
+        let at = rows.iter().position(|row| row.binding == pool.dmabuf).unwrap_or(rows.len());
+        if at == rows.len() {
+            rows.push(Pool { binding: pool.dmabuf, pools: 0, pages: 0, bytes: 0, taken: None, found_empty: None });
+        }
+        let row = &mut rows[at];
+        (row.pools, row.pages, row.bytes) = (row.pools + 1, row.pages + pool.pages, row.bytes + pool.bytes);
+        if let Some(counts) = pool.counts {
+            *row.taken.get_or_insert(0) += counts.fast + counts.slow;
+            *row.found_empty.get_or_insert(0) += counts.empty;
+        }
+    }
+    rows.sort_by_key(|row| row.binding);
+    rows
+}
+
+impl std::fmt::Display for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.binding {
+            Some(id) => write!(f, "binding {id} of GPU memory: ")?,
+            None => write!(f, "host memory: ")?,
+        }
+        write!(f, "{} pages in use ({:.1} MiB) of {} pools", self.pages, self.bytes as f64 / 1048576.0, self.pools)?;
+        match (self.taken, self.found_empty) {
+            (Some(taken), Some(empty)) => write!(f, "; taken {taken} times, {empty} of them with nothing given back"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What io_uring could do, which is not used.
+fn uring() -> String {
+    match zero_copy_receive() {
+        Err(e) => format!("io_uring: not for this process ({e}); not needed"),
+        Ok(found) if !found.receives => "io_uring: no zero-copy receive (Linux 6.15 has it); not needed".to_owned(),
+        Ok(found) => {
+            let mode = if found.without_card { ", and its mode without a card" } else { "" };
+            format!("io_uring: this kernel has zero-copy receive{mode}; linkspan receives by recvmsg instead")
+        }
+    }
+}
+
 fn notes() -> Vec<String> {
     let socket = UdpSocket::bind("127.0.0.1:0");
     let foreign = socket.is_ok_and(|s| foreign_interface(s.as_fd()));
     let note = "this kernel has Google's own interface for device memory (TCPX, socket option 97); linkspan does not speak it \
                 and needs an upstream kernel";
-    foreign.then(|| note.to_owned()).into_iter().collect()
+    std::iter::once(uring()).chain(foreign.then(|| note.to_owned())).collect()
 }
 
 fn text(report: &Report) -> String {
@@ -191,6 +306,13 @@ fn text(report: &Report) -> String {
         for (way, verdict) in [("receive", &row.receive), ("send", &row.send)] {
             text.push_str(&format!("  {way}: {verdict}\n"));
         }
+        row.pools.iter().for_each(|pool| text.push_str(&format!("  {pool}\n")));
+        if let Some(n) = row.packets_without_page {
+            text.push_str(&format!("  packets that found no page: {n}\n"));
+        }
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

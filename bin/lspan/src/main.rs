@@ -72,6 +72,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Link { link } => cables::run(&link),
         Command::Devmem { devmem: Devmem::Probe(args) } => devmem::run(&args),
         Command::Devmem { devmem: Devmem::Up(args) } => devmem::up(&args),
+        Command::Devmem { devmem: Devmem::Down(args) } => devmem::down(&args),
         Command::Env(args) => env::run(&args),
         Command::Man { dir } => pages::man(&dir),
         Command::Completions { target } => pages::completions(&target),

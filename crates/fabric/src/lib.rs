@@ -389,7 +389,10 @@ impl Fabric {
         // Where there is RDMA, connections take it.
         let forced = self.config().path == PathChoice::Devmem;
         let taken = forced || self.rdma_ports().0.is_empty();
-        self.config().unpack.is_none() && taken && !devices.is_empty() && ports.all(|p| devmem::ready(self, &p.name).is_ok())
+        self.config().unpack.is_none()
+            && taken
+            && !devices.is_empty()
+            && ports.all(|p| devmem::ready(self, &p.name).is_ok())
     }
 
     /// TCP streams per pair of interfaces.

@@ -119,7 +119,9 @@ impl RecvComm for Receiving {
         let mem = slice(self.log, channel, part)?;
         let one = [(part.tag as u32, mem)];
         // The kernels of LL and LL128 watch the buffer itself and know of no queue.
-        let Some(offload) = self.offload.as_ref().filter(|_| !hints.completion_optional) else { return self.post(&one) };
+        let Some(offload) = self.offload.as_ref().filter(|_| !hints.completion_optional) else {
+            return self.post(&one);
+        };
         let Some(number) = offload.queue.open(mem) else { return Ok(None) };
         let posted = self.post(&one);
         match (&posted, &mut self.offload) {
@@ -190,7 +192,10 @@ impl RecvComm for Receiving {
             other => other,
         };
         let done = done.map_err(|error| fail(self.log, channel, &error))?;
-        if done && let Some(offload) = &self.offload && let Some(number) = offload.number(ticket) {
+        if done
+            && let Some(offload) = &self.offload
+            && let Some(number) = offload.number(ticket)
+        {
             offload.queue.finish(number);
         }
         Ok(done)

@@ -25,7 +25,8 @@ pub use linkspan_transport::MemSlice;
 pub use logger::Logger;
 pub use mem::{DeviceRange, Mem, MemKind, Part, RecvHints, Region};
 pub use plugin::{
-    Connecting, DeviceQueue, HANDLE_LEN, Init, ListenComm, MAX_RECVS, NetPlugin, Opened, OpenedRecv, OpenedSend, RecvComm, SendComm,
+    Connecting, DeviceQueue, HANDLE_LEN, Init, ListenComm, MAX_RECVS, NetPlugin, Opened, OpenedRecv, OpenedSend,
+    RecvComm, SendComm,
 };
 pub use props::Props;
 pub use requests::REQUESTS;

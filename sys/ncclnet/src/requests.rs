@@ -111,7 +111,8 @@ impl Requests {
     /// For the comm that owns `doors`; `uses` is different for every comm they lead to one after the other.
     pub(crate) fn new(doors: &Doors, uses: u64) -> Requests {
         let generation = (uses % GENERATION as u64) as u8;
-        let entry = Entry { ticket: 0, parts: 0, generation, in_flight: false, with_kernel: false, mrs: [0; MAX_RECVS] };
+        let entry =
+            Entry { ticket: 0, parts: 0, generation, in_flight: false, with_kernel: false, mrs: [0; MAX_RECVS] };
         Requests {
             entries: vec![entry; REQUESTS].into(),
             free: (0..REQUESTS as u16).rev().collect(),

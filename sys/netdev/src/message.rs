@@ -154,6 +154,16 @@ impl<'a> Attrs<'a> {
         self.get(kind)?.map(number).transpose()
     }
 
+    /// An unsigned integer of a free width: 4 bytes, or 8.
+    pub(crate) fn uint(self, kind: u16) -> Result<Option<u64>, BadMessage> {
+        let number = |v: &[u8]| match (v.try_into().map(u32::from_ne_bytes), v.try_into().map(u64::from_ne_bytes)) {
+            (Ok(n), _) => Ok(u64::from(n)),
+            (_, Ok(n)) => Ok(n),
+            _ => Err(BadMessage("a number of another size")),
+        };
+        self.get(kind)?.map(number).transpose()
+    }
+
     pub(crate) fn u16(self, kind: u16) -> Result<Option<u16>, BadMessage> {
         let number =
             |v: &[u8]| v.try_into().map(u16::from_ne_bytes).map_err(|_| BadMessage("a number of another size"));

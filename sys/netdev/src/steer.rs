@@ -181,10 +181,25 @@ impl Rule {
 
 impl Drop for Rule {
     fn drop(&mut self) {
-        let mut ask = Command::new(RXNFC, RULE_DELETE);
-        ask.put(at::PLACE, &self.place.to_ne_bytes());
         // A card that is gone has no rules.
-        let _ = self.control.ask("the end of a rule", &mut ask.0);
+        let _ = end(&self.control, self.place);
+    }
+}
+
+fn end(control: &Control, place: u32) -> Result<(), Error> {
+    let mut ask = Command::new(RXNFC, RULE_DELETE);
+    ask.put(at::PLACE, &place.to_ne_bytes());
+    control.ask("the end of a rule", &mut ask.0)
+}
+
+/// Ends a rule by its number, one that a process left which was killed. One that is not there any more has ended.
+///
+/// # Errors
+/// See [`Error`].
+pub fn end_rule(interface: &str, place: u32) -> Result<(), Error> {
+    match end(&Control::open(interface)?, place) {
+        Err(error) if error.errno() == Some(libc::ENOENT) => Ok(()),
+        other => other,
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use linkspan_gpu::devmem::{Run, fragments};
 use linkspan_netdev::{
     CONTROL_LEN, Error, QueueKind, Socket, channels, foreign_interface, give_back, may_bind_receive, may_bind_send,
-    queues, receive, rings,
+    page_pools, queues, receive, rings, starved, zero_copy_receive,
 };
 use linkspan_transport::HostBuf;
 
@@ -86,4 +86,30 @@ fn a_plain_socket_gives_plain_data_and_takes_no_tokens() {
     assert!(!foreign_interface(to.as_fd()));
     drop(from);
     while receive(to.as_fd(), linear, &mut control).unwrap().is_none_or(|got| got.bytes > 0) {}
+}
+
+/// Of every interface: numbers that make sense, and none where a driver has no such pages.
+#[test]
+fn page_pools_of_this_machine() {
+    let mut socket = Socket::open().unwrap();
+    let Some(of_lo) = netdev(page_pools(&mut socket, LO)) else { return };
+    assert!(of_lo.unwrap().iter().all(|pool| pool.dmabuf.is_none()));
+    for interface in 1..32 {
+        for pool in page_pools(&mut socket, interface).unwrap() {
+            assert!(pool.id > 0 && pool.pages < 1 << 40 && pool.bytes < 1 << 52, "{pool:?}");
+        }
+        match starved(&mut socket, interface) {
+            Ok(queues) => assert!(queues.iter().all(|(queue, _)| *queue < 4096), "{queues:?}"),
+            // Kernels before 6.10 do not know the question, others no such interface.
+            Err(error) => assert!(matches!(error.errno(), Some(19 | 22 | 95)), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn what_io_uring_has() {
+    match zero_copy_receive() {
+        Ok(found) => assert!(found.receives || !found.without_card, "{found:?}"),
+        Err(error) => assert!(matches!(error.raw_os_error(), Some(1 | 38)), "{error}"),
+    }
 }

@@ -41,6 +41,7 @@ pub(crate) const PLACES: [Place; 15] = [
         why: "memory that objects of Python lend by the buffer protocol and DLPack: pointers from their structures",
     },
     Place { path: "doors/nccl/", why: "the exported symbols, and the border over which NCCL hands in pointers" },
+    Place { path: "tests/sim-plugin/", why: "the exported symbols of the plugin with cards in software" },
     Place {
         path: "doors/capi/",
         why: "the exported symbols, and the pointers that C hands in (followed in `raw.rs` alone)",

@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use linkspan_fabric::chain;
 use linkspan_netdev::{
-    Channels, HeaderSplit, Rings, Rule, Socket, bind_receive, channels, rings, set_spread, split_headers, spread,
-    take_rules, takes_rules,
+    Channels, HeaderSplit, Rings, Rule, Socket, bind_receive, channels, end_rule, rings, set_spread, split_headers,
+    spread, take_rules, takes_rules,
 };
 
 /// A card. Texts of errors are for people and have the kernel's own in them.
@@ -36,8 +36,11 @@ pub(super) trait Card {
     /// Binds a dma-buf to queues, until what is returned is dropped: with its number.
     fn bind(&self, queues: &[u32], dmabuf: BorrowedFd<'_>) -> Result<(u32, Box<dyn Any>), String>;
 
-    /// Steers a stream to a queue, until what is returned is dropped.
-    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<Box<dyn Any>, String>;
+    /// Steers a stream to a queue, until what is returned is dropped: with its number.
+    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String>;
+
+    /// Ends a rule of a process that is no more.
+    fn unsteer(&self, rule: u32) -> Result<(), String>;
 }
 
 /// The kernel's.
@@ -99,8 +102,13 @@ impl Card for KernelCard {
         Ok((bound.id(), Box::new(bound)))
     }
 
-    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<Box<dyn Any>, String> {
-        Ok(Box::new(Rule::steer(&self.name, local, peer, queue).map_err(|e| chain(&e))?))
+    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String> {
+        let rule = Rule::steer(&self.name, local, peer, queue).map_err(|e| chain(&e))?;
+        Ok((rule.place(), Box::new(rule)))
+    }
+
+    fn unsteer(&self, rule: u32) -> Result<(), String> {
+        end_rule(&self.name, rule).map_err(|e| chain(&e))
     }
 }
 

@@ -81,7 +81,7 @@ impl Desk {
     ) -> Result<Desk, String> {
         let path = client::path(folder, interface);
         let no = |what: &str, why: &dyn std::fmt::Display| format!("{what} {}: {why}", path.display());
-        std::fs::create_dir_all(folder).map_err(|e| no("the folder of", &e))?;
+        super::make_folder(folder).map_err(|e| no("the folder of", &e))?;
         if client::Session::open(&path).is_ok() {
             return Err(no("`lspan devmem up` runs for this interface already:", &"it answers"));
         }
@@ -228,7 +228,7 @@ impl Session {
         }
         let number = self.next;
         let queue = lease.queues[number as usize % lease.queues.len()];
-        let rule = card.steer(local, peer, queue)?;
+        let (_, rule) = card.steer(local, peer, queue)?;
         self.next = number.wrapping_add(1);
         self.rules.insert(number, rule);
         Ok(number)

@@ -3,6 +3,7 @@
 use linkspan_netdev::{HeaderSplit, Rings};
 
 use super::card::{Card, splits};
+use super::journal::Journal;
 
 /// What was found.
 #[derive(Clone, Debug)]
@@ -110,12 +111,21 @@ pub(super) struct SetUp<'a> {
     card: &'a dyn Card,
     state: &'a State,
     done: Vec<&'a Change>,
+    journal: Option<&'a Journal>,
 }
 
 impl<'a> SetUp<'a> {
-    /// Makes the changes. One that fails undoes those before it.
-    pub(super) fn make(card: &'a dyn Card, state: &'a State, changes: &'a [Change]) -> Result<SetUp<'a>, String> {
-        let mut made = SetUp { card, state, done: Vec::new() };
+    /// Makes the changes, once the journal has them. One that fails undoes those before it.
+    pub(super) fn make(
+        card: &'a dyn Card,
+        state: &'a State,
+        changes: &'a [Change],
+        journal: Option<&'a Journal>,
+    ) -> Result<SetUp<'a>, String> {
+        if let Some(journal) = journal {
+            journal.begin(state, changes)?;
+        }
+        let mut made = SetUp { card, state, done: Vec::new(), journal };
         for change in changes {
             // Undone also where it fails: a driver may have done half of it.
             made.done.push(change);
@@ -127,13 +137,18 @@ impl<'a> SetUp<'a> {
 
 impl Drop for SetUp<'_> {
     fn drop(&mut self) {
+        let mut left = 0;
         for change in self.done.iter().rev() {
             if let Err(why) = change.undo(self.card, self.state) {
                 eprintln!("lspan: a change could not be undone: {change:?}: {why}");
+                left += 1;
             }
+        }
+        if let (0, Some(Err(why))) = (left, self.journal.filter(|_| left == 0).map(Journal::clear)) {
+            eprintln!("lspan: {why}");
         }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -80,8 +80,7 @@ fn pieces_and_counts_stand_where_the_kernel_looks() {
         w.queue.finish(number);
         assert_eq!(count(&w.queue, slot), 5);
         let pieces: Vec<_> = (0..5).map(|n| piece(&w.queue, slot as usize, n)).collect();
-        let want =
-            [(12288, 150, 7), (5, 1, 157), (4096, 4096, 158), (8192, 4096, 4254), (12288, 808, 8350)];
+        let want = [(12288, 150, 7), (5, 1, 157), (4096, 4096, 158), (8192, 4096, 4254), (12288, 808, 8350)];
         assert_eq!(pieces, want);
         w.queue.consume(number);
         assert_eq!(w.queue.consumed(), number + 1);

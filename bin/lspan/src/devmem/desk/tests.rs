@@ -72,8 +72,12 @@ impl Card for Fake {
         }
     }
 
-    fn steer(&self, _: SocketAddr, _: SocketAddr, queue: u32) -> Result<Box<dyn Any>, String> {
-        Ok(self.made(format!("rule to {queue}")))
+    fn steer(&self, _: SocketAddr, _: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String> {
+        Ok((3, self.made(format!("rule to {queue}"))))
+    }
+
+    fn unsteer(&self, _: u32) -> Result<(), String> {
+        Err("not here".into())
     }
 }
 

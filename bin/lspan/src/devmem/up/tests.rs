@@ -4,26 +4,40 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 
 use super::*;
 
 /// A card that remembers, and fails at one call.
-struct Fake {
+pub(in super::super) struct Fake {
     state: RefCell<State>,
+    /// Rules for streams.
+    pub(in super::super) streams: Rc<RefCell<Vec<u32>>>,
     calls: RefCell<Vec<String>>,
     fails: Option<&'static str>,
 }
 
 impl Fake {
-    fn new(fails: Option<&'static str>) -> Fake {
+    pub(in super::super) fn new(fails: Option<&'static str>) -> Fake {
         let rings = Rings { receive: Some(1024), split: HeaderSplit::Off, threshold: Some(256) };
         let state = State { queues: 8, rings, table: (0..128).map(|n| n % 8).collect(), rules: false };
-        Fake { state: RefCell::new(state), calls: RefCell::default(), fails }
+        Fake { state: RefCell::new(state), streams: Rc::default(), calls: RefCell::default(), fails }
     }
 
     fn call(&self, name: &str) -> Result<(), String> {
         self.calls.borrow_mut().push(name.to_owned());
         if self.fails == Some(name) { Err(format!("{name}: Operation not supported")) } else { Ok(()) }
+    }
+}
+
+struct Steered {
+    number: u32,
+    streams: Rc<RefCell<Vec<u32>>>,
+}
+
+impl Drop for Steered {
+    fn drop(&mut self) {
+        self.streams.borrow_mut().retain(|&n| n != self.number);
     }
 }
 
@@ -69,12 +83,20 @@ impl Card for Fake {
         Err("not here".into())
     }
 
-    fn steer(&self, _: SocketAddr, _: SocketAddr, _: u32) -> Result<Box<dyn Any>, String> {
-        Err("not here".into())
+    fn steer(&self, _: SocketAddr, _: SocketAddr, _: u32) -> Result<(u32, Box<dyn Any>), String> {
+        let mut streams = self.streams.borrow_mut();
+        let number = 1000 + streams.len() as u32;
+        streams.push(number);
+        Ok((number, Box::new(Steered { number, streams: self.streams.clone() })))
+    }
+
+    fn unsteer(&self, rule: u32) -> Result<(), String> {
+        self.streams.borrow_mut().retain(|&n| n != rule);
+        Ok(())
     }
 }
 
-fn same(a: &State, b: &State) -> bool {
+pub(in super::super) fn same(a: &State, b: &State) -> bool {
     a.rings == b.rings && a.table == b.table && a.rules == b.rules
 }
 
@@ -93,7 +115,7 @@ fn everything_is_made_and_everything_is_undone() {
         assert!(said.contains(part), "{said}");
     }
     assert!(card.calls.borrow().is_empty(), "a plan changes nothing");
-    let made = SetUp::make(&card, &before, &changes).unwrap();
+    let made = SetUp::make(&card, &before, &changes, None).unwrap();
     let now = State::read(&card).unwrap();
     assert!(now.rules && now.rings.split == HeaderSplit::On && now.rings.threshold == Some(0));
     assert!(now.table.len() == 128 && now.table.iter().all(|&q| q < 5) && now.table[..6] == [0, 1, 2, 3, 4, 0]);
@@ -111,7 +133,7 @@ fn a_change_that_fails_undoes_those_before_it_and_says_what_the_kernel_said() {
         let card = Fake::new(Some(fails));
         let before = State::read(&card).unwrap();
         let changes = plan(&before, 3).unwrap();
-        let Err(why) = SetUp::make(&card, &before, &changes) else { panic!("{fails} went well") };
+        let Err(why) = SetUp::make(&card, &before, &changes, None) else { panic!("{fails} went well") };
         assert!(why.contains("Operation not supported"), "{why}");
         assert!(same(&State::read(&card).unwrap(), &before), "after {fails}");
     }

@@ -1,0 +1,114 @@
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use super::super::up::tests::{Fake, same};
+use super::super::up::{SetUp, plan};
+use super::*;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("linkspan-journal-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.0.join("devmem-eth0.journal")).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const ENDS: [&str; 2] = ["10.0.0.1:4000", "10.0.0.2:5000"];
+
+fn steer(card: &dyn Card) -> (u32, Box<dyn Any>) {
+    card.steer(ENDS[0].parse().unwrap(), ENDS[1].parse().unwrap(), 5).unwrap()
+}
+
+#[test]
+fn the_next_one_undoes_what_a_dead_one_left() {
+    let folder = Folder::new("dead");
+    let card = Fake::new(None);
+    let before = State::read(&card).unwrap();
+    let changes = plan(&before, 3).unwrap();
+    let (journal, found) = Journal::open(&folder.0, "eth0", &card).unwrap();
+    assert!(!found);
+    let made = SetUp::make(&card, &before, &changes, Some(&journal)).unwrap();
+    let noted = Noted { card: &card, journal: &journal };
+    let ((first, one), (_, two)) = (steer(&noted), steer(&noted));
+    drop(two);
+    assert_eq!(*card.streams.borrow(), [first]);
+    // The process lives: nobody else touches the card.
+    assert_eq!(Journal::open(&folder.0, "eth0", &card).unwrap_err(), Unopened::Running);
+    // Killed: nothing is undone. Its lock goes with the process; here the file goes to another folder.
+    std::mem::forget((made, one));
+    let text = folder.text();
+    let after = Folder::new("after");
+    std::fs::write(after.0.join("devmem-eth0.journal"), &text).unwrap();
+    assert!(!same(&State::read(&card).unwrap(), &before));
+    let (journal, found) = Journal::open(&after.0, "eth0", &card).unwrap();
+    assert!(found && same(&State::read(&card).unwrap(), &before), "{text}");
+    assert!(card.streams.borrow().is_empty(), "{text}");
+    assert_eq!(after.text(), "");
+    drop(journal);
+    assert!(!Journal::open(&after.0, "eth0", &card).unwrap().1, "once");
+}
+
+#[test]
+fn killed_at_any_byte_of_the_journal() {
+    let folder = Folder::new("bytes");
+    let whole = {
+        let card = Fake::new(None);
+        let before = State::read(&card).unwrap();
+        let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
+        journal.begin(&before, &plan(&before, 3).unwrap()).unwrap();
+        folder.text()
+    };
+    for len in 0..=whole.len() {
+        std::fs::write(folder.0.join("devmem-eth0.journal"), &whole[..len]).unwrap();
+        let card = Fake::new(None);
+        let before = State::read(&card).unwrap();
+        // Nothing was changed before all of it stood there.
+        if len == whole.len() {
+            std::mem::forget(SetUp::make(&card, &before, &plan(&before, 3).unwrap(), None).unwrap());
+        }
+        Journal::open(&folder.0, "eth0", &card).unwrap();
+        assert!(same(&State::read(&card).unwrap(), &before), "{len} bytes");
+    }
+}
+
+#[test]
+fn an_end_in_order_leaves_an_empty_journal_and_a_failed_undo_keeps_it() {
+    let folder = Folder::new("order");
+    for (fails, left) in [(None, false), (Some("spread to 7"), true)] {
+        let card = Fake::new(fails);
+        let before = State::read(&card).unwrap();
+        let changes = plan(&before, 3).unwrap();
+        let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
+        drop(SetUp::make(&card, &before, &changes, Some(&journal)).unwrap());
+        assert_eq!(!folder.text().is_empty(), left);
+    }
+    // It cannot be undone now either: it stays, and the reason names the file.
+    let Err(Unopened::No(why)) = Journal::open(&folder.0, "eth0", &Fake::new(Some("spread to 7"))) else {
+        panic!("undone")
+    };
+    assert!(why.contains("Operation not supported") && why.contains("devmem-eth0.journal"), "{why}");
+    assert!(!folder.text().is_empty());
+}
+
+#[test]
+fn lines_of_others_are_refused() {
+    for text in ["linkspan devmem journal 2\n", "split x\n", "stream\n", "table 1 -2\n"] {
+        assert!(Left::read(text).is_err(), "{text}");
+    }
+    let left = Left::read("linkspan devmem journal 1\nsplit 1\nstream 4\nstream 7\ngone 4\ntable 0 1\nrul").unwrap();
+    let want = Left { rules: false, split: Some((true, None)), table: Some(vec![0, 1]), streams: [7].into() };
+    assert_eq!(left, want);
+}
