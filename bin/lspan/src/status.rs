@@ -55,7 +55,8 @@ fn text(fabric: &Fabric) -> String {
         "paths: {}{}\n",
         match config.path {
             linkspan_fabric::PathChoice::Auto =>
-                "shared memory on one host; between hosts RDMA where both have it, else a Thunderbolt or USB4 cable that joins them, else TCP",
+                "shared memory on one host; between hosts RDMA where both have it, else a Thunderbolt or USB4 cable that joins them, else TCP, whose \
+                 payload lands in GPU memory where both have set their cards up (lspan devmem)",
             linkspan_fabric::PathChoice::Tcp => "TCP, forced by LINKSPAN_PATH",
             linkspan_fabric::PathChoice::Shm => "shared memory, forced by LINKSPAN_PATH",
             linkspan_fabric::PathChoice::Verbs => "RDMA, forced by LINKSPAN_PATH",
