@@ -3,16 +3,21 @@
     NCCL_NET_PLUGIN=/path/to/liblinkspan_nccl.so python3 two_ranks.py
 
 NCCL takes the ranks for two hosts (NCCL_HOSTID), so that it neither refuses one GPU twice nor goes past the network.
-Needs torch with NCCL (or RCCL). Exit code 77 where something is missing, with a line that says what.
+Needs torch with NCCL (or RCCL), or nccl-tests with MPI. Exit code 77 where something is missing, with a line that says what.
 """
 
+import importlib.util
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 
 RANKS = 2
 SKIP = 77
+PATIENCE = 240
 
 
 def rank(number: int, port: int) -> None:
@@ -41,33 +46,96 @@ def rank(number: int, port: int) -> None:
     print(f"rank {number}: every value is right")
 
 
-def main() -> int:
+def environment(number: int) -> dict:
+    """Of one rank: another host for NCCL, our plugin or none, and NCCL's own words in the output."""
+    env = dict(
+        os.environ,
+        NCCL_HOSTID=f"linkspan-{number}",
+        NCCL_SOCKET_IFNAME="lo",
+        NCCL_MNNVL_ENABLE="0",
+        NCCL_NET="linkspan",
+        NCCL_DEBUG="INFO",
+    )
+    env.pop("NCCL_DEBUG_FILE", None)
+    return env
+
+
+def run(commands: list, environments: list) -> list:
+    """Output and exit code of each; none is left running, and one that fails takes the others along."""
+    ranks = []
+    for command, env in zip(commands, environments):
+        out = tempfile.TemporaryFile("w+")
+        ranks.append((subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.STDOUT), out))
+    until = time.monotonic() + PATIENCE
     try:
-        import torch
-    except ImportError:
-        print("skipped: NCCL: no torch (pip install torch)")
-        return SKIP
+        while any(process.poll() is None for process, _ in ranks):
+            failed = any(process.poll() for process, _ in ranks)
+            if failed:
+                time.sleep(5)
+            if failed or time.monotonic() > until:
+                break
+            time.sleep(0.1)
+    finally:
+        late = [process for process, _ in ranks if process.poll() is None]
+        for process in late:
+            process.kill()
+    ended = []
+    for process, out in ranks:
+        process.wait()
+        out.seek(0)
+        ended.append((process.returncode, out.read()))
+    if late and not any(process.returncode > 0 for process, _ in ranks):
+        print(f"not done after {PATIENCE} s")
+    return ended
+
+
+def verdict(ended: list, what: str) -> int:
+    # "Using network" until 2.27 and later still; "Assigned NET plugin" since 2.28.
+    took = [any(words + " linkspan" in text for words in ("Using network", "Assigned NET plugin")) for _, text in ended]
+    if all(code == 0 for code, _ in ended) and all(took):
+        print(f"{what}: right")
+        return 0
+    print("\n".join(text for _, text in ended))
+    print("NCCL over the plugin failed" if all(took) else "NCCL did not take the plugin")
+    return 1
+
+
+def with_torch() -> int:
+    import torch
+
     if not torch.cuda.is_available():
         print("skipped: NCCL: torch sees no GPU")
         return SKIP
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    ranks = []
+    commands = [[sys.executable, __file__, str(number), str(port)] for number in range(RANKS)]
+    ended = run(commands, [environment(number) for number in range(RANKS)])
+    version = ".".join(map(str, torch.cuda.nccl.version()))
+    return verdict(ended, f"NCCL {version} over linkspan, {RANKS} ranks on {torch.cuda.get_device_name(0)}")
+
+
+def with_tests(program: str, mpirun: str) -> int:
+    """nccl-tests built with MPI: one launch of two programs that differ in their host's name."""
+    command = [mpirun, "--allow-run-as-root"]
     for number in range(RANKS):
-        env = dict(os.environ, NCCL_HOSTID=f"linkspan-{number}", NCCL_SOCKET_IFNAME="lo", NCCL_MNNVL_ENABLE="0")
-        env.setdefault("NCCL_DEBUG", "INFO")
-        command = [sys.executable, __file__, str(number), str(port)]
-        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-    texts = [process.communicate(timeout=240)[0] for process in ranks]
-    plugin = "Using network linkspan"
-    if any(process.returncode for process in ranks) or not all(plugin in text for text in texts):
-        print("\n".join(texts))
-        print("NCCL over the plugin failed" if all(plugin in t for t in texts) else "NCCL did not take the plugin")
-        return 1
-    version = torch.cuda.nccl.version()
-    print(f"NCCL {'.'.join(map(str, version))} over linkspan, {RANKS} ranks on {torch.cuda.get_device_name(0)}: right")
-    return 0
+        env = environment(number)
+        names = [name for name in env if name.startswith(("NCCL_", "LINKSPAN_", "LD_LIBRARY_PATH"))]
+        told = [word for name in names for word in ("-x", f"{name}={env[name]}")]
+        command += [":"] * (number > 0) + ["-np", "1", *told, program, "-b", "8", "-e", "16M", "-f", "8", "-c", "1", "-g", "1"]
+    [(code, text)] = run([command], [dict(os.environ)])
+    right = "Out of bounds values : 0 OK" in text
+    return verdict([(code if right else 1, text)], f"nccl-tests over linkspan, {RANKS} ranks")
+
+
+def main() -> int:
+    if importlib.util.find_spec("torch") is not None:
+        return with_torch()
+    program, mpirun = shutil.which("all_reduce_perf"), shutil.which("mpirun")
+    if program and mpirun:
+        return with_tests(program, mpirun)
+    print("skipped: NCCL: neither torch (pip install torch) nor nccl-tests with MPI (all_reduce_perf and mpirun on PATH)")
+    return SKIP
 
 
 if __name__ == "__main__":

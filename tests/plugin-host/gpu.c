@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "group.h"
@@ -117,7 +118,14 @@ int gpu_export(void *at, size_t size, uint64_t *offset)
 	int fd = -1;
 	device from = (device)at / 4096 * 4096, to = ((device)at + size + 4095) / 4096 * 4096;
 	gpu_thread();
-	CHECK(cu.export(&fd, from, to - from, 1, 0) == 0 && fd >= 0, "device memory cannot be exported");
+	int code = cu.export(&fd, from, to - from, 1, 0);
+	if (code != 0 && getenv("PLUGIN_HOST_REAL") != NULL) {
+		static _Atomic int told;
+		if (told++ == 0)
+			note("cannot be tested here: dma-buf of this device (driver's code %d)", code);
+		return -1;
+	}
+	CHECK(code == 0 && fd >= 0, "device memory cannot be exported");
 	*offset = (device)at - from;
 	return fd;
 }

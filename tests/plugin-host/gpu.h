@@ -17,7 +17,7 @@ void *gpu_new(void *host, size_t size);
 void gpu_name(void *device, void *mr);
 /* The registration has ended: its device memory is gone at once. */
 void gpu_free(void *mr);
-/* A dma-buf of device memory: descriptor and offset. Nothing of the driver's may be left open by the caller. */
+/* A dma-buf of device memory: descriptor and offset; -1 where a real device (PLUGIN_HOST_REAL) exports none. Nothing of the driver's may be left open by the caller. */
 int gpu_export(void *device, size_t size, uint64_t *offset);
 /* The device address of a place in a registered buffer, with `len` bytes from the buffer copied there. */
 void *gpu_at(void *mr, void *host, size_t len);

@@ -251,10 +251,10 @@ int net_reg(const struct net *net, void *comm, void *data, size_t size, void **m
 	void *at = gpu_on() ? gpu_new(data, size) : data;
 	static _Atomic unsigned turn;
 	*mr = GARBAGE;
-	if (gpu_on() && size > 0 && V(6)->dmabuf != NULL && turn++ % 2) {
-		/* Every other one as a dma-buf, which NCCL closes after the call. */
-		uint64_t offset;
-		int fd = gpu_export(at, size, &offset);
+	uint64_t offset;
+	/* Every other one as a dma-buf, which NCCL closes after the call. */
+	int fd = gpu_on() && size > 0 && V(6)->dmabuf != NULL && turn++ % 2 ? gpu_export(at, size, &offset) : -1;
+	if (fd >= 0) {
 		rc = V(6)->dmabuf(comm, at, size, type, offset, fd, mr);
 		CHECK(fcntl(fd, F_GETFD) >= 0, "regMrDmaBuf closed the descriptor, which is NCCL's");
 		close(fd);

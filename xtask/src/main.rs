@@ -38,7 +38,8 @@ usage: cargo xtask COMMAND
   lab WORDS              virtual machines with soft-RoCE and the virtual Thunderbolt cable: setup, list, run, shell, ...
   unpack                 the GPU unpack kernel: on the host under sanitizers, and through every GPU compiler there is
   unpack --ptx           makes its PTX anew (NVRTC 11.8, so that drivers since 520 take it)
-  gpu [--record FILE]    everything that wants a GPU: drivers, device memory over each path, unpack, plugin, real NCCL; says
+  gpu [--no-build] [--record FILE]
+                         everything that wants a GPU: drivers, device memory over each path, unpack, plugin, real NCCL; says
                          what is missing here
   aarch64 [--fresh]      cross-builds and runs unit, layout and wire tests under qemu-user
 ";
@@ -65,8 +66,10 @@ fn main() -> ExitCode {
         ["lab", rest @ ..] => stages::lab(&root, rest),
         ["unpack"] => stages::unpack::run(&root),
         ["unpack", "--ptx"] => stages::unpack::ptx(&root),
-        ["gpu"] => stages::gpu(&root, None),
-        ["gpu", "--record", file] => stages::gpu(&root, Some(file)),
+        ["gpu"] => stages::gpu(&root, None, true),
+        ["gpu", "--no-build"] => stages::gpu(&root, None, false),
+        ["gpu", "--record", file] => stages::gpu(&root, Some(file), true),
+        ["gpu", "--no-build", "--record", file] => stages::gpu(&root, Some(file), false),
         ["aarch64"] => stages::aarch64(&root, false),
         ["aarch64", "--fresh"] => stages::aarch64(&root, true),
         ["help" | "--help" | "-h"] => {

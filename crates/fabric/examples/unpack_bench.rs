@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Config, Gpu, GpuBuf, MemoryName, gpus};
+use linkspan_gpu::Pinned;
 use linkspan_gpu::unpack::{Batch, PIECES, Unpacker};
 
 const PIECE: u64 = 4096;
@@ -26,13 +27,37 @@ fn main() -> ExitCode {
             return ExitCode::from(77);
         }
     };
-    match measure(&gpu) {
+    match measure(&gpu).and_then(|()| bus(&gpu)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("unpack_bench: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// How fast pinned memory is copied to the device and back: the limit of staging.
+fn bus(gpu: &Arc<dyn Gpu>) -> Result<(), Box<dyn Error>> {
+    const LEN: usize = 64 << 20;
+    let (host, device) = (Pinned::new(gpu, LEN)?, GpuBuf::new(gpu, LEN)?);
+    let (stream, event) = (gpu.stream()?, gpu.event()?);
+    let mut best = [0f64; 2];
+    for _ in 0..ROUNDS {
+        for (way, best) in [(device.slice(), host.slice()), (host.slice(), device.slice())].into_iter().zip(&mut best) {
+            let since = Instant::now();
+            gpu.copy(stream, way.0, way.1)?;
+            gpu.record(event, stream)?;
+            gpu.wait(event)?;
+            *best = best.max(LEN as f64 / since.elapsed().as_secs_f64() / 1e9);
+        }
+    }
+    println!(
+        "{} pinned memory to the device {:.1} GB/s, back {:.1} GB/s (best of {ROUNDS}): what staging can reach",
+        gpu.info().id(),
+        best[0],
+        best[1]
+    );
+    Ok(())
 }
 
 fn measure(gpu: &Arc<dyn Gpu>) -> Result<(), Box<dyn Error>> {

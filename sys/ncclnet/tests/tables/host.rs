@@ -135,6 +135,28 @@ impl Host {
         unsafe { props.assume_init() }
     }
 
+    /// Device type and version, since version 7.
+    pub fn device_type(&self, dev: c_int) -> (c_int, c_int) {
+        macro_rules! told {
+            ($table:ident) => {{
+                let mut props = std::mem::MaybeUninit::zeroed();
+                // SAFETY: as above.
+                assert_eq!(unsafe { $table.get_properties.unwrap()(dev, props.as_mut_ptr()) }, 0);
+                // SAFETY: written, and zero is a value of every field.
+                let p = unsafe { props.assume_init() };
+                (p.device_type, p.device_version)
+            }};
+        }
+        match self.version {
+            7 => told!(ncclNetPlugin_v7),
+            8 => told!(ncclNetPlugin_v8),
+            9 => told!(ncclNetPlugin_v9),
+            10 => told!(ncclNetPlugin_v10),
+            11 => told!(ncclNetPlugin_v11),
+            _ => told!(ncclNetPlugin_v12),
+        }
+    }
+
     pub fn listen(&self, dev: c_int, handle: &mut [u8; 128]) -> Result<Ptr, c_int> {
         let (handle, mut comm) = (handle.as_mut_ptr().cast(), GARBAGE);
         let out = &raw mut comm;
@@ -295,6 +317,70 @@ impl Host {
         assert!(done == 0 || done == 1);
         assert!(sizes[n..].iter().all(|&s| s == -1), "wrote more sizes than parts");
         Ok((done == 1).then(|| sizes[..n].to_vec()))
+    }
+
+    /// irecvConsumed, since version 7.
+    pub fn consumed(&self, comm: Ptr, request: Ptr) -> c_int {
+        // SAFETY: as above.
+        unsafe {
+            match self.version {
+                7 => ncclNetPlugin_v7.irecv_consumed.unwrap()(comm, 1, request),
+                8 => ncclNetPlugin_v8.irecv_consumed.unwrap()(comm, 1, request),
+                9 => ncclNetPlugin_v9.irecv_consumed.unwrap()(comm, 1, request),
+                10 => ncclNetPlugin_v10.irecv_consumed.unwrap()(comm, 1, request),
+                11 => ncclNetPlugin_v11.irecv_consumed.unwrap()(comm, 1, request),
+                _ => ncclNetPlugin_v12.irecv_consumed.unwrap()(comm, 1, request),
+            }
+        }
+    }
+
+    /// getDeviceMr, of version 12.
+    pub fn device_mr(&self, comm: Ptr, mr: Ptr) -> (c_int, Ptr) {
+        let mut out = GARBAGE;
+        // SAFETY: as above.
+        (unsafe { ncclNetPlugin_v12.get_device_mr.unwrap()(comm, mr, &raw mut out) }, out)
+    }
+
+    /// accept as NCCL calls it on a device of which its kernels unpack: with a structure of its own that says so.
+    pub fn accept_unpack(&self, listen: Ptr, asked: (c_int, c_int)) -> (Ptr, DeviceHandle) {
+        let (device_type, version) = asked;
+        let mut told = DeviceHandle { device_type, version, handle: GARBAGE, size: 77, needs_proxy_progress: -1 };
+        let (mut comm, mut at) = (GARBAGE, &raw mut told);
+        let (comm_at, device) = (&raw mut comm, &raw mut at);
+        // SAFETY: as above.
+        let rc = unsafe {
+            match self.version {
+                7 => ncclNetPlugin_v7.accept.unwrap()(listen, comm_at, device),
+                8 => ncclNetPlugin_v8.accept.unwrap()(listen, comm_at, device),
+                9 => ncclNetPlugin_v9.accept.unwrap()(listen, comm_at, device),
+                10 => ncclNetPlugin_v10.accept.unwrap()(listen, comm_at, device),
+                11 => ncclNetPlugin_v11.accept.unwrap()(listen, comm_at, device),
+                _ => ncclNetPlugin_v12.accept.unwrap()(listen, comm_at, device),
+            }
+        };
+        assert_eq!(rc, 0);
+        (comm, told)
+    }
+
+    /// As [`Host::pair`] with such an accept.
+    pub fn pair_unpack(&self) -> ((Ptr, Ptr, Ptr), DeviceHandle) {
+        let mut handle = [0xAA; 128];
+        let listen = self.listen(1, &mut handle).unwrap();
+        let (none, untouched) = self.accept_unpack(listen, (1, 7));
+        assert_eq!(
+            (none, untouched.size, untouched.needs_proxy_progress),
+            (null_mut(), 77, -1),
+            "before there is a comm"
+        );
+        let send = loop {
+            let comm = self.connect(0, &mut handle).unwrap();
+            if !comm.is_null() {
+                break comm;
+            }
+        };
+        let (recv, told) = self.accept_unpack(listen, (1, 7));
+        assert!(!recv.is_null());
+        ((send, recv, listen), told)
     }
 
     pub fn close_send(&self, comm: Ptr) -> c_int {

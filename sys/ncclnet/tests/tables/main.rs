@@ -154,6 +154,75 @@ fn grouped_receives_report_each_size() {
     });
 }
 
+/// Device offload: who is told of it, what accept fills in, and requests that live until a kernel has read them.
+#[test]
+fn kernels_that_unpack() {
+    let _guard = one_at_a_time();
+    for version in 7..=12 {
+        let mut host = Host::new(version);
+        mock::UNPACKS.store(true, Relaxed);
+        mock::QUEUE.store(0x7000_1000, Relaxed);
+        let announced = host.device_type(1);
+        assert_eq!(announced, if version >= 9 { (1, 7) } else { (0, 0) }, "version {version}");
+        assert_eq!(host.properties(1).unwrap().5, 1, "maxRecvs");
+        let (pair, told) = host.pair_unpack();
+        let (send, recv, _) = pair;
+        assert_eq!((told.device_type, told.version, told.handle as usize, told.size), (1, 7, 0x7000_1000, 24));
+        assert_eq!(told.needs_proxy_progress, 1);
+        let before = mock::CONSUMED.load(Relaxed);
+        let mut requests = Vec::new();
+        for n in 0..3 {
+            let mut b = [0u8; 4];
+            let r = host.irecv(recv, 1, &mut [(&mut b, n, null_mut())], GARBAGE).unwrap();
+            let s = host.isend(send, &mut [1, 2, 3, n as u8], n, null_mut()).unwrap();
+            assert_eq!(host.test(s, 1), Ok(Some(vec![4])));
+            assert_eq!(host.test(r, 1), Ok(Some(vec![4])));
+            assert_eq!(
+                (b, requests.contains(&r)),
+                ([1, 2, 3, n as u8], false),
+                "a request of a kernel's was used again"
+            );
+            requests.push(r);
+        }
+        let words = warnings(|| assert_eq!(host.test(requests[0], 1), Err(4), "done is done"));
+        assert_eq!(words, 1);
+        for (n, &r) in requests.iter().enumerate() {
+            assert_eq!(host.consumed(recv, r), 0);
+            assert_eq!(mock::CONSUMED.load(Relaxed), before + n + 1);
+        }
+        // Once more, and of a request that is no more: nothing happens.
+        assert_eq!(host.consumed(recv, requests[0]), 0);
+        assert_eq!(mock::CONSUMED.load(Relaxed), before + 3);
+        let words = warnings(|| assert_ne!(host.consumed(send, requests[0]), 0, "another comm's"));
+        assert_eq!(words, 1);
+        host.close(pair);
+        // A comm that puts everything in place itself.
+        mock::QUEUE.store(0, Relaxed);
+        let (pair, told) = host.pair_unpack();
+        let (send, recv, _) = pair;
+        assert_eq!((told.device_type, told.version, told.handle, told.needs_proxy_progress), (0, 0, null_mut(), 1));
+        let mut b = [0u8; 1];
+        let r = host.irecv(recv, 1, &mut [(&mut b, 0, null_mut())], GARBAGE).unwrap();
+        let s = host.isend(send, &mut [9], 0, null_mut()).unwrap();
+        assert_eq!(host.test(s, 1), Ok(Some(vec![1])));
+        assert_eq!(host.test(r, 1), Ok(Some(vec![1])));
+        assert_eq!(host.consumed(recv, r), 0);
+        assert_eq!(mock::CONSUMED.load(Relaxed), before + 3);
+        host.close(pair);
+        mock::UNPACKS.store(false, Relaxed);
+        if version == 12 {
+            let pair = host.pair();
+            let mut bytes = [0u8; 8];
+            let mr = host.reg(pair.1, bytes.as_mut_ptr().cast(), 8, 1).unwrap();
+            assert_eq!(host.device_mr(pair.1, mr), (0, null_mut()));
+            assert_eq!(host.dereg(pair.1, mr), 0);
+            assert_ne!(host.device_mr(pair.1, mr).0, 0);
+            host.close(pair);
+        }
+        host.finalize();
+    }
+}
+
 #[test]
 fn requests_in_any_order_all_256() {
     every_version(|host| {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use linkspan_ncclnet::{
-    Connecting, Fail, HANDLE_LEN, Init, ListenComm, Logger, Mem, MemKind, NetPlugin, Opened, OpenedRecv, OpenedSend,
-    Part, Props, RecvComm, RecvHints, Region, SendComm,
+    Connecting, DeviceQueue, Fail, HANDLE_LEN, Init, ListenComm, Logger, Mem, MemKind, NetPlugin, Opened, OpenedRecv,
+    OpenedSend, Part, Props, RecvComm, RecvHints, Region, SendComm,
 };
 
 /// Living objects, to see that all are freed.
@@ -22,6 +22,11 @@ pub static REVOKED: AtomicUsize = AtomicUsize::new(0);
 pub static PANIC: AtomicBool = AtomicBool::new(false);
 /// The next receive's hints land here: 1 optional, 2 multi.
 pub static HINTS: AtomicUsize = AtomicUsize::new(0);
+/// Devices say that NCCL's kernels unpack; and where their queue is, 0: nowhere.
+pub static UNPACKS: AtomicBool = AtomicBool::new(false);
+pub static QUEUE: AtomicUsize = AtomicUsize::new(0);
+/// Receives that NCCL's kernels have read.
+pub static CONSUMED: AtomicUsize = AtomicUsize::new(0);
 pub static LAST_INIT: Mutex<Option<Init>> = Mutex::new(None);
 pub static TRAFFIC_CLASS: Mutex<Option<Option<u8>>> = Mutex::new(None);
 
@@ -96,6 +101,8 @@ pub struct Rx {
     wire: Wire,
     next: u64,
     posted: BTreeMap<u64, Vec<Post>>,
+    /// Receives that wait for NCCL's kernel, where it unpacks.
+    kernel: Option<Vec<u64>>,
     _token: Token,
 }
 
@@ -131,6 +138,7 @@ impl NetPlugin for Mock {
             pci_path: (dev == 1).then(|| "/sys/devices/x".to_owned()),
             guid: 100 + dev as u64,
             device_memory: true,
+            unpack_since: UNPACKS.load(Relaxed).then_some(9),
             dma_buf: dev == 1,
             reg_is_global: true,
             force_flush: dev == 1,
@@ -195,9 +203,15 @@ impl NetPlugin for Mock {
 impl ListenComm<Mock> for Listen {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Mock>>, Fail> {
         let wire = NET.lock().unwrap().get_mut(&self.port).and_then(VecDeque::pop_front);
-        let opened =
-            |wire| Opened { path: Rx { wire, next: 0, posted: BTreeMap::new(), _token: Token::new() }, domain: () };
+        let opened = |wire| Opened {
+            path: Rx { wire, next: 0, posted: BTreeMap::new(), kernel: None, _token: Token::new() },
+            domain: (),
+        };
         Ok(wire.map(opened))
+    }
+
+    fn unpacks(&self) -> bool {
+        UNPACKS.load(Relaxed)
     }
 }
 
@@ -278,10 +292,30 @@ impl RecvComm for Rx {
         if posts.iter().any(|p| p.got.is_none()) {
             return Ok(false);
         }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.push(ticket);
+        }
         for (size, post) in sizes.iter_mut().zip(self.posted.remove(&ticket).unwrap()) {
             *size = post.got.unwrap();
         }
         Ok(true)
+    }
+
+    fn unpack_queue(&mut self) -> Option<DeviceQueue> {
+        let address = Some(QUEUE.load(Relaxed) as u64).filter(|&at| at != 0)?;
+        self.kernel = Some(Vec::new());
+        Some(DeviceQueue { address, len: 24 })
+    }
+
+    fn waits_for_kernel(&self, ticket: u64) -> bool {
+        self.kernel.as_ref().is_some_and(|kernel| kernel.contains(&ticket))
+    }
+
+    fn consumed(&mut self, ticket: u64) -> Result<(), Fail> {
+        let kernel = self.kernel.as_mut().expect("a comm of which kernels unpack");
+        kernel.remove(kernel.iter().position(|&t| t == ticket).expect("a receive that waits"));
+        CONSUMED.fetch_add(1, Relaxed);
+        Ok(())
     }
 
     fn flush(&mut self, parts: &[Part<'_, Mr>]) -> Result<Option<u64>, Fail> {
