@@ -23,7 +23,7 @@ use crate::meter::Meter;
 use crate::rdma::Memory;
 use crate::reach::Reach;
 use crate::redial::{Back, Redial, rail_id};
-use crate::room::AnyRail;
+use crate::room::{AnyRail, first_word};
 use crate::staged::PathRail;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
@@ -599,11 +599,8 @@ impl Channel {
         }
         let Some(gone) = self.unwatched.as_mut() else { return };
         // Rails over the sentinel's own interface prove nothing: idle ones end a little later.
-        let interface = match &gone.why {
-            Down::PeerGone { path, .. } => path.split(' ').next().unwrap_or_default(),
-            _ => "",
-        };
-        if self.conn.carries(|path| gone.told || path.split(' ').next() != Some(interface)) {
+        let interface = first_word(gone.why.path());
+        if self.conn.carries(|rail| gone.told || rail.room().interface() != interface) {
             // From here on the rails' own keepalive, and the grace, tell a dead host.
             gone.since = now;
             if !std::mem::replace(&mut gone.told, true) {
@@ -795,3 +792,6 @@ pub fn wait_any(channels: &mut [&mut Channel], most: Duration) {
         channel.after_sleep();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,7 @@ pub(crate) struct RdmaBerth {
     domain: Domain<AnyNic>,
     port: u8,
     ifindex: u32,
+    interface: String,
 }
 
 impl Rdma {
@@ -180,7 +181,10 @@ impl Rdma {
                     continue;
                 }
                 match usable(nic, port) {
-                    Ok(()) => return Ok(RdmaBerth { domain: domain.clone(), port, ifindex: interface.index }),
+                    Ok(()) => {
+                        let (ifindex, interface) = (interface.index, interface.name);
+                        return Ok(RdmaBerth { domain: domain.clone(), port, ifindex, interface });
+                    }
                     Err(no) => why = format!("{}/{port} on {}: {no}", nic.name(), interface.name),
                 }
             }
@@ -252,6 +256,7 @@ impl RdmaBerth {
         let rail = RailConfig {
             port: self.port,
             ifindex: self.ifindex,
+            interface: self.interface.clone(),
             gid_index: config.rdma.gid_index,
             pkey_index: config.rdma.pkey_index,
             service_level: config.rdma.service_level,

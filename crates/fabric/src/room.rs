@@ -108,6 +108,15 @@ impl AnyRail {
         }
     }
 
+    /// Name of the network interface that it goes through. A queue pair's path names its device, which is another thing than
+    /// the interface that its port is on; other paths begin with it.
+    pub(crate) fn interface(&self) -> &str {
+        match self {
+            AnyRail::Verbs(rail) if !rail.interface().is_empty() => rail.interface(),
+            other => first_word(&other.info().path),
+        }
+    }
+
     /// What the kernel knows of the stream; `None` where there is none. A system call.
     pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
@@ -124,6 +133,11 @@ impl AnyRail {
     pub(crate) fn unanswered(&self) -> bool {
         self.tcp_info().is_some_and(|info| info.timeouts.max(info.probes) >= UNANSWERED)
     }
+}
+
+/// The interface that a path begins with.
+pub(crate) fn first_word(path: &str) -> &str {
+    path.split(' ').next().unwrap_or_default()
 }
 
 impl std::fmt::Debug for AnyRail {

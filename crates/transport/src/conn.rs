@@ -378,9 +378,9 @@ impl<R: Rail> Conn<R> {
             .find_map(|(n, r)| r.stalled().then(|| (n, r.info().path.clone())))
     }
 
-    /// Whether a rail whose path `counts` is not known to have stopped carrying. A system call or so for each.
-    pub fn carries(&mut self, counts: impl Fn(&str) -> bool) -> bool {
-        self.rails.up.iter_mut().flatten().any(|rail| counts(&rail.info().path) && !rail.stalled())
+    /// Whether a rail that `counts` is not known to have stopped carrying. A system call or so for each.
+    pub fn carries(&mut self, counts: impl Fn(&R) -> bool) -> bool {
+        self.rails.up.iter_mut().flatten().any(|rail| counts(rail) && !rail.stalled())
     }
 
     /// The rails that are up, with their slots.

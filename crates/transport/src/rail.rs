@@ -80,6 +80,18 @@ pub enum Down {
     },
 }
 
+impl Down {
+    /// The path that it is about.
+    pub fn path(&self) -> &str {
+        match self {
+            Down::PeerGone { path, .. }
+            | Down::System { path, .. }
+            | Down::Protocol { path, .. }
+            | Down::Device { path, .. } => path,
+        }
+    }
+}
+
 /// A message from the peer that breaks the protocol; the rail it came on is closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

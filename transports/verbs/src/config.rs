@@ -11,6 +11,8 @@ pub struct Config {
     pub gid_index: Option<u8>,
     /// Network interface whose address the GID must have, by index; 0 for any.
     pub ifindex: u32,
+    /// Its name; empty where it is not known.
+    pub interface: String,
     /// Partition table entry.
     pub pkey_index: u16,
     /// Traffic class of our packets.
@@ -49,6 +51,7 @@ impl Default for Config {
             port: 1,
             gid_index: None,
             ifindex: 0,
+            interface: String::new(),
             pkey_index: 0,
             traffic_class: 0,
             service_level: 0,

@@ -65,6 +65,7 @@ pub struct VerbsRail<N: Nic> {
     entry: Option<GidEntry>,
     addresses: u64,
     info: RailInfo,
+    interface: String,
     ask_after: Duration,
     linger: Duration,
     end: Option<End>,
@@ -111,6 +112,7 @@ impl<N: Nic> VerbsRail<N> {
             ring,
             cache: Cache::new(domain),
             info,
+            interface: config.interface,
             ask_after: config.ask_after,
             linger: config.linger,
             end: None,
@@ -131,6 +133,11 @@ impl<N: Nic> VerbsRail<N> {
     /// Number of its queue pair.
     pub fn qpn(&self) -> u32 {
         self.qp.number()
+    }
+
+    /// Name of the network interface that its port is on; empty where it was not told.
+    pub fn interface(&self) -> &str {
+        &self.interface
     }
 
     /// The device it is on, with its memory.

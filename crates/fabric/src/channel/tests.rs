@@ -1,0 +1,111 @@
+//! What the silence of a sentinel proves of queue pairs, over NICs in software.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+use linkspan_tcp::{Dial, Options};
+use linkspan_transport::HostBuf;
+use linkspan_verbs::{Config as RailConfig, Domain, Setup, join};
+use linkspan_verbs_sys::AnyNic;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
+
+use super::*;
+use crate::{Config, Log};
+
+const LONG: Duration = Duration::from_secs(60);
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+fn fabric() -> (Fabric, Lines) {
+    let lines = Lines::default();
+    let said = lines.clone();
+    let log = Log::to(move |_, line| said.lock().unwrap().push(line.to_owned()));
+    let get = |name: &str| match name {
+        "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
+        "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
+        _ => None,
+    };
+    (Fabric::with_nics(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap(), lines)
+}
+
+/// Two channels over one queue pair each, whose ports are on a network interface of this name, and the second's NIC. Cards that
+/// try again for ever, as rdma_rxe does: they do not say that a cable is cut.
+fn pair(interface: &str, sentinel: Sentinel) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
+    let net = SoftNet::new(1);
+    let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), 1)));
+    let config = RailConfig { timeout: 31, interface: interface.into(), ..RailConfig::default() };
+    let [one, two] =
+        nics.each_ref().map(|nic| Setup::new(Domain::new(AnyNic::Soft(nic.clone())), config.clone()).unwrap());
+    let (one, two) = join(one, two).unwrap();
+    let (fabric, lines) = fabric();
+    let channel = |rail, sentinel| {
+        let rail = fabric.path_rail(AnyRail::Verbs(Box::new(rail)));
+        let (returns, device) = (Returns::Never, "lo".to_owned());
+        let conn = Conn::new([rail], false);
+        Channel::new(&fabric, Parts { conn, sentinel, returns, device, verb: "made", left_out: Vec::new() })
+    };
+    let ends = [channel(one, None), channel(two, Some(sentinel))];
+    let [first, _] = nics;
+    (net, first, ends, lines)
+}
+
+/// A sentinel on `lo` that is about to fall silent, with its far end: the kernel gives up soon because nobody reads what was
+/// written before, as it does when packets are not answered.
+fn silenced() -> (Sentinel, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut dial = Dial::start(None, to, &Options::default(), LONG).unwrap();
+    let mut stream = loop {
+        if let Some(stream) = dial.poll().unwrap() {
+            break stream;
+        }
+    };
+    let far = listener.accept().unwrap().0;
+    while stream.try_write(&[0; 1 << 16]).unwrap().is_some() {}
+    let socket = socket2::Socket::from(stream.as_fd().try_clone_to_owned().unwrap());
+    let sentinel = Sentinel::new(stream);
+    socket.set_tcp_user_timeout(Some(Duration::from_millis(50))).unwrap();
+    (sentinel, far)
+}
+
+fn said(lines: &Lines, what: &str) -> bool {
+    lines.lock().unwrap().iter().any(|line| line.contains(what))
+}
+
+#[test]
+fn a_queue_pair_on_the_interface_of_a_silent_sentinel_proves_nothing() {
+    let (sentinel, _far) = silenced();
+    let (net, nic, [_a, mut b], lines) = pair("lo", sentinel);
+    // The other end's cable: this end's own port stays up.
+    net.cable(&nic, false);
+    let since = Instant::now();
+    while b.progress().is_ok() {
+        assert!(since.elapsed() < LONG && !said(&lines, "other paths carry on"), "{lines:?}");
+    }
+    let why = b.lost().unwrap();
+    assert!(why.starts_with("LS0101") && why.contains("timed out") && why.contains("lo 127.0.0.1"), "{why}");
+}
+
+#[test]
+fn one_on_another_interface_carries_on() {
+    let (sentinel, _far) = silenced();
+    let (_net, _nic, [mut a, mut b], lines) = pair("another0", sentinel);
+    let since = Instant::now();
+    while !said(&lines, "nothing watches the peer any more, other paths carry on") {
+        assert!(since.elapsed() < LONG, "{lines:?}");
+        b.progress().unwrap();
+    }
+    let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
+    assert!(src.slice().fill(0, &[7; 100_000]));
+    let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+    let mut send = None;
+    while b.test(recv).unwrap().is_none() {
+        assert!(since.elapsed() < 2 * LONG, "{lines:?}");
+        a.progress().unwrap();
+        b.progress().unwrap();
+        if send.is_none() {
+            send = a.post_send(1, src.slice()).unwrap();
+        }
+    }
+    assert!(dst.slice().to_vec().iter().all(|&byte| byte == 7));
+}
