@@ -119,6 +119,7 @@ impl Rdma {
     /// Every port, and reasons that concern no port. Opens the devices.
     pub(crate) fn ports(&self, config: &Config) -> (Vec<RdmaPort>, Vec<String>) {
         let found = self.found(config);
+        let peer_memory = peer_memory();
         let list = found.domains.iter().flat_map(|domain| {
             let nic = domain.nic();
             let ports = nic.limits().map_or(1, |l| l.ports.max(1));
@@ -128,7 +129,7 @@ impl Rdma {
                 interfaces.sort_unstable();
                 interfaces.dedup();
                 let name = format!("{}/{port}", nic.name());
-                let gpu_direct = gpu_direct(nic);
+                let gpu_direct = gpu_direct(nic, peer_memory);
                 RdmaPort { name, interfaces, why_not: usable(nic, port).err(), limits: nic.limits().ok(), gpu_direct }
             })
         });
@@ -218,22 +219,33 @@ fn open(config: &Config) -> Found {
         }
     }
     if !found.domains.is_empty() {
-        for device in Machine::read(&Roots::default()).rdma {
-            let ports = device.ports.iter().filter(|p| p.link_layer == Layer::Infiniband);
-            found.over.extend(
-                ports.filter_map(|p| Some((device.name.clone(), u8::try_from(p.number).ok()?, p.interface.clone()?))),
-            );
-        }
+        found.over = over(&Machine::read(&Roots::default()));
     }
     found
 }
 
-/// How a card reaches memory of GPUs, or why it does not.
-fn gpu_direct(nic: &AnyNic) -> Result<DirectBy, String> {
-    let Err(why) = nic.takes_dmabuf() else { return Ok(DirectBy::DmaBuf) };
-    // Where the drivers of GPUs offer their memory to RDMA by address.
+/// The ports of InfiniBand devices that have a network interface over them.
+fn over(machine: &Machine) -> Vec<(String, u8, String)> {
+    let mut over = Vec::new();
+    for device in &machine.rdma {
+        let ports = device.ports.iter().filter(|p| p.link_layer == Layer::Infiniband);
+        over.extend(
+            ports.filter_map(|p| Some((device.name.clone(), u8::try_from(p.number).ok()?, p.interface.clone()?))),
+        );
+    }
+    over
+}
+
+/// Whether the drivers of GPUs offer their memory to RDMA by address.
+fn peer_memory() -> bool {
     let modules = ["/sys/module/nvidia_peermem", "/sys/module/nv_peer_mem"];
-    if modules.iter().any(|path| std::path::Path::new(path).exists()) {
+    modules.iter().any(|path| std::path::Path::new(path).exists())
+}
+
+/// How a card reaches memory of GPUs, or why it does not.
+fn gpu_direct(nic: &AnyNic, peer_memory: bool) -> Result<DirectBy, String> {
+    let Err(why) = nic.takes_dmabuf() else { return Ok(DirectBy::DmaBuf) };
+    if peer_memory {
         return Ok(DirectBy::PeerMemory);
     }
     Err(format!("{}; and nvidia_peermem is not loaded (`modprobe nvidia_peermem`)", chain(&why)))
@@ -407,3 +419,6 @@ impl Drop for Registered {
         self.of.cables.iter().for_each(linkspan_thunderbolt::Memory::invalidate);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -160,3 +160,6 @@ fn attach(log: Logger, channel: &mut Channel, gpu: &Arc<dyn Gpu>) -> Result<(), 
         Fail::InvalidUsage
     })
 }
+
+#[cfg(test)]
+mod tests;

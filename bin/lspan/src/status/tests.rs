@@ -102,3 +102,44 @@ fn distances_of_eight_gpus() {
         serde_json::json!({"to": "mlx5_0", "pci_address": "0000:19:00.0", "distance": "PIX"})
     );
 }
+
+#[test]
+fn rdma_ports_say_what_they_can_and_how_they_reach_device_memory() {
+    use linkspan_fabric::nic::Limits;
+    use linkspan_fabric::{DirectBy, RdmaPort};
+    let limits = Limits {
+        qp: 256,
+        qp_wr: 1024,
+        sge: 16,
+        cq: 64,
+        cqe: 4096,
+        mr: 1000,
+        mr_size: 1 << 30,
+        rd_atomic: 16,
+        init_rd_atomic: 16,
+        ports: 1,
+    };
+    let port = |name: &str, why_not: Option<&str>, gpu_direct| RdmaPort {
+        name: name.into(),
+        interfaces: vec![2],
+        why_not: why_not.map(str::to_owned),
+        limits: Some(limits),
+        gpu_direct,
+    };
+    let ports = vec![
+        port("one/1", None, Ok(DirectBy::DmaBuf)),
+        port("two/1", None, Ok(DirectBy::PeerMemory)),
+        port("three/1", Some("the port is not active"), Err("no dma-buf; and nvidia_peermem is not loaded".into())),
+    ];
+    let text = text::rdma_limits(&(ports, vec!["four: left out by LINKSPAN_IB_HCA".into()]));
+    assert_eq!(
+        text,
+        "RDMA one/1: used; at most 256 queue pairs of 1024 requests, 64 completion queues of 4096, 1000 regions of 1073741824 bytes, \
+         16 ranges in a request; device memory: by dma-buf (LINKSPAN_GPU=staged), else staged\n\
+         RDMA two/1: used; at most 256 queue pairs of 1024 requests, 64 completion queues of 4096, 1000 regions of 1073741824 bytes, \
+         16 ranges in a request; device memory: as peer memory (LINKSPAN_GPU=staged), else staged\n\
+         RDMA three/1: not used: the port is not active; device memory is staged through host memory: no dma-buf; and nvidia_peermem is \
+         not loaded\n\
+         no RDMA: four: left out by LINKSPAN_IB_HCA\n"
+    );
+}

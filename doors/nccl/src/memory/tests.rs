@@ -1,0 +1,123 @@
+//! What regMrDmaBuf comes to where the connection has an RDMA device: NICs and a GPU in software.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::nic::AnyNic;
+use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
+use linkspan_fabric::{Buf, Config, GpuBuf, Log};
+use linkspan_gpu::{SimConfig, SimGpu};
+
+use super::*;
+
+const LEN: usize = 1 << 20;
+
+/// The first byte's place in its dma-buf.
+const OFFSET: u64 = 4096;
+
+struct World {
+    net: SoftNet,
+    fabrics: [Fabric; 2],
+    gpu: Arc<dyn Gpu>,
+    ends: [Channel; 2],
+}
+
+fn world(dmabuf: bool, strict: bool) -> World {
+    let net = SoftNet::new(1);
+    let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
+    let env = [
+        ("LINKSPAN_IFNAME", "=lo"),
+        ("LINKSPAN_STATS_DIR", "off"),
+        ("LINKSPAN_GPU", "staged"),
+        ("LINKSPAN_STRICT", if strict { "1" } else { "0" }),
+    ];
+    let fabrics = [1, 2].map(|n| {
+        let nic = SoftConfig { dmabuf, ..SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), lo) };
+        let get = |name: &str| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
+        let nics = vec![AnyNic::Soft(net.nic(nic))];
+        Fabric::with_nics(Config::read(&get).unwrap(), Log::off(), false, nics).unwrap()
+    });
+    let listener = fabrics[1].listen(0).unwrap();
+    let mut connecting = fabrics[0].connect(0, &listener.handle()).unwrap();
+    let (mut here, mut there) = (None, None);
+    let until = Instant::now() + Duration::from_secs(60);
+    while here.is_none() || there.is_none() {
+        assert!(Instant::now() < until, "not up in 60 s");
+        here = here.or_else(|| connecting.poll().unwrap());
+        there = there.or_else(|| listener.accept().unwrap());
+    }
+    let mut ends = [here.unwrap(), there.unwrap()];
+    let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
+    ends.iter_mut().for_each(|end| end.attach(&gpu).unwrap());
+    World { net, fabrics, gpu, ends }
+}
+
+impl World {
+    /// Device memory in a dma-buf, with a descriptor that stands for it.
+    fn memory(&self) -> (GpuBuf, MemSlice, UnixStream) {
+        let (whole, (file, _)) = (GpuBuf::new(&self.gpu, LEN + OFFSET as usize).unwrap(), UnixStream::pair().unwrap());
+        self.net.dmabuf(file.as_fd(), whole.slice()).unwrap();
+        let part = whole.slice().sub(OFFSET, LEN as u64).unwrap();
+        (whole, part, file)
+    }
+
+    fn domains(&self) -> [Domain; 2] {
+        let [a, b] = &self.ends;
+        [Domain::sending(Logger::SILENT, &self.fabrics[0], a), Domain::receiving(Logger::SILENT, &self.fabrics[1], b)]
+    }
+
+    fn registrations(&self) -> [u64; 2] {
+        self.fabrics.each_ref().map(Fabric::rdma_registrations)
+    }
+}
+
+#[test]
+fn device_memory_is_registered_by_its_dma_buf_and_moved_from_where_it_lies() {
+    let mut world = world(true, true);
+    let [sending, receiving] = world.domains();
+    let (src, dst) = (world.memory(), world.memory());
+    let before = world.registrations();
+    let held = [(&sending, &src), (&receiving, &dst)]
+        .map(|(domain, (_, mem, file))| domain.direct(Some((file.as_fd(), OFFSET)), *mem).unwrap());
+    assert!(held.iter().all(Option::is_some), "the cards took it");
+    let after = world.registrations();
+    assert_eq!(after, before.map(|n| n + 1));
+    let pattern: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect();
+    assert!(src.1.fill(0, &pattern));
+    let [a, b] = &mut world.ends;
+    let (mut recv, mut send, mut sent, mut got) = (None, None, false, false);
+    let until = Instant::now() + Duration::from_secs(60);
+    while !sent || !got {
+        assert!(Instant::now() < until, "not moved in 60 s");
+        recv = recv.or_else(|| b.post_recv(&[(1, dst.1)]).unwrap());
+        send = send.or_else(|| a.post_send(1, src.1).unwrap());
+        a.progress().unwrap();
+        b.progress().unwrap();
+        sent = sent || send.is_some_and(|t| a.test(t).unwrap().is_some());
+        got = got || recv.is_some_and(|t| b.test(t).unwrap().is_some());
+    }
+    assert!(dst.1.to_vec() == pattern);
+    assert_eq!(world.registrations(), after, "no bounce buffer and nothing else was registered for it");
+    // deregMr gives it back; what comes at the same address is registered anew.
+    drop(held);
+    let again = sending.direct(Some((src.2.as_fd(), OFFSET)), src.1).unwrap();
+    assert!(again.is_some());
+    assert_eq!(world.registrations()[0], after[0] + 1);
+}
+
+#[test]
+fn a_card_that_takes_none_is_staged_before_and_in_strict_mode_refused() {
+    for strict in [false, true] {
+        let world = world(false, strict);
+        let (_whole, mem, file) = world.memory();
+        let [sending, _] = world.domains();
+        match sending.direct(Some((file.as_fd(), OFFSET)), mem) {
+            Ok(None) => assert!(!strict),
+            Err(Fail::InvalidUsage) => assert!(strict),
+            other => panic!("{strict}: {:?}", other.map(|held| held.is_some())),
+        }
+        assert!(sending.told.load(Ordering::Relaxed), "said once");
+    }
+}
