@@ -19,6 +19,7 @@ use linkspan_transport::{
 };
 
 use crate::listener::Desk;
+use crate::lost::Lost;
 use crate::meter::Meter;
 use crate::rdma::Memory;
 use crate::reach::Reach;
@@ -90,7 +91,7 @@ pub struct Channel {
     /// When anything moved last.
     last_moved: Instant,
     rails_lost: u64,
-    rails_back: u64,
+    missed: Lost,
     told_lost: bool,
     /// How the sentinel ended.
     ended: Option<Ended>,
@@ -185,7 +186,7 @@ impl Channel {
             last_active: now,
             last_moved: now,
             rails_lost: 0,
-            rails_back: 0,
+            missed: Lost::default(),
             told_lost: false,
             ended: None,
             lonely: true,
@@ -534,6 +535,7 @@ impl Channel {
         }
         while let Some(lost) = self.conn.news() {
             self.rails_lost += 1;
+            self.missed.note(&lost.info);
             self.meter.add(Counter::RailsLost, 1);
             let why = chain(&lost.why);
             self.fabric
@@ -714,7 +716,8 @@ impl Channel {
     }
 
     fn add(&mut self, rail: AnyRail, id: u32, now: Instant) {
-        let (room, path) = (rail.info().room, rail.info().path.clone());
+        let info = rail.info().clone();
+        let (room, path) = (info.room, &info.path);
         let mut rail = self.fabric.path_rail(rail);
         let attached = self.gpu.as_ref().map_or(Ok(()), |gpu| rail.attach(gpu));
         if let Err(error) = &attached {
@@ -725,10 +728,9 @@ impl Channel {
         }
         if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
             if let Returns::Dials { redials, .. } = &mut self.returns {
-                redials.iter_mut().for_each(|r| r.lost(&path, now));
+                redials.iter_mut().for_each(|r| r.lost(path, now));
             }
-        } else if self.rails_back < self.rails_lost {
-            self.rails_back += 1;
+        } else if self.missed.is_back(&info) {
             self.meter.add(Counter::RailsBack, 1);
             self.fabric.log().info(&format!("rail back: {room} {path}"));
         } else {

@@ -21,6 +21,7 @@ mod listener;
 mod local;
 mod log;
 mod logins;
+mod lost;
 mod meeting;
 pub mod mesh;
 mod meter;

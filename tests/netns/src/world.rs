@@ -183,6 +183,11 @@ impl Node {
         }
     }
 
+    /// Processor time that it has used so far, in ticks of 10 ms.
+    pub(crate) fn cpu_ticks(&self) -> Outcome<u64> {
+        crate::node::cpu_ticks(&self.child.id().to_string())
+    }
+
     /// Sends a signal by name.
     pub(crate) fn signal(&self, signal: &str) -> Outcome<()> {
         sh(&format!("kill -{signal} {}", self.child.id()))

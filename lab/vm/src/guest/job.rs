@@ -80,6 +80,13 @@ impl Job {
         Ok(said.lines().rfind(|line| line.contains(part)).map(str::to_owned))
     }
 
+    /// The last lines with `part` of what it has said so far.
+    pub(crate) fn lines(&self, part: &str) -> String {
+        let said = format!("{}\n{}", text(&self.out), text(&self.err));
+        let found: Vec<&str> = said.lines().filter(|line| line.contains(part)).collect();
+        crate::proc::tail(&found.join("\n"), 30)
+    }
+
     /// Whether it has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.code.is_some()

@@ -249,6 +249,18 @@ fn ranks(guests: &[&Guest], env: &str, words: &str) -> Result<Vec<Job>> {
     guests.iter().enumerate().map(start).collect()
 }
 
+/// Waits until a plugin host says something of its paths; where it does not, what it did say of them.
+fn tells(job: &mut Job, part: &str, limit: Duration) -> Result<()> {
+    let told = job.expect(part, limit);
+    told.map(drop).map_err(|late| {
+        let lines = job.lines("linkspan: ");
+        crate::error::Error::Check(format!(
+            "{}; of its paths it says:{lines}",
+            late.to_string().lines().next().unwrap_or_default()
+        ))
+    })
+}
+
 /// How many rounds a plugin host has made.
 fn rounds(job: &mut Job) -> Result<u32> {
     let line = job.latest(": round ")?.unwrap_or_default();
@@ -339,14 +351,14 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
     goes_on(&mut jobs[0], 2, SOON)?;
     let over = cut.elapsed().as_secs_f64();
     for job in &mut jobs {
-        job.expect("rail lost: verbs rxe1", SOON)?;
+        tells(job, "rail lost: verbs rxe1", SOON)?;
         goes_on(job, 5, SOON)?;
     }
     lab.say(&format!("one of two cables down in mid-run: two rounds later after {over:.1} s, every value right"));
     a.sh("ip link set lan1 up && ip addr replace 10.2.0.1/24 dev lan1")?;
     let up = Instant::now();
     for job in &mut jobs {
-        job.expect("rail back: verbs rxe1", SOON * 2)?;
+        tells(job, "rail back: verbs rxe1", SOON * 2)?;
     }
     let back = up.elapsed().as_secs_f64();
     for job in &mut jobs {
@@ -512,8 +524,8 @@ pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
     }
     let cut = Instant::now();
     b.sh("ip link set lan1 down")?;
-    jobs[1].expect("rail lost: verbs rxe1", SOON)?;
-    jobs[1].expect("relaying over a, d", SOON)?;
+    tells(&mut jobs[1], "rail lost: verbs rxe1", SOON)?;
+    tells(&mut jobs[1], "relaying over a, d", SOON)?;
     for job in &mut jobs {
         goes_on(job, 3, SOON)?;
     }
@@ -521,8 +533,8 @@ pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
     lab.say(&format!("a cable cut in mid-run: RDMA is lost, the other way round carries on after {took:.1} s"));
     b.sh("ip link set lan1 up && ip addr replace 10.1.1.1/30 dev lan1")?;
     let up = Instant::now();
-    jobs[1].expect("rail back: verbs rxe1", SOON * 2)?;
-    jobs[1].expect("RDMA carries again", SOON)?;
+    tells(&mut jobs[1], "rail back: verbs rxe1", SOON * 2)?;
+    tells(&mut jobs[1], "RDMA carries again", SOON)?;
     let back = up.elapsed().as_secs_f64();
     for job in &mut jobs {
         goes_on(job, 3, SOON)?;
