@@ -394,6 +394,30 @@ fn a_peer_that_goes_is_told_at_once() {
     assert!(a.peer_said_bye());
 }
 
+/// Time that this thread has run; schedstat of proc(5).
+fn running() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn an_idle_connection_sleeps_on_completion_events() {
+    let world = world([&[], &[]], true);
+    let (mut a, mut b) = world.pair();
+    message(&mut a, &mut b, 1 << 20, 1).unwrap();
+    let (busy, since) = (running(), Instant::now());
+    while since.elapsed() < Duration::from_secs(4) {
+        linkspan_fabric::wait_any(&mut [&mut a, &mut b], Duration::from_secs(1));
+        a.progress().unwrap();
+        b.progress().unwrap();
+    }
+    let (busy, took) = (running() - busy, since.elapsed());
+    eprintln!("{busy:?} of {took:?}");
+    // Both ends, unoptimized, with what the card in software does by itself.
+    assert!(busy < took / 50, "{busy:?} of {took:?}");
+    message(&mut b, &mut a, 1 << 20, 2).unwrap();
+}
+
 #[test]
 fn registered_memory_costs_the_operations_nothing_and_is_given_back() {
     let world = world([&[], &[]], false);

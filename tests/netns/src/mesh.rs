@@ -16,6 +16,11 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-triangle", "three hosts, three subnets: every pair over its own cable, nothing relayed", triangle),
     test("mesh-ring", "four in a ring: the diagonal goes both ways round, none of it over the management LAN", ring),
     test("mesh-line", "four in a line: end to end over two relays, both ways", line),
+    test(
+        "mesh-sixteen",
+        "sixteen hosts in a line, and in a ring: end to end over fourteen, opposite ones both ways round",
+        sixteen,
+    ),
     test("mesh-half", "five hosts and half of the cables", half),
     test("mesh-same-subnet", "one subnet on two cables: the right host is found", same_subnet),
     test("mesh-cut-around", "a cable is cut in mid-transfer: the ring is walked the other way", cut_around),
@@ -207,6 +212,24 @@ fn line() -> Outcome<String> {
     wants(&mesh.send("d", "a")?, &["relayed over c, b"])?;
     wants(&mesh.send("b", "d")?, &["relayed over c"])?;
     Ok(up)
+}
+
+fn sixteen() -> Outcome<String> {
+    let hosts = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+    let mut cables: Vec<(&str, &str)> = hosts.windows(2).map(|two| (two[0], two[1])).collect();
+    let line = {
+        let mesh = Mesh::new(&hosts, &cables)?;
+        let _ranks = mesh.sit(&hosts[1..15])?;
+        mesh.send("a", "p")?
+    };
+    wants(&line, &["relayed over b, c, d, e, f, g, h, i, j, k, l, m, n, o"])?;
+    cables.push(("p", "a"));
+    let mesh = Mesh::new(&hosts, &cables)?;
+    let others: Vec<&str> = hosts.iter().copied().filter(|host| !["a", "i"].contains(host)).collect();
+    let _ranks = mesh.sit(&others)?;
+    let ring = mesh.send("a", "i")?;
+    wants(&ring, &["2 rails", "relayed over b, c, d, e, f, g, h", "relayed over p, o, n, m, l, k, j"])?;
+    Ok(format!("{line}; {ring}"))
 }
 
 fn half() -> Outcome<String> {

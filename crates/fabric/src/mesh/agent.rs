@@ -121,7 +121,7 @@ impl Agent {
 
     pub(super) fn run(mut self) {
         linkspan_net::block_signals();
-        let mut set = WaitSet::new();
+        let (mut set, mut served) = (WaitSet::new(), Vec::new());
         self.beat(clock::now());
         while !self.shared.stop.load(Ordering::Relaxed) {
             let now = clock::now();
@@ -148,6 +148,10 @@ impl Agent {
             self.listens.iter().for_each(|l| {
                 set.add(l.wait_fd());
             });
+            self.door.wait_fds(&mut served);
+            for fd in served.drain(..) {
+                set.add(fd);
+            }
             let most = if self.door.is_idle() { BEAT / 4 } else { BUSY };
             let _ = set.wait(Some(most));
             let _ = self.woken.read(&mut [0; 8]);

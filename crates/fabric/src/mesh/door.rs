@@ -9,6 +9,7 @@ use linkspan_proto::login::{Guard, HALF_OPEN_BOUND, Login, LoginTable, Seed, Ser
 use linkspan_proto::mesh::{Answer, LISTEN_ID, Request};
 use linkspan_tcp::Stream;
 use linkspan_topology::mesh::same_subnet;
+use linkspan_transport::WaitFd;
 
 use super::agent::Agent;
 use super::relay::{self, Seat};
@@ -49,6 +50,18 @@ enum State {
 impl Door {
     pub(super) fn is_idle(&self) -> bool {
         self.halves.is_empty()
+    }
+
+    /// What those who are being served wait for.
+    pub(super) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        for half in &self.halves {
+            match &half.state {
+                // Whoever asked may have hung up meanwhile, which would wake us for ever.
+                State::Reaching(approach, _) => approach.wait_fds(fds),
+                State::Measuring(_) => {}
+                _ => fds.push(half.run.stream.wait_fd(!half.run.login.output().is_empty())),
+            }
+        }
     }
 
     pub(super) fn enter(&mut self, stream: Stream, peer: SocketAddr, means: &Means) {

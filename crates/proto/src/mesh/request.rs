@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::beacon::{ip_bytes, ip_of, shown};
 
-/// Most hops that a request may still have before it, the last one the destination.
-pub const HOPS_MAX: usize = 8;
+/// Most hops that a request may still have before it, the last one the destination: from end to end of a line of sixteen hosts.
+pub const HOPS_MAX: usize = 15;
 
 /// Longest text of an answer, bytes.
 pub const TEXT_MAX: usize = 200;

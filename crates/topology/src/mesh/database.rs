@@ -12,7 +12,8 @@ pub const NODES_MAX: usize = 64;
 /// A cable on which the neighbour was not heard for so long is cut: three beacons and a half of one a second.
 pub const LINK_TIME: Duration = Duration::from_millis(3500);
 
-/// A node of which nothing new was heard for so long is gone: news crosses eight hops in that time.
+/// A node of which nothing new was heard for so long is gone: eight beats of it, which come as evenly over many hops as over one, only
+/// later.
 pub const NODE_TIME: Duration = Duration::from_secs(8);
 
 /// Least time between two answers to news.
