@@ -164,6 +164,47 @@ fn one_sided_operations_go_over_it() {
     assert!(dst.slice().to_vec().iter().all(|&x| x == 7));
 }
 
+/// The owner of the memory takes it back while the card still has a write to bring.
+#[test]
+fn a_cut_path_revokes_what_is_still_on_the_cable() {
+    let world = world([&[], &[]], true);
+    let (mut a, mut b) = world.pair();
+    let len = 1 << 20;
+    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    assert!(src.slice().fill(0, &vec![7; len]));
+    let key = b.expose(dst.slice(), linkspan_fabric::Access::ReadWrite).unwrap();
+    let to = linkspan_fabric::RemoteSlice { key, offset: 0 };
+    // The first goes through, so that places are known.
+    for held in [false, true] {
+        if held {
+            // Its first queue pair; see SoftConfig.
+            world.net.hold(&world.nics[1], 0x11);
+        }
+        let ticket = a.post_write(src.slice(), to, Some(1)).unwrap().unwrap();
+        let since = Instant::now();
+        loop {
+            assert!(since.elapsed() < Duration::from_secs(30), "not done in 30 s");
+            a.progress().unwrap();
+            b.progress().unwrap();
+            let done = a.test(ticket).unwrap().is_some();
+            assert!(!(done && held), "nothing can have acknowledged it");
+            if done || held && since.elapsed() > Duration::from_millis(5) {
+                break;
+            }
+        }
+    }
+    b.cut("it took too long");
+    assert!(dst.slice().fill(0, &vec![9; len]));
+    world.net.release();
+    world.net.run();
+    let since = Instant::now();
+    while a.progress().is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(30), "the writer is not told");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(dst.slice().to_vec().iter().all(|&byte| byte == 9), "late bytes landed");
+}
+
 #[test]
 fn several_queue_pairs_share_a_message() {
     let world = world([&[("LINKSPAN_QPS", "3")], &[("LINKSPAN_QPS", "5")]], false);

@@ -59,9 +59,11 @@ fn cost(room: &Device, len: usize) {
     let mib = (count * len as u64) as f64 / f64::from(1 << 20);
     let registered = room.domain.registrations() - regions;
     let (requests, reports) = (after.requests - before.requests, after.signalled - before.signalled);
+    let alone = after.alone - before.alone;
     let each = [
         ("requests", requests),
         ("reports", reports),
+        ("- nothing else under way", alone),
         ("doorbells", after.doorbells - before.doorbells),
         ("completions", after.completions - before.completions),
         ("registrations", registered),
@@ -69,10 +71,14 @@ fn cost(room: &Device, len: usize) {
     println!("cost of {count} messages of {len} bytes, {WINDOW} under way: {:.1} MB/s", mib * 1.048_576 / took);
     for (what, n) in each {
         let n = n as f64;
-        println!("  {what:<14} {:8.3} per message {:10.2} per MiB", n / count as f64, n / mib);
+        println!("  {what:<24} {:8.3} per message {:10.2} per MiB", n / count as f64, n / mib);
     }
     assert_eq!(registered, 0, "every buffer was known");
-    assert!(reports * 16 <= requests + 16, "{reports} reports in {requests} requests");
+    // How often the queue runs dry is a matter of who else runs here; each time the end of a message reports by itself.
+    assert!(
+        (reports - alone) * 16 <= requests + 16,
+        "{reports} reports, {alone} of them alone, in {requests} requests"
+    );
 }
 
 /// Half a round trip of 8 bytes: what `ib_write_lat` measures, with messages in place of bare writes.

@@ -32,6 +32,8 @@ pub struct Counts {
     pub requests: u64,
     /// ... that report.
     pub signalled: u64,
+    /// ... of which at the end of a message, because nothing else that reports was under way.
+    pub alone: u64,
     /// Completions taken.
     pub completions: u64,
     /// Control messages.

@@ -379,6 +379,7 @@ impl<M: Mr> Tx<M> {
             && self.reports <= self.completed
             && let Some(last) = self.batch.last_mut()
         {
+            self.counts.alone += u64::from(!last.signalled);
             last.signalled = true;
             (self.unsignalled, self.reports) = (0, self.made);
         }
