@@ -41,7 +41,8 @@ void ls_file_free(struct kref *kref)
 
 void ls_file_wake(struct ls_file *f)
 {
-	wake_up_interruptible(&f->wait);
+	/* Also the one that waits in close(), for a kill only. */
+	wake_up(&f->wait);
 	if (f->event)
 		eventfd_signal(f->event);
 }

@@ -1,7 +1,8 @@
 //! What the lab runs in its guests against linkspan.ko: one task for each word. Ends with 0 and a line that says what held.
 
 use std::fs::File;
-use std::io::{Error as IoError, Read};
+use std::io::{Error as IoError, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -32,12 +33,17 @@ fn main() -> ExitCode {
             ping(device, n(channel) as u32, n(count), n(size), more.contains(&"poll"))
         }
         ["hold", device, channel] => hold(device, n(channel) as u32),
+        ["endure", device, channel] => endure(device, n(channel) as u32),
         ["foreign", device, channel] => foreign(device, n(channel) as u32),
         ["slow", device, late, quick, count] => slow(device, n(late) as u32, n(quick) as u32, n(count)),
         ["pour", device, slow, quick, count] => pour(device, n(slow) as u32, n(quick) as u32, n(count)),
         ["bad", device] => bad(device),
         ["limit", device] => limit(device),
         ["churn", device, count] => churn(device, n(count)),
+        ["leave", device, channel, count] => leave(device, n(channel) as u32, n(count)),
+        ["stay", device, channel, count] => stay(device, n(channel) as u32, n(count)),
+        ["write", place, bytes, chunk, seed] => write(place, n(bytes), n(chunk), n(seed)),
+        ["read", place, bytes, chunk, seed] => read(place, n(bytes), n(chunk), n(seed)),
         ["event", device, channel] => event(device, n(channel) as u32),
         _ => Err("usage: ringtest TASK DEVICE ...".to_owned()),
     };
@@ -358,6 +364,33 @@ fn hold(device: &str, channel: u32) -> Done {
     Ok(())
 }
 
+/// Holds a channel without a receive and with a message that waits to be sent, until the link is lost.
+fn endure(device: &str, channel: u32) -> Done {
+    let mut ring = open(device)?;
+    let memory = HostBuf::new(1 << 20);
+    let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
+    ring.open_channel(channel).map_err(text)?;
+    ring.send(channel, &region, 0, 1 << 20, 7).map_err(text)?;
+    ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
+    println!("enduring");
+    let begun = Instant::now();
+    loop {
+        expect(begun.elapsed() < LONG, || "the link is not lost".into())?;
+        match ring.pop() {
+            Ok(None) => ring.doorbell(1, Duration::from_secs(1), false).map(drop).or_else(|e| match e {
+                Error::Gone => Ok(()),
+                other => Err(text(other)),
+            })?,
+            // Sent, where the peer granted it; or lost with the link.
+            Ok(Some(_)) => {}
+            Err(Error::Gone) => break,
+            Err(error) => return Err(text(error)),
+        }
+    }
+    println!("lost");
+    Ok(())
+}
+
 /// Another process has the channel: it cannot be opened, closed, written or read here.
 fn foreign(device: &str, channel: u32) -> Done {
     let mut ring = open(device)?;
@@ -604,6 +637,109 @@ fn churn(device: &str, count: u64) -> Done {
         ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
     }
     println!("{count} times");
+    Ok(())
+}
+
+/// Bytes of a message of [`leave`].
+const LEFT: u64 = 2 << 20;
+
+/// Closes the device in the midst of a message, again and again, and lives on: its memory is its own again when `close`
+/// returns, and what was granted arrives as it was. The first message is never granted.
+fn leave(device: &str, channel: u32, count: u64) -> Done {
+    let memory = HostBuf::new(LEFT as usize);
+    let mut longest = Duration::ZERO;
+    for round in 0..=count {
+        fill(&memory, 0, &bytes_of(round + 1, LEFT))?;
+        let mut ring = open(device)?;
+        let region = ring.register(memory.slice(), Access::Send).map_err(text)?;
+        let before = ring.info().map_err(text)?.raw.tx_frames;
+        ring.open_channel(channel).map_err(text)?;
+        ring.send(channel, &region, 0, LEFT, 0).map_err(text)?;
+        ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
+        if round == 0 {
+            println!("leaving");
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        let begun = Instant::now();
+        while round > 0 && ring.info().map_err(text)?.raw.tx_frames == before {
+            expect(begun.elapsed() < LONG, || format!("message {round} is not granted"))?;
+        }
+        let closing = Instant::now();
+        drop(region);
+        drop(ring);
+        longest = longest.max(closing.elapsed());
+        expect(longest < LONG / 2, || format!("close took {longest:?}"))?;
+        fill(&memory, 0, &vec![0xff; LEFT as usize])?;
+    }
+    println!("left {} times, longest close {} ms", count + 1, longest.as_millis());
+    Ok(())
+}
+
+/// The other end of [`leave`].
+fn stay(device: &str, channel: u32, count: u64) -> Done {
+    let memory = HostBuf::new(LEFT as usize);
+    for round in 0..=count {
+        let mut ring = open(device)?;
+        let region = ring.register(memory.slice(), Access::Receive).map_err(text)?;
+        ring.open_channel(channel).map_err(text)?;
+        if round == 0 {
+            println!("staying");
+            std::thread::sleep(Duration::from_secs(4));
+        }
+        ring.receive(channel, &region, 0, LEFT, round).map_err(text)?;
+        let done = any(&mut ring, false, LONG)?.ok_or("nothing happens")?;
+        let wanted = if round == 0 { Err(libc::EPIPE) } else { Ok(()) };
+        expect(done.result == wanted, || format!("message {round}: {done:?}, expected {wanted:?}"))?;
+        if round > 0 {
+            expect(memory.slice().to_vec() == bytes_of(round + 1, LEFT), || format!("message {round} is wrong"))?;
+        }
+    }
+    println!("{count} messages of a program that had closed, all right");
+    Ok(())
+}
+
+/// Either end of a plain byte stream, to compare with: a device, or TCP to `HOST:PORT` or from anybody by `:PORT`.
+fn stream(place: &str) -> Result<File, String> {
+    let opened = match place.split_once(':') {
+        None => File::options().read(true).write(true).open(place),
+        Some(("", port)) => TcpListener::bind(("0.0.0.0", n(port) as u16))
+            .and_then(|listener| {
+                println!("listening");
+                listener.accept()
+            })
+            .map(|(stream, _)| File::from(OwnedFd::from(stream))),
+        Some(_) => TcpStream::connect(place).map(|stream| File::from(OwnedFd::from(stream))),
+    };
+    opened.map_err(|e| format!("{place}: {e}"))
+}
+
+/// The bytes of a seed into a stream, `chunk` in each call, and an answer when the other end has all of them.
+fn write(place: &str, bytes: u64, chunk: u64, seed: u64) -> Done {
+    let data = bytes_of(seed, bytes);
+    let mut stream = stream(place)?;
+    println!("writing");
+    for part in data.chunks(chunk as usize) {
+        stream.write_all(part).map_err(|e| format!("{place}: {e}"))?;
+    }
+    let mut end = [0];
+    stream.read_exact(&mut end).map_err(|e| format!("{place}: {e}"))?;
+    println!("written {bytes} bytes");
+    Ok(())
+}
+
+/// The other end of [`write`].
+fn read(place: &str, bytes: u64, chunk: u64, seed: u64) -> Done {
+    let mut data = vec![0; bytes as usize];
+    let mut stream = stream(place)?;
+    println!("reading");
+    for part in data.chunks_mut(chunk as usize) {
+        stream.read_exact(part).map_err(|e| format!("{place}: {e}"))?;
+    }
+    stream.write_all(&[1]).map_err(|e| format!("{place}: {e}"))?;
+    expect(data == bytes_of(seed, bytes), || "what came is not what was sent".into())?;
+    // The stream device loses what it has not sent when it is closed.
+    std::thread::sleep(Duration::from_secs(1));
+    println!("read {bytes} bytes, all right");
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use crate::lab::Lab;
 use crate::vcable::Cable;
 
 /// The link of a guest with one peer.
-const DEVICE: &str = "/dev/linkspan/0";
+pub(super) const DEVICE: &str = "/dev/linkspan/0";
 
 /// Where sysfs has it.
 const SYS: &str = "/sys/class/linkspan/linkspan0";
@@ -23,7 +23,7 @@ fn state(guest: &Guest, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn up(guests: &[&Guest]) -> Result<()> {
+pub(super) fn up(guests: &[&Guest]) -> Result<()> {
     guests.iter().try_for_each(|guest| state(guest, "up"))
 }
 
@@ -31,7 +31,7 @@ fn calm(guests: &[&Guest]) -> Result<()> {
     guests.iter().try_for_each(|guest| guest.calm())
 }
 
-fn task(guest: &Guest, words: &str) -> Result<Job> {
+pub(super) fn task(guest: &Guest, words: &str) -> Result<Job> {
     guest.spawn(&format!("exec ringtest {words}"))
 }
 
@@ -41,7 +41,7 @@ fn alone(guest: &Guest, words: &str) -> Result<String> {
 }
 
 /// Waits for a task to succeed; what it says.
-fn done(job: Job, what: &str) -> Result<String> {
+pub(super) fn done(job: Job, what: &str) -> Result<String> {
     let said = job.wait(SOON * 2)?;
     check(said.code == 0, || format!("{what} ended with {}: {}{}", said.code, said.out, said.err))?;
     Ok(said.out)
@@ -55,14 +55,14 @@ fn both(first: (&Guest, &str), second: (&Guest, &str)) -> Result<[String; 2]> {
 }
 
 /// `bytes` from one to the other on a channel, compared there.
-fn transfer(from: &Guest, to: &Guest, words: &str, more: [&str; 2]) -> Result<[String; 2]> {
+pub(super) fn transfer(from: &Guest, to: &Guest, words: &str, more: [&str; 2]) -> Result<[String; 2]> {
     let send = format!("send {DEVICE} {words} {}", more[0]);
     let receive = format!("receive {DEVICE} {words} {}", more[1]);
     both((from, &send), (to, &receive))
 }
 
 /// Two guests with the driver, each allowed by the other.
-fn joined(lab: &mut Lab, change: impl Fn(&mut Spec)) -> Result<(Cable, [Spec; 2], [Guest; 2])> {
+pub(super) fn joined(lab: &mut Lab, change: impl Fn(&mut Spec)) -> Result<(Cable, [Spec; 2], [Guest; 2])> {
     let (cable, specs, guests) = tb::pair(lab, &[], |spec| {
         spec.deadline = Duration::from_secs(500);
         change(spec);
@@ -147,6 +147,9 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     let said = both((&a, &format!("pour {DEVICE} 20 21 40")), (&b, &format!("slow {DEVICE} 20 21 40")))?;
     check(said[0].contains("quick channel through after"), || format!("{said:?}"))?;
     lab.say("a reader that does not read stalls its own channel only, and loses nothing");
+
+    let [left, _] = both((&a, &format!("leave {DEVICE} 30 6")), (&b, &format!("stay {DEVICE} 30 6")))?;
+    lab.say(&format!("a program closes in the midst of a message and writes its memory: {}", left.trim_end()));
 
     let said = alone(&a, &format!("info {DEVICE}"))?;
     check(said.contains("restarts=0") && said.contains("epoch=1 "), || format!("the link was restarted: {said}"))?;
