@@ -21,6 +21,7 @@
 #include <linux/mm.h>
 
 #include "linkspan.h"
+#include "trace.h"
 
 enum { LS_MSG = 1, LS_RTS, LS_CTS, LS_CREDIT, LS_CHAN_OPEN, LS_CHAN_CLOSE, LS_CHAN_ACK };
 
@@ -42,6 +43,8 @@ void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
 {
 	struct ls_file *f = op->file;
 	struct ls_cqe *cqe = &f->cq[f->cq_tail & (f->cq_entries - 1)];
+
+	trace_linkspan_complete(lk->index, op, len, result);
 
 	cqe->cookie = op->cookie;
 	cqe->length = len;
@@ -174,6 +177,7 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 		return 0;
 	}
 	h->seq = cpu_to_le32(lk->ctl_tx_seq++);
+	trace_linkspan_control(lk->index, true, h->type, c->id, le32_to_cpu(h->id), le32_to_cpu(h->length));
 	return len;
 }
 
@@ -391,6 +395,7 @@ static const char *ls_got(struct ls_link *lk, struct ls_header *h, u32 len)
 		return "a channel that there is not";
 	c = &lk->chans[le16_to_cpu(h->channel)];
 	n = le32_to_cpu(h->id);
+	trace_linkspan_control(lk->index, false, h->type, c->id, n, le32_to_cpu(h->length));
 	switch (h->type) {
 	case LS_MSG:
 		return ls_got_msg(lk, c, h, false, len - sizeof(*h));
@@ -498,6 +503,7 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 	f->live++;
 	kref_get(&f->kref);
 	list_add_tail(&op->all, &lk->ops);
+	trace_linkspan_submit(lk->index, op, op->len, 0);
 	if (sqe->opcode == LS_OP_SEND) {
 		list_move_tail(&op->list, &c->sends);
 		ls_ready(lk, c);

@@ -171,14 +171,16 @@ struct ls_link {
 	struct work_struct reap_work;
 	struct delayed_work watch;
 	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, bells;
-	u64 restarts;
+	u64 restarts, polls, pages;
+	atomic64_t interrupts;
+	struct dentry *debug;
 };
 
 struct ls_file {
 	struct kref kref;
 	struct list_head list;
 	struct ls_link *lk;
-	struct mutex setup;
+	struct mutex setup;	/* HELLOs, one at a time */
 	bool ready, dead, closed;
 	struct ls_queue *q;
 	size_t map_bytes;
@@ -242,6 +244,12 @@ dma_addr_t ls_region_dma(struct ls_region *r, u64 pos);
 bool ls_region_whole(u64 pos, u32 len);
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu);
 void ls_reap(struct work_struct *work);
+
+/* debug.c */
+void ls_debug_init(void);
+void ls_debug_exit(void);
+void ls_debug_add(struct ls_link *lk);
+void ls_debug_remove(struct ls_link *lk);
 
 /* chardev.c */
 extern const struct file_operations ls_fops;

@@ -19,6 +19,7 @@
 #include <linux/random.h>
 
 #include "linkspan.h"
+#include "trace.h"
 
 #define LS_PROTOCOL	1
 #define LS_TIMEOUT_MS	500
@@ -192,6 +193,7 @@ static void ls_set_state(struct ls_link *lk, u32 state)
 	if (lk->state == state)
 		return;
 	dev_dbg(&lk->dev, "state %u, was %u\n", state, lk->state);
+	trace_linkspan_state(lk->index, state, lk->epoch);
 	WRITE_ONCE(lk->state, state);
 	wake_up_all(&lk->wait);
 }

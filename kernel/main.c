@@ -288,6 +288,7 @@ static int ls_probe(struct tb_service *svc)
 	if (ret)
 		goto err;
 	tb_service_set_drvdata(svc, lk);
+	ls_debug_add(lk);
 	mutex_lock(&ls_links_lock);
 	list_add_tail(&lk->links, &ls_links);
 	mutex_unlock(&ls_links_lock);
@@ -311,6 +312,7 @@ static void ls_remove(struct tb_service *svc)
 	mutex_lock(&ls_links_lock);
 	list_del_init(&lk->links);
 	mutex_unlock(&ls_links_lock);
+	ls_debug_remove(lk);
 	ls_login_stop(lk, !lk->xd->is_unplugged);
 	cdev_device_del(&lk->cdev, &lk->dev);
 	put_device(&lk->dev);
@@ -357,9 +359,8 @@ static struct tb_service_driver ls_driver = {
 		.name = "linkspan",
 		.pm = pm_sleep_ptr(&ls_pm),
 	},
-	.probe = _Generic(((struct tb_service_driver *)0)->probe,
-			  int (*)(struct tb_service *) : ls_probe,
-			  default : ls_probe_id),
+	.probe = __builtin_choose_expr(__same_type(((struct tb_service_driver *)0)->probe, &ls_probe),
+				       ls_probe, ls_probe_id),
 	.remove = ls_remove,
 	.shutdown = ls_shutdown,
 	.id_table = ls_ids,
@@ -382,6 +383,7 @@ static int __init ls_init(void)
 	ret = class_register(&ls_class);
 	if (ret)
 		goto err_region;
+	ls_debug_init();
 	ret = tb_register_protocol_handler(&ls_handler);
 	if (ret)
 		goto err_class;
@@ -408,6 +410,7 @@ err_driver:
 err_handler:
 	tb_unregister_protocol_handler(&ls_handler);
 err_class:
+	ls_debug_exit();
 	class_unregister(&ls_class);
 err_region:
 	unregister_chrdev_region(ls_devt, LS_DEVICES);
@@ -433,6 +436,7 @@ static void __exit ls_exit(void)
 	while (atomic_read(&ls_in_handler))
 		schedule_timeout_uninterruptible(1);
 	synchronize_rcu_tasks();
+	ls_debug_exit();
 	class_unregister(&ls_class);
 	unregister_chrdev_region(ls_devt, LS_DEVICES);
 	destroy_workqueue(ls_io_wq);

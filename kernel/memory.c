@@ -274,6 +274,7 @@ int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
 		ret = -ENODEV;
 	else
 		xa_store(&f->regions, r->id, r, GFP_KERNEL);
+	lk->pages += r->npages;
 	mutex_unlock(&lk->io);
 	if (ret) {
 		xa_erase(&f->regions, r->id);

@@ -60,6 +60,7 @@ static void ls_ring_bell(void *data)
 {
 	struct ls_bell *b = data;
 
+	atomic64_inc(&b->lk->interrupts);
 	set_bit(b->bit, &b->lk->masked);
 	queue_work(ls_io_wq, &b->lk->io_work);
 }
@@ -137,7 +138,7 @@ static int ls_frames_alloc(struct ls_link *lk)
 {
 	u32 bounces = min_t(u32, LS_BOUNCES, lk->ring_size / 4);
 	u32 copied = 2 * LS_CTL_FRAMES + 2 * bounces;
-	/* A ring holds one frame less than its size. More would wait in the core's queue, which polling does not move. */
+	/* A ring holds one frame less than its size; more would wait in the core's queue, which polling does not move. */
 	u32 plain = lk->ring_size - bounces - 1;
 	u32 i;
 	int ret;
@@ -189,6 +190,7 @@ bool ls_poll(struct ls_link *lk)
 
 	if (!lk->running)
 		return false;
+	lk->polls++;
 	dev = ls_dma_dev(lk);
 	while ((f = ls_take_frame(lk->pair[0].tx)))
 		list_add_tail(&f->list, &lk->ctl_free);
@@ -341,7 +343,7 @@ void ls_rings_down(struct ls_link *lk)
 		tb_xdomain_disable_paths(lk->xd, p->out_hop, p->tx->hop, p->in_hop, p->rx->hop);
 	}
 	lk->paths = 0;
-	/* Nothing arrives any more. The core warns of a ring that is stopped while it is masked: interrupts run out first. */
+	/* Nothing arrives any more. The core warns of a ring that is stopped masked: interrupts run out first. */
 	usleep_range(1000, 2000);
 	for (i = 0; i < LS_RINGS; i++) {
 		if (ls_ring(lk, i)->irq > 0)
