@@ -15,6 +15,8 @@ use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, Memory, Ticket};
 pub(crate) struct FabricLink {
     channel: Channel,
     memory: MemoryName,
+    /// Its rails as it came up, for messages: one that is lost has none.
+    path: String,
 }
 
 /// Device memory of a test.
@@ -37,12 +39,15 @@ impl FabricLink {
             }
             None => MemoryName::Host,
         };
-        Ok(FabricLink { channel, memory })
+        let mut link = FabricLink { channel, memory, path: String::new() };
+        link.path = link.describe().path;
+        Ok(link)
     }
 
     #[cold]
     fn failed(&self, what: &'static str, error: ChannelError) -> LinkError {
-        let path = self.describe().path;
+        let now = self.describe().path;
+        let path = if now.is_empty() { self.path.clone() } else { now };
         match error {
             ChannelError::Lost => {
                 let why = self.channel.lost().unwrap_or_else(|| "the connection is lost".into());
