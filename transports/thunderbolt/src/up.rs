@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::find::{Root, names, uuid, word};
 
-/// Names of the folders of ours.
-const NAME: &str = "linkspan";
+/// Names of the folders of ours, before their number. With it no more than eight bytes: they become keys of XDomain properties
+/// (`TB_PROPERTY_KEY_SIZE`), and the driver refuses longer ones.
+const NAME: &str = "lspan";
+
+const _: () = assert!(NAME.len() + STREAMS_MAX.ilog10() as usize + 1 <= 8);
 
 /// Most streams to one host: each takes a ring of both directions, of which controllers have few.
 pub const STREAMS_MAX: u16 = 8;

@@ -50,7 +50,7 @@ fn both_hosts_come_to_mirrored_hops_and_find_their_streams() {
         assert!(tree.root().ports().why_not(Tier::Stream).contains("lspan link up"));
         for n in 0..2 {
             tree.put(&format!("dev/tbstream{n}"), "");
-            tree.put(&format!("sys/kernel/config/thunderbolt/stream/0-1.1/linkspan{n}/index"), &n.to_string());
+            tree.put(&format!("sys/kernel/config/thunderbolt/stream/0-1.1/lspan{n}/index"), &n.to_string());
         }
         let said = tree.root().up(2, FIRST_HOP).expect("set up");
         assert_eq!(said.len(), 2, "{said:?}");
@@ -73,9 +73,9 @@ fn both_hosts_come_to_mirrored_hops_and_find_their_streams() {
 fn hops_that_cannot_be_had_are_named() {
     let tree = Tree::new("taken", A, B);
     // A folder where the file should be can be neither read nor written.
-    fs::create_dir_all(tree.0.join("sys/kernel/config/thunderbolt/stream/0-1.1/linkspan0/in_hopid")).expect("made");
+    fs::create_dir_all(tree.0.join("sys/kernel/config/thunderbolt/stream/0-1.1/lspan0/in_hopid")).expect("made");
     let refused = tree.root().up(1, FIRST_HOP).expect_err("in the way").to_string();
-    assert!(refused.starts_with("LS1530") && refused.contains("0-1.1/linkspan0"), "{refused}");
+    assert!(refused.starts_with("LS1530") && refused.contains("0-1.1/lspan0"), "{refused}");
 }
 
 #[test]
