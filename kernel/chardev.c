@@ -181,7 +181,7 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	mutex_lock(&lk->io);
 	info->epoch = lk->epoch;
 	info->ring_size = lk->ring_size;
-	info->ring_pairs = lk->running ? 2 : 0;
+	info->ring_pairs = lk->running ? lk->pairs : 0;
 	info->tx_frames = lk->tx_frames;
 	info->rx_frames = lk->rx_frames;
 	info->tx_bytes = lk->tx_bytes;

@@ -235,7 +235,8 @@ void ls_pump(struct ls_link *lk)
 /* Pages of granted receives, in the order of the grants, as long as the ring takes them. */
 void ls_post_rx(struct ls_link *lk)
 {
-	while (lk->running && !list_empty(&lk->to_post)) {
+	/* On a shared ring, data comes into pages of ours. */
+	while (lk->running && lk->pairs > 1 && !list_empty(&lk->to_post)) {
 		struct ls_op *op = list_first_entry(&lk->to_post, struct ls_op, list);
 		u64 pos = op->pos + op->moved;
 		u32 len = min_t(u64, LS_FRAME_BYTES - (pos & LS_FRAME_MASK), op->len - op->moved);
@@ -286,6 +287,36 @@ void ls_data_rx(struct ls_link *lk, struct ls_frame *f)
 	} else {
 		ls_region_sync(op->region, f->pos, len, true);
 	}
+	op->done += len;
+	if (op->done == op->len)
+		ls_complete(lk, op, 0, op->len);
+}
+
+/* A data frame on the ring of control frames: it belongs to the oldest grant. */
+void ls_data_shared(struct ls_link *lk, struct ls_frame *f)
+{
+	struct ls_op *op = list_first_entry_or_null(&lk->to_post, struct ls_op, list);
+	u32 len = f->rf.size ?: LS_FRAME_BYTES;
+	u64 pos;
+
+	if (!op || f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN)) {
+		lk->running = false;
+		ls_restart(lk, op ? "a damaged data frame" : "a data frame without a grant");
+		return;
+	}
+	pos = op->pos + op->moved;
+	if (len != min_t(u64, LS_FRAME_BYTES - (pos & LS_FRAME_MASK), op->len - op->moved) ||
+	    f->rf.eof != 1 + lk->rx_seq % 15) {
+		lk->running = false;
+		ls_restart(lk, "a data frame of wrong length or order");
+		return;
+	}
+	lk->rx_seq++;
+	lk->rx_frames++;
+	lk->rx_bytes += len;
+	lk->copied += len;
+	ls_region_copy(op->region, pos, page_address(f->page), len, true);
+	op->moved += len;
 	op->done += len;
 	if (op->done == op->len)
 		ls_complete(lk, op, 0, op->len);

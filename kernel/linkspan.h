@@ -141,6 +141,8 @@ struct ls_link {
 	u32 peer_ring_size;
 	u32 request;
 	bool hops_in, hops_out;
+	bool single;		/* no second ring pair here: control and data share one */
+	bool peer_single;	/* nor there */
 	bool forced, denied, told;
 	bool logout;
 	int tries;
@@ -154,7 +156,8 @@ struct ls_link {
 	bool sending;
 	u32 epoch;
 	u32 ring_size;
-	struct ls_pair pair[2];	/* control, data */
+	struct ls_pair pair[2];	/* control, data; or both on the first */
+	int pairs;		/* in use */
 	int paths;		/* enabled */
 	struct work_struct io_work;
 	struct ls_bell bell[LS_RINGS];
@@ -198,8 +201,9 @@ struct ls_file {
 
 /* main.c */
 extern struct workqueue_struct *ls_wq, *ls_io_wq;
-extern unsigned int ls_ring_size, ls_throttling_ns;
+extern unsigned int ls_ring_size, ls_ring_pairs, ls_throttling_ns;
 bool ls_allowed(const uuid_t *uuid);
+bool ls_prove(const void *data, size_t len, u64 proof[2]);
 struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to);
 struct ls_link *ls_find_index(int index);
 
@@ -226,6 +230,7 @@ void ls_pump(struct ls_link *lk);
 void ls_post_rx(struct ls_link *lk);
 void ls_control(struct ls_link *lk, struct ls_frame *f);
 void ls_data_rx(struct ls_link *lk, struct ls_frame *f);
+void ls_data_shared(struct ls_link *lk, struct ls_frame *f);
 void ls_data_tx(struct ls_link *lk, struct ls_frame *f);
 void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len);
 void ls_take(struct ls_file *f, const struct ls_sqe *sqe);

@@ -49,6 +49,15 @@ struct ls_packet {
 	u32 hops[2];		/* LOGIN: to receive on; LS_HOPS: 1 for each that is taken */
 	u32 ring_size;
 	u32 reserved;
+	u32 nonce[4];		/* LOGIN: random */
+	u32 proof[4];		/* the answer: what the key makes of it */
+};
+
+/* What is proven: that this answer is to that LOGIN, by somebody who has the key. */
+struct ls_proven {
+	u32 nonce[4];
+	u32 version, session, peer_session, status;
+	uuid_t from, to;
 };
 
 atomic_t ls_in_handler = ATOMIC_INIT(0);
@@ -86,6 +95,31 @@ static int ls_ask(struct ls_link *lk, struct ls_packet *p, unsigned int ms)
 	return 0;
 }
 
+/* Whether there is a key, and the proof that belongs to an answer. */
+static bool ls_proof(const struct ls_packet *answer, const u32 nonce[4], u64 proof[2])
+{
+	struct ls_proven w = {
+		.version = answer->version,
+		.session = answer->session,
+		.peer_session = answer->peer_session,
+		.status = answer->status,
+		.from = answer->from,
+		.to = answer->to,
+	};
+
+	memcpy(w.nonce, nonce, sizeof(w.nonce));
+	return ls_prove(&w, sizeof(w), proof);
+}
+
+/* Looks at all of it, whatever is wrong. */
+static bool ls_proves(const struct ls_packet *answer, const u32 nonce[4])
+{
+	u64 proof[2], theirs[2];
+
+	memcpy(theirs, answer->proof, sizeof(theirs));
+	return !ls_proof(answer, nonce, proof) || !((proof[0] ^ theirs[0]) | (proof[1] ^ theirs[1]));
+}
+
 static u32 ls_new_session(struct ls_link *lk)
 {
 	u32 session;
@@ -103,7 +137,7 @@ static void ls_release_hops(struct ls_link *lk, bool in, bool out)
 	for (i = 0; i < 2; i++) {
 		if (in && lk->hops_in)
 			tb_xdomain_release_in_hopid(lk->xd, lk->pair[i].in_hop);
-		if (out && lk->hops_out)
+		if (out && lk->hops_out && lk->pair[i].out_hop)
 			tb_xdomain_release_out_hopid(lk->xd, lk->pair[i].out_hop);
 	}
 	lk->hops_in &= !in;
@@ -158,14 +192,16 @@ static void ls_change_in_hops(struct ls_link *lk, const u32 *taken)
 	}
 }
 
-/* Takes exactly these to send on, or none and says which are taken. */
+/* Takes exactly these to send on, or none and says which are taken. No second one: the peer has one ring pair. */
 static bool ls_take_out_hops(struct ls_link *lk, const u32 *hops, u32 *taken)
 {
 	int i, got[2] = { -1, -1 };
 	bool all = true;
 
 	for (i = 0; i < 2; i++) {
-		if (hops[i] < 8 || hops[i] > lk->xd->remote_max_hopid) {
+		if (i && !hops[i]) {
+			got[i] = 0;
+		} else if (hops[i] < 8 || hops[i] > lk->xd->remote_max_hopid) {
 			taken[i] = 1;
 		} else {
 			got[i] = tb_xdomain_alloc_out_hopid(lk->xd, hops[i]);
@@ -176,10 +212,11 @@ static bool ls_take_out_hops(struct ls_link *lk, const u32 *hops, u32 *taken)
 	for (i = 0; i < 2; i++) {
 		if (all)
 			lk->pair[i].out_hop = got[i];
-		else if (got[i] >= 0)
+		else if (got[i] > 0)
 			tb_xdomain_release_out_hopid(lk->xd, got[i]);
 	}
 	lk->hops_out = all;
+	lk->peer_single = all && !hops[1];
 	return all;
 }
 
@@ -294,6 +331,7 @@ static void ls_handle_packet(struct ls_link *lk, const struct ls_packet *p)
 {
 	struct ls_packet answer;
 	u32 taken[2] = {};
+	u64 proof[2];
 	u32 status;
 
 	mutex_lock(&lk->login);
@@ -327,6 +365,8 @@ static void ls_handle_packet(struct ls_link *lk, const struct ls_packet *p)
 	answer.status = status;
 	answer.hops[0] = taken[0];
 	answer.hops[1] = taken[1];
+	if (p->type == LS_LOGIN_REQ && ls_proof(&answer, p->nonce, proof))
+		memcpy(answer.proof, proof, sizeof(answer.proof));
 	mutex_unlock(&lk->login);
 	tb_xdomain_response(lk->xd, &answer, sizeof(answer), TB_CFG_PKG_XDOMAIN_RESP);
 }
@@ -360,6 +400,7 @@ struct tb_protocol_handler ls_handler = {
 static unsigned int ls_ask_login(struct ls_link *lk)
 {
 	struct ls_packet p;
+	u32 nonce[4];
 	u32 session;
 	int ret;
 
@@ -371,7 +412,9 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	ls_fill(lk, &p, LS_LOGIN_REQ);
 	p.request = ++lk->request;
 	p.hops[0] = lk->pair[0].in_hop;
-	p.hops[1] = lk->pair[1].in_hop;
+	p.hops[1] = lk->single ? 0 : lk->pair[1].in_hop;
+	get_random_bytes(nonce, sizeof(nonce));
+	memcpy(p.nonce, nonce, sizeof(nonce));
 	session = lk->session;
 	mutex_unlock(&lk->login);
 	ret = ls_ask(lk, &p, LS_TIMEOUT_MS);
@@ -382,6 +425,12 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 		return 0;
 	switch (p.status) {
 	case LS_OK:
+		if (!ls_proves(&p, nonce)) {
+			if (!lk->told)
+				dev_warn(&lk->dev, "login: the peer does not have our key\n");
+			lk->told = true;
+			return 2000;
+		}
 		lk->accepted_by = p.session;
 		ls_maybe_up(lk);
 		return 1000;
@@ -509,13 +558,16 @@ static void ls_path_work(struct work_struct *work)
 	ret = ls_rings_up(lk);
 	mutex_lock(&lk->login);
 	if (ret) {
-		dev_err(&lk->dev, "rings or paths cannot be set up: %d; trying again in 5 s\n", ret);
+		if (ret == -EAGAIN)
+			dev_info(&lk->dev, "no second ring pair: control and data share one, receiving copies\n");
+		else
+			dev_err(&lk->dev, "rings or paths cannot be set up: %d; trying again in 5 s\n", ret);
 		ls_release_hops(lk, true, true);
 		lk->peer_session = 0;
 		lk->accepted_by = 0;
 		lk->logout = true;
 		ls_set_state(lk, LS_STATE_LOGIN);
-		ls_again(lk, 5000);
+		ls_again(lk, ret == -EAGAIN ? 50 : 5000);
 	} else {
 		lk->tries = 0;
 		ls_set_state(lk, LS_STATE_READY);
@@ -529,6 +581,7 @@ void ls_login_init(struct ls_link *lk)
 	INIT_DELAYED_WORK(&lk->login_work, ls_login_work);
 	INIT_WORK(&lk->path_work, ls_path_work);
 	lk->session = ls_new_session(lk);
+	lk->single = ls_ring_pairs < 2;
 }
 
 /* At removal, shutdown and suspend: nothing of ours runs or is mapped after it. */

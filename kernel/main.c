@@ -5,11 +5,13 @@
  * This file: the module, its service driver, the devices, and who is allowed.
  *
  * Locks: ls_links_lock guards the list of links and is taken under no other
- * lock; ls_allow_lock guards the allow-list and is a leaf.
+ * lock; ls_allow_lock guards the allow-list and the key, and is a leaf.
  */
 #include <linux/idr.h>
 #include <linux/module.h>
+#include <linux/hex.h>
 #include <linux/rcupdate.h>
+#include <linux/siphash.h>
 #include <linux/slab.h>
 
 #include "linkspan.h"
@@ -32,8 +34,11 @@ static DEFINE_MUTEX(ls_allow_lock);
 static uuid_t ls_allow[LS_ALLOWED];
 static unsigned int ls_nallow;
 static bool ls_allow_any;
+static siphash_key_t ls_key;
+static bool ls_have_key;
 
 unsigned int ls_ring_size = 4096;
+unsigned int ls_ring_pairs = 2;
 unsigned int ls_throttling_ns = 8192;
 
 static int ls_ring_size_set(const char *val, const struct kernel_param *kp)
@@ -55,8 +60,20 @@ static const struct kernel_param_ops ls_ring_size_ops = {
 };
 module_param_cb(ring_size, &ls_ring_size_ops, &ls_ring_size, 0644);
 MODULE_PARM_DESC(ring_size, "entries of the data rings of links to come: a power of two, 64 to 16384 (default 4096)");
+module_param_named(ring_pairs, ls_ring_pairs, uint, 0644);
+MODULE_PARM_DESC(ring_pairs, "ring pairs of links to come: 1 has control and data share one, which costs a copy (default 2)");
 module_param_named(throttling_ns, ls_throttling_ns, uint, 0644);
 MODULE_PARM_DESC(throttling_ns, "shortest time between two interrupts of a ring, since Linux 7.2 (default 8192)");
+
+static void ls_kick_all(void)
+{
+	struct ls_link *lk;
+
+	mutex_lock(&ls_links_lock);
+	list_for_each_entry(lk, &ls_links, links)
+		ls_kick(lk);
+	mutex_unlock(&ls_links_lock);
+}
 
 static int ls_allow_set(const char *val, const struct kernel_param *kp)
 {
@@ -64,7 +81,6 @@ static int ls_allow_set(const char *val, const struct kernel_param *kp)
 	uuid_t *list;
 	unsigned int n = 0;
 	bool any = false;
-	struct ls_link *lk;
 	int ret = 0;
 
 	copy = kstrdup(val, GFP_KERNEL);
@@ -94,10 +110,7 @@ static int ls_allow_set(const char *val, const struct kernel_param *kp)
 	ls_nallow = n;
 	ls_allow_any = any;
 	mutex_unlock(&ls_allow_lock);
-	mutex_lock(&ls_links_lock);
-	list_for_each_entry(lk, &ls_links, links)
-		ls_kick(lk);
-	mutex_unlock(&ls_links_lock);
+	ls_kick_all();
 out:
 	kfree(list);
 	kfree(copy);
@@ -123,13 +136,51 @@ static const struct kernel_param_ops ls_allow_ops = { .set = ls_allow_set, .get 
 module_param_cb(allow, &ls_allow_ops, NULL, 0644);
 MODULE_PARM_DESC(allow, "UUIDs of hosts that may log in, separated by commas, or any (default: none; see also the device's attribute allowed)");
 
+static int ls_key_set(const char *val, const struct kernel_param *kp)
+{
+	size_t len = strcspn(val, "\n");
+	siphash_key_t key = {};
+
+	if (len && (len != 2 * sizeof(key) || hex2bin((u8 *)&key, val, sizeof(key))))
+		return -EINVAL;
+	mutex_lock(&ls_allow_lock);
+	ls_key = key;
+	ls_have_key = len;
+	mutex_unlock(&ls_allow_lock);
+	memzero_explicit(&key, sizeof(key));
+	ls_kick_all();
+	return 0;
+}
+
+static const struct kernel_param_ops ls_key_ops = { .set = ls_key_set };
+module_param_cb(key, &ls_key_ops, NULL, 0200);
+MODULE_PARM_DESC(key, "32 hexadecimal digits that hosts must share to log in (default: none)");
+
+/* Whether there is a key, and what it makes of these bytes. */
+bool ls_prove(const void *data, size_t len, u64 proof[2])
+{
+	siphash_key_t other;
+	bool yes;
+
+	mutex_lock(&ls_allow_lock);
+	yes = ls_have_key;
+	proof[0] = yes ? siphash(data, len, &ls_key) : 0;
+	other.key[0] = ls_key.key[0];
+	other.key[1] = ~ls_key.key[1];
+	proof[1] = yes ? siphash(data, len, &other) : 0;
+	mutex_unlock(&ls_allow_lock);
+	memzero_explicit(&other, sizeof(other));
+	return yes;
+}
+
+/* With a key, the list may be empty: who has the key may log in. */
 bool ls_allowed(const uuid_t *uuid)
 {
 	bool yes;
 	unsigned int i;
 
 	mutex_lock(&ls_allow_lock);
-	yes = ls_allow_any;
+	yes = ls_allow_any || (ls_have_key && !ls_nallow);
 	for (i = 0; !yes && i < ls_nallow; i++)
 		yes = uuid_equal(uuid, &ls_allow[i]);
 	mutex_unlock(&ls_allow_lock);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Rings: two pairs, control (frames of ours, copied) and data (user pages).
+ * Where there is no second pair, data travels on the first, between control
+ * frames, and is copied from frames of ours at the receiver.
  *
  * Up: receive frames posted, rings started, then paths. Down: no more is
  * posted, paths disabled, rings stopped (which hands back every frame), then
@@ -27,6 +29,7 @@
 #include "linkspan.h"
 
 #define LS_SOF		1
+#define LS_SOF_DATA	2	/* of data on a shared ring */
 #define LS_EOF_CONTROL	2
 
 static struct device *ls_dma_dev(struct ls_link *lk)
@@ -65,7 +68,7 @@ static void ls_ring_bell(void *data)
 	queue_work(ls_io_wq, &b->lk->io_work);
 }
 
-static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 eof_mask)
+static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 eof_mask)
 {
 	struct tb_nhi *nhi = lk->xd->tb->nhi;
 	unsigned int flags = RING_FLAG_FRAME | RING_FLAG_E2E;
@@ -75,7 +78,7 @@ static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 eof_mask)
 	p->tx = tb_ring_alloc_tx(nhi, -1, size, flags);
 	if (!p->tx)
 		return -ENOMEM;
-	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, BIT(LS_SOF), eof_mask, ls_ring_bell, bell + 1);
+	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, sof_mask, eof_mask, ls_ring_bell, bell + 1);
 	if (!p->rx) {
 		tb_ring_free(p->tx);
 		p->tx = NULL;
@@ -138,8 +141,8 @@ static int ls_frames_alloc(struct ls_link *lk)
 {
 	u32 bounces = min_t(u32, LS_BOUNCES, lk->ring_size / 4);
 	u32 copied = 2 * LS_CTL_FRAMES + 2 * bounces;
-	/* A ring holds one frame less than its size; more would wait in the core's queue, which polling does not move. */
-	u32 plain = lk->ring_size - bounces - 1;
+	/* A ring holds one frame less than its size; more would wait in the core, and polling does not move that. */
+	u32 plain = lk->ring_size - bounces - 1 - (lk->pairs > 1 ? 0 : LS_CTL_FRAMES);
 	u32 i;
 	int ret;
 
@@ -187,25 +190,33 @@ bool ls_poll(struct ls_link *lk)
 	struct device *dev;
 	struct ls_frame *f;
 	u32 left;
+	int i;
 
 	if (!lk->running)
 		return false;
 	lk->polls++;
 	dev = ls_dma_dev(lk);
-	while ((f = ls_take_frame(lk->pair[0].tx)))
-		list_add_tail(&f->list, &lk->ctl_free);
-	while ((f = ls_take_frame(lk->pair[1].tx))) {
-		ls_data_tx(lk, f);
-		list_add_tail(&f->list, f->page ? &lk->tx_bounce : &lk->tx_free);
+	for (i = 0; i < lk->pairs; i++) {
+		while ((f = ls_take_frame(lk->pair[i].tx))) {
+			if (f < lk->frames + LS_CTL_FRAMES) {
+				list_add_tail(&f->list, &lk->ctl_free);
+				continue;
+			}
+			ls_data_tx(lk, f);
+			list_add_tail(&f->list, f->page ? &lk->tx_bounce : &lk->tx_free);
+		}
 	}
 	/* Posted again at once, so a busy peer could go on for ever. */
 	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk->pair[0].rx)); left--) {
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
-		ls_control(lk, f);
+		if (f->rf.sof == LS_SOF_DATA)
+			ls_data_shared(lk, f);
+		else
+			ls_control(lk, f);
 		dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_frame_rx(lk, 0, f);
 	}
-	while (lk->running && (f = ls_take_frame(lk->pair[1].rx))) {
+	while (lk->running && lk->pairs > 1 && (f = ls_take_frame(lk->pair[1].rx))) {
 		if (f->page)
 			dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_data_rx(lk, f);
@@ -255,7 +266,7 @@ int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f)
 void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len)
 {
 	f->rf.size = len & LS_FRAME_MASK;
-	f->rf.sof = LS_SOF;
+	f->rf.sof = pair && lk->pairs == 1 ? LS_SOF_DATA : LS_SOF;
 	if (pair) {
 		/* Counts through the end marks: a frame that gets lost is noticed. */
 		f->rf.eof = 1 + lk->tx_seq++ % 15;
@@ -270,27 +281,42 @@ void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len)
 		dma_sync_single_for_device(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, DMA_TO_DEVICE);
 	}
 	/* Fails only while the ring is being stopped: then all fails. */
-	if (tb_ring_tx(lk->pair[pair].tx, &f->rf))
+	if (tb_ring_tx(lk->pair[min(pair, lk->pairs - 1)].tx, &f->rf))
 		INIT_LIST_HEAD(&f->list);
 }
 
 int ls_rings_up(struct ls_link *lk)
 {
 	u32 size = READ_ONCE(ls_ring_size);
-	int i, ret;
+	u16 sofs = BIT(LS_SOF);
+	u32 least = 64;
+	int i, ret = 0;
 
 	mutex_lock(&lk->io);
-	ret = ls_pair_alloc(lk, 0, LS_CTL_FRAMES * 2, BIT(LS_EOF_CONTROL));
-	if (ret)
-		goto err;
-	for (;; size /= 2) {
-		ret = ls_pair_alloc(lk, 1, size, 0xfffe);
-		if (!ret || size <= 64)
+	lk->pairs = lk->single || lk->peer_single ? 1 : 2;
+	if (lk->pairs == 1) {
+		sofs |= BIT(LS_SOF_DATA);
+		least = LS_CTL_FRAMES * 4;
+		size = max(size, least);
+	} else {
+		ret = ls_pair_alloc(lk, 0, LS_CTL_FRAMES * 2, sofs, BIT(LS_EOF_CONTROL));
+	}
+	for (; !ret; size /= 2) {
+		ret = ls_pair_alloc(lk, lk->pairs - 1, size, sofs, 0xfffe);
+		if (!ret)
 			break;
-		dev_info(&lk->dev, "no memory for rings of %u entries, trying %u\n", size, size / 2);
+		if (size <= least && lk->pairs > 1) {
+			lk->single = true;
+			ret = -EAGAIN;
+		} else if (size > least) {
+			dev_dbg(&lk->dev, "no rings of %u entries, trying %u\n", size, size / 2);
+			ret = 0;
+		}
 	}
 	if (ret)
 		goto err;
+	if (size < ls_ring_size)
+		dev_info(&lk->dev, "no memory for rings of %u entries: they have %u\n", ls_ring_size, size);
 	lk->ring_size = size;
 	ret = ls_frames_alloc(lk);
 	if (ret)
@@ -299,22 +325,27 @@ int ls_rings_up(struct ls_link *lk)
 	lk->rx_seq = 0;
 	lk->ctl_tx_seq = 0;
 	lk->ctl_rx_seq = 0;
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < lk->pairs; i++)
 		tb_ring_start(lk->pair[i].rx);
 	for (i = LS_CTL_FRAMES; i < 2 * LS_CTL_FRAMES && !ret; i++)
 		ret = ls_frame_rx(lk, 0, &lk->frames[i]);
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < lk->pairs; i++)
 		tb_ring_start(lk->pair[i].tx);
 	lk->running = !ret;
 	lk->sending = false;
 	mutex_unlock(&lk->io);
 
-	for (i = 0; i < 2 && !ret; i++) {
+	for (i = 0; i < lk->pairs && !ret; i++) {
 		struct ls_pair *p = &lk->pair[i];
 
 		ret = tb_xdomain_enable_paths(lk->xd, p->out_hop, p->tx->hop, p->in_hop, p->rx->hop);
-		if (!ret)
+		if (!ret) {
 			lk->paths++;
+		} else if (i && !lk->xd->is_unplugged) {
+			/* Some connection managers have one path for two hosts. */
+			lk->single = true;
+			ret = -EAGAIN;
+		}
 	}
 	if (ret)
 		ls_rings_down(lk);
@@ -345,12 +376,12 @@ void ls_rings_down(struct ls_link *lk)
 	lk->paths = 0;
 	/* Nothing arrives any more. The core warns of a ring that is stopped masked: interrupts run out first. */
 	usleep_range(1000, 2000);
-	for (i = 0; i < LS_RINGS; i++) {
+	for (i = 0; i < 2 * lk->pairs; i++) {
 		if (ls_ring(lk, i)->irq > 0)
 			synchronize_irq(ls_ring(lk, i)->irq);
 	}
 	flush_work(&lk->io_work);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < lk->pairs; i++) {
 		tb_ring_stop(lk->pair[i].rx);
 		tb_ring_stop(lk->pair[i].tx);
 	}

@@ -3,10 +3,12 @@
 mod command;
 mod host;
 pub(crate) mod network;
+mod ring;
 mod service;
 
 pub use host::SoftHost;
 pub use network::Network;
+pub use ring::Ring;
 pub use service::{Announced, Service};
 
 use crate::link::LinkState;

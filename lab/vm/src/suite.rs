@@ -1,10 +1,13 @@
 //! The tests: one entry each.
 
 mod cable;
+mod cost;
 mod faults;
+mod liar;
 mod rdma;
 mod ring;
 mod shapes;
+mod single;
 mod sleep;
 mod stream;
 pub(crate) mod tb;
@@ -147,6 +150,42 @@ pub(crate) const ALL: &[Test] = &[
         ours: true,
         what: "linkspan.ko behind a strict IOMMU",
         run: ring::viommu,
+    },
+    Test {
+        name: "ring-leaks",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko opened and closed 1000 times, loaded and unloaded 100 times: nothing is left",
+        run: ring::leaks,
+    },
+    Test {
+        name: "ring-single",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko on a host interface with one ring pair left: control and data share it",
+        run: single::single,
+    },
+    Test {
+        name: "ring-liar",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko and a host that lies: frames, lengths, credits, grants, HopIDs, versions, and random ones",
+        run: liar::liar,
+    },
+    Test {
+        name: "ring-cost",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "calls, copies, pins, interrupts, doorbells for each MiB: linkspan.ko, USB4STREAM, thunderbolt_net side by side",
+        run: cost::cost,
     },
     Test {
         name: "use-cable",

@@ -127,7 +127,7 @@ impl Drop for Cable {
 }
 
 /// A counter of a host in the statistics.
-fn count(stats: &str, host: &str, counter: &str) -> Option<u64> {
+pub(crate) fn count(stats: &str, host: &str, counter: &str) -> Option<u64> {
     let stats: serde_json::Value = serde_json::from_str(stats).ok()?;
     stats["hosts"].as_array()?.iter().find(|entry| entry["name"] == host)?[counter].as_u64()
 }

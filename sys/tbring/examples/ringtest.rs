@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         ["pour", device, slow, quick, count] => pour(device, n(slow) as u32, n(quick) as u32, n(count)),
         ["bad", device] => bad(device),
         ["limit", device] => limit(device),
+        ["open-close", device, count] => open_close(device, n(count)),
         ["churn", device, count] => churn(device, n(count)),
         ["leave", device, channel, count] => leave(device, n(channel) as u32, n(count)),
         ["stay", device, channel, count] => stay(device, n(channel) as u32, n(count)),
@@ -195,7 +196,7 @@ fn any(ring: &mut Ring, poll: bool, wait: Duration) -> Result<Option<Completion>
 fn tell(device: &str) -> Done {
     let info = info(Path::new(device)).map_err(text)?;
     let raw = info.raw;
-    println!("state={} epoch={} ring_size={}", info.state.name(), raw.epoch, raw.ring_size);
+    println!("state={} epoch={} ring_size={} pairs={}", info.state.name(), raw.epoch, raw.ring_size, raw.ring_pairs);
     println!("in={:?} out={:?} speed={} width={}", raw.in_hopid, raw.out_hopid, raw.link_speed, raw.link_width);
     println!(
         "tx_frames={} rx_frames={} copied={} control={} doorbells={} restarts={}",
@@ -740,6 +741,31 @@ fn read(place: &str, bytes: u64, chunk: u64, seed: u64) -> Done {
     // The stream device loses what it has not sent when it is closed.
     std::thread::sleep(Duration::from_secs(1));
     println!("read {bytes} bytes, all right");
+    Ok(())
+}
+
+/// Opens and closes, with and without memory, channels and an eventfd, many times.
+fn open_close(device: &str, count: u64) -> Done {
+    let memory = HostBuf::new(1 << 20);
+    for i in 0..count {
+        let mut ring = open(device)?;
+        if i % 2 == 0 {
+            continue;
+        }
+        // SAFETY: a call with numbers; the descriptor is fresh.
+        let event = unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
+        ring.set_eventfd(Some(event.as_fd())).map_err(text)?;
+        let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
+        ring.open_channel(60).map_err(text)?;
+        if i % 4 == 1 {
+            ring.receive(60, &region, 0, 1 << 20, 0).map_err(text)?;
+            ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
+        }
+        if i % 3 == 0 {
+            ring.close_channel(60).map_err(text)?;
+        }
+    }
+    println!("{count} times");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! service KEY [PRTCID [VERS [REVS [STNS [UUID]]]]]   # announce a service
 //! network [HOP]                                      # USB4NET: answers ARP, ping and UDP
+//! ring                                               # linkspan.ko's other end; once there, `ring ...` has it lie
 //! send PORT HOP SOF EOF COUNT LEN                    # frames with a running pattern
 //! data PORT HOP SOF EOF HEX                          # one frame
 //! message PORT request|response HEX                  # an XDomain packet, words without the CRC
@@ -12,7 +13,7 @@
 //! ```
 
 use super::host::SoftHost;
-use super::{Announced, Network, PeerIo, pattern};
+use super::{Announced, Network, PeerIo, Ring, pattern};
 use crate::control::pdf;
 use crate::nhi::Frame;
 use crate::nhi::regs::MAX_FRAME;
@@ -21,7 +22,7 @@ use crate::xdomain::Uuid;
 /// Most frames of one command.
 const MAX_COUNT: u64 = 8_192;
 
-const USAGE: &str = "service KEY [PRTCID [VERS [REVS [STNS [UUID]]]]], network [HOP], send PORT HOP SOF EOF COUNT LEN, \
+const USAGE: &str = "service KEY [PRTCID [VERS [REVS [STNS [UUID]]]]], network [HOP], ring, send PORT HOP SOF EOF COUNT LEN, \
                      data PORT HOP SOF EOF HEX, message PORT request|response HEX, echo FROM TO|off, seen HOP or state \
                      wanted";
 
@@ -42,6 +43,10 @@ pub(super) fn run(host: &mut SoftHost, io: &mut PeerIo, words: &[&str]) -> Resul
             let first = u64::from(crate::router::layout::FIRST_HOP);
             let hop = rest.first().map_or(Ok(first), |w| number(w, crate::router::layout::LANE_MAX_HOP.into()))?;
             host.add(io, Box::new(Network::new(hop.max(first) as u16)));
+            Ok(String::new())
+        }
+        ["ring"] => {
+            host.add(io, Box::new(Ring::new()));
             Ok(String::new())
         }
         ["send", port, hop, sof, eof, count, len] => {

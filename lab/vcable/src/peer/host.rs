@@ -389,6 +389,14 @@ impl Peer for SoftHost {
     }
 
     fn command(&mut self, io: &mut PeerIo, words: &[&str]) -> Result<String, String> {
-        super::command::run(self, io, words)
+        let mut said = None;
+        self.each(io, |service, io| {
+            said = service.command(io, words);
+            said.is_some()
+        });
+        match said {
+            Some(said) => said,
+            None => super::command::run(self, io, words),
+        }
     }
 }

@@ -39,6 +39,12 @@ pub trait Service: Send {
     fn timer(&mut self, io: &mut PeerIo, token: u32) {
         let _ = (io, token);
     }
+
+    /// A command from a script or the control socket; `None`: it is not for this service.
+    fn command(&mut self, io: &mut PeerIo, words: &[&str]) -> Option<Result<String, String>> {
+        let _ = (io, words);
+        None
+    }
 }
 
 /// A service that is only announced: what frames there are comes from a script.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tb::{self, SOON, found, lost};
-use crate::error::{Result, check};
+use crate::error::{Error, Result, check};
 use crate::guest::{Guest, Job, Spec};
 use crate::lab::Lab;
 use crate::vcable::Cable;
@@ -48,7 +48,7 @@ pub(super) fn done(job: Job, what: &str) -> Result<String> {
 }
 
 /// Two tasks, one in each guest, that belong together; what they say.
-fn both(first: (&Guest, &str), second: (&Guest, &str)) -> Result<[String; 2]> {
+pub(super) fn both(first: (&Guest, &str), second: (&Guest, &str)) -> Result<[String; 2]> {
     let jobs = [task(first.0, first.1)?, task(second.0, second.1)?];
     let [one, two] = jobs;
     Ok([done(one, first.1)?, done(two, second.1)?])
@@ -74,6 +74,53 @@ pub(super) fn joined(lab: &mut Lab, change: impl Fn(&mut Spec)) -> Result<(Cable
     Ok((cable, specs, guests))
 }
 
+/// Lines of the kernel's log that end so.
+pub(super) fn heard(guest: &Guest, end: &str) -> Result<u64> {
+    let count = guest.sh(&format!("dmesg | grep -c '{end}$' || true"))?;
+    count.trim().parse().map_err(|_| Error::Check(format!("no count: {count}")))
+}
+
+/// Waits for one more than `before`.
+pub(super) fn hears(guest: &Guest, end: &str, before: u64) -> Result<()> {
+    guest.until(end, SOON, &format!("[ $(dmesg | grep -c '{end}$') -gt {before} ]")).map(drop)
+}
+
+/// Only hosts with the same key come up.
+fn keys(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
+    const KEY: &str = "00112233445566778899aabbccddeeff";
+    const OTHER: &str = "00112233445566778899aabbccddeefe";
+    let set =
+        |guest: &Guest, key: &str| guest.sh(&format!("echo {key} >/sys/module/linkspan/parameters/key")).map(drop);
+    let again = |guest: &Guest| {
+        guest.sh(&format!("echo 0 >{SYS}/allowed"))?;
+        state(guest, "waiting")?;
+        guest.sh(&format!("echo 1 >{SYS}/allowed")).map(drop)
+    };
+    check(set(a, "0011").is_err() && set(a, &"x".repeat(32)).is_err(), || "a key that is none was taken".to_owned())?;
+    for (of_a, of_b) in [(KEY, ""), (KEY, OTHER), ("", KEY)] {
+        set(a, of_a)?;
+        set(b, of_b)?;
+        let keeper = if of_a.is_empty() { b } else { a };
+        let before = heard(keeper, "the peer does not have our key")?;
+        again(keeper)?;
+        hears(keeper, "the peer does not have our key", before)?;
+        for guest in [a, b] {
+            let state = guest.read(&format!("{SYS}/state"))?;
+            // One without a key takes any answer, and waits in vain for the other to get ready.
+            check(state != "up" && (state != "ready" || guest.name() != keeper.name()), || {
+                format!("keys {of_a:?}, {of_b:?}: {} is {state}", guest.name())
+            })?;
+        }
+    }
+    set(a, KEY)?;
+    again(a)?;
+    up(&[a, b])?;
+    let shown = a.run(SOON, "cat /sys/module/linkspan/parameters/key")?;
+    check(!shown.out.contains(KEY), || "the key can be read".to_owned())?;
+    lab.say("a host without the key, or with another one, does not come up; with it, it does");
+    Ok(())
+}
+
 /// Login, messages, transfers, and all that a program may do wrong.
 pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     let (cable, _, [a, b]) = tb::pair(lab, &[], |spec| spec.deadline = Duration::from_secs(500))?;
@@ -92,10 +139,13 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     state(&b, "waiting")?;
     b.sh(&format!("cat {SYS}/peer >/sys/module/linkspan/parameters/allow"))?;
     up(&[&a, &b])?;
-    let mode = a.sh(&format!("stat -c %a {DEVICE}"))?;
-    check(mode.trim() == "660", || format!("{DEVICE} has mode {mode}"))?;
     calm(&[&a, &b])?;
     lab.say("unknown hosts wait until each has allowed the other");
+    keys(lab, &a, &b)?;
+    let said = alone(&a, &format!("info {DEVICE}"))?;
+    let restarts = said.split_whitespace().find(|word| word.starts_with("restarts=")).unwrap_or("none").to_owned();
+    let mode = a.sh(&format!("stat -c %a {DEVICE}"))?;
+    check(mode.trim() == "660", || format!("{DEVICE} has mode {mode}"))?;
 
     let said = alone(&a, &format!("bad {DEVICE}"))?;
     lab.say(said.trim());
@@ -152,10 +202,26 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     lab.say(&format!("a program closes in the midst of a message and writes its memory: {}", left.trim_end()));
 
     let said = alone(&a, &format!("info {DEVICE}"))?;
-    check(said.contains("restarts=0") && said.contains("epoch=1 "), || format!("the link was restarted: {said}"))?;
+    check(said.contains(&restarts), || format!("the link was restarted, before: {restarts}, after: {said}"))?;
     cable.check()?;
     lab.finish([a, b])?;
     cable.finish()
+}
+
+/// Data frames that have passed a guest, either way.
+fn passed(guest: &Guest) -> Result<u64> {
+    let sum = guest.sh("awk '/^[tr]x_frames/ { n += $2 } END { print n }' /sys/kernel/debug/linkspan/0")?;
+    sum.trim().parse().map_err(|_| Error::Check(format!("no counters of frames: {sum}")))
+}
+
+/// Waits until some frames have passed since there were `before`: a transfer is under way.
+fn under_way(guest: &Guest, before: u64) -> Result<()> {
+    let more = format!(
+        "[ $(awk '/^[tr]x_frames/ {{ n += $2 }} END {{ print n }}' /sys/kernel/debug/linkspan/0) -gt {} ]",
+        before + 100
+    );
+    let script = format!("until {more}; do :; done");
+    guest.sh_for(SOON, &script).map(drop)
 }
 
 /// Processes, drivers, cables and hosts that go at the worst moment.
@@ -164,12 +230,14 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     lab.say("up");
     let words = format!("1 {} 1048576 0 1", 64 << 20);
     for sender_dies in [true, false] {
+        let before = passed(if sender_dies { &a } else { &b })?;
         let mut sender = task(&a, &format!("send {DEVICE} {words}"))?;
         let mut receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
         sender.expect("sending", SOON)?;
         receiver.expect("receiving", SOON)?;
         let (dead, alive) = if sender_dies { (&a, receiver) } else { (&b, sender) };
-        dead.sh("sleep 1; kill -9 $(pidof ringtest)")?;
+        under_way(dead, before)?;
+        dead.sh("kill -9 $(pidof ringtest)")?;
         let said = alive.wait(SOON)?;
         check(said.code == 1 && said.err.contains("Err(32)"), || {
             format!("the other side of a killed process should see EPIPE: {} {}{}", said.code, said.out, said.err)
@@ -208,13 +276,12 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     lab.say("unplugged with open files: memory revoked, every call says so; plugged in again: up");
 
     for cut_by in ["unplug", "unbind"] {
-        let service = tb::service(&a, "linkspan")?;
+        let (service, before) = (tb::service(&a, "linkspan")?, passed(&a)?);
         let mut sender = task(&a, &format!("send {DEVICE} {words}"))?;
         let mut receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
         sender.expect("sending", SOON)?;
         receiver.expect("receiving", SOON)?;
-        // The whole of it takes more than a second on a quiet machine.
-        a.sh("sleep 0.4")?;
+        under_way(&a, before)?;
         match cut_by {
             "unplug" => cable.tell("unplug ab").map(|_| ())?,
             _ => a.sh(&format!("echo {service} >/sys/bus/thunderbolt/drivers/linkspan/unbind")).map(|_| ())?,
@@ -278,6 +345,43 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     lab.say("suspended as far as devices with a file open and back: up again, messages");
     lab.finish([b])?;
     a.cut()?;
+    cable.finish()
+}
+
+/// Opened and closed, loaded and unloaded, and nothing is left: kmemleak on the debug kernel, the counts of pages elsewhere.
+pub(crate) fn leaks(lab: &mut Lab) -> Result<()> {
+    let (cable, _, [a, b]) = joined(lab, |spec| spec.deadline = Duration::from_secs(1800))?;
+    a.sh_for(SOON * 8, &format!("exec ringtest open-close {DEVICE} 1000"))?;
+    both((&a, &format!("ping {DEVICE} 3 10 50000")), (&b, &format!("echo {DEVICE} 3")))?;
+    lab.say("opened and closed 1000 times");
+    let cycle = format!(
+        "i=0; while [ $i -lt 100 ]; do rmmod linkspan && modprobe linkspan allow=any || exit 1;          [ $((i % 10)) != 9 ] || until grep -q up {SYS}/state 2>/dev/null; do sleep 0.1; done; i=$((i+1)); done"
+    );
+    a.sh_for(SOON * 20, &cycle)?;
+    up(&[&a, &b])?;
+    both((&a, &format!("ping {DEVICE} 3 10 50000")), (&b, &format!("echo {DEVICE} 3")))?;
+    lab.say("loaded and unloaded 100 times beside a peer");
+    let pinned =
+        "awk '/nr_foll_pin_acquired/ { a = $2 } /nr_foll_pin_released/ { r = $2 } END { print a - r }' /proc/vmstat";
+    for guest in [&a, &b] {
+        let left = guest.sh(pinned)?;
+        check(left.trim() == "0", || format!("{}: {} pages are still pinned", guest.name(), left.trim()))?;
+    }
+    lab.say("no page is left pinned");
+    let leaks = "echo scan >/sys/kernel/debug/kmemleak && sleep 6 && echo scan >/sys/kernel/debug/kmemleak && \
+                 cat /sys/kernel/debug/kmemleak";
+    for guest in [&a, &b] {
+        if guest.run(SOON, "test -e /sys/kernel/debug/kmemleak")?.code != 0 {
+            lab.skip("kmemleak", "this kernel has none; the debug kernel does");
+            break;
+        }
+        let found = guest.sh_for(SOON * 4, leaks)?;
+        check(!found.contains("linkspan") && !found.contains("ls_"), || format!("{}: {found}", guest.name()))?;
+        let count = found.matches("unreferenced object").count();
+        lab.say(&format!("kmemleak on {}: nothing of ours among {count} objects", guest.name()));
+    }
+    cable.check()?;
+    lab.finish([a, b])?;
     cable.finish()
 }
 

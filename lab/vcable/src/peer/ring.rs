@@ -1,0 +1,337 @@
+//! The other end of linkspan.ko in software: logs in as docs/PROTOCOL.md says, sends short messages back, and lies when told
+//! to, so that a guest's driver can be shown every wrong word that a host may say.
+
+use super::{PeerIo, Service};
+use crate::control::pdf;
+use crate::nhi::Frame;
+use crate::rng::Rng;
+use crate::time::MS;
+use crate::xdomain::property::Directory;
+use crate::xdomain::{Message, Uuid};
+
+/// UUID of the login, 6c73706e-9c1e-4f0a-a431-5e2b7710c38d.
+const PROTOCOL: Uuid =
+    Uuid([0x6c, 0x73, 0x70, 0x6e, 0x9c, 0x1e, 0x4f, 0x0a, 0xa4, 0x31, 0x5e, 0x2b, 0x77, 0x10, 0xc3, 0x8d]);
+/// UUID of the property directory; any but the root has one.
+const DIRECTORY: Uuid =
+    Uuid([0xd3, 0xa1, 0xf6, 0xc2, 0x7b, 0x0e, 0x45, 0xd8, 0x9f, 0x21, 0x86, 0xe4, 0x0c, 0x5a, 0x31, 0x7d]);
+
+const LOGIN: u32 = 1;
+const READY: u32 = 2;
+const LOGOUT: u32 = 3;
+const ANSWER: u32 = 4;
+
+const MSG: u8 = 1;
+const RTS: u8 = 2;
+const CTS: u8 = 3;
+const CREDIT: u8 = 4;
+const OPEN: u8 = 5;
+const CLOSE: u8 = 6;
+const ACK: u8 = 7;
+
+/// Bytes of a control frame's header.
+const HEADER: usize = 32;
+/// Between two of our requests.
+const RETRY: u64 = 300 * MS;
+/// Most frames or packets of one command.
+const MOST: u64 = 10_000;
+
+const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring data BYTES EOF, ring next NAME=NUMBER..., \
+                     ring quiet on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
+
+/// Fields of our next LOGINs that are not what they should be.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lies {
+    version: Option<u32>,
+    session: Option<u32>,
+    hops: [Option<u32>; 2],
+    ring_size: Option<u32>,
+}
+
+/// The service.
+#[derive(Debug, Default)]
+pub struct Ring {
+    port: usize,
+    uuids: Option<(Uuid, Uuid)>,
+    session: u32,
+    /// The guest's session and the HopIDs on which it receives control and data.
+    theirs: Option<(u32, [u16; 2])>,
+    /// It has accepted our LOGIN.
+    accepted: bool,
+    /// It has said that it is ready, and has been told that we are.
+    up: bool,
+    ups: u64,
+    logouts: u64,
+    request: u32,
+    seq: u32,
+    received: u64,
+    /// The guest's frames are not answered.
+    quiet: bool,
+    lies: Lies,
+    /// The guest's last answer to a LOGIN of ours.
+    status: Option<u32>,
+    /// Channel and number of the message that the guest has announced last.
+    announced: Option<(u16, u32)>,
+}
+
+/// HopIDs on which we receive control and data, as a driver would take them.
+const OWN_HOPS: [u32; 2] = [16, 17];
+
+impl Ring {
+    /// One that has not met anybody.
+    pub fn new() -> Ring {
+        Ring { session: 0x1000, ..Ring::default() }
+    }
+
+    /// Forgets the guest and begins with a new session.
+    fn anew(&mut self) {
+        self.session += 1;
+        self.theirs = None;
+        self.accepted = false;
+        self.up = false;
+        self.seq = 0;
+        self.announced = None;
+    }
+
+    /// A packet of the login: type, request, status, HopIDs.
+    fn packet(&self, kind: u32, request: u32, status: u32, hops: [u32; 2]) -> Option<Vec<u32>> {
+        let (own, remote) = self.uuids?;
+        let lies = if kind == LOGIN { self.lies } else { Lies::default() };
+        let mut words = own.words().to_vec();
+        words.extend(remote.words());
+        words.extend([kind, request, lies.version.unwrap_or(1), lies.session.unwrap_or(self.session)]);
+        words.extend([self.theirs.map_or(0, |t| t.0), status]);
+        words.extend([lies.hops[0].unwrap_or(hops[0]), lies.hops[1].unwrap_or(hops[1])]);
+        words.extend([lies.ring_size.unwrap_or(256), 0]);
+        // No key: nothing to prove, no proof.
+        words.extend([0; 8]);
+        Some(words)
+    }
+
+    fn send(&self, io: &mut PeerIo, answer: bool, seq: u8, words: Option<Vec<u32>>) {
+        let Some(words) = words else { return };
+        let kind = if answer { pdf::XDOMAIN_RESPONSE } else { pdf::XDOMAIN_REQUEST };
+        io.send_message(self.port, kind, Message { route: 0, seq, protocol: PROTOCOL, words }.encode());
+    }
+
+    /// The request that is due: LOGIN until it is accepted, then READY.
+    fn ask(&mut self, io: &mut PeerIo) {
+        if self.uuids.is_none() || self.up {
+            return;
+        }
+        let kind = if self.accepted && self.theirs.is_some() { READY } else { LOGIN };
+        self.request += 1;
+        self.send(io, false, (self.request & 3) as u8, self.packet(kind, self.request, 0, OWN_HOPS));
+    }
+
+    fn control(&mut self, io: &mut PeerIo, kind: u8, channel: u16, id: u32, length: u32, payload: &[u8]) {
+        let Some((_, [hop, _])) = self.theirs else { return };
+        let mut data = self.seq.to_le_bytes().to_vec();
+        self.seq = self.seq.wrapping_add(1);
+        data.extend([kind, 0]);
+        data.extend(channel.to_le_bytes());
+        data.extend(id.to_le_bytes());
+        data.extend(length.to_le_bytes());
+        data.extend([0; 16]);
+        data.extend_from_slice(payload);
+        io.send_frame(self.port, hop, Frame { data, sof: 1, eof: 2, damaged: false });
+    }
+
+    /// Random words where a login's would be: kinds and sessions that may fit, all else as chance has it.
+    fn flood(&mut self, io: &mut PeerIo, seed: u64, count: u64) {
+        let mut rng = Rng::new(seed);
+        for _ in 0..count {
+            let Some(mut words) = self.packet(rng.below(6) as u32, rng.next_u64() as u32, 0, OWN_HOPS) else { return };
+            for word in &mut words[10..] {
+                if rng.below(2) == 0 {
+                    *word = if rng.below(2) == 0 { rng.below(20) as u32 } else { rng.next_u64() as u32 };
+                }
+            }
+            if rng.below(8) == 0 {
+                words.truncate(rng.below(18) as usize);
+            }
+            self.send(io, rng.below(4) == 0, rng.below(4) as u8, Some(words));
+        }
+    }
+
+    /// Random control frames, most of them with a header that is nearly right.
+    fn fuzz(&mut self, io: &mut PeerIo, seed: u64, count: u64) {
+        let mut rng = Rng::new(seed);
+        for _ in 0..count {
+            let channel = if rng.below(8) == 0 { rng.next_u64() as u16 } else { rng.below(4) as u16 };
+            let id = if rng.below(3) == 0 { rng.next_u64() as u32 } else { rng.below(18) as u32 };
+            let bytes = if rng.below(4) == 0 { rng.below(4065) } else { rng.below(40) } as usize;
+            let length = if rng.below(4) == 0 { rng.next_u64() as u32 } else { bytes as u32 };
+            self.control(io, rng.below(9) as u8, channel, id, length, &vec![0xa5; bytes]);
+        }
+    }
+}
+
+impl Service for Ring {
+    fn key(&self) -> &str {
+        "linkspan"
+    }
+
+    fn properties(&self) -> Directory {
+        Directory::with_uuid(DIRECTORY)
+            .number("prtcid", 1)
+            .number("prtcvers", 1)
+            .number("prtcrevs", 1)
+            .number("prtcstns", 0)
+    }
+
+    fn ready(&mut self, io: &mut PeerIo, port: usize, uuids: (Uuid, Uuid), _remote: &Directory) {
+        if self.uuids.replace(uuids).is_none() {
+            self.port = port;
+            io.timer(io.now() + RETRY, 0);
+        }
+    }
+
+    fn lost(&mut self, _io: &mut PeerIo, _port: usize) {
+        self.uuids = None;
+        self.anew();
+    }
+
+    fn timer(&mut self, io: &mut PeerIo, _token: u32) {
+        if self.uuids.is_some() {
+            self.ask(io);
+            io.timer(io.now() + RETRY, 0);
+        }
+    }
+
+    fn message(&mut self, io: &mut PeerIo, _port: usize, _request: bool, message: &Message) -> bool {
+        if message.protocol != PROTOCOL {
+            return false;
+        }
+        let Some([kind, request, _, session, _, status, control, data]) = message.words.get(8..16) else { return true };
+        match *kind {
+            LOGIN => {
+                self.theirs = Some((*session, [*control as u16, *data as u16]));
+                self.send(io, true, message.seq, self.packet(ANSWER, *request, 0, [0; 2]));
+            }
+            READY => {
+                // What the guest may send from now on has somewhere to arrive: here, always.
+                self.send(io, true, message.seq, self.packet(ANSWER, *request, 0, [0; 2]));
+            }
+            LOGOUT => {
+                self.logouts += 1;
+                self.send(io, true, message.seq, self.packet(ANSWER, *request, 0, [0; 2]));
+                self.anew();
+            }
+            ANSWER => {
+                let was = self.accepted && self.theirs.is_some();
+                self.status = Some(*status);
+                if *status == 0 && was && !self.up {
+                    self.up = true;
+                    self.ups += 1;
+                }
+                self.accepted |= *status == 0;
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn frame(&mut self, io: &mut PeerIo, _port: usize, hop: u16, frame: &Frame) -> bool {
+        if u32::from(hop) != OWN_HOPS[0] {
+            return u32::from(hop) == OWN_HOPS[1];
+        }
+        self.received += 1;
+        let Some(head) = frame.data.get(..HEADER).filter(|_| !self.quiet) else { return true };
+        let channel = u16::from_le_bytes([head[6], head[7]]);
+        match head[4] {
+            OPEN => self.control(io, OPEN, channel, 16, 0, &[]),
+            CLOSE => self.control(io, ACK, channel, 0, 0, &[]),
+            MSG => {
+                let message = frame.data[HEADER..].to_vec();
+                self.control(io, CREDIT, channel, 1, 0, &[]);
+                self.control(io, MSG, channel, 0, message.len() as u32, &message);
+            }
+            RTS => self.announced = Some((channel, u32::from_le_bytes([head[8], head[9], head[10], head[11]]))),
+            _ => {}
+        }
+        true
+    }
+
+    fn command(&mut self, io: &mut PeerIo, words: &[&str]) -> Option<Result<String, String>> {
+        let ["ring", rest @ ..] = words else { return None };
+        Some(self.told(io, rest))
+    }
+}
+
+impl Ring {
+    fn told(&mut self, io: &mut PeerIo, words: &[&str]) -> Result<String, String> {
+        let number = |word: &str| word.parse::<u64>().map_err(|_| format!("'{word}': a number wanted"));
+        match words {
+            ["state"] => Ok(format!(
+                "up={} ups={} logouts={} received={} session={} status={:?}",
+                self.up, self.ups, self.logouts, self.received, self.session, self.status
+            )),
+            ["new"] => {
+                self.anew();
+                self.lies = Lies::default();
+                self.status = None;
+                Ok(String::new())
+            }
+            ["quiet", word] => {
+                self.quiet = *word == "on";
+                Ok(String::new())
+            }
+            ["frame", kind, channel, id, length, bytes] => {
+                let payload = vec![0x5a; number(bytes)?.min(4096 - HEADER as u64) as usize];
+                let (kind, channel) = (number(kind)? as u8, number(channel)? as u16);
+                self.control(io, kind, channel, number(id)? as u32, number(length)? as u32, &payload);
+                Ok(String::new())
+            }
+            ["grant", offset] => {
+                let (channel, id) = self.announced.take().ok_or("nothing is announced")?;
+                self.control(io, CTS, channel, id, number(offset)? as u32, &[]);
+                Ok(String::new())
+            }
+            ["skip"] => {
+                self.seq = self.seq.wrapping_add(1);
+                self.control(io, CREDIT, 0, 0, 0, &[]);
+                Ok(String::new())
+            }
+            ["short"] => {
+                let (_, [hop, _]) = self.theirs.ok_or("nobody is logged in")?;
+                io.send_frame(self.port, hop, Frame { data: vec![0; 8], sof: 1, eof: 2, damaged: false });
+                Ok(String::new())
+            }
+            ["data", bytes, eof] => {
+                let (_, [_, hop]) = self.theirs.ok_or("nobody is logged in")?;
+                let (bytes, eof) = (number(bytes)?.clamp(1, 4096) as usize, number(eof)?.min(15) as u8);
+                io.send_frame(self.port, hop, Frame { data: vec![0x3c; bytes], sof: 1, eof, damaged: false });
+                Ok(String::new())
+            }
+            ["next", lies @ ..] => {
+                self.anew();
+                self.status = None;
+                self.lies = Lies::default();
+                for lie in lies {
+                    let (name, value) = lie.split_once('=').ok_or("NAME=NUMBER wanted")?;
+                    let value = Some(number(value)? as u32);
+                    match name {
+                        "version" => self.lies.version = value,
+                        "session" => self.lies.session = value,
+                        "control" => self.lies.hops[0] = value,
+                        "data" => self.lies.hops[1] = value,
+                        "ring" => self.lies.ring_size = value,
+                        _ => return Err(format!("'{name}': version, session, control, data or ring wanted")),
+                    }
+                }
+                self.ask(io);
+                Ok(String::new())
+            }
+            ["flood", seed, count] => {
+                self.flood(io, number(seed)?, number(count)?.min(MOST));
+                Ok(String::new())
+            }
+            ["fuzz", seed, count] => {
+                self.fuzz(io, number(seed)?, number(count)?.min(MOST));
+                Ok(String::new())
+            }
+            _ => Err(USAGE.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a MiB costs over one cable by our ring driver, by USB4STREAM and by TCP over thunderbolt_net: counts, never times.
+//!
+//! System calls, the bytes that they copied and pinned pages are counted by the guests' own tracing; interrupts, doorbells
+//! and frames by the virtual cable. `read` and `write` copy what they return, once; thunderbolt_net copies what it sends once
+//! more, into frames of its own (`tbnet_start_xmit`), which its interface counts; our driver counts what it copies. Each
+//! figure is the difference of a long and of a short run: what is done once, as opening, is not in it.
+
+use super::ring::{self, DEVICE};
+use super::stream;
+use super::tb::{self, SOON};
+use crate::error::{Error, Result, check};
+use crate::guest::Guest;
+use crate::lab::Lab;
+use crate::vcable::{Cable, count};
+
+/// MiB of the short and of the long run.
+const SHORT: u64 = 4;
+const LONG: u64 = 20;
+
+/// Bytes of a message, and of a call of a stream.
+const MESSAGE: u64 = 1 << 20;
+
+/// What one run counted in one guest and at its host interface.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    calls: u64,
+    copied: u64,
+    pins: u64,
+    interrupts: u64,
+    doorbells: u64,
+    frames: u64,
+}
+
+impl Counted {
+    fn rows(self) -> [u64; 6] {
+        [self.calls, self.copied, self.pins, self.interrupts, self.doorbells, self.frames]
+    }
+}
+
+/// Has the guest count for every process called ringtest.
+fn prepare(guest: &Guest) -> Result<()> {
+    guest
+        .sh("mount -t tracefs t /sys/kernel/tracing 2>/dev/null; cd /sys/kernel/tracing || exit 1\n\
+             echo 'p:cost/pin pin_user_pages_fast n=$arg2:u32' >>kprobe_events || exit 2\n\
+             for hist in cost/pin:common_pid:n raw_syscalls/sys_exit:id:ret; do\n\
+             rest=${hist#*:}; trigger=\"hist:keys=${rest%:*}:vals=${rest#*:} if COMM == \\\"ringtest\\\"\"\n\
+             echo \"$trigger\" >events/${hist%%:*}/trigger || exit 3\ndone")
+        .map(drop)
+}
+
+/// The entries of a histogram: key, how often, sum of the value.
+fn entries(guest: &Guest, event: &str) -> Result<Vec<[i64; 3]>> {
+    let text = guest.sh(&format!("grep hitcount: /sys/kernel/tracing/events/{event}/hist | grep '^{{' || true"))?;
+    let numbers = |line: &str| {
+        // A sum of negative results is shown without its sign.
+        let number = |word: &str| word.parse::<i64>().ok().or_else(|| word.parse::<u64>().ok().map(u64::cast_signed));
+        let found: Vec<i64> = line.split_whitespace().filter_map(number).collect();
+        <[i64; 3]>::try_from(found).map_err(|_| Error::Check(format!("not an entry of a histogram: {line}")))
+    };
+    text.lines().map(numbers).collect()
+}
+
+/// What has been counted since the guest was prepared.
+fn counted(cable: &Cable, guest: &Guest, copied_by_us: u64) -> Result<Counted> {
+    let calls = entries(guest, "raw_syscalls/sys_exit")?;
+    // read and write, x86-64.
+    let moved: i64 = calls.iter().filter(|[id, ..]| matches!(id, 0 | 1)).map(|[_, _, bytes]| bytes).sum();
+    let sent = guest.sh("cat /sys/class/net/thunderbolt0/statistics/tx_bytes 2>/dev/null || echo 0")?;
+    let sent: u64 = sent.trim().parse().map_err(|_| Error::Check(format!("no count of bytes: {sent}")))?;
+    let stats = cable.tell("stats")?;
+    let at = |counter: &str| {
+        count(&stats, guest.name(), counter)
+            .ok_or_else(|| Error::Check(format!("the virtual cable counts no {counter} of {}", guest.name())))
+    };
+    Ok(Counted {
+        calls: calls.iter().map(|[_, hits, _]| *hits as u64).sum(),
+        copied: moved as u64 + sent + copied_by_us,
+        pins: entries(guest, "cost/pin")?.iter().map(|[_, _, pages]| *pages as u64).sum(),
+        interrupts: at("interrupts")?,
+        doorbells: at("doorbells")?,
+        frames: at("frames_sent")?,
+    })
+}
+
+/// Bytes that our driver says it copied.
+fn by_us(guest: &Guest) -> Result<u64> {
+    let said = guest.sh(&format!("[ ! -e {DEVICE} ] || ringtest info {DEVICE}"))?;
+    Ok(said.split_whitespace().find_map(|word| word.strip_prefix("copied=")?.parse().ok()).unwrap_or(0))
+}
+
+/// One way: what both runs cost at the sender and at the receiver, per MiB.
+fn measure(cable: &Cable, guests: [&Guest; 2], run: impl Fn(u64) -> Result<()>) -> Result<[[f64; 6]; 2]> {
+    let mut cost = [[0.0; 6]; 2];
+    let mut last = [Counted::default(); 2];
+    for (nth, mib) in [0, SHORT, LONG].into_iter().enumerate() {
+        if mib > 0 {
+            run(mib << 20)?;
+        }
+        for (side, guest) in guests.into_iter().enumerate() {
+            let now = counted(cable, guest, by_us(guest)?)?;
+            let rows = now.rows().into_iter().zip(last[side].rows());
+            for (cell, (now, then)) in cost[side].iter_mut().zip(rows) {
+                let grown = now.saturating_sub(then) as f64;
+                match nth {
+                    1 => *cell -= grown,
+                    2 => *cell = (*cell + grown) / (LONG - SHORT) as f64,
+                    _ => {}
+                }
+            }
+            last[side] = now;
+        }
+    }
+    Ok(cost)
+}
+
+/// The three ways, each measured, as a table; our driver's goals hold.
+pub(crate) fn cost(lab: &mut Lab) -> Result<()> {
+    let (cable, _, [a, b]) = ring::joined(lab, |_| {})?;
+    let both = [&a, &b];
+    for guest in both {
+        prepare(guest)?;
+    }
+    lab.say("both guests count");
+    let mut table = Vec::new();
+    for poll in ["", "poll"] {
+        let ours = measure(&cable, both, |bytes| {
+            ring::transfer(&a, &b, &format!("1 {bytes} {MESSAGE} 0 5"), [poll, poll]).map(drop)
+        })?;
+        table.push((if poll.is_empty() { "ring" } else { "ring, polling" }, ours));
+        lab.say(&format!("linkspan.ko {poll}"));
+    }
+    let streamed = |to: String, from: String| {
+        let (a, b) = (&a, &b);
+        move |bytes: u64| {
+            let mut reader = b.spawn(&format!("exec ringtest read {from} {bytes} {MESSAGE} 6"))?;
+            reader.expect(if from.starts_with(':') { "listening" } else { "reading" }, SOON)?;
+            let said = a.run(SOON * 2, &format!("exec ringtest write {to} {bytes} {MESSAGE} 6"))?;
+            check(said.code == 0, || format!("writing ended with {}: {}{}", said.code, said.out, said.err))?;
+            let said = reader.wait(SOON)?;
+            check(said.code == 0, || format!("reading ended with {}: {}{}", said.code, said.out, said.err))
+        }
+    };
+    if lab.kernel.version() < (7, 2) {
+        lab.skip("USB4STREAM", "it is in the kernel since 7.2");
+    } else {
+        for guest in both {
+            guest.sh("rmmod linkspan")?;
+        }
+        stream::open(&a, &b)?;
+        let device = "/dev/tbstream0".to_owned();
+        table.push(("USB4STREAM", measure(&cable, both, streamed(device.clone(), device))?));
+        stream::close(&a, &b)?;
+        lab.say("USB4STREAM");
+    }
+    tb::net(&a, &b)?;
+    let net = measure(&cable, both, streamed("10.9.0.2:7777".to_owned(), ":7777".to_owned()))?;
+    table.push(("thunderbolt_net, TCP", net));
+    lab.say("thunderbolt_net, TCP");
+
+    println!("       per MiB            side      calls   copied MiB  pages pinned  interrupts  doorbells  frames");
+    for (name, sides) in &table {
+        for (side, [calls, copied, pins, interrupts, doorbells, frames]) in ["sends", "receives"].iter().zip(sides) {
+            println!(
+                "       {name:<18} {side:<9} {calls:>5.2}   {:>10.3}  {pins:>12.1}  {interrupts:>10.2}  {doorbells:>9.1}  {frames:>6.1}",
+                copied / MESSAGE as f64
+            );
+        }
+    }
+    for (name, sides) in &table[..2] {
+        for [calls, copied, _, interrupts, ..] in sides {
+            check(*copied < 64.0, || format!("{name}: {copied} bytes copied for each MiB of whole pages"))?;
+            check(name.contains("poll") || *calls <= 4.0, || format!("{name}: {calls} system calls for each MiB"))?;
+            check(*interrupts <= 4.0, || format!("{name}: {interrupts} interrupts for each 256 frames"))?;
+        }
+    }
+    lab.say("our driver: no copy of whole pages, at most one call for 256 KiB, at most 4 interrupts for 256 frames");
+    lab.finish([a, b])?;
+    cable.finish()
+}

@@ -1,0 +1,182 @@
+//! linkspan.ko and a host that lies: one guest, the other end in software, every wrong word that the protocol has.
+
+use std::time::Duration;
+
+use super::ring::{self, DEVICE};
+use super::tb::{self, SOON};
+use crate::error::{Result, check};
+use crate::guest::Guest;
+use crate::lab::Lab;
+use crate::vcable::Cable;
+
+/// Words to the peer, and what the driver says of them as it restarts the link. A program holds channel 1 with a message of
+/// 1 MiB that waits for a grant, and no receive.
+const LIES: [(&[&str], &str); 22] = [
+    (&["short"], "a control frame too short"),
+    (&["skip"], "a control frame out of order"),
+    (&["frame 4 256 0 0 0"], "a channel that there is not"),
+    (&["frame 4 65535 0 0 0"], "a channel that there is not"),
+    (&["frame 1 9 0 5 5"], "a message to a closed channel"),
+    (&["frame 2 9 0 8192 0"], "a message to a closed channel"),
+    (&["frame 1 1 0 6 5"], "a message of wrong length"),
+    (&["frame 1 1 0 4294967295 5"], "a message of wrong length"),
+    (&["frame 2 1 0 4064 0"], "a message of wrong length"),
+    (&["frame 2 1 0 1073741825 0"], "a message of wrong length"),
+    (&["frame 2 1 0 4294967295 0"], "a message of wrong length"),
+    (&["frame 3 1 4294967295 0 0"], "a grant that was not asked for"),
+    (&["frame 3 9 0 0 0"], "a grant that was not asked for"),
+    (&["grant 4096"], "a grant beyond a page"),
+    (&["grant 4294967295"], "a grant beyond a page"),
+    (&["frame 4 1 17 0 0"], "too many credits"),
+    (&["frame 4 1 4294967295 0 0"], "too many credits"),
+    (&["frame 5 1 16 0 0"], "an open of an open channel"),
+    (&["frame 5 9 4294967295 0 0"], "an open of an open channel"),
+    (&["frame 6 9 0 0 0"], "a close of a closed channel"),
+    (&["frame 7 1 0 0 0"], "an answer to no question"),
+    (&["frame 0 1 0 0 0"], "a control frame of no known type"),
+];
+
+/// Data that is not what was granted: a program has a receive posted on channel 1, the peer announces two pages.
+const DATA: [(&[&str], &str); 3] = [
+    (&["frame 2 1 5 8192 0", "data 4095 1"], "a data frame of wrong length or order"),
+    (&["frame 2 1 5 8192 0", "data 4096 2"], "a data frame of wrong length or order"),
+    (&["frame 2 1 5 8192 0", "data 4096 1", "data 4096 1"], "a data frame of wrong length or order"),
+];
+
+/// LOGINs that cannot be: what the driver must answer (docs/PROTOCOL.md), and whether it may be up with them.
+const LOGINS: [(&str, u32); 7] = [
+    ("version=2", 4),
+    ("version=4294967295", 4),
+    ("session=0", 2),
+    ("control=0", 3),
+    ("control=7 data=4294967295", 3),
+    ("control=20 data=20", 3),
+    ("ring=4294967295", 0),
+];
+
+/// Seeds of random frames, and frames of each.
+const SEEDS: u64 = 20;
+const FRAMES: u64 = 60;
+
+fn restarts(a: &Guest) -> Result<u64> {
+    let said = a.sh(&format!("ringtest info {DEVICE}"))?;
+    Ok(said.split_whitespace().find_map(|word| word.strip_prefix("restarts=")?.parse().ok()).unwrap_or(0))
+}
+
+/// Messages there and back: the link works.
+fn works(a: &Guest) -> Result<()> {
+    ring::up(&[a])?;
+    // The link may be lost once more, by a frame that was on its way.
+    a.sh_for(
+        SOON,
+        &format!("i=0; until ringtest ping {DEVICE} 3 8 4000; do i=$((i+1)); [ $i -lt 10 ] || exit 1; sleep 1; done"),
+    )?;
+    Ok(())
+}
+
+fn lie(a: &Guest, cable: &Cable, task: &str, says: &str, words: &[&str], wrong: &str) -> Result<()> {
+    ring::up(&[a])?;
+    let (before, heard) = (restarts(a)?, ring::heard(a, wrong)?);
+    let mut job = ring::task(a, &format!("{task} {DEVICE} 1"))?;
+    job.expect(says, SOON)?;
+    for word in words {
+        // What the peer's word is about may still be on its way to it, or to the guest.
+        let mut said = cable.tell(&format!("peer p ring {word}"));
+        for _ in 0..100 {
+            if said.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            said = cable.tell(&format!("peer p ring {word}"));
+        }
+        said?;
+        if words.len() > 1 {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+    ring::hears(a, wrong, heard)?;
+    ring::done(job, &format!("{task} beside `{}`", words.join(", ")))?;
+    let after = restarts(a)?;
+    check(after == before + 1, || format!("{} restarts after `{}`", after - before, words.join(", ")))?;
+    Ok(())
+}
+
+/// What a driver must not believe.
+pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
+    let cable = Cable::start(lab, &["--topology", "peer"])?;
+    cable.tell("peer p ring")?;
+    let mut spec = lab.guest("a");
+    spec.cables.push(cable.socket("a"));
+    spec.deadline = Duration::from_secs(900);
+    let [a] = lab.boot([&spec])?;
+    tb::load(&a)?;
+    tb::found(&a)?;
+    a.sh("modprobe linkspan allow=any")?;
+    works(&a)?;
+    lab.say("a host in software: up, messages there and back");
+
+    for (words, wrong) in LIES {
+        lie(&a, &cable, "endure", "enduring", words, wrong)?;
+    }
+    let flood: Vec<&str> = std::iter::repeat_n("frame 1 1 0 5 5", 17).collect();
+    ring::up(&[&a])?;
+    let mut job = ring::task(&a, &format!("endure {DEVICE} 1"))?;
+    job.expect("enduring", SOON)?;
+    for word in flood {
+        cable.tell(&format!("peer p ring {word}"))?;
+    }
+    ring::hears(&a, "a message without a credit", 0)?;
+    ring::done(job, "endure")?;
+    for (words, wrong) in DATA {
+        lie(&a, &cable, "hold", "holding", words, wrong)?;
+    }
+    works(&a)?;
+    a.calm()?;
+    lab.say(&format!(
+        "{} wrong control and data frames: each restarts the link, once, by its name",
+        LIES.len() + DATA.len() + 1
+    ));
+
+    for (lies, answer) in LOGINS {
+        cable.tell(&format!("peer p ring next {lies}"))?;
+        let wanted = format!("status=Some({answer})");
+        let mut tries = 0;
+        while !cable.tell("peer p ring state")?.contains(&wanted) {
+            tries += 1;
+            check(tries < 300, || {
+                format!("a LOGIN with {lies} is not answered {answer}: {:?}", cable.tell("peer p ring state"))
+            })?;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        cable.tell("peer p ring new")?;
+        works(&a)?;
+    }
+    a.calm()?;
+    lab.say("LOGINs of another version, without a session, with HopIDs that cannot be: refused; an honest one is taken after each");
+
+    for seed in 1..=5 {
+        cable.tell(&format!("peer p ring flood {seed} 200"))?;
+        std::thread::sleep(Duration::from_millis(500));
+        cable.tell("peer p ring new")?;
+        works(&a)?;
+    }
+    a.calm()?;
+    lab.say("1000 random login packets");
+
+    for seed in 1..=SEEDS {
+        ring::up(&[&a])?;
+        let mut job = ring::task(&a, &format!("endure {DEVICE} 1"))?;
+        job.expect("enduring", SOON)?;
+        cable.tell(&format!("peer p ring fuzz {seed} {FRAMES}"))?;
+        ring::done(job, &format!("endure beside random frames of seed {seed}"))?;
+    }
+    works(&a)?;
+    a.calm()?;
+    lab.say(&format!("random control frames, {SEEDS} seeds of {FRAMES}: the link restarts and works"));
+    let loose = a.sh("rmmod linkspan && modprobe linkspan allow=any && cat /proc/meminfo | head -2")?;
+    check(loose.contains("MemFree"), || loose)?;
+    works(&a)?;
+    cable.check()?;
+    lab.finish([a])?;
+    cable.finish()
+}
