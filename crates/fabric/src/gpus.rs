@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use linkspan_gpu::{Gpu, GpuError, Kind, MemoryName};
+use linkspan_gpu::{Gpu, GpuError, Kind, MemoryName, Pointer};
 
 static CUDA: OnceLock<Result<linkspan_cuda::Driver, GpuError>> = OnceLock::new();
 static HIP: OnceLock<Result<linkspan_hip::Driver, GpuError>> = OnceLock::new();
@@ -56,7 +56,7 @@ pub fn current_cuda() -> Option<Arc<dyn Gpu>> {
 }
 
 /// The device that owns the memory at an address. Where the driver wants it, the calling thread has a context, as
-/// threads that work with device memory do.
+/// threads that work with device memory do, or the device is open already.
 ///
 /// # Errors
 /// No driver knows the address as device memory.
@@ -73,6 +73,14 @@ pub fn owner(addr: u64) -> Result<Arc<dyn Gpu>, GpuError> {
     let by_hip = ask(Kind::Hip, hip().and_then(|d| d.owner(addr)));
     if let Ok(Some(gpu)) = by_hip {
         return Ok(gpu);
+    }
+    // A thread without a context asks through the devices that are in use already.
+    let open: Vec<_> = OPEN.lock().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
+    for gpu in open {
+        match gpu.pointer(addr) {
+            Ok(Pointer::Device { ordinal, .. }) if ordinal == gpu.info().ordinal => return Ok(gpu),
+            _ => {}
+        }
     }
     let say = |found: Result<_, GpuError>| found.err().map_or_else(|| "not its memory".to_owned(), |e| e.to_string());
     Err(GpuError::NoOwner { addr, cuda: say(by_cuda), hip: say(by_hip) })

@@ -44,7 +44,7 @@ pub use error::{Error, chain};
 pub use helpers::Wish as HelperWish;
 pub use lending::Lending;
 pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQueue, SLOTS as OFFLOAD_SLOTS};
-pub use linkspan_gpu::{Ability, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName};
+pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName, Pointer};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_thunderbolt as thunderbolt;
 pub use linkspan_transport::{

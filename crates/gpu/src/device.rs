@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use linkspan_transport::{DeviceMemory, MemSlice, Place};
 
-use crate::GpuError;
+use crate::{ForeignStream, GpuError};
 
 /// Whose device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +202,18 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
 
     /// Takes a stream back; its work goes on.
     fn retire_stream(&self, stream: Stream);
+
+    /// The driver's own handle of a stream, which other code of this process may let wait for its work.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn native(&self, stream: Stream) -> Result<u64, GpuError>;
+
+    /// Waits until what is queued on a stream of somebody else has run.
+    ///
+    /// # Errors
+    /// See [`GpuError`].
+    fn finish(&self, stream: ForeignStream) -> Result<(), GpuError>;
 
     /// An event, which counts as done until it is recorded.
     ///

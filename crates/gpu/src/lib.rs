@@ -11,6 +11,7 @@ mod device;
 pub mod devmem;
 pub mod driver;
 mod error;
+mod foreign;
 mod memory;
 mod name;
 pub mod offload;
@@ -23,6 +24,7 @@ pub use device::{
     numa_of, pages_around,
 };
 pub use error::GpuError;
+pub use foreign::ForeignStream;
 pub use memory::{GpuBuf, Pinned};
 pub use name::MemoryName;
 pub use sim::{SimConfig, SimGpu};

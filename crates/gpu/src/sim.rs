@@ -19,6 +19,7 @@ use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
 
 use crate::device::{Ability, DmaBuf, Event, Gpu, GpuInfo, Kind, Pointer, Stream, Unified, UnpackJob};
 use crate::error::GpuError;
+use crate::foreign::ForeignStream;
 use state::{Op, State};
 
 /// How a simulated GPU behaves.
@@ -179,6 +180,16 @@ impl Gpu for SimGpu {
 
     fn retire_stream(&self, stream: Stream) {
         self.state().retire_stream(stream.0 as usize);
+    }
+
+    fn native(&self, stream: Stream) -> Result<u64, GpuError> {
+        Ok(u64::from(stream.0) + 3)
+    }
+
+    /// Of all streams, since it has no others.
+    fn finish(&self, _stream: ForeignStream) -> Result<(), GpuError> {
+        self.settle();
+        self.checked(&self.state())
     }
 
     fn event(&self) -> Result<Event, GpuError> {

@@ -48,7 +48,7 @@ mod url;
 
 pub use context::{Context, Support};
 pub use error::Error;
-pub use linkspan_fabric::{Access, Config, Gpu, GpuError, Log, MemSlice, OpError, PathChoice};
+pub use linkspan_fabric::{Access, Config, ForeignStream, Gpu, GpuError, Log, MemSlice, OpError, PathChoice};
 pub use listener::Listener;
 pub use memory::{Memory, MemoryKind, MutableView, View};
 pub use op::Op;
@@ -59,6 +59,8 @@ pub use transport::{Read, Transport, Write};
 pub use url::{Url, UrlError, UrlKind};
 
 use std::sync::Arc;
+
+use linkspan_fabric::Pointer;
 
 /// Opens a GPU of this machine by its name: `cuda:0`, `hip:1`. The same one each time; its driver's library is loaded now.
 ///
@@ -75,4 +77,23 @@ pub fn gpu(name: &str) -> Result<Arc<dyn Gpu>, Error> {
 /// [`Error::Gpu`]: no driver knows the address as memory of a GPU.
 pub fn gpu_of(address: u64) -> Result<Arc<dyn Gpu>, Error> {
     Ok(linkspan_fabric::gpus::owner(address)?)
+}
+
+/// Asks the driver whether `len` bytes at `address` are memory of `gpu`, or managed memory that it reaches.
+///
+/// # Errors
+/// [`Error::Gpu`]: they are the host's, another GPU's or nobody's, as far as their first and last byte tell.
+pub fn check_on_gpu(gpu: &Arc<dyn Gpu>, address: u64, len: usize) -> Result<(), Error> {
+    let refused = |why| GpuError::Range { device: gpu.info().id(), addr: address, len, why };
+    let Some(last) = (len as u64).checked_sub(1) else { return Ok(()) };
+    let last = address.checked_add(last).ok_or_else(|| refused("it reaches beyond all addresses"))?;
+    for at in [address, last] {
+        match gpu.pointer(at)? {
+            Pointer::Device { ordinal, .. } if ordinal == gpu.info().ordinal => {}
+            Pointer::Managed => {}
+            Pointer::Device { .. } => Err(refused("it is memory of another GPU"))?,
+            Pointer::Host | Pointer::Pinned => Err(refused("it is memory of the host, or of nobody"))?,
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::WaitFd;
+use linkspan_fabric::{Gpu, WaitFd};
 
 use crate::context::{Context, random};
 use crate::door::Door;
@@ -25,6 +25,8 @@ struct Inner {
     children: HashMap<u64, Weak<Shared>>,
     ready: VecDeque<Arc<Shared>>,
     wakers: Vec<Waker>,
+    /// Whose memory transports carry that are made from now on.
+    gpu: Option<Arc<dyn Gpu>>,
     closed: bool,
 }
 
@@ -51,6 +53,22 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
+    /// A listener whose transports carry memory of the GPU with this name (`cuda:0`, `hip:1`), as [`Transport::for_gpu`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn for_gpu(name: &str) -> Result<Listener, Error> {
+        let (gpu, listener) = (crate::gpu(name)?, Context::shared_for_gpus()?.listen()?);
+        listener.attach(&gpu);
+        Ok(listener)
+    }
+
+    /// Transports of peers that connect from now on carry memory of `gpu`; see [`Transport::attach`]. A peer whose path cannot
+    /// is turned away, and a line of the log says why.
+    pub fn attach(&self, gpu: &Arc<dyn Gpu>) {
+        self.hall.lock().gpu = Some(gpu.clone());
+    }
+
     pub(crate) fn on(ctx: &Context, device: usize) -> Result<Listener, Error> {
         let door = Door::new(ctx.fabric(), device)?;
         let url = Url::new(UrlKind::Listener, 0, door.handle());
@@ -132,9 +150,13 @@ impl Hall {
         if inner.closed || inner.ready.len() >= BACKLOG {
             return Err(Error::Connect(Arc::from("nobody accepts here any more, or too many wait to be")));
         }
+        let gpu = inner.gpu.clone();
         drop(inner);
         let id = random()?;
         let mut state = State::new(&self.ctx, self.device, id);
+        if let Some(gpu) = gpu {
+            state.attach(&gpu)?;
+        }
         state.hall = self.own.upgrade().map(|hall| hall as Arc<dyn Any + Send + Sync>);
         let shared = Shared::new(state)?;
         self.lock().children.insert(id, Arc::downgrade(&shared));

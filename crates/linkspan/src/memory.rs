@@ -40,6 +40,19 @@ pub(crate) struct Inner {
     gpu: Option<Arc<dyn Gpu>>,
 }
 
+impl Inner {
+    /// Memory of the host is always copied.
+    fn copied(&self, done: bool, len: usize) -> Result<(), Error> {
+        match &self.gpu {
+            Some(gpu) if !done => Err(Error::DeviceCopy(gpu.info().id(), len)),
+            _ => {
+                debug_assert!(done);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// A range of memory. Cloning gives another handle on the same bytes; they are released when the last handle is gone, no
 /// operation uses them and no transport exposes them any more. May be used from any thread: bytes are only ever copied, and
 /// no Rust reference to them is made, since a peer may change them at any time.
@@ -109,16 +122,6 @@ impl Memory {
     /// The GPU whose memory it is; `None` for memory of the host.
     pub fn gpu(&self) -> Option<&Arc<dyn Gpu>> {
         self.0.gpu.as_ref()
-    }
-
-    fn copied(&self, fits: bool, len: usize) -> Result<(), Error> {
-        match &self.0.gpu {
-            Some(gpu) if !fits => Err(Error::DeviceCopy(gpu.info().id(), len)),
-            _ => {
-                debug_assert!(fits);
-                Ok(())
-            }
-        }
     }
 
     /// What kind it is.
@@ -234,7 +237,7 @@ impl Memory {
         if !self.0.writable {
             return Err(Error::ReadOnly);
         }
-        self.copied(part.fill(0, bytes), bytes.len())
+        self.0.copied(part.fill(0, bytes), bytes.len())
     }
 
     /// Copies bytes from `offset` into `out`.
@@ -243,7 +246,7 @@ impl Memory {
     /// [`Error::Bounds`], [`Error::DeviceCopy`].
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         let part = self.part(offset, out.len())?;
-        self.copied(part.read(0, out), out.len())
+        self.0.copied(part.read(0, out), out.len())
     }
 
     /// A copy of all bytes.
@@ -312,6 +315,22 @@ impl View<'_> {
         self.slice.to_vec()
     }
 
+    /// Copies its first bytes into `out`.
+    ///
+    /// # Errors
+    /// [`Error::Bounds`], [`Error::DeviceCopy`].
+    pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
+        let (len, have) = (out.len() as u64, self.len() as u64);
+        let part = self.slice.sub(0, len).ok_or(Error::Bounds { offset: 0, len, of: "a view", have })?;
+        self.inner().copied(part.read(0, out), out.len())
+    }
+
+    /// The GPU whose memory it is; `None` for memory of the host.
+    #[inline]
+    pub fn gpu(&self) -> Option<&Arc<dyn Gpu>> {
+        self.inner().gpu.as_ref()
+    }
+
     /// The same range, which keeps its memory alive by itself.
     pub fn shared(&self) -> View<'static> {
         View { slice: self.slice, keep: Keep::Owned(self.inner().clone()) }
@@ -330,12 +349,6 @@ impl View<'_> {
 
     pub(crate) fn hold(&self) -> Hold {
         Hold { inner: self.inner().clone() }
-    }
-
-    /// The GPU whose memory it is.
-    #[inline]
-    pub(crate) fn gpu(&self) -> Option<&Arc<dyn Gpu>> {
-        self.inner().gpu.as_ref()
     }
 
     pub(crate) fn is_writable(&self) -> bool {

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use linkspan_gpu::driver::Shell;
 use linkspan_gpu::unpack::KERNEL_NAME;
 use linkspan_gpu::{
-    Ability, DmaBuf, Event, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified, UnpackJob,
-    launch_shape, numa_of,
+    Ability, DmaBuf, Event, ForeignStream, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified,
+    UnpackJob, launch_shape, numa_of,
 };
 use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
 
@@ -259,6 +259,17 @@ impl Gpu for Cuda {
 
     fn retire_stream(&self, stream: Stream) {
         self.shell.retire_stream(stream);
+    }
+
+    fn native(&self, stream: Stream) -> Result<u64, GpuError> {
+        Ok(self.shell.stream_of(stream)? as u64)
+    }
+
+    fn finish(&self, stream: ForeignStream) -> Result<(), GpuError> {
+        let _current = self.current()?;
+        // SAFETY: a default stream, or one that is alive by the promise of `ForeignStream::new`.
+        let code = unsafe { (self.api.cuStreamSynchronize)(stream.handle() as Handle) };
+        self.check("cuStreamSynchronize", code)
     }
 
     fn event(&self) -> Result<Event, GpuError> {

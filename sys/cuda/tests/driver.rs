@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use linkspan_cuda::Driver;
 use linkspan_gpu::unpack::{Batch, Unpacker, Way};
-use linkspan_gpu::{Ability, Gpu, GpuBuf, GpuError, Pinned, Pointer};
+use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, Pinned, Pointer};
 use linkspan_transport::{Buf, HostBuf};
 
 /// Builds the stand-in with these defines; `None`, and a line that says so, where there is no C compiler.
@@ -111,6 +111,27 @@ fn work_is_late_and_events_say_when() {
     assert!(gpu.done(linkspan_gpu::Event(u32::MAX)).is_err());
     gpu.retire_stream(stream);
     assert_eq!(gpu.stream().unwrap(), stream);
+}
+
+/// A stream of another program is waited for, and ours has a handle by which others wait for it.
+#[test]
+fn streams_are_shared_with_others() {
+    if let Some(gpu) = gpu("shared", &[]) {
+        let (up, mem) = (Pinned::new(&gpu, 64).unwrap(), GpuBuf::new(&gpu, 64).unwrap());
+        assert!(up.slice().fill(0, &[7; 64]) && mem.slice().fill(0, &[0; 64]));
+        let stream = gpu.stream().unwrap();
+        gpu.copy(stream, mem.slice(), up.slice()).unwrap();
+        assert_eq!(mem.slice().to_vec(), [0; 64], "it runs late");
+        for default in [ForeignStream::LEGACY, ForeignStream::PER_THREAD] {
+            gpu.finish(default).unwrap();
+        }
+        assert_eq!(mem.slice().to_vec(), [0; 64], "the others are other streams");
+        // SAFETY: a stream of this driver, which destroys none.
+        let theirs = unsafe { ForeignStream::new(gpu.native(stream).unwrap()) };
+        gpu.finish(theirs).unwrap();
+        assert_eq!(mem.slice().to_vec(), [7; 64]);
+        assert!(gpu.native(linkspan_gpu::Stream(9999)).is_err());
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use linkspan_dl::Library;
 use linkspan_gpu::driver::Shell;
 use linkspan_gpu::unpack::KERNEL_NAME;
 use linkspan_gpu::{
-    Ability, DmaBuf, Event, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified, UnpackJob,
-    launch_shape, numa_of,
+    Ability, DmaBuf, Event, ForeignStream, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified,
+    UnpackJob, launch_shape, numa_of,
 };
 use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
 
@@ -272,6 +272,18 @@ impl Gpu for Hip {
 
     fn retire_stream(&self, stream: Stream) {
         self.shell.retire_stream(stream);
+    }
+
+    fn native(&self, stream: Stream) -> Result<u64, GpuError> {
+        Ok(self.shell.stream_of(stream)? as u64)
+    }
+
+    fn finish(&self, stream: ForeignStream) -> Result<(), GpuError> {
+        let _current = self.current()?;
+        // The name 1 for the shared default stream is younger than 0.
+        let handle = if stream == ForeignStream::LEGACY { 0 } else { stream.handle() };
+        // SAFETY: a default stream, or one that is alive by the promise of `ForeignStream::new`.
+        self.check("hipStreamSynchronize", unsafe { (self.api.hipStreamSynchronize)(handle as Handle) })
     }
 
     fn event(&self) -> Result<Event, GpuError> {

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use linkspan_gpu::unpack::{Batch, Unpacker, Way};
-use linkspan_gpu::{Ability, Gpu, GpuBuf, GpuError, Pinned, Pointer};
+use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, Pinned, Pointer};
 use linkspan_hip::Driver;
 use linkspan_transport::{Buf, HostBuf};
 
@@ -144,6 +144,27 @@ fn unpacks(gpu: &Arc<dyn Gpu>) {
 }
 
 /// The numbers of `hipMemoryType` changed with 6.0: the same pointer must be read the same way by both.
+/// A stream of another program is waited for, and ours has a handle by which others wait for it.
+#[test]
+fn streams_are_shared_with_others() {
+    each_version("shared", |_, gpu| {
+        let (up, mem) = (Pinned::new(&gpu, 64).unwrap(), GpuBuf::new(&gpu, 64).unwrap());
+        assert!(up.slice().fill(0, &[7; 64]) && mem.slice().fill(0, &[0; 64]));
+        let stream = gpu.stream().unwrap();
+        gpu.copy(stream, mem.slice(), up.slice()).unwrap();
+        assert_eq!(mem.slice().to_vec(), [0; 64], "it runs late");
+        for default in [ForeignStream::LEGACY, ForeignStream::PER_THREAD] {
+            gpu.finish(default).unwrap();
+        }
+        assert_eq!(mem.slice().to_vec(), [0; 64], "the others are other streams");
+        // SAFETY: a stream of this driver, which destroys none.
+        let theirs = unsafe { ForeignStream::new(gpu.native(stream).unwrap()) };
+        gpu.finish(theirs).unwrap();
+        assert_eq!(mem.slice().to_vec(), [7; 64]);
+        assert!(gpu.native(linkspan_gpu::Stream(9999)).is_err());
+    });
+}
+
 #[test]
 fn pointers_are_told_apart_in_every_version() {
     each_version("pointers", |major, gpu| {

@@ -1,6 +1,7 @@
 /* A stand-in for libamdhip64 of any version (VERSION): two devices whose memory is the process's own. Copies run when an
  * event behind them is asked for the second time, as work of a real device runs later. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,8 +20,17 @@ struct range { u64 base; size_t len; int pinned, device; };
 struct attribute { int kind, device; void *device_pointer, *host_pointer; int managed; unsigned flags; };
 
 static _Thread_local int current;
-static struct range ranges[256];
+static struct range ranges[4096];
 static unsigned used;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Every call that looks at ranges or streams. */
+static void unlocked(int *held) { if (*held) pthread_mutex_unlock(&lock); }
+#define LOCKED() pthread_mutex_lock(&lock); __attribute__((cleanup(unlocked), unused)) int held = 1
+
+/* Default streams have numbers for handles; the runtime has no other name than 0 for the shared one before 7.0. */
+static struct stream defaults[2];
+static struct stream *stream_of(void *on) { return (u64)on < 3 ? &defaults[(u64)on == 2] : on; }
 
 static struct range *find(u64 a)
 {
@@ -32,7 +42,8 @@ static struct range *find(u64 a)
 
 static int add(u64 base, size_t len, int pinned)
 {
-	if (used == 256)
+	LOCKED();
+	if (used == 4096)
 		return 2;
 	ranges[used++] = (struct range){base, len, pinned, current};
 	return 0;
@@ -74,6 +85,7 @@ int hipHostRegister(void *p, size_t n, unsigned flags) { return flags != 3 ? 1 :
 
 int hipHostUnregister(void *p)
 {
+	LOCKED();
 	struct range *r = find((u64)p);
 	if (!r || r->base != (u64)p)
 		return 713;
@@ -83,6 +95,7 @@ int hipHostUnregister(void *p)
 
 int hipMemGetAddressRange(void **base, size_t *n, void *a)
 {
+	LOCKED();
 	struct range *r = find((u64)a);
 	if (!r || r->pinned)
 		return 1;
@@ -93,6 +106,7 @@ int hipMemGetAddressRange(void **base, size_t *n, void *a)
 
 int hipPointerGetAttributes(struct attribute *out, const void *a)
 {
+	LOCKED();
 	struct range *r = find((u64)a);
 	if (!r && !SINCE_6)
 		return 1; /* 5.x does not know host memory at all */
@@ -108,7 +122,8 @@ int hipPointerGetAttributes(struct attribute *out, const void *a)
 
 int hipMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *on)
 {
-	struct stream *s = on;
+	LOCKED();
+	struct stream *s = stream_of(on);
 	if (kind != 4)
 		return 21;
 	if (s->tail - s->head == 256)
@@ -118,12 +133,24 @@ int hipMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *on)
 }
 
 int hipStreamCreateWithFlags(void **s, unsigned flags) { *s = calloc(1, sizeof(struct stream)); return flags == 1 ? 0 : 1; }
-int hipStreamSynchronize(void *on) { struct stream *s = on; run(s, s->tail); return 0; }
+int hipStreamSynchronize(void *on)
+{
+	struct stream *s = stream_of(on);
+	if ((u64)on == 1 && VERSION < 70000000)
+		return 709;
+	LOCKED();
+	run(s, s->tail);
+	return 0;
+}
+
+/* What programs use that wait for their copies. */
+int hipMemcpy(void *dst, const void *src, size_t n, int kind) { LOCKED(); memmove(dst, src, n); return kind == 4 ? 0 : 21; }
 
 int hipStreamWaitEvent(void *on, void *e, unsigned flags)
 {
+	LOCKED();
 	struct event *ev = e;
-	if (on != ev->on && ev->on)
+	if (stream_of(on) != ev->on && ev->on)
 		run(ev->on, ev->at);
 	return flags ? 1 : 0;
 }
@@ -132,13 +159,15 @@ int hipEventCreateWithFlags(void **e, unsigned flags) { *e = calloc(1, sizeof(st
 
 int hipEventRecord(void *e, void *on)
 {
-	struct stream *s = on;
+	LOCKED();
+	struct stream *s = stream_of(on);
 	*(struct event *)e = (struct event){s, s->tail, 0};
 	return 0;
 }
 
 int hipEventQuery(void *e)
 {
+	LOCKED();
 	struct event *ev = e;
 	if (!ev->on || (int)(ev->at - ev->on->head) <= 0)
 		return 0;
@@ -202,7 +231,7 @@ int hipModuleGetFunction(void **f, void *m, const char *name)
 int hipModuleLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 			  unsigned shared, void *on, void **args, void **extra)
 {
-	struct stream *s = on;
+	struct stream *s = stream_of(on);
 	if (f != (void *)linkspan_unpack || gz != 1 || by != 1 || bz != 1 || shared || extra || bx % 32)
 		return 1;
 	run(s, s->tail);

@@ -32,13 +32,14 @@ pub(crate) const PLACES: [Place; 16] = [
         path: "crates/gpu/src/sim/handle.rs",
         why: "handles on the simulated device's memory, whose addresses that device checks itself",
     },
+    Place { path: "crates/gpu/src/foreign.rs", why: "streams that other code has made, kept as the driver's handle" },
     Place {
         path: "crates/transport/src/memory.rs",
         why: "registered ranges of the caller's memory, kept as address and length",
     },
     Place {
         path: "doors/python/src/lend/",
-        why: "memory that objects of Python lend by the buffer protocol and DLPack: pointers from their structures",
+        why: "memory that objects of Python lend by the buffer protocol, DLPack and __cuda_array_interface__: pointers from their structures",
     },
     Place { path: "doors/nccl/", why: "the exported symbols, and the border over which NCCL hands in pointers" },
     Place { path: "tests/sim-plugin/", why: "the exported symbols of the plugin with cards in software" },
