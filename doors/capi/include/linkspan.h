@@ -58,6 +58,18 @@
 // LS1115: the region is not exposed (any more).
 #define LINKSPAN_NOT_EXPOSED 1115
 
+// LS1127: memory of a GPU that the transport does not carry.
+#define LINKSPAN_DEVICE_MEMORY 1127
+
+// LS1301: there is no driver for such a GPU on this machine.
+#define LINKSPAN_NO_GPU_DRIVER 1301
+
+// LS1304: the driver shows no GPU of this number.
+#define LINKSPAN_NO_GPU 1304
+
+// LS1306: a range that is not memory of this GPU.
+#define LINKSPAN_GPU_RANGE 1306
+
 // LS0013: the peer refused: unknown or old key, outside of the region, or without the right.
 #define LINKSPAN_REMOTE_ACCESS 13
 
@@ -96,6 +108,18 @@
 
 // Register: the bytes are never written to.
 #define LINKSPAN_READ_ONLY 1
+
+// Kind of memory: pages of this process.
+#define LINKSPAN_MEMORY_HOST 0
+
+// Kind of memory: mapped from a descriptor.
+#define LINKSPAN_MEMORY_MAPPED 1
+
+// Kind of memory: a GPU's, which the processor does not reach by its address.
+#define LINKSPAN_MEMORY_DEVICE 2
+
+// Bytes that hold any name of a GPU with the zero at its end.
+#define LINKSPAN_GPU_NAME_SIZE 16
 
 // Expose: the peer may read.
 #define LINKSPAN_ACCESS_READ 1
@@ -165,14 +189,20 @@ typedef struct linkspan_stats {
 
 // What a memory is.
 typedef struct linkspan_memory_info {
-  // Address of the first byte.
+  // Address of the first byte; of a GPU's memory, the GPU's.
   void *address;
   // Bytes.
   uint64_t length;
   // 1: it may be written to.
   uint32_t writable;
-  // 1: allocated by linkspan; 0: registered.
+  // 1: allocated or mapped by linkspan; 0: registered.
   uint32_t allocated;
+  // LINKSPAN_MEMORY_*.
+  uint32_t kind;
+  // 0.
+  uint32_t reserved;
+  // The GPU whose memory it is, as cuda:0; empty for memory of the host.
+  char gpu[LINKSPAN_GPU_NAME_SIZE];
 } linkspan_memory_info;
 
 // A part of a memory. Plain data, checked at each use. No bytes at either end are fine.
@@ -260,6 +290,10 @@ int32_t linkspan_context_open(const struct linkspan_setting *settings,
                               void *log_arg,
                               struct linkspan_context **out);
 
+// The context of the process for transports that carry memory of GPUs: where a path reaches host memory only, it is staged,
+// unless LINKSPAN_GPU=off. Another one than that of a null context. Every call gives a handle of its own, to be closed.
+int32_t linkspan_context_for_gpus(struct linkspan_context **out);
+
 // Gives a context back. What was made from it lives on, and so does its log.
 int32_t linkspan_context_close(struct linkspan_context *context);
 
@@ -282,6 +316,31 @@ int32_t linkspan_memory_register(void *address,
                                  size_t length,
                                  uint32_t flags,
                                  struct linkspan_memory **out);
+
+// Registers memory of a GPU: `length` bytes at its `address`, as cudaMalloc, cuMemAlloc or hipMalloc gave it. `gpu`: its name,
+// as cuda:0 or hip:1; null: the driver is asked whose it is. The bytes must stay until linkspan_memory_release has returned
+// LINKSPAN_OK. `flags` as for linkspan_memory_register.
+//
+// A transport carries it once the GPU is attached (linkspan_transport_attach). What is written from it must have been finished
+// by the GPU before the call (cudaStreamSynchronize); what has arrived there the GPU may use at once.
+int32_t linkspan_memory_register_device(const char *gpu,
+                                        void *address,
+                                        size_t length,
+                                        uint32_t flags,
+                                        struct linkspan_memory **out);
+
+// Maps `length` bytes from `offset` (a multiple of the page size) of what `fd` stands for: a file, a memfd, a dma-buf whose exporter
+// lets processors map it. What arrives goes to the descriptor's owner. `flags`: 0 (the descriptor must be open for reading and
+// writing then) or LINKSPAN_READ_ONLY. The descriptor may be closed afterwards. A file that is made shorter while it is mapped
+// ends the process (SIGBUS).
+int32_t linkspan_memory_map(int fd,
+                            uint64_t offset,
+                            size_t length,
+                            uint32_t flags,
+                            struct linkspan_memory **out);
+
+// Allocates memory of a GPU (cuda:0, hip:1), whose values nobody promises.
+int32_t linkspan_memory_alloc_device(const char *gpu, size_t length, struct linkspan_memory **out);
 
 // Allocates zeroed memory, aligned to pages. linkspan_memory_get says where it is.
 int32_t linkspan_memory_alloc(size_t length, struct linkspan_memory **out);
@@ -314,6 +373,12 @@ int32_t linkspan_remote_get(const struct linkspan_remote *from, struct linkspan_
 
 // A transport through device number `device` (0: the first). `from` null: the context of the process.
 int32_t linkspan_transport_open(struct linkspan_context *from, uint32_t device, struct linkspan_transport **out);
+
+// Carries memory of this GPU (cuda:0, hip:1) from now on, over every path: one GPU for each transport, at best before it is
+// connected. The transport's context must let device memory be staged: linkspan_context_for_gpus does, and any with
+// LINKSPAN_GPU=staged.
+int32_t linkspan_transport_attach(struct linkspan_transport *transport,
+                                  const char *gpu);
 
 // Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told.
 //
@@ -365,6 +430,9 @@ int32_t linkspan_transport_poll(struct linkspan_transport *transport, uint32_t *
 
 // A listener on device number `device`. `from` null: the context of the process.
 int32_t linkspan_listener_open(struct linkspan_context *from, uint32_t device, struct linkspan_listener **out);
+
+// As linkspan_transport_attach, for the transports of all peers that connect from now on.
+int32_t linkspan_listener_attach(struct linkspan_listener *listener, const char *gpu);
 
 // Writes the URL for the peers, as linkspan_transport_bind.
 int32_t linkspan_listener_url(struct linkspan_listener *listener, char *url, size_t room);

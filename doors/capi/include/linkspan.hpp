@@ -262,6 +262,29 @@ public:
         return Memory(out);
     }
 
+    /// Bytes of a GPU (cuda:0, hip:1), whose values nobody promises.
+    static Memory allocate_on(const std::string &gpu, std::size_t length) {
+        linkspan_memory *out = nullptr;
+        detail::check(linkspan_memory_alloc_device(gpu.c_str(), length, &out));
+        return Memory(out);
+    }
+
+    /// The caller's bytes on a GPU, as cudaMalloc, cuMemAlloc or hipMalloc gave them; they stay as long as this lives. An empty
+    /// name asks the driver whose they are. What is written from them was finished by the GPU before.
+    static Memory on_gpu(const std::string &gpu, void *address, std::size_t length) {
+        return Memory(open_on(gpu, address, length, 0));
+    }
+    static Memory on_gpu(const std::string &gpu, const void *address, std::size_t length) {
+        return Memory(open_on(gpu, const_cast<void *>(address), length, LINKSPAN_READ_ONLY));
+    }
+
+    /// Bytes of a file, a memfd, or a dma-buf that processors may map. The descriptor may be closed afterwards.
+    static Memory map(int fd, std::uint64_t offset, std::size_t length, bool writable = true) {
+        linkspan_memory *out = nullptr;
+        detail::check(linkspan_memory_map(fd, offset, length, writable ? 0 : LINKSPAN_READ_ONLY, &out));
+        return Memory(out);
+    }
+
     /// The caller's bytes, which stay where they are as long as this lives.
     Memory(void *address, std::size_t length) : Memory(open(address, length, 0)) {}
 
@@ -291,6 +314,8 @@ public:
     const std::byte *data() const { return static_cast<const std::byte *>(info().address); }
     std::size_t size() const { return static_cast<std::size_t>(info().length); }
     bool writable() const { return info().writable != 0; }
+    /// The GPU whose memory it is; empty for memory of the host.
+    std::string gpu() const { return info().gpu; }
 
     /// Whether these bytes are a part of it.
     bool contains(const void *address, std::size_t length) const noexcept {
@@ -358,6 +383,13 @@ private:
     static linkspan_memory *open(void *address, std::size_t length, std::uint32_t flags) {
         linkspan_memory *out = nullptr;
         detail::check(linkspan_memory_register(address, length, flags, &out));
+        return out;
+    }
+
+    static linkspan_memory *open_on(const std::string &gpu, void *address, std::size_t length, std::uint32_t flags) {
+        linkspan_memory *out = nullptr;
+        const char *name = gpu.empty() ? nullptr : gpu.c_str();
+        detail::check(linkspan_memory_register_device(name, address, length, flags, &out));
         return out;
     }
 
@@ -566,6 +598,13 @@ public:
         handle_.reset(out);
     }
 
+    /// The context of the process for transports that carry memory of GPUs.
+    static Context for_gpus() {
+        linkspan_context *out = nullptr;
+        detail::check(linkspan_context_for_gpus(&out));
+        return Context(out);
+    }
+
     std::vector<Support> supported() const { return supported(handle_.get()); }
 
     /// `context` null: that of the process.
@@ -584,6 +623,8 @@ public:
     linkspan_context *handle() const noexcept { return handle_.get(); }
 
 private:
+    explicit Context(linkspan_context *handle) noexcept : handle_(handle) {}
+
     detail::Handle<linkspan_context, linkspan_context_close> handle_;
 };
 
@@ -594,6 +635,16 @@ public:
     explicit Transport(std::uint32_t device = 0) : Transport(open(nullptr, device)) {}
     explicit Transport(const Context &context, std::uint32_t device = 0) : Transport(open(context.handle(), device)) {}
     explicit Transport(linkspan_transport *handle) noexcept : handle_(handle) {}
+
+    /// One that carries memory of this GPU (cuda:0, hip:1) beside that of the host.
+    static Transport for_gpu(const std::string &gpu) {
+        Transport transport(Context::for_gpus());
+        transport.attach(gpu);
+        return transport;
+    }
+
+    /// Carries memory of this GPU from now on, see linkspan_transport_attach.
+    void attach(const std::string &gpu) const { detail::check(linkspan_transport_attach(handle(), gpu.c_str())); }
 
     /// Which ways there are, and why not the others.
     static std::vector<Support> supported() { return Context::supported(nullptr); }
@@ -794,6 +845,16 @@ class Listener {
 public:
     explicit Listener(std::uint32_t device = 0) : Listener(nullptr, device) {}
     explicit Listener(const Context &context, std::uint32_t device = 0) : Listener(context.handle(), device) {}
+
+    /// One whose transports carry memory of this GPU, as Transport::for_gpu.
+    static Listener for_gpu(const std::string &gpu) {
+        Listener listener(Context::for_gpus());
+        listener.attach(gpu);
+        return listener;
+    }
+
+    /// Transports of peers that connect from now on carry memory of this GPU.
+    void attach(const std::string &gpu) const { detail::check(linkspan_listener_attach(handle(), gpu.c_str())); }
 
     std::string url() const {
         char url[LINKSPAN_URL_SIZE];

@@ -3,10 +3,12 @@
 //! Every function here checks what can be checked of a pointer (null, alignment, length); the rest is the promise of whoever
 //! calls from C: it points to as many live elements of its type as it says, which nobody else changes during the call.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use linkspan::{Log, MemSlice, Memory};
+use linkspan::{Gpu, Log, MemSlice, Memory};
 use linkspan_fabric::Level;
 
 use crate::status::{Answer, Refusal};
@@ -160,20 +162,48 @@ impl OutText {
     }
 }
 
-/// Memory of the caller.
+/// Memory of the caller: of the host, or of a GPU, which is asked whether it is its own.
 ///
 /// # Safety
 /// Unless it is refused, the range stays mapped, readable and (if `writable`) writable until `owner` was dropped.
-pub(crate) unsafe fn lend(p: *mut c_void, len: usize, writable: bool, owner: crate::lease::Guard) -> Answer<Memory> {
+pub(crate) unsafe fn lend(
+    gpu: Option<&Arc<dyn Gpu>>,
+    p: *mut c_void,
+    len: usize,
+    writable: bool,
+    owner: crate::lease::Guard,
+) -> Answer<Memory> {
     if len == 0 {
         return Ok(Memory::lend(MemSlice::NONE, writable, owner));
     }
     let p = checked(p.cast::<u8>(), "address")?;
-    if len > isize::MAX as usize || (p.as_ptr() as usize).checked_add(len).is_none() {
+    if len > LONGEST || (p.as_ptr() as usize).checked_add(len).is_none() {
         return Err(Refusal::Value { name: "length", value: len as i128, takes: "no more than there is memory" });
     }
-    // SAFETY: by the caller's promise; `owner` lives as long as anything uses the memory.
-    Ok(Memory::lend(unsafe { MemSlice::new(p.as_ptr(), len) }, writable, owner))
+    let Some(gpu) = gpu else {
+        // SAFETY: by the caller's promise; `owner` lives as long as anything uses the memory.
+        return Ok(Memory::lend(unsafe { MemSlice::new(p.as_ptr(), len) }, writable, owner));
+    };
+    let address = p.as_ptr() as u64;
+    linkspan::check_on_gpu(gpu, address, len)?;
+    // SAFETY: as above.
+    let slice = unsafe { MemSlice::on_device(gpu.place(), address, len) };
+    Ok(Memory::lend_gpu(gpu, slice, writable, owner))
+}
+
+/// Most bytes in one memory: what `MemSlice` holds, more than a machine has.
+const LONGEST: usize = (1 << 48) - 1;
+
+/// A descriptor for the length of a call.
+///
+/// # Safety
+/// It stays open until the result is no longer used.
+pub(crate) unsafe fn fd<'a>(fd: c_int, name: &'static str) -> Answer<BorrowedFd<'a>> {
+    if fd < 0 {
+        return Err(Refusal::Value { name, value: fd.into(), takes: "an open descriptor" });
+    }
+    // SAFETY: not -1; open by the caller's promise. A number that is not open is refused by the system.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 /// A log that calls into C.

@@ -34,6 +34,14 @@ pub const LINKSPAN_WRONG_PEER: i32 = 1112;
 pub const LINKSPAN_READ_ONLY_MEMORY: i32 = 1113;
 /// LS1115: the region is not exposed (any more).
 pub const LINKSPAN_NOT_EXPOSED: i32 = 1115;
+/// LS1127: memory of a GPU that the transport does not carry.
+pub const LINKSPAN_DEVICE_MEMORY: i32 = 1127;
+/// LS1301: there is no driver for such a GPU on this machine.
+pub const LINKSPAN_NO_GPU_DRIVER: i32 = 1301;
+/// LS1304: the driver shows no GPU of this number.
+pub const LINKSPAN_NO_GPU: i32 = 1304;
+/// LS1306: a range that is not memory of this GPU.
+pub const LINKSPAN_GPU_RANGE: i32 = 1306;
 /// LS0013: the peer refused: unknown or old key, outside of the region, or without the right.
 pub const LINKSPAN_REMOTE_ACCESS: i32 = 13;
 /// LS1150: a null pointer where something must be.
@@ -63,6 +71,15 @@ pub const LINKSPAN_LATENCY_BUCKETS: usize = 24;
 
 /// Register: the bytes are never written to.
 pub const LINKSPAN_READ_ONLY: u32 = 1;
+
+/// Kind of memory: pages of this process.
+pub const LINKSPAN_MEMORY_HOST: u32 = 0;
+/// Kind of memory: mapped from a descriptor.
+pub const LINKSPAN_MEMORY_MAPPED: u32 = 1;
+/// Kind of memory: a GPU's, which the processor does not reach by its address.
+pub const LINKSPAN_MEMORY_DEVICE: u32 = 2;
+/// Bytes that hold any name of a GPU with the zero at its end.
+pub const LINKSPAN_GPU_NAME_SIZE: usize = 16;
 
 /// Expose: the peer may read.
 pub const LINKSPAN_ACCESS_READ: u32 = 1;
@@ -144,14 +161,20 @@ pub struct linkspan_peer_info {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct linkspan_memory_info {
-    /// Address of the first byte.
+    /// Address of the first byte; of a GPU's memory, the GPU's.
     pub address: *mut c_void,
     /// Bytes.
     pub length: u64,
     /// 1: it may be written to.
     pub writable: u32,
-    /// 1: allocated by linkspan; 0: registered.
+    /// 1: allocated or mapped by linkspan; 0: registered.
     pub allocated: u32,
+    /// LINKSPAN_MEMORY_*.
+    pub kind: u32,
+    /// 0.
+    pub reserved: u32,
+    /// The GPU whose memory it is, as cuda:0; empty for memory of the host.
+    pub gpu: [c_char; LINKSPAN_GPU_NAME_SIZE],
 }
 
 /// A part of a memory. Plain data, checked at each use. No bytes at either end are fine.

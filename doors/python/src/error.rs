@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 pub(crate) enum DoorError {
     /// An object that shows no memory.
     #[error(
-        "LS1180 {kind} shows no memory that can be used: pass an object with the buffer protocol or DLPack (numpy, torch, bytearray, mmap){why}"
+        "LS1180 {kind} shows no memory that can be used: pass an object with the buffer protocol, DLPack or __cuda_array_interface__ (numpy, torch, cupy, bytearray, mmap){why}"
     )]
     NoMemory {
         /// Its type.
@@ -21,7 +21,7 @@ pub(crate) enum DoorError {
     Gaps,
     /// Memory of a device.
     #[error(
-        "LS1182 this memory is on {device}, and this release moves host memory only: copy it to the host first (.cpu())"
+        "LS1182 this memory is on {device}, and only memory of the host, of CUDA and of HIP is moved: copy it to the host first (.cpu())"
     )]
     OnDevice {
         /// Which.
@@ -36,7 +36,7 @@ pub(crate) enum DoorError {
     )]
     Forked,
     /// A device that transports cannot be made for.
-    #[error("LS1185 there are no transports for device {0:?} in this release: use \"cpu\"")]
+    #[error("LS1185 there are no transports for device {0:?}: \"cpu\", \"cuda:0\" and \"hip:0\" name some")]
     Device(String),
     /// Two threads wait for one operation.
     #[error("LS1186 another thread waits for this operation already")]

@@ -9,7 +9,7 @@ use crate::error::{DoorError, from_linkspan};
 use crate::op::{Op, Under, accept};
 use crate::process;
 use crate::remote::Url;
-use crate::transport::{check_device, deadline, seconds};
+use crate::transport::{deadline, gpu_of, seconds};
 
 /// Accepts any number of peers at one URL, each with a transport of its own.
 #[pyclass(frozen, module = "linkspan", weakref)]
@@ -28,9 +28,12 @@ impl Listener {
     #[new]
     #[pyo3(signature = (device = None))]
     fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Listener> {
-        check_device(device)?;
+        let gpu = gpu_of(device)?;
         process::begin()?;
-        let made = py.detach(|| Context::shared().and_then(|context| context.listen()));
+        let made = py.detach(|| match gpu {
+            Some(gpu) => linkspan::Listener::for_gpu(&gpu),
+            None => Context::shared().and_then(|context| context.listen()),
+        });
         let listener = made.map_err(|e| from_linkspan(py, &e))?;
         Ok(Listener(Mutex::new(Some(Arc::new(listener)))))
     }

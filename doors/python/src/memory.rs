@@ -3,7 +3,7 @@
 use linkspan::MutableView;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PySlice;
+use pyo3::types::{PyBytes, PySlice};
 
 use crate::error::{DoorError, from_linkspan};
 use crate::lend;
@@ -95,7 +95,7 @@ impl View {
         self.mutable.is_none()
     }
 
-    /// Address of the first byte.
+    /// Address of the first byte; of a GPU's memory, the GPU's.
     #[getter]
     fn address(&self) -> usize {
         self.view.as_ptr() as usize
@@ -116,9 +116,16 @@ impl View {
         self.part(py, offset, length.unwrap_or(self.view.len().saturating_sub(offset)))
     }
 
+    /// Where they are: "cpu", "cuda:0", "hip:1".
+    #[getter]
+    fn device(&self) -> String {
+        self.view.gpu().map_or_else(|| "cpu".to_owned(), |gpu| gpu.info().id())
+    }
+
     /// A copy of the bytes.
-    fn tobytes(&self) -> Vec<u8> {
-        self.view.to_vec()
+    fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let read = |out: &mut [u8]| self.view.read(out).map_err(|e| from_linkspan(py, &e));
+        PyBytes::new_with(py, self.view.len(), read)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -128,7 +135,8 @@ impl View {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let this = slf.get();
         let only = if this.mutable.is_some() { "" } else { ", read-only" };
-        Ok(format!("<linkspan.{} of {} bytes{only}>", slf.get_type().name()?, this.view.len()))
+        let place = this.view.gpu().map_or_else(String::new, |gpu| format!(" on {}", gpu.info().id()));
+        Ok(format!("<linkspan.{} of {} bytes{place}{only}>", slf.get_type().name()?, this.view.len()))
     }
 }
 

@@ -25,12 +25,14 @@ type Wrapped = Arc<linkspan::Transport>;
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Transport(Mutex<Option<Wrapped>>);
 
-/// "cpu", or something whose text that is, such as `torch.device("cpu")`.
-pub(crate) fn check_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    let Some(device) = device else { return Ok(()) };
-    let name = device.str()?.to_string();
+/// The GPU that is meant by "cuda:0" or "hip:1", or by something whose text that is, such as `torch.device("cuda")`; `None` for
+/// "cpu".
+pub(crate) fn gpu_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
+    let Some(device) = device else { return Ok(None) };
+    let name = device.py().import("linkspan._tensors")?.getattr("device_name")?.call1((device,))?.to_string();
     match name.as_str() {
-        "cpu" | "cpu:0" => Ok(()),
+        "cpu" | "cpu:0" => Ok(None),
+        _ if ["cuda", "hip"].contains(&name.split(':').next().unwrap_or_default()) => Ok(Some(name)),
         _ => Err(DoorError::Device(name.chars().take(64).collect()).into()),
     }
 }
@@ -124,9 +126,12 @@ impl Transport {
     #[new]
     #[pyo3(signature = (device = None))]
     fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Transport> {
-        check_device(device)?;
+        let gpu = gpu_of(device)?;
         process::begin()?;
-        Ok(Transport::wrap(blocking(py, linkspan::Transport::new)?))
+        Ok(Transport::wrap(match gpu {
+            Some(gpu) => blocking(py, || linkspan::Transport::for_gpu(&gpu))?,
+            None => blocking(py, linkspan::Transport::new)?,
+        }))
     }
 
     /// Which paths this machine and the settings (`LINKSPAN_*`) have, and why not the others.

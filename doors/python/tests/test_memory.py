@@ -20,7 +20,7 @@ class Fake:
         self.kind = kind
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (self.kind, 3)
+        return (self.kind, 300)
 
     def __dlpack__(self, **_: Any) -> object:
         raise AssertionError("the device is asked first")
@@ -105,11 +105,28 @@ def test_memory_with_gaps_is_refused() -> None:
     assert caught.value.code == "LS1181" and isinstance(caught.value, BufferError)
 
 
-@pytest.mark.parametrize(("memory", "name"), [(Fake(2), "cuda:3"), (Fake(10), "rocm:3"), (Fake(99), "device:3"), (Cuda(), "CUDA")])
-def test_device_memory_is_a_typed_error(memory: Any, name: str) -> None:
-    with pytest.raises(linkspan.DeviceMemory) as caught:
+@pytest.mark.parametrize(
+    ("memory", "name", "codes"),
+    [
+        (Fake(7), "vulkan:300", {"LS1182"}),
+        (Fake(99), "device:300", {"LS1182"}),
+        # Without a driver, and with one that has no such device.
+        (Fake(2), "libcuda|cuda:300", {"LS1301", "LS1304"}),
+        (Fake(10), "libamdhip64|hip:300", {"LS1301", "LS1304"}),
+        (Cuda(), "0x1000", {"LS1313"}),
+    ],
+)
+def test_memory_of_devices_that_are_not_there_is_a_typed_error(memory: Any, name: str, codes: set[str]) -> None:
+    with pytest.raises(linkspan.DeviceMemory, match=name) as caught:
         linkspan.Memory(memory)
-    assert caught.value.code == "LS1182" and name in str(caught.value)
+    assert caught.value.code in codes
+
+
+@pytest.mark.parametrize(("device", "codes"), [("tpu", {"LS1185"}), ("cuda:300", {"LS1301", "LS1304"}), ("hip:x", {"LS1312"})])
+def test_transports_for_devices_that_are_not_there_are_a_typed_error(device: str, codes: set[str]) -> None:
+    with pytest.raises(linkspan.DeviceMemory) as caught:
+        linkspan.Transport(device)
+    assert caught.value.code in codes
 
 
 @pytest.mark.parametrize("thing", [None, 5, "text", [1, 2], object()])
@@ -189,7 +206,7 @@ def test_torch(pair: Pair) -> None:
     with pytest.raises(linkspan.UnsupportedMemory, match="detach"):
         linkspan.Memory(torch.zeros(3, requires_grad=True))
     with pytest.raises(linkspan.DeviceMemory):
-        linkspan.Transport(torch.device("cuda", 0))
+        linkspan.Transport(torch.device("cuda", 63))
     assert not linkspan.Transport(torch.device("cpu")).connected
 
 

@@ -19,6 +19,10 @@ const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-re
 /// The layout as C and Rust must both see it.
 const LAYOUT: &str = "doors/capi/tests/abi.txt";
 
+/// Where the stand-ins for drivers of GPUs lie, and how the tests are called that use them.
+const DRIVERS: &str = "drivers";
+const DEVICE_TESTS: &str = "device";
+
 /// A test program: its source, from which its compiler follows.
 struct Test {
     name: String,
@@ -47,6 +51,7 @@ fn suite(root: &Path) -> Result<(), String> {
     suite.symbols()?;
     suite.layout()?;
     suite.header()?;
+    suite.drivers()?;
     let tests = suite.tests()?;
     for test in &tests {
         // By hand, as little as possible between test and library: the archive, under the sanitizers.
@@ -152,6 +157,21 @@ impl Suite<'_> {
         Ok(())
     }
 
+    /// Stand-ins for the drivers of GPUs, found by tests whose name begins so before any that the machine has.
+    fn drivers(&self) -> Result<(), String> {
+        let folder = self.bin.join(DRIVERS);
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for (source, library, define) in [
+            ("sys/cuda/tests/fake.c", "libcuda.so.1", "-DDEVICES=1"),
+            ("sys/hip/tests/fake.c", "libamdhip64.so.7", "-DVERSION=70051831"),
+        ] {
+            let mut compile = Command::new("gcc");
+            compile.args(["-std=c11", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-pthread", define]);
+            run::must(compile.arg(self.root.join(source)).arg("-o").arg(folder.join(library)))?;
+        }
+        Ok(())
+    }
+
     fn tests(&self) -> Result<Vec<Test>, String> {
         let mut found = Vec::new();
         for (dir, extension) in [("tests/c", "c"), ("tests/cpp", "cpp"), ("examples", "cpp")] {
@@ -200,7 +220,11 @@ impl Suite<'_> {
         }
         compile.arg(&test.source).args(libs).args(["-lpthread", "-o"]).arg(&program);
         run::must(&mut compile)?;
-        let lib = self.installed.prefix.join("lib");
+        let mut lib = self.installed.prefix.join("lib").into_os_string();
+        if test.source.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with(DEVICE_TESTS)) {
+            lib.push(":");
+            lib.push(self.bin.join(DRIVERS));
+        }
         let mut limited = Command::new("timeout");
         limited.arg("150").arg(&program).env("LD_LIBRARY_PATH", lib);
         run::must(&mut limited).map_err(|why| format!("{} ({kind}, {compiler} {standard}): {why}", test.name))?;

@@ -76,6 +76,18 @@ pub unsafe extern "C" fn linkspan_context_open(
     })
 }
 
+/// The context of the process for transports that carry memory of GPUs: where a path reaches host memory only, it is staged,
+/// unless LINKSPAN_GPU=off. Another one than that of a null context. Every call gives a handle of its own, to be closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_context_for_gpus(out: *mut *mut linkspan_context) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        out.set(handle(CONTEXTS.insert(Arc::new(Context::shared_for_gpus()?))?));
+        Ok(())
+    })
+}
+
 /// Gives a context back. What was made from it lives on, and so does its log.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_context_close(context: *mut linkspan_context) -> i32 {

@@ -1,15 +1,16 @@
 //! Memory and remote buffers.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::time::Instant;
 
-use linkspan::{Access, Memory, RemoteBuffer};
+use linkspan::{Access, Gpu, Memory, MemoryKind, RemoteBuffer};
 
-use super::objects::{MEMORIES, handle, id, remote, timeout};
+use super::objects::{MEMORIES, gpu_named, handle, id, remote, timeout};
 use crate::lease::{Lease, Registered};
 use crate::raw::{self, Out};
-use crate::status::{Refusal, border};
+use crate::status::{Answer, Refusal, border};
+use crate::text::fixed;
 use crate::types::*;
 
 /// Registers memory of this process. The bytes must stay mapped until linkspan_memory_release has returned LINKSPAN_OK. `flags`:
@@ -24,13 +25,96 @@ pub unsafe extern "C" fn linkspan_memory_register(
     border(|| {
         // SAFETY: the caller's promise, see the module.
         let out = unsafe { Out::new(out, "out")? };
-        if flags & !LINKSPAN_READ_ONLY != 0 {
-            return Err(Refusal::Value { name: "flags", value: flags.into(), takes: "0 or LINKSPAN_READ_ONLY" });
-        }
-        let lease = Arc::new(Lease::default());
         // SAFETY: the caller's promise: the bytes stay until the release, which waits for the guard.
-        let memory = unsafe { raw::lend(address, length, flags == 0, lease.guard())? };
-        out.set(handle(MEMORIES.insert(Arc::new(Registered { memory, lease: Some(lease) }))?));
+        out.set(unsafe { register(None, address, length, flags)? });
+        Ok(())
+    })
+}
+
+/// Registers memory of a GPU: `length` bytes at its `address`, as cudaMalloc, cuMemAlloc or hipMalloc gave it. `gpu`: its name,
+/// as cuda:0 or hip:1; null: the driver is asked whose it is. The bytes must stay until linkspan_memory_release has returned
+/// LINKSPAN_OK. `flags` as for linkspan_memory_register.
+///
+/// A transport carries it once the GPU is attached (linkspan_transport_attach). What is written from it must have been finished
+/// by the GPU before the call (cudaStreamSynchronize); what has arrived there the GPU may use at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_memory_register_device(
+    gpu: *const c_char,
+    address: *mut c_void,
+    length: usize,
+    flags: u32,
+    out: *mut *mut linkspan_memory,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        let owner = match gpu.is_null() {
+            true => linkspan::gpu_of(address.addr() as u64)?,
+            // SAFETY: the caller's promise, see the module.
+            false => unsafe { gpu_named(gpu)? },
+        };
+        // SAFETY: the caller's promise: the bytes stay until the release, which waits for the guard.
+        out.set(unsafe { register(Some(&owner), address, length, flags)? });
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As `raw::lend`, with a guard that the release waits for.
+unsafe fn register(
+    gpu: Option<&Arc<dyn Gpu>>,
+    address: *mut c_void,
+    length: usize,
+    flags: u32,
+) -> Answer<*mut linkspan_memory> {
+    let writable = writable(flags)?;
+    let lease = Arc::new(Lease::default());
+    // SAFETY: by the caller's promise.
+    let memory = unsafe { raw::lend(gpu, address, length, writable, lease.guard())? };
+    Ok(handle(MEMORIES.insert(Arc::new(Registered { memory, lease: Some(lease) }))?))
+}
+
+fn writable(flags: u32) -> Answer<bool> {
+    match flags {
+        0 => Ok(true),
+        LINKSPAN_READ_ONLY => Ok(false),
+        _ => Err(Refusal::Value { name: "flags", value: flags.into(), takes: "0 or LINKSPAN_READ_ONLY" }),
+    }
+}
+
+/// Maps `length` bytes from `offset` (a multiple of the page size) of what `fd` stands for: a file, a memfd, a dma-buf whose exporter
+/// lets processors map it. What arrives goes to the descriptor's owner. `flags`: 0 (the descriptor must be open for reading and
+/// writing then) or LINKSPAN_READ_ONLY. The descriptor may be closed afterwards. A file that is made shorter while it is mapped
+/// ends the process (SIGBUS).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_memory_map(
+    fd: c_int,
+    offset: u64,
+    length: usize,
+    flags: u32,
+    out: *mut *mut linkspan_memory,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let (out, fd) = unsafe { (Out::new(out, "out")?, raw::fd(fd, "fd")?) };
+        let memory = Memory::map(fd, offset, length, writable(flags)?)?;
+        out.set(handle(MEMORIES.insert(Arc::new(Registered { memory, lease: None }))?));
+        Ok(())
+    })
+}
+
+/// Allocates memory of a GPU (cuda:0, hip:1), whose values nobody promises.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_memory_alloc_device(
+    gpu: *const c_char,
+    length: usize,
+    out: *mut *mut linkspan_memory,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let (out, gpu) = unsafe { (Out::new(out, "out")?, gpu_named(gpu)?) };
+        let memory = Memory::on_gpu(&gpu, length)?;
+        out.set(handle(MEMORIES.insert(Arc::new(Registered { memory, lease: None }))?));
         Ok(())
     })
 }
@@ -62,6 +146,13 @@ pub unsafe extern "C" fn linkspan_memory_get(memory: *mut linkspan_memory, out: 
             length: found.memory.len() as u64,
             writable: found.memory.is_writable().into(),
             allocated: found.lease.is_none().into(),
+            kind: match found.memory.kind() {
+                MemoryKind::Device => LINKSPAN_MEMORY_DEVICE,
+                MemoryKind::Mapped => LINKSPAN_MEMORY_MAPPED,
+                _ => LINKSPAN_MEMORY_HOST,
+            },
+            reserved: 0,
+            gpu: fixed(&found.memory.gpu().map(|gpu| gpu.info().id()).unwrap_or_default()),
         });
         Ok(())
     })
@@ -94,14 +185,14 @@ pub extern "C" fn linkspan_memory_release(memory: *mut linkspan_memory, timeout_
         let until = timeout(timeout_ms)?.and_then(|t| Instant::now().checked_add(t));
         let found = MEMORIES.suspend(id(memory))?;
         let Some(lease) = found.lease.clone() else { return MEMORIES.retire(id(memory)) };
-        let slice = linkspan_slice(&found.memory);
+        let (slice, gpu) = (linkspan_slice(&found.memory), found.memory.gpu().cloned());
         drop(found);
         if lease.ended(until) {
             return MEMORIES.retire(id(memory));
         }
         let (address, length, writable) = slice;
         // SAFETY: the caller's promise at the registration still holds: the release has failed.
-        let memory_again = unsafe { raw::lend(address, length, writable, lease.guard())? };
+        let memory_again = unsafe { raw::lend(gpu.as_ref(), address, length, writable, lease.guard())? };
         MEMORIES.resume(id(memory), Arc::new(Registered { memory: memory_again, lease: Some(lease) }))?;
         Err(Refusal::MemoryInUse)
     })

@@ -1,14 +1,16 @@
 //! The tables behind the handles, and arguments that many calls take.
 
 use std::collections::HashMap;
+use std::ffi::c_char;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linkspan::{Access, Context, Exposed, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, View};
+use linkspan::{Access, Context, Exposed, Gpu, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, View};
 
 use crate::lease::Registered;
 use crate::op::Started;
+use crate::raw;
 use crate::status::{Answer, Refusal};
 use crate::table::Table;
 use crate::types as t;
@@ -55,6 +57,15 @@ pub(super) fn context(context: *mut t::linkspan_context) -> Answer<Context> {
         return Ok(Context::shared()?);
     }
     Ok(CONTEXTS.get(id(context))?.as_ref().clone())
+}
+
+/// A GPU by its name.
+///
+/// # Safety
+/// As `raw::text`.
+pub(super) unsafe fn gpu_named(name: *const c_char) -> Answer<Arc<dyn Gpu>> {
+    // SAFETY: by the caller's promise.
+    Ok(linkspan::gpu(&unsafe { raw::text(name, t::LINKSPAN_GPU_NAME_SIZE, "gpu")? })?)
 }
 
 pub(super) fn started(op: Op<'static>) -> Answer<*mut t::linkspan_op> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use linkspan::{Error, Url};
 
 use super::objects::{
-    Hall, LISTENERS, Peer, TRANSPORTS, access, context, handle, id, limit, peer, remote, started, view,
+    Hall, LISTENERS, Peer, TRANSPORTS, access, context, gpu_named, handle, id, limit, peer, remote, started, view,
 };
 use crate::promise::later;
 use crate::raw::{self, Out, OutText};
@@ -32,6 +32,18 @@ pub unsafe extern "C" fn linkspan_transport_open(
         let out = unsafe { Out::new(out, "out")? };
         out.set(Peer::open(context(from)?.transport_on(device as usize)?)?);
         Ok(())
+    })
+}
+
+/// Carries memory of this GPU (cuda:0, hip:1) from now on, over every path: one GPU for each transport, at best before it is
+/// connected. The transport's context must let device memory be staged: linkspan_context_for_gpus does, and any with
+/// LINKSPAN_GPU=staged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_attach(transport: *mut linkspan_transport, gpu: *const c_char) -> i32 {
+    border(|| {
+        let peer = peer(transport)?;
+        // SAFETY: the caller's promise, see the module.
+        Ok(peer.transport.attach(&unsafe { gpu_named(gpu)? })?)
     })
 }
 
@@ -220,6 +232,17 @@ pub unsafe extern "C" fn linkspan_listener_open(
         let out = unsafe { Out::new(out, "out")? };
         let listener = context(from)?.listen_on(device as usize)?;
         out.set(handle(LISTENERS.insert(Arc::new(Hall { listener, closed: AtomicBool::new(false) }))?));
+        Ok(())
+    })
+}
+
+/// As linkspan_transport_attach, for the transports of all peers that connect from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_listener_attach(listener: *mut linkspan_listener, gpu: *const c_char) -> i32 {
+    border(|| {
+        let hall = LISTENERS.get(id(listener))?;
+        // SAFETY: the caller's promise, see the module.
+        hall.listener.attach(&unsafe { gpu_named(gpu)? });
         Ok(())
     })
 }

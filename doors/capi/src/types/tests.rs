@@ -48,6 +48,10 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_WRONG_PEER
         LINKSPAN_READ_ONLY_MEMORY
         LINKSPAN_NOT_EXPOSED
+        LINKSPAN_DEVICE_MEMORY
+        LINKSPAN_NO_GPU_DRIVER
+        LINKSPAN_NO_GPU
+        LINKSPAN_GPU_RANGE
         LINKSPAN_REMOTE_ACCESS
         LINKSPAN_NULL
         LINKSPAN_HANDLE
@@ -61,6 +65,10 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_COUNTERS
         LINKSPAN_LATENCY_BUCKETS
         LINKSPAN_READ_ONLY
+        LINKSPAN_MEMORY_HOST
+        LINKSPAN_MEMORY_MAPPED
+        LINKSPAN_MEMORY_DEVICE
+        LINKSPAN_GPU_NAME_SIZE
         LINKSPAN_ACCESS_READ
         LINKSPAN_ACCESS_WRITE
         LINKSPAN_FENCE
@@ -69,7 +77,7 @@ fn the_layout_is_the_one_that_c_was_promised() {
         linkspan_setting { name, value }
         linkspan_support { path, why, usable, reserved }
         linkspan_stats { pid, used, uptime_ns, device, room, counters, latency }
-        linkspan_memory_info { address, length, writable, allocated }
+        linkspan_memory_info { address, length, writable, allocated, kind, reserved, gpu }
         linkspan_view { memory, offset, length }
         linkspan_remote { bytes }
         linkspan_remote_info { length, key, generation, access, reserved }

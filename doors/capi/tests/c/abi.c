@@ -17,12 +17,16 @@
     PIN(int32_t, linkspan_last_status, (void)) \
     PIN(const char *, linkspan_status_text, (int32_t)) \
     PIN(int32_t, linkspan_context_open, (const struct linkspan_setting *, size_t, linkspan_log, void *, struct linkspan_context **)) \
+    PIN(int32_t, linkspan_context_for_gpus, (struct linkspan_context **)) \
     PIN(int32_t, linkspan_context_close, (struct linkspan_context *)) \
     PIN(int32_t, linkspan_supported, (struct linkspan_context *, struct linkspan_support *, size_t *)) \
     PIN(int32_t, linkspan_stats_read, (struct linkspan_stats *, size_t *)) \
     PIN(int32_t, linkspan_counter_name, (uint32_t, char *, size_t)) \
     PIN(int32_t, linkspan_memory_register, (void *, size_t, uint32_t, struct linkspan_memory **)) \
     PIN(int32_t, linkspan_memory_alloc, (size_t, struct linkspan_memory **)) \
+    PIN(int32_t, linkspan_memory_map, (int, uint64_t, size_t, uint32_t, struct linkspan_memory **)) \
+    PIN(int32_t, linkspan_memory_register_device, (const char *, void *, size_t, uint32_t, struct linkspan_memory **)) \
+    PIN(int32_t, linkspan_memory_alloc_device, (const char *, size_t, struct linkspan_memory **)) \
     PIN(int32_t, linkspan_memory_get, (struct linkspan_memory *, struct linkspan_memory_info *)) \
     PIN(int32_t, linkspan_view_at, (struct linkspan_memory *, const void *, uint64_t, struct linkspan_view *)) \
     PIN(int32_t, linkspan_memory_release, (struct linkspan_memory *, int64_t)) \
@@ -30,6 +34,7 @@
     PIN(int32_t, linkspan_remote_slice, (const struct linkspan_remote *, uint64_t, uint64_t, struct linkspan_remote *)) \
     PIN(int32_t, linkspan_remote_get, (const struct linkspan_remote *, struct linkspan_remote_info *)) \
     PIN(int32_t, linkspan_transport_open, (struct linkspan_context *, uint32_t, struct linkspan_transport **)) \
+    PIN(int32_t, linkspan_transport_attach, (struct linkspan_transport *, const char *)) \
     PIN(int32_t, linkspan_transport_close, (struct linkspan_transport *)) \
     PIN(int32_t, linkspan_transport_bind, (struct linkspan_transport *, char *, size_t)) \
     PIN(int32_t, linkspan_transport_connect, (struct linkspan_transport *, const char *, int64_t)) \
@@ -42,6 +47,7 @@
     PIN(int32_t, linkspan_transport_event_fd, (struct linkspan_transport *, int *)) \
     PIN(int32_t, linkspan_transport_poll, (struct linkspan_transport *, uint32_t *)) \
     PIN(int32_t, linkspan_listener_open, (struct linkspan_context *, uint32_t, struct linkspan_listener **)) \
+    PIN(int32_t, linkspan_listener_attach, (struct linkspan_listener *, const char *)) \
     PIN(int32_t, linkspan_listener_url, (struct linkspan_listener *, char *, size_t)) \
     PIN(int32_t, linkspan_listener_accept, (struct linkspan_listener *, int64_t, struct linkspan_transport **)) \
     PIN(int32_t, linkspan_listener_close, (struct linkspan_listener *)) \
@@ -104,6 +110,10 @@ int main(int argc, char **argv) {
     CONSTANT(LINKSPAN_WRONG_PEER)
     CONSTANT(LINKSPAN_READ_ONLY_MEMORY)
     CONSTANT(LINKSPAN_NOT_EXPOSED)
+    CONSTANT(LINKSPAN_DEVICE_MEMORY)
+    CONSTANT(LINKSPAN_NO_GPU_DRIVER)
+    CONSTANT(LINKSPAN_NO_GPU)
+    CONSTANT(LINKSPAN_GPU_RANGE)
     CONSTANT(LINKSPAN_REMOTE_ACCESS)
     CONSTANT(LINKSPAN_NULL)
     CONSTANT(LINKSPAN_HANDLE)
@@ -117,6 +127,10 @@ int main(int argc, char **argv) {
     CONSTANT(LINKSPAN_COUNTERS)
     CONSTANT(LINKSPAN_LATENCY_BUCKETS)
     CONSTANT(LINKSPAN_READ_ONLY)
+    CONSTANT(LINKSPAN_MEMORY_HOST)
+    CONSTANT(LINKSPAN_MEMORY_MAPPED)
+    CONSTANT(LINKSPAN_MEMORY_DEVICE)
+    CONSTANT(LINKSPAN_GPU_NAME_SIZE)
     CONSTANT(LINKSPAN_ACCESS_READ)
     CONSTANT(LINKSPAN_ACCESS_WRITE)
     CONSTANT(LINKSPAN_FENCE)
@@ -141,6 +155,9 @@ int main(int argc, char **argv) {
     FIELD(linkspan_memory_info, length)
     FIELD(linkspan_memory_info, writable)
     FIELD(linkspan_memory_info, allocated)
+    FIELD(linkspan_memory_info, kind)
+    FIELD(linkspan_memory_info, reserved)
+    FIELD(linkspan_memory_info, gpu)
     STRUCT(linkspan_view)
     FIELD(linkspan_view, memory)
     FIELD(linkspan_view, offset)

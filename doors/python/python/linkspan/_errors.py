@@ -98,7 +98,11 @@ class NotContiguous(Error, BufferError):
 
 
 class DeviceMemory(Error, TypeError):
-    """Memory of a device, or a transport for one, which this release has not."""
+    """Memory of a device that is not carried, or a transport for a device which is not there."""
+
+
+class DeviceFailed(Error, RuntimeError):
+    """A GPU or its driver refused or failed."""
 
 
 class Closed(Error, ValueError):
@@ -145,6 +149,8 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1124": UrlError,
     "LS1125": UrlError,
     "LS1126": UrlError,
+    "LS1127": DeviceMemory,
+    "LS1128": DeviceFailed,
     "LS1180": UnsupportedMemory,
     "LS1181": NotContiguous,
     "LS1182": DeviceMemory,
@@ -157,6 +163,17 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1189": _BadValue,
     "LS1190": _BadValue,
     "LS1191": UnsupportedMemory,
+    "LS1301": DeviceMemory,
+    "LS1302": DeviceFailed,
+    "LS1303": DeviceFailed,
+    "LS1304": DeviceMemory,
+    "LS1305": DeviceFailed,
+    "LS1306": DeviceMemory,
+    "LS1307": DeviceFailed,
+    "LS1310": DeviceMemory,
+    "LS1311": DeviceFailed,
+    "LS1312": DeviceMemory,
+    "LS1313": DeviceMemory,
 }
 
 

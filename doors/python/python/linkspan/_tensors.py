@@ -1,4 +1,4 @@
-"""What no protocol says about tensors."""
+"""What no protocol says about tensors and devices."""
 
 import sys
 from typing import Any
@@ -16,3 +16,15 @@ def fix_storage(tensor: Any) -> None:
     torch.empty(0, dtype=torch.uint8).set_(storage, 0, (0,)).numpy()
     if storage.resizable():
         raise BufferError("torch without numpy lets every storage be resized; install numpy")
+
+
+def device_name(device: Any) -> str:
+    """The name of a device as this package takes it, of a name or a ``torch.device``.
+
+    torch calls AMD's GPUs "cuda" too.
+    """
+    name = str(device)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(device, torch.device) and torch.version.hip is not None:
+        name = name.replace("cuda", "hip")
+    return name

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use super::Lent;
+use super::{Lent, gpus};
 use crate::error::DoorError;
 
 const PLAIN: &CStr = c"dltensor";
@@ -22,18 +22,12 @@ const COPIED: u64 = 2;
 /// `kDLCPU`, `kDLCUDAHost`, `kDLROCMHost`: memory that the processor reads and writes like any other.
 const ON_HOST: [i32; 3] = [1, 3, 11];
 
-/// The DLDeviceType of those that are not, for messages.
-const NAMES: [(i32, &str); 9] = [
-    (2, "cuda"),
-    (4, "opencl"),
-    (7, "vulkan"),
-    (8, "metal"),
-    (10, "rocm"),
-    (13, "cuda managed"),
-    (14, "oneapi"),
-    (15, "webgpu"),
-    (16, "hexagon"),
-];
+/// `kDLCUDA`, `kDLROCM`, `kDLCUDAManaged`: memory of a GPU, and the name that we give it.
+const ON_GPU: [(i32, &str); 3] = [(2, "cuda"), (10, "hip"), (13, "cuda")];
+
+/// The DLDeviceType of those that are neither, for messages.
+const NAMES: [(i32, &str); 6] =
+    [(4, "opencl"), (7, "vulkan"), (8, "metal"), (14, "oneapi"), (15, "webgpu"), (16, "hexagon")];
 
 #[repr(C)]
 struct Device {
@@ -71,19 +65,30 @@ pub(super) fn lend(object: &Bound<'_, PyAny>) -> PyResult<Option<Lent>> {
         return Ok(None);
     }
     let (kind, id): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
-    if !ON_HOST.contains(&kind) {
-        let name = NAMES.iter().find(|n| n.0 == kind).map_or("device", |n| n.1);
-        return Err(DoorError::OnDevice { device: format!("{name}:{id}") }.into());
-    }
-    let capsule = export(object)?;
+    let gpu = match ON_GPU.iter().find(|known| known.0 == kind) {
+        Some((_, name)) => Some(gpus::named(object.py(), &format!("{name}:{id}"))?),
+        None if ON_HOST.contains(&kind) => None,
+        None => {
+            let name = NAMES.iter().find(|n| n.0 == kind).map_or("device", |n| n.1);
+            return Err(DoorError::OnDevice { device: format!("{name}:{id}") }.into());
+        }
+    };
+    let capsule = match &gpu {
+        // The producer lets our stream wait for its work, and we wait for our stream.
+        Some(gpu) => gpus::after_producer(object.py(), gpu, |stream| export(object, Some(stream)))?,
+        None => export(object, None)?,
+    };
     let (tensor, flags) = open(object, &capsule)?;
+    if (tensor.device.kind, tensor.device.id) != (kind, id) {
+        return Err(refused(object, "its tensor is on another device than the one it names"));
+    }
     let len = bytes(tensor)?;
     if flags & COPIED != 0 {
         return Err(refused(object, "it only gives copies of its bytes away"));
     }
     fix(object)?;
     let ptr = tensor.data.cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset)?);
-    Ok(Some(Lent { ptr, len, writable: flags & READ_ONLY == 0, keeper: capsule.into_any().unbind() }))
+    Ok(Some(Lent { ptr, len, writable: flags & READ_ONLY == 0, gpu, keeper: capsule.into_any().unbind() }))
 }
 
 fn refused(object: &Bound<'_, PyAny>, why: &str) -> PyErr {
@@ -91,14 +96,23 @@ fn refused(object: &Bound<'_, PyAny>, why: &str) -> PyErr {
     DoorError::NoMemory { kind, why: format!(": {why}") }.into()
 }
 
-/// The capsule, in the newest form that the object knows.
-fn export<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
+/// The capsule, in the newest form that the object knows. `stream`: the driver's handle of the one that is to wait for the
+/// producer's work.
+fn export<'py>(object: &Bound<'py, PyAny>, stream: Option<u64>) -> PyResult<Bound<'py, PyCapsule>> {
     let py = object.py();
-    let modern = PyDict::new(py);
+    let (modern, old) = (PyDict::new(py), PyDict::new(py));
+    if let Some(stream) = stream {
+        modern.set_item("stream", stream)?;
+        old.set_item("stream", stream)?;
+    }
     modern.set_item("max_version", (1, 0))?;
     modern.set_item("copy", false)?;
     let exported = object.call_method("__dlpack__", (), Some(&modern)).or_else(|error| {
-        if error.is_instance_of::<PyTypeError>(py) { object.call_method0("__dlpack__") } else { Err(error) }
+        if error.is_instance_of::<PyTypeError>(py) {
+            object.call_method("__dlpack__", (), Some(&old))
+        } else {
+            Err(error)
+        }
     });
     match exported {
         Ok(capsule) => Ok(capsule.cast_into::<PyCapsule>()?),

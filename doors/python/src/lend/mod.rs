@@ -4,20 +4,26 @@
 //! exposed region uses the memory, so that the object can neither go away nor be resized meanwhile.
 #![allow(unsafe_code)]
 
+mod cai;
 mod dlpack;
+mod gpus;
 
-use linkspan::{MemSlice, Memory};
+use std::sync::Arc;
+
+use linkspan::{Gpu, MemSlice, Memory};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
-use crate::error::DoorError;
+use crate::error::{DoorError, from_linkspan};
 
 /// Where a range of memory is, by one of the protocols. It stays there as long as `keeper` lives.
 struct Lent {
     ptr: *mut u8,
     len: usize,
     writable: bool,
+    /// Whose memory it is, where it is not the host's.
+    gpu: Option<Arc<dyn Gpu>>,
     keeper: Py<PyAny>,
 }
 
@@ -27,21 +33,25 @@ pub(crate) fn memory(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
         Ok(view) => by_buffer(view.into_any())?,
         Err(why) => match dlpack::lend(object)? {
             Some(lent) => lent,
-            None if object.hasattr("__cuda_array_interface__")? => {
-                return Err(DoorError::OnDevice { device: "a CUDA device".to_owned() }.into());
-            }
-            None => return Err(no_memory(object, &why)),
+            None => cai::lend(object)?.ok_or_else(|| no_memory(object, &why))?,
         },
     };
-    let Lent { ptr, len, writable, keeper } = lent;
-    let slice = if len == 0 {
-        MemSlice::NONE
-    } else {
-        // SAFETY: the protocols promise `len` bytes at `ptr`, mapped as long as the keeper lives; `lend` keeps it until
-        // nothing uses the memory any more. `writable` says whether it is ever a destination.
-        unsafe { MemSlice::new(ptr, len) }
-    };
-    Ok(Memory::lend(slice, writable, keeper))
+    let Lent { ptr, len, writable, gpu, keeper } = lent;
+    match gpu {
+        _ if len == 0 => Ok(Memory::lend(MemSlice::NONE, writable, keeper)),
+        Some(gpu) => {
+            let address = ptr as u64;
+            linkspan::check_on_gpu(&gpu, address, len).map_err(|e| from_linkspan(object.py(), &e))?;
+            // SAFETY: as below, and the driver knows the range as memory of this GPU.
+            let slice = unsafe { MemSlice::on_device(gpu.place(), address, len) };
+            Ok(Memory::lend_gpu(&gpu, slice, writable, keeper))
+        }
+        None => {
+            // SAFETY: the protocols promise `len` bytes at `ptr`, mapped as long as the keeper lives; `lend` keeps it until
+            // nothing uses the memory any more. `writable` says whether it is ever a destination.
+            Ok(Memory::lend(unsafe { MemSlice::new(ptr, len) }, writable, keeper))
+        }
+    }
 }
 
 fn no_memory(object: &Bound<'_, PyAny>, why: &PyErr) -> PyErr {
@@ -62,6 +72,7 @@ fn by_buffer(view: Bound<'_, PyAny>) -> PyResult<Lent> {
         ptr: buffer.buf_ptr().cast(),
         len: buffer.len_bytes(),
         writable: !buffer.readonly(),
+        gpu: None,
         keeper: view.clone().unbind(),
     };
     buffer.release(view.py());

@@ -1,0 +1,40 @@
+//! GPUs whose memory objects of Python lend, and the streams that still work on it.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use linkspan::{Error, ForeignStream, Gpu};
+use pyo3::prelude::*;
+
+use crate::error::from_linkspan;
+
+/// The GPU of this name; its driver is loaded now if it was not.
+pub(crate) fn named(py: Python<'_>, name: &str) -> PyResult<Arc<dyn Gpu>> {
+    py.detach(|| linkspan::gpu(name)).map_err(|e| from_linkspan(py, &e))
+}
+
+/// Waits, without Python's lock, until what is queued on a stream has run: a handle of the driver's, or 0, 1 and 2 for the
+/// default streams.
+pub(super) fn finish(py: Python<'_>, gpu: &Arc<dyn Gpu>, stream: u64) -> PyResult<()> {
+    // SAFETY: whoever names a stream in an interface promises that it lives, as it does of the memory.
+    let stream = unsafe { ForeignStream::new(stream) };
+    py.detach(|| gpu.finish(stream)).map_err(|e| from_linkspan(py, &e.into()))
+}
+
+/// What `export` gives, which is told a stream of ours that is to wait for the producer's work: when this returns, the work has
+/// run.
+pub(super) fn after_producer<T>(
+    py: Python<'_>,
+    gpu: &Arc<dyn Gpu>,
+    export: impl FnOnce(u64) -> PyResult<T>,
+) -> PyResult<T> {
+    let failed = |error: linkspan::GpuError| from_linkspan(py, &Error::from(error));
+    let stream = gpu.stream().map_err(failed)?;
+    let exported = gpu.native(stream).map_err(failed).and_then(|handle| {
+        let exported = export(handle)?;
+        finish(py, gpu, handle)?;
+        Ok(exported)
+    });
+    gpu.retire_stream(stream);
+    exported
+}
