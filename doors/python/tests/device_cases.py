@@ -6,10 +6,12 @@ The stand-ins run queued work late, as real devices do, and the one of CUDA keep
 import asyncio
 import ctypes
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import linkspan
@@ -390,9 +392,18 @@ def test_managed_memory_goes_by_its_gpu(cuda: Driver) -> None:
 
 
 def test_devices_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    class Device:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def __str__(self) -> str:
+            return self.text
+
+    version = SimpleNamespace(hip=None)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=Device, version=version))
     cuda, hip = driver_of(Cuda), driver_of(Hip)
-    assert linkspan.Transport(torch.device("cuda")).expose(Tensor(cuda, 8)).remote.nbytes == 8
+    assert linkspan.Transport(Device("cuda")).expose(Tensor(cuda, 8)).remote.nbytes == 8
     # torch for AMD's GPUs calls them so too.
-    monkeypatch.setattr(torch.version, "hip", "6.2")
-    assert linkspan.Transport(torch.device("cuda", 1)).expose(Tensor(hip, 8)).remote.nbytes == 8
+    version.hip = "6.2"
+    assert linkspan.Transport(Device("cuda:1")).expose(Tensor(hip, 8)).remote.nbytes == 8
+    assert linkspan.Transport("cuda:0").expose(Tensor(cuda, 8)).remote.nbytes == 8
