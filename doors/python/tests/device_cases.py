@@ -298,7 +298,8 @@ def test_the_cuda_array_interface_is_memory(cuda: Driver) -> None:
         linkspan.Memory(Array(cuda, 8, strides=(1, 1)))
     with pytest.raises(ValueError, match="typestr"):
         linkspan.Memory(Array(cuda, 8, typestr="floats"))
-    nothing = Array(cuda, 8, shape=(0, 3), data=(0, False))
+    nothing = Array(cuda, 8, shape=(0, 3))
+    nothing.__cuda_array_interface__["data"] = (0, False)
     assert a.write(nothing, b.expose(down).remote[:0], timeout=LONG) == 0
 
 

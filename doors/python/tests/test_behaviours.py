@@ -26,8 +26,8 @@ def test_construct_transport_with_device() -> None:
     assert not linkspan.Transport().connected
     assert linkspan.Transport("cpu").path is None
     with pytest.raises(linkspan.DeviceMemory) as caught:
-        linkspan.Transport("cuda:0")
-    assert caught.value.code == "LS1185" and "cuda:0" in str(caught.value)
+        linkspan.Transport("tpu:0")
+    assert caught.value.code == "LS1185" and "tpu:0" in str(caught.value)
 
 
 def test_bind_and_connect(pair: Pair) -> None:
