@@ -353,6 +353,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
+            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -372,9 +373,16 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;devmem;down' {
+            [CompletionResult]::new('--folder', '--folder', [CompletionResultType]::ParameterName, 'Folder of the journal')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;devmem;help' {
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
+            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -382,6 +390,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;devmem;help;up' {
+            break
+        }
+        'lspan;devmem;help;down' {
             break
         }
         'lspan;devmem;help;help' {
@@ -507,12 +518,16 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;help;devmem' {
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
+            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
             break
         }
         'lspan;help;devmem;probe' {
             break
         }
         'lspan;help;devmem;up' {
+            break
+        }
+        'lspan;help;devmem;down' {
             break
         }
         'lspan;help;link' {

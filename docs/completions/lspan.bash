@@ -49,6 +49,9 @@ _lspan() {
             lspan,status)
                 cmd="lspan__subcmd__status"
                 ;;
+            lspan__subcmd__devmem,down)
+                cmd="lspan__subcmd__devmem__subcmd__down"
+                ;;
             lspan__subcmd__devmem,help)
                 cmd="lspan__subcmd__devmem__subcmd__help"
                 ;;
@@ -57,6 +60,9 @@ _lspan() {
                 ;;
             lspan__subcmd__devmem,up)
                 cmd="lspan__subcmd__devmem__subcmd__up"
+                ;;
+            lspan__subcmd__devmem__subcmd__help,down)
+                cmd="lspan__subcmd__devmem__subcmd__help__subcmd__down"
                 ;;
             lspan__subcmd__devmem__subcmd__help,help)
                 cmd="lspan__subcmd__devmem__subcmd__help__subcmd__help"
@@ -99,6 +105,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,status)
                 cmd="lspan__subcmd__help__subcmd__status"
+                ;;
+            lspan__subcmd__help__subcmd__devmem,down)
+                cmd="lspan__subcmd__help__subcmd__devmem__subcmd__down"
                 ;;
             lspan__subcmd__help__subcmd__devmem,probe)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__probe"
@@ -252,7 +261,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__devmem)
-            opts="-h --help probe up help"
+            opts="-h --help probe up down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -265,9 +274,41 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        lspan__subcmd__devmem__subcmd__help)
-            opts="probe up help"
+        lspan__subcmd__devmem__subcmd__down)
+            opts="-h --folder --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --folder)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__help)
+            opts="probe up down help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__devmem__subcmd__help__subcmd__down)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -408,8 +449,22 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__devmem)
-            opts="probe up"
+            opts="probe up down"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__devmem__subcmd__down)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -324,6 +324,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
             cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+            cand down 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;devmem;probe'= {
@@ -340,14 +341,22 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;devmem;down'= {
+            cand --folder 'Folder of the journal'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;devmem;help'= {
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
             cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+            cand down 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;devmem;help;probe'= {
         }
         &'lspan;devmem;help;up'= {
+        }
+        &'lspan;devmem;help;down'= {
         }
         &'lspan;devmem;help;help'= {
         }
@@ -446,10 +455,13 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;devmem'= {
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
             cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+            cand down 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
         }
         &'lspan;help;devmem;probe'= {
         }
         &'lspan;help;devmem;up'= {
+        }
+        &'lspan;help;devmem;down'= {
         }
         &'lspan;help;link'= {
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'

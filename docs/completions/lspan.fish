@@ -302,10 +302,11 @@ complete -c lspan -n "__fish_lspan_using_subcommand selftest" -s h -l help -d 'P
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l watch -d 'Show it again every so often, as in 500ms or 2s, with rates' -r
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l json -d 'Print JSON (schema linkspan.stats/1), with --watch one line each time'
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "down" -d 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -l json -d 'Print JSON'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l queues -d 'Receive queues to keep for GPU memory: the last ones' -r
@@ -314,8 +315,11 @@ complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subc
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l folder -d 'Folder of the socket' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -l plan -d 'Show what would be done, and change nothing'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from down" -l folder -d 'Folder of the journal' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from down" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "down" -d 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
@@ -355,5 +359,6 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "down" -d 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'

@@ -9,6 +9,8 @@ mod memory;
 mod path;
 mod plugin;
 mod setup;
+#[cfg(test)]
+mod tests;
 mod tuner;
 
 pub use plugin::Plugin;

@@ -19,7 +19,7 @@ pub struct Domain {
     /// A downgrade is an error.
     strict: bool,
     /// How device memory is reached has been said.
-    told: AtomicBool,
+    pub(crate) told: AtomicBool,
 }
 
 /// A registration: of device memory, with its GPU, and with its keys where cards reach it; of host memory, with its keys. Its end takes the keys back, so that the
@@ -95,7 +95,11 @@ impl Domain {
     }
 
     /// Registers device memory with the cards, or says once why it is staged.
-    fn direct(&self, dma_buf: Option<(BorrowedFd<'_>, u64)>, mem: MemSlice) -> Result<Option<Registered>, Fail> {
+    pub(crate) fn direct(
+        &self,
+        dma_buf: Option<(BorrowedFd<'_>, u64)>,
+        mem: MemSlice,
+    ) -> Result<Option<Registered>, Fail> {
         if !self.cards.is_registered() {
             return Ok(None);
         }
@@ -160,6 +164,3 @@ fn attach(log: Logger, channel: &mut Channel, gpu: &Arc<dyn Gpu>) -> Result<(), 
         Fail::InvalidUsage
     })
 }
-
-#[cfg(test)]
-mod tests;

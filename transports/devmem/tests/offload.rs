@@ -55,13 +55,16 @@ fn world(sim: SimConfig) -> (Conn<SimRail>, Receiver, Arc<dyn Gpu>) {
     (Conn::new([a], false), Receiver { conn, queue, gpu, pool, pieces: 0 }, any)
 }
 
+/// Where pieces of a message belong, and their bytes.
+type Pieces = Vec<(u64, Vec<u8>)>;
+
 /// Messages of many lengths, up to `depth` received and not consumed, every fifth one of LL's kind, which the kernel does not
 /// know of. Pages must hold still until the kernel is done with them. Returns the pieces, and what the queue counted.
 fn run(sim: SimConfig, messages: u64, depth: usize) -> (u64, (u64, u64)) {
     let (mut a, mut b, any) = world(sim);
     let most = 300_000;
     let (src, dst) = (GpuBuf::new(&any, most).unwrap(), GpuBuf::new(&any, (depth + 1) * most).unwrap());
-    let mut late: VecDeque<(u64, Vec<(u64, Vec<u8>)>)> = VecDeque::new();
+    let mut late: VecDeque<(u64, Pieces)> = VecDeque::new();
     let lengths = [0, 1, 700, 8192, 8193, 40_000, 123_457, most];
     for n in 0..messages {
         let len = lengths[(n * 7 + n / 8) as usize % lengths.len()];

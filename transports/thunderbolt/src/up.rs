@@ -16,7 +16,7 @@ use crate::find::{Root, names, uuid, word};
 /// (`TB_PROPERTY_KEY_SIZE`), and the driver refuses longer ones.
 const NAME: &str = "lspan";
 
-const _: () = assert!(NAME.len() + STREAMS_MAX.ilog10() as usize + 1 <= 8);
+const _: () = assert!(NAME.len() + (STREAMS_MAX.ilog10() as usize) < 8);
 
 /// Most streams to one host: each takes a ring of both directions, of which controllers have few.
 pub const STREAMS_MAX: u16 = 8;

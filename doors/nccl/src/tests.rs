@@ -3,14 +3,17 @@
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::AnyNic;
 use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
-use linkspan_fabric::{Buf, Config, GpuBuf, Log};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, GpuBuf, Log, MemSlice};
 use linkspan_gpu::{SimConfig, SimGpu};
+use linkspan_ncclnet::{Fail, Logger};
 
-use super::*;
+use crate::memory::Domain;
 
 const LEN: usize = 1 << 20;
 
