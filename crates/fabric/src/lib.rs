@@ -396,6 +396,11 @@ impl Fabric {
             && ports.all(|p| devmem::ready(self, &p.name).is_ok())
     }
 
+    /// Each interface, and whether connections over it may take device-memory TCP; an empty reason where nobody set it up.
+    pub fn devmem_interfaces(&self) -> Vec<(String, Result<(), String>)> {
+        self.survey().iter().map(|(i, _)| (i.name.clone(), devmem::ready(self, &i.name))).collect()
+    }
+
     /// TCP streams per pair of interfaces.
     pub(crate) fn streams(&self, device: &Device) -> usize {
         self.streams_for(device.mbps)

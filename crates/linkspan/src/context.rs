@@ -11,13 +11,17 @@ use crate::{Error, Listener, Transport};
 /// One way by which bytes may travel, and whether this machine and these settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// `tcp`, `shm`, `cma` (within `shm`, large messages without a copy in between).
+    /// `tcp`, `shm`, `cma` (within `shm`, large messages without a copy in between), `verbs` (RDMA), `thunderbolt`, `devmem`
+    /// (device-memory TCP).
     pub path: &'static str,
     /// Whether it may be taken.
     pub usable: bool,
     /// Over what, or why not.
     pub why: String,
 }
+
+/// Whether a path may be taken, and over what or why not.
+type Ask = fn(&Context) -> (bool, String);
 
 struct Inner {
     fabric: Fabric,
@@ -85,42 +89,37 @@ impl Context {
 
     /// Which paths this machine and these settings have, and why not the others.
     pub fn supported(&self) -> Vec<Support> {
-        let config = self.fabric().config();
+        let ways: [(&'static str, PathChoice, Ask); 6] = [
+            ("tcp", PathChoice::Tcp, Context::tcp),
+            ("shm", PathChoice::Shm, |_| (true, "with processes on this host".to_owned())),
+            ("cma", PathChoice::Shm, Context::cma),
+            ("verbs", PathChoice::Verbs, Context::verbs),
+            ("thunderbolt", PathChoice::Thunderbolt, Context::thunderbolt),
+            ("devmem", PathChoice::Devmem, Context::devmem),
+        ];
+        let forced = self.fabric().config().path;
+        let name = ways.iter().find(|way| way.1 == forced).map_or("auto", |way| way.0);
+        let each = ways.into_iter().map(|(path, choice, ask)| {
+            let allowed = forced == PathChoice::Auto || forced == choice;
+            let (usable, why) = if allowed { ask(self) } else { (false, format!("LINKSPAN_PATH={name} forbids it")) };
+            Support { path, usable, why }
+        });
+        each.collect()
+    }
+
+    fn tcp(&self) -> (bool, String) {
         let names: Vec<String> = self.fabric().devices().into_iter().map(|d| d.name).collect();
-        let tcp = match config.path {
-            PathChoice::Shm => (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
-            PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
-            PathChoice::Thunderbolt => (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
-            PathChoice::Devmem => (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
-            _ => (true, format!("over {}", names.join(", "))),
-        };
-        let shm = match config.path {
-            PathChoice::Tcp => (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
-            PathChoice::Verbs => (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
-            PathChoice::Thunderbolt => (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
-            PathChoice::Devmem => (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
-            _ => (true, "with processes on this host".to_owned()),
-        };
-        let cma = match (shm.0, config.cma) {
-            (true, true) => {
-                (true, "with processes of the same user; each connection tries it and says if not".to_owned())
-            }
-            (true, false) => (false, "LINKSPAN_CMA=0 forbids it".to_owned()),
-            (false, _) => (false, shm.1.clone()),
-        };
-        let verbs = self.verbs();
-        let list = [("tcp", tcp), ("shm", shm), ("cma", cma), ("verbs", verbs), ("thunderbolt", self.thunderbolt())];
-        list.map(|(path, (usable, why))| Support { path, usable, why }).into()
+        (true, format!("over {}", names.join(", ")))
+    }
+
+    fn cma(&self) -> (bool, String) {
+        match self.fabric().config().cma {
+            true => (true, "with processes of the same user; each connection tries it and says if not".to_owned()),
+            false => (false, "LINKSPAN_CMA=0 forbids it".to_owned()),
+        }
     }
 
     fn thunderbolt(&self) -> (bool, String) {
-        match self.fabric().config().path {
-            PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
-            PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
-            PathChoice::Verbs => return (false, "LINKSPAN_PATH=verbs forbids it".to_owned()),
-            PathChoice::Devmem => return (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
-            PathChoice::Auto | PathChoice::Thunderbolt => {}
-        }
         let ports = self.fabric().cables_found();
         let each: Vec<String> = ports.cables.iter().map(|c| format!("{} ({})", c.name, c.tier)).collect();
         match each.is_empty() {
@@ -133,13 +132,6 @@ impl Context {
     }
 
     fn verbs(&self) -> (bool, String) {
-        match self.fabric().config().path {
-            PathChoice::Tcp => return (false, "LINKSPAN_PATH=tcp forbids it".to_owned()),
-            PathChoice::Shm => return (false, "LINKSPAN_PATH=shm forbids it".to_owned()),
-            PathChoice::Thunderbolt => return (false, "LINKSPAN_PATH=thunderbolt forbids it".to_owned()),
-            PathChoice::Devmem => return (false, "LINKSPAN_PATH=devmem forbids it".to_owned()),
-            PathChoice::Auto | PathChoice::Verbs => {}
-        }
         let (ports, reasons) = self.fabric().rdma_ports();
         let usable: Vec<&str> = ports.iter().filter(|p| p.why_not.is_none()).map(|p| p.name.as_str()).collect();
         if !usable.is_empty() {
@@ -147,6 +139,20 @@ impl Context {
         }
         let why = ports.iter().filter_map(|p| Some(format!("{}: {}", p.name, p.why_not.as_ref()?)));
         (false, why.chain(reasons).collect::<Vec<_>>().join("; "))
+    }
+
+    /// Device-memory TCP.
+    fn devmem(&self) -> (bool, String) {
+        let interfaces = self.fabric().devmem_interfaces();
+        let ready: Vec<&str> = interfaces.iter().filter(|i| i.1.is_ok()).map(|i| i.0.as_str()).collect();
+        if !ready.is_empty() {
+            return (true, format!("over {}", ready.join(", ")));
+        }
+        let why: Vec<&str> = interfaces.iter().filter_map(|i| i.1.as_ref().err()).map(String::as_str).collect();
+        match why.iter().find(|why| !why.is_empty()) {
+            Some(why) => (false, (*why).to_owned()),
+            None => (false, "no network card is set up for it: `lspan devmem probe` says which can be".to_owned()),
+        }
     }
 
     /// A transport through the first device.

@@ -28,11 +28,11 @@ fn query_support() {
     assert_eq!(names(&[("LINKSPAN_PATH", "auto")])[..3], [("tcp", true), ("shm", true), ("cma", true)]);
     assert_eq!(
         names(&[("LINKSPAN_PATH", "tcp")]),
-        [("tcp", true), ("shm", false), ("cma", false), ("verbs", false), ("thunderbolt", false)]
+        [("tcp", true), ("shm", false), ("cma", false), ("verbs", false), ("thunderbolt", false), ("devmem", false)]
     );
     assert_eq!(
         names(&[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")]),
-        [("tcp", false), ("shm", true), ("cma", false), ("verbs", false), ("thunderbolt", false)]
+        [("tcp", false), ("shm", true), ("cma", false), ("verbs", false), ("thunderbolt", false), ("devmem", false)]
     );
 }
 

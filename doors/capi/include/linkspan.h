@@ -159,7 +159,7 @@ typedef void (*linkspan_log)(uint32_t level, const char *line, void *arg);
 
 // One way by which bytes may travel.
 typedef struct linkspan_support {
-  // Its name: tcp, shm, cma.
+  // Its name: tcp, shm, cma, verbs, thunderbolt, devmem.
   char path[16];
   // Over what, or why not.
   char why[232];

@@ -135,7 +135,7 @@ pub type linkspan_done = Option<unsafe extern "C" fn(status: i32, value: u64, ar
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct linkspan_support {
-    /// Its name: tcp, shm, cma.
+    /// Its name: tcp, shm, cma, verbs, thunderbolt, devmem.
     pub path: [c_char; 16],
     /// Over what, or why not.
     pub why: [c_char; 232],

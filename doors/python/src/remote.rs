@@ -173,7 +173,7 @@ pub(crate) struct Support(pub(crate) linkspan::Support);
 
 #[pymethods]
 impl Support {
-    /// "tcp", "shm", or "cma" (within shm, large messages without a copy in between).
+    /// "tcp", "shm", "cma" (within shm, large messages without a copy in between), "verbs" (RDMA), "thunderbolt" or "devmem".
     #[getter]
     fn path(&self) -> &'static str {
         self.0.path

@@ -18,7 +18,7 @@ Pattern = Callable[[int, int], bytes]
 
 def test_query_support() -> None:
     support = linkspan.Transport.supported()
-    assert [s.path for s in support] == ["tcp", "shm", "cma", "verbs", "thunderbolt"]
+    assert [s.path for s in support] == ["tcp", "shm", "cma", "verbs", "thunderbolt", "devmem"]
     assert all(s.why for s in support) and support[0].usable
 
 

@@ -121,6 +121,11 @@ class _InUse(Error, RuntimeError):
     """Another thread waits for the operation."""
 
 
+# As they are to be found, and as tracebacks show them.
+for _class in [one for one in globals().values() if isinstance(one, type) and not one.__name__.startswith("_")]:
+    _class.__module__ = "linkspan"
+
+
 _CLASSES: dict[str, type[Error]] = {
     "LS0010": MessageTooLong,
     "LS0013": Refused,
