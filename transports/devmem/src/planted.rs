@@ -16,6 +16,10 @@ pub enum Bug {
     TakenEarly,
     /// A fragment that ends one run and begins another gives its page back with the first.
     SplitToken,
+    /// A page that NCCL's kernel has to read goes back at once.
+    KeptEarly,
+    /// A page that a run and NCCL's kernel read goes back with the run.
+    SharedEarly,
 }
 
 #[cfg(feature = "planted")]

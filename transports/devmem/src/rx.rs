@@ -373,8 +373,10 @@ impl Intake {
                     match (lane, &mut self.device) {
                         (Some(lane), Some(device)) if whole => match self.split {
                             // NCCL reads the page too: it goes back when both are done.
-                            Some(number) => device.lanes[lane].shared = Some((number, token)),
-                            None => device.lanes[lane].tokens.push(token),
+                            Some(number) if !planted::is(Bug::SharedEarly) => {
+                                device.lanes[lane].shared = Some((number, token));
+                            }
+                            _ => device.lanes[lane].tokens.push(token),
                         },
                         (None, _) if whole => match (self.split, &mut self.kept) {
                             (Some(number), Some(kept)) => kept.keep(number, token, &mut self.tokens),

@@ -16,7 +16,8 @@ use linkspan_tcp::{Dial, Listen, Options, Stream, TcpRail};
 
 pub(crate) type SimRail = DevmemRail<TcpRail>;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Long enough for a machine that stands still for a while.
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Repeats `f` until it answers.
 pub(crate) fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
