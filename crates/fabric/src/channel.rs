@@ -576,13 +576,13 @@ impl Channel {
         if lends { memory.and_ports(self.fabric.devmem()) } else { memory }
     }
 
-    /// Asks the sentinel. Its end proves that the process is gone; its silence that its own path is, and the peer with
-    /// it where no other path carries.
+    /// Asks the sentinel. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
+    /// with it where no other path carries.
     fn watch(&mut self, now: Instant) {
         if let Some(sentinel) = self.sentinel.as_mut()
             && let Err(why) = sentinel.check()
         {
-            let silent = sentinel.silent();
+            let path_lost = sentinel.path_lost();
             self.ended = sentinel.ended();
             // We live, whatever has become of the peer: it may be asking the same.
             sentinel.leave();
@@ -595,7 +595,7 @@ impl Channel {
             }
             self.sentinel = None;
             self.unwatched = Some(Unwatched { since: now, told: false, why });
-            if !silent {
+            if !path_lost {
                 self.end_unwatched();
             }
         }

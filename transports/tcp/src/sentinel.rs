@@ -32,7 +32,7 @@ pub enum Ended {
 pub struct Sentinel {
     stream: Stream,
     path: String,
-    silent: bool,
+    path_lost: bool,
     ended: Option<Ended>,
     /// We have said that we end it.
     said: bool,
@@ -45,7 +45,7 @@ impl Sentinel {
         // Keepalive waits while bytes of the login are unacknowledged; this bounds that too. On a stream without
         // data no full window can be mistaken for death, and where the option is missing keepalive remains.
         let _ = stream.socket().set_tcp_user_timeout(Some(SILENCE));
-        Sentinel { stream, path, silent: false, ended: None, said: false }
+        Sentinel { stream, path, path_lost: false, ended: None, said: false }
     }
 
     /// Asks whether the peer is alive: one system call, so for every few milliseconds and not for every operation.
@@ -72,10 +72,12 @@ impl Sentinel {
             }
             Err(source) => {
                 let told = matches!(source.kind(), K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted);
-                self.silent = !told;
                 // A kernel that closes a socket with our word unread in it resets the stream; the word of a peer that lives would
                 // have come first.
                 self.ended = Some(if self.said && told { Ended::Closed } else { Ended::Broken });
+                // A peer whose cable was away for longer than the kernel waits has given its end up, and answers ours with a reset
+                // when the cable is back. It may live, and be reached over other paths.
+                self.path_lost = self.ended == Some(Ended::Broken);
                 Err(match peer_gone(&source) {
                     Some(why) => Down::PeerGone { path: self.path.clone(), why: why.into() },
                     None => Down::System { call: "recv", path: self.path.clone(), source },
@@ -96,10 +98,10 @@ impl Sentinel {
         let _ = linkspan_net::send(self.stream.as_fd(), &[LEAVING]);
     }
 
-    /// Whether the last check ended in silence (the peer's host does not answer on this path) rather than in an end
-    /// that the peer's kernel told.
-    pub fn silent(&self) -> bool {
-        self.silent
+    /// Whether the last check found this path lost (the peer's host does not answer on it, or has given it up) rather than an end
+    /// that the peer has told.
+    pub fn path_lost(&self) -> bool {
+        self.path_lost
     }
 
     /// What to wait for before the next [`Sentinel::check`].

@@ -49,18 +49,23 @@ fn pair(interface: &str, sentinel: Sentinel) -> (SoftNet, SoftNic, [Channel; 2],
     (net, first, ends, lines)
 }
 
-/// A sentinel on `lo` that is about to fall silent, with its far end: the kernel gives up soon because nobody reads what was
-/// written before, as it does when packets are not answered.
-fn silenced() -> (Sentinel, TcpStream) {
+/// A stream on `lo`, and its far end.
+fn stream() -> (linkspan_tcp::Stream, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let to = listener.local_addr().unwrap();
     let mut dial = Dial::start(None, to, &Options::default(), LONG).unwrap();
-    let mut stream = loop {
+    let stream = loop {
         if let Some(stream) = dial.poll().unwrap() {
             break stream;
         }
     };
-    let far = listener.accept().unwrap().0;
+    (stream, listener.accept().unwrap().0)
+}
+
+/// A sentinel that is about to fall silent, with its far end: the kernel gives up soon because nobody reads what was written
+/// before, as it does when packets are not answered.
+fn silenced() -> (Sentinel, TcpStream) {
+    let (mut stream, far) = stream();
     while stream.try_write(&[0; 1 << 16]).unwrap().is_some() {}
     let socket = socket2::Socket::from(stream.as_fd().try_clone_to_owned().unwrap());
     let sentinel = Sentinel::new(stream);
@@ -86,9 +91,35 @@ fn a_queue_pair_on_the_interface_of_a_silent_sentinel_proves_nothing() {
     assert!(why.starts_with("LS0101") && why.contains("timed out") && why.contains("lo 127.0.0.1"), "{why}");
 }
 
+/// A sentinel whose far end was given up while the cable was away, and says so now that it is back.
+fn reset() -> Sentinel {
+    let (stream, far) = stream();
+    socket2::SockRef::from(&far).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(far);
+    Sentinel::new(stream)
+}
+
 #[test]
 fn one_on_another_interface_carries_on() {
-    let (sentinel, _far) = silenced();
+    let (silent, _far) = silenced();
+    for sentinel in [silent, reset()] {
+        carries_on(sentinel);
+    }
+}
+
+#[test]
+fn a_sentinel_that_ends_in_good_order_ends_everything() {
+    let (near, far) = stream();
+    drop(far);
+    let (_net, _nic, [_a, mut b], lines) = pair("another0", Sentinel::new(near));
+    let since = Instant::now();
+    while b.progress().is_ok() {
+        assert!(since.elapsed() < LONG && !said(&lines, "other paths carry on"), "{lines:?}");
+    }
+    assert!(matches!(b.fate(), Fate::Gone), "its process has ended");
+}
+
+fn carries_on(sentinel: Sentinel) {
     let (_net, _nic, [mut a, mut b], lines) = pair("another0", sentinel);
     let since = Instant::now();
     while !said(&lines, "nothing watches the peer any more, other paths carry on") {
