@@ -110,13 +110,11 @@ pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
     let seen = a.sh("ibv_devinfo -d rxe0")?;
     check(seen.contains("rxe0") && seen.contains("PORT_ACTIVE"), || format!("ibv_devinfo says\n{seen}"))?;
     // At once on one device: neither disturbs the other.
-    let ours = a.spawn("for i in 1 2 3; do verbs-conformance rxe0 1 cost 2>&1 || exit 1; done")?;
+    let ours = a.spawn("verbs-conformance rxe0 1 cost 2>&1")?;
     play(end, end, "ib_write_bw -F -n 640 -s 65536", "BW average")?;
     let seen = a.sh("ibv_devinfo -d rxe0")?;
     let said = ours.wait(SOON * 10)?;
-    check(said.code == 0 && said.out.matches("passed\n").count() == 3, || {
-        format!("beside perftest: {}{}", said.out, said.err)
-    })?;
+    check(said.code == 0 && said.out.ends_with("passed\n"), || format!("beside perftest: {}{}", said.out, said.err))?;
     check(seen.contains("PORT_ACTIVE"), || format!("ibv_devinfo beside us says\n{seen}"))?;
     lab.say("ibv_devinfo, and perftest beside us on the same device");
     beside(lab, &a, end)?;
@@ -134,7 +132,8 @@ fn beside(lab: &mut Lab, a: &Guest, end: End<'_>) -> Result<()> {
     ];
     let mut ratios = rows.map(|_| Vec::new());
     let mut last = String::new();
-    for _ in 0..ROUNDS {
+    let turns = if std::env::var("LINKSPAN_CONFORMANCE").is_ok_and(|level| level == "full") { TURNS } else { 1 };
+    for _ in 0..turns {
         let said = a.run(SOON * 10, "verbs-conformance rxe0 1 cost 2>&1")?;
         check(said.code == 0 && said.out.ends_with("passed\n"), || format!("cost: {}{}", said.out, said.err))?;
         for ((what, program, says, column, larger), ratios) in rows.iter().zip(&mut ratios) {
@@ -157,13 +156,13 @@ fn beside(lab: &mut Lab, a: &Guest, end: End<'_>) -> Result<()> {
         ratios.sort_by(|x, y| x.0.total_cmp(&y.0));
         let (ratio, ours, theirs) = ratios[ratios.len() / 2];
         let unit = if larger { "MiB/s" } else { "us" };
-        lab.say(&format!("ours to `{program}`: {ratio:.2} ({ours:.2} {unit} to {theirs:.2} {unit}; median of {ROUNDS} turns, emulated)"));
+        lab.say(&format!("ours to `{program}`: {ratio:.2} ({ours:.2} {unit} to {theirs:.2} {unit}; median of {turns} turns, emulated)"));
     }
     Ok(())
 }
 
-/// Turns of ours and theirs.
-const ROUNDS: usize = 3;
+/// Turns of ours and theirs for a record: `LINKSPAN_CONFORMANCE=full`. One shows that it works.
+const TURNS: usize = 3;
 
 /// Debian's `ip`: busybox, whose own comes first in a guest, knows no namespaces.
 const IP: &str = "/usr/bin/ip";
