@@ -59,7 +59,8 @@ fn cost(room: &Device, len: usize) {
     let mib = (count * len as u64) as f64 / f64::from(1 << 20);
     let registered = room.domain.registrations() - regions;
     let (requests, reports) = (after.requests - before.requests, after.signalled - before.signalled);
-    let alone = after.alone - before.alone;
+    // At the end of a message, or with a write of nothing behind it.
+    let alone = after.alone - before.alone + after.probes - before.probes;
     let each = [
         ("requests", requests),
         ("reports", reports),
