@@ -69,7 +69,7 @@ fn cost(room: &Device, len: usize) {
         ("completions", after.completions - before.completions),
         ("registrations", registered),
     ];
-    println!("cost of {count} messages of {len} bytes, {WINDOW} under way: {:.1} MB/s", mib * 1.048_576 / took);
+    println!("cost of {count} messages of {len} bytes, {WINDOW} under way: {:.4} MB/s", mib * 1.048_576 / took);
     for (what, n) in each {
         let n = n as f64;
         println!("  {what:<24} {:8.3} per message {:10.2} per MiB", n / count as f64, n / mib);
