@@ -160,7 +160,9 @@ static int ls_pin(struct ls_region *r, u64 addr)
 	}
 	mmgrab(mm);
 	r->mm = mm;
-	ret = sg_alloc_table_from_pages(&r->sgt, r->pages, want, 0, want << PAGE_SHIFT, GFP_KERNEL_ACCOUNT);
+	ret = sg_alloc_table_from_pages_segment(&r->sgt, r->pages, want, 0, want << PAGE_SHIFT,
+						ALIGN_DOWN(dma_get_max_seg_size(r->dev), PAGE_SIZE),
+						GFP_KERNEL_ACCOUNT);
 	if (ret)
 		return ret;
 	ret = dma_map_sgtable(r->dev, &r->sgt, r->dir, 0);

@@ -143,7 +143,5 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
     for guest in [&a, &b] {
         guest.calm()?;
     }
-    cable.check()?;
-    lab.finish([a, b])?;
-    cable.finish()
+    super::ring::end(lab, cable, [a, b])
 }

@@ -212,6 +212,5 @@ pub(crate) fn cost(lab: &mut Lab) -> Result<()> {
         check(interrupts <= 4.0, || format!("{interrupts} interrupts for a burst of 256 frames"))?;
     }
     lab.say("our driver: no copy of whole pages, at most one call for 256 KiB, at most 4 interrupts for a burst of 256 frames");
-    lab.finish([a, b])?;
-    cable.finish()
+    ring::end(lab, cable, [a, b])
 }

@@ -61,7 +61,5 @@ pub(crate) fn single(lab: &mut Lab) -> Result<()> {
     ring::up(&[&a, &b])?;
     ring::both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
     lab.say("unplugged and plugged in again: up");
-    cable.check()?;
-    lab.finish([a, b])?;
-    cable.finish()
+    ring::end(lab, cable, [a, b])
 }
