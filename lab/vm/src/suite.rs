@@ -117,9 +117,9 @@ pub(crate) const ALL: &[Test] = &[
     },
     Test {
         name: "ring-pair",
-        level: Level::Full,
+        level: Level::Quick,
         since: ANY,
-        newest: false,
+        newest: true,
         ours: true,
         what: "linkspan.ko: login, messages, transfers without a copy, dma-buf, credits, wrong calls",
         run: ring::pair,
