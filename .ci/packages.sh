@@ -1,11 +1,11 @@
 # Installing what the stages need. Sourced by .ci/run.
 
-# need_packages PROGRAM:PACKAGE...: installs the Debian packages of the programs that are missing. Where that cannot be
+# need_packages PROGRAM:PACKAGE...: installs the Debian packages of the programs (or files) that are missing. Where that cannot be
 # done it says so, and the stages that need them say so again.
 need_packages() {
     local pair missing=() as_root=()
     for pair in "$@"; do
-        PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+        [[ $pair == /* && -e ${pair%%:*} ]] || PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
     done
     ((${#missing[@]})) || return 0
     if ! command -v apt-get >/dev/null; then

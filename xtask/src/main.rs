@@ -37,6 +37,7 @@ usage: cargo xtask COMMAND
                          every fuzz target (or one) for N seconds each, default 20
   lab WORDS              virtual machines with soft-RoCE and the virtual Thunderbolt cable: setup, list, run, shell, ...
   unpack                 the GPU unpack kernel: on the host under sanitizers, and through every GPU compiler there is
+  unpack --fetch         with NVIDIA's compiler fetched by pip for it
   unpack --ptx           makes its PTX anew (NVRTC 11.8, so that drivers since 520 take it)
   gpu [--no-build] [--record FILE]
                          everything that wants a GPU: drivers, device memory over each path, unpack, plugin, real NCCL; says
@@ -64,7 +65,8 @@ fn main() -> ExitCode {
         ["netns", rest @ ..] => stages::netns(&root, rest),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
         ["lab", rest @ ..] => stages::lab(&root, rest),
-        ["unpack"] => stages::unpack::run(&root),
+        ["unpack"] => stages::unpack::run(&root, false),
+        ["unpack", "--fetch"] => stages::unpack::run(&root, true),
         ["unpack", "--ptx"] => stages::unpack::ptx(&root),
         ["gpu"] => stages::gpu(&root, None, true),
         ["gpu", "--no-build"] => stages::gpu(&root, None, false),

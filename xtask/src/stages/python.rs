@@ -27,7 +27,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     let place = run::target_dir(root).join("python");
     let venv = place.join("venv");
     let bin = venv.join("bin");
-    if let Err(why) = prepare(&venv, &bin) {
+    if let Err(why) = environment(&venv, &TOOLS) {
         return Outcome::Skipped(format!("the tools could not be installed: {why}"));
     }
     let torch = torch(&bin);
@@ -81,12 +81,13 @@ fn pip(bin: &Path) -> Command {
     command
 }
 
-/// The environment with its tools.
-fn prepare(venv: &Path, bin: &Path) -> Result<(), String> {
+/// An environment with these packages in it.
+pub(super) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> {
+    let bin = venv.join("bin");
     if !bin.join("python").is_file() {
         run::output(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
     }
-    run::output(pip(bin).args(TOOLS)).map(drop)
+    run::output(pip(&bin).args(packages)).map(drop)
 }
 
 /// torch, if it can be had in time.

@@ -1,9 +1,11 @@
 //! The GPU unpack kernel without a GPU: run on the host, thread by thread, under sanitizers against a plain loop, and
-//! compiled by every GPU compiler that is on this machine. Nothing is installed; what is missing is named.
+//! compiled by every GPU compiler that is on this machine. What is missing is named; only NVIDIA's is fetched, if asked for,
+//! from the Python index that pip is configured for, into an environment below `target/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::python;
 use crate::run::{self, Outcome};
 
 const KERNEL: &str = "crates/gpu/src/unpack/kernel.c";
@@ -24,8 +26,8 @@ const AMD_OLD: [&str; 2] = ["gfx90a", "gfx1030"];
 /// The version whose PTX drivers since 520 take.
 const PTX_MAKER: &str = "libnvrtc.so.11.2";
 
-/// Runs everything that can run here.
-pub(crate) fn run(root: &Path) -> Outcome {
+/// Runs everything that can run here; `fetch`: with NVRTC, if it can be had.
+pub(crate) fn run(root: &Path, fetch: bool) -> Outcome {
     if run::which("cc").is_none() {
         return Outcome::Skipped("no C compiler (Debian: gcc libc6-dev)".to_owned());
     }
@@ -33,10 +35,13 @@ pub(crate) fn run(root: &Path) -> Outcome {
         (Ok(host), Ok(rtc)) => (host, rtc),
         (Err(why), _) | (_, Err(why)) => return Outcome::Failed(why),
     };
+    if fetch && let Err(why) = python::environment(&environment(root), &["nvidia-cuda-nvrtc"]) {
+        println!("unpack: NVRTC could not be fetched: {why}");
+    }
     let mut failed = Vec::new();
     failed.extend(run::must(Command::new(host).args([PIECES, "1"])).err());
-    let nvrtc = nvrtc_files().into_iter().max_by_key(|f| version(f)).unwrap_or_else(|| "libnvrtc.so.13".into());
-    failed.extend(compile(root, &rtc, "nvrtc", &nvrtc, &NVIDIA, "pip install nvidia-cuda-nvrtc, or NVRTC=FILE").err());
+    let nvrtc = nvrtc_files(root).into_iter().max_by_key(|f| version(f)).unwrap_or_else(|| "libnvrtc.so.13".into());
+    failed.extend(compile(root, &rtc, "nvrtc", &nvrtc, &NVIDIA, "cargo xtask unpack --fetch, or NVRTC=FILE").err());
     failed.extend(clang(root).err());
     let hiprtc = ["libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so.5"];
     let there = hiprtc.into_iter().find(|name| loads(&rtc, name)).unwrap_or(hiprtc[2]);
@@ -46,7 +51,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
 
 /// Makes the checked-in PTX anew.
 pub(crate) fn ptx(root: &Path) -> Outcome {
-    let Some(nvrtc) = nvrtc_files().into_iter().find(|f| f.ends_with(PTX_MAKER)) else {
+    let Some(nvrtc) = nvrtc_files(root).into_iter().find(|f| f.ends_with(PTX_MAKER)) else {
         return Outcome::Skipped(format!("no {PTX_MAKER} (pip install nvidia-cuda-nvrtc-cu11, or NVRTC=FILE)"));
     };
     let made = build(root, "rtc", false).and_then(|rtc| {
@@ -86,13 +91,20 @@ fn build(root: &Path, name: &str, sanitize: bool) -> Result<PathBuf, String> {
     run::must(&mut cc).map(|()| out)
 }
 
-/// Where NVRTC may be: what `NVRTC` says, and what Python's packages brought.
-fn nvrtc_files() -> Vec<PathBuf> {
+/// Where NVRTC is fetched to.
+fn environment(root: &Path) -> PathBuf {
+    run::target_dir(root).join("unpack/python")
+}
+
+/// Where NVRTC may be: what `NVRTC` says, and what packages of Python brought, here or to [`environment`].
+fn nvrtc_files(root: &Path) -> Vec<PathBuf> {
     const LOOK: &str = "import nvidia, glob\n\
         for p in nvidia.__path__:\n for f in glob.glob(p + '/*/lib/libnvrtc.so.*'): print(f)";
     let named = std::env::var_os("NVRTC").map(PathBuf::from);
-    let found = run::output(Command::new("python3").args(["-c", LOOK])).unwrap_or_default();
-    named.into_iter().chain(found.lines().map(PathBuf::from)).collect()
+    let pythons = [PathBuf::from("python3"), environment(root).join("bin/python")];
+    let found = pythons.iter().filter_map(|python| run::output(Command::new(python).args(["-c", LOOK])).ok());
+    let found: Vec<PathBuf> = found.flat_map(|text| text.lines().map(PathBuf::from).collect::<Vec<_>>()).collect();
+    named.into_iter().chain(found).collect()
 }
 
 /// The number behind `.so.`, as far as it is one.
