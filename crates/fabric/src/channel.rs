@@ -1,19 +1,19 @@
 //! A connection as callers of the fabric see it: a [`Conn`] over rails of any rooms, with its sentinel, its log lines
 //! and its lost rails coming back.
 
+mod alive;
 mod offload;
+mod ways;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_gpu::offload::Queue;
 use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
-use linkspan_proto::handle::{Addr, Handle};
+use linkspan_proto::handle::Handle;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_tcp::{Ended, Sentinel};
-use linkspan_topology::mesh::{ROUTES_MAX, Way};
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
@@ -22,12 +22,15 @@ use crate::listener::Desk;
 use crate::lost::Lost;
 use crate::meter::Meter;
 use crate::rdma::Memory;
-use crate::reach::Reach;
-use crate::redial::{Back, Redial, rail_id};
-use crate::room::{AnyRail, first_word};
+use crate::redial::Redial;
+use crate::room::AnyRail;
 use crate::staged::PathRail;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
+
+pub use alive::{Fate, Witness};
+
+use alive::Unwatched;
 
 /// Progress calls between two looks at the clock (24 ns): under 1 % of a spinning caller's time.
 const TICK_CALLS: u32 = 64;
@@ -41,27 +44,6 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Longest sleep of a caller that waits. The end of the peer wakes it at once; a second bounds what only the clock sees.
 const SLEEP: Duration = Duration::from_secs(1);
-
-/// How long no path may carry after the sentinel was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
-/// TCP room).
-const GRACE: Duration = Duration::from_secs(25);
-
-/// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
-/// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
-const LAST_LOOKS: usize = 256;
-
-/// Time between two looks for a way around a path that does not carry.
-const DETOUR: Duration = Duration::from_millis(500);
-
-/// How long nothing has moved on a connection that is stuck.
-const STUCK: Duration = Duration::from_secs(1);
-
-/// The same where nothing is in flight: a sender that waits for a grant has nothing under way that could be missed, and only
-/// the mesh tells it that the cable is gone.
-const STUCK_IDLE: Duration = Duration::from_secs(3);
-
-/// Most ways that one connection remembers: as many rails twice over.
-const MAX_WAYS: usize = 2 * linkspan_transport::MAX_RAILS;
 
 /// How lost rails come back.
 pub(crate) enum Returns {
@@ -111,48 +93,6 @@ impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Channel({})", self.describe())
     }
-}
-
-/// What is known of the end of a peer whose path was lost.
-#[derive(Debug)]
-pub enum Fate {
-    /// Its process has ended, or has let go of the connection for good.
-    Gone,
-    /// It has ended the path and lives, or nothing is known.
-    Open,
-    /// Not known yet: ask the witness.
-    Ask(Witness),
-}
-
-/// The sentinel of a connection whose rails are lost already.
-#[derive(Debug)]
-pub struct Witness(Sentinel);
-
-impl Witness {
-    /// What is known by now. One system call.
-    pub fn ask(mut self) -> Fate {
-        if self.0.check().is_ok() {
-            return Fate::Ask(self);
-        }
-        match self.0.ended() {
-            Some(Ended::Closed) => Fate::Gone,
-            _ => Fate::Open,
-        }
-    }
-
-    /// What to wait for before asking again.
-    pub fn wait_fd(&self) -> WaitFd {
-        self.0.wait_fd()
-    }
-}
-
-/// A sentinel that was lost with its path.
-struct Unwatched {
-    /// When another path was last known to carry.
-    since: Instant,
-    /// Whether a line told it.
-    told: bool,
-    why: Down,
 }
 
 /// What a channel is made of.
@@ -554,222 +494,12 @@ impl Channel {
         self.meter.retries(retries);
     }
 
-    /// Where no queue pair or cable is left, what is in reserve carries on; it rests when there is one again.
-    fn call_reserve(&self) {
-        let beside = |rail: &AnyRail| matches!(rail, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_));
-        let left = self.conn.rails().any(|(_, rail)| beside(rail.room()));
-        for (_, rail) in self.conn.rails() {
-            let AnyRail::Reserve(rail) = rail.room() else { continue };
-            let (path, lost) = (&rail.info().path, if self.rdma { "RDMA" } else { "the cable" });
-            if left && rail.rest() {
-                self.fabric.log().info(&format!("{lost} carries again, TCP is in reserve: {path}"));
-            } else if !left && rail.call() {
-                self.fabric.log().warn(&format!("downgrade: TCP carries on in place of {lost}: {path}"));
-            }
-        }
-    }
-
     /// The memory of the RDMA devices and cables under this connection; empty where there are none.
     pub fn memory(&self) -> Memory {
         let memory = Memory::of(self.conn.rails().map(|(_, rail)| rail.room()));
         let lends = self.conn.rails().any(|(_, rail)| matches!(rail.room(), AnyRail::Devmem(_)));
         if lends { memory.and_ports(self.fabric.devmem()) } else { memory }
     }
-
-    /// Asks the sentinel. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
-    /// with it where no other path carries.
-    fn watch(&mut self, now: Instant) {
-        if let Some(sentinel) = self.sentinel.as_mut()
-            && let Err(why) = sentinel.check()
-        {
-            let path_lost = sentinel.path_lost();
-            self.ended = sentinel.ended();
-            // We live, whatever has become of the peer: it may be asking the same.
-            sentinel.leave();
-            // The end of the sentinel may overtake bytes that are still in the rails: read them first.
-            for _ in 0..LAST_LOOKS {
-                self.conn.rails().for_each(|(_, rail)| rail.room().look());
-                if !matches!(self.conn.progress(), Ok(Poll::Active)) {
-                    break;
-                }
-            }
-            self.sentinel = None;
-            self.unwatched = Some(Unwatched { since: now, told: false, why });
-            if !path_lost {
-                self.end_unwatched();
-            }
-        }
-        let Some(gone) = self.unwatched.as_mut() else { return };
-        // Rails over the sentinel's own interface prove nothing: idle ones end a little later.
-        let interface = first_word(gone.why.path());
-        if self.conn.carries(|rail| gone.told || rail.room().interface() != interface) {
-            // From here on the rails' own keepalive, and the grace, tell a dead host.
-            gone.since = now;
-            if !std::mem::replace(&mut gone.told, true) {
-                let line = format!("nothing watches the peer any more, other paths carry on: {}", chain(&gone.why));
-                self.fabric.log().warn(&line);
-            }
-        } else if !gone.told || now.duration_since(gone.since) >= GRACE {
-            self.end_unwatched();
-        }
-    }
-
-    /// What is known of the peer of a connection that is lost.
-    pub fn fate(mut self) -> Fate {
-        match (self.ended, self.sentinel.take()) {
-            (Some(Ended::Closed), _) => Fate::Gone,
-            (Some(_), _) | (None, None) => Fate::Open,
-            (None, Some(sentinel)) => Witness(sentinel).ask(),
-        }
-    }
-
-    /// No sentinel watches a peer that is reached over other hosts: there the rails' own word counts. Keepalive alone would not
-    /// do, for it waits while bytes are outstanding.
-    fn watch_unguarded(&mut self) {
-        if self.sentinel.is_some() || self.unwatched.is_some() {
-            return;
-        }
-        let mut rails = self.conn.rails();
-        let (some, dead) = (rails.next(), |rail: &PathRail| rail.room().unanswered());
-        if some.is_some_and(|(_, rail)| dead(rail)) && rails.all(|(_, rail)| dead(rail)) {
-            drop(rails);
-            let why = "nothing has been acknowledged for more than 12 s, and no other path is left".into();
-            self.conn.fail(Down::PeerGone { path: self.describe(), why });
-        }
-    }
-
-    fn end_unwatched(&mut self) {
-        if let Some(gone) = self.unwatched.take() {
-            self.conn.fail(gone.why);
-        }
-    }
-
-    /// In a mesh: where no path carries any more, others may lead around.
-    fn detour(&mut self, now: Instant) {
-        if !self.fabric.config().meshes() || now.duration_since(self.looked) < DETOUR || self.conn.lost().is_some() {
-            return;
-        }
-        self.looked = now;
-        let Returns::Dials { handle, redials, .. } = &mut self.returns else { return };
-        let Ok(Some(mesh)) = self.fabric.mesh() else { return };
-        let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
-        let relayed = redials.iter().any(|r| r.reach().relays() > 0);
-        let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
-        // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
-        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
-            || now.duration_since(self.last_moved) > STUCK_IDLE;
-        if self.conn.carries(|_| true) && (cabled || !stuck) {
-            if relayed {
-                widen(&self.fabric, redials, mesh.way(handle.host, addrs, false), self.rdma);
-            }
-            return;
-        }
-        let Way::Over(routes) = mesh.way(handle.host, addrs, true) else { return };
-        for route in routes {
-            let over = route.over.join(", ");
-            let reach = Reach::Over(route);
-            if redials.iter().any(|r| r.reach().is_same(&reach)) || !room_for_one(redials) {
-                continue;
-            }
-            let what = format!("LS1423 the way to the peer carries nothing any more; relaying over {over}");
-            if self.fabric.config().strict {
-                self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
-                return;
-            }
-            self.fabric.log().warn(&format!("downgrade: {what}"));
-            redials.push(Redial::now(reach));
-        }
-    }
-
-    fn take_back(&mut self, now: Instant) {
-        let mut back: Vec<Back> = Vec::new();
-        match &mut self.returns {
-            Returns::Never => {}
-            Returns::Accepts { desk, conn } => {
-                let mut desk = desk.lock().unwrap_or_else(|e| e.into_inner());
-                back.extend(desk.returned(*conn));
-            }
-            Returns::Dials { handle, conn, next, redials } => {
-                back.extend(redials.iter_mut().filter_map(|r| r.poll(&self.fabric, handle, *conn, next, now)));
-            }
-        }
-        let some = !back.is_empty();
-        for Back { number, secured, rails } in back {
-            if !rails.is_empty() {
-                // The stream has done its part.
-                drop(secured);
-                for (n, rail) in rails.into_iter().enumerate() {
-                    self.add(rail, rail_id(number, n), now);
-                }
-                continue;
-            }
-            let made =
-                if self.rdma { self.fabric.reserve(secured) } else { self.fabric.tcp_rail(secured, "came back", None) };
-            match made {
-                Ok(rail) => self.add(rail, u32::from(number), now),
-                Err(error) => self.fabric.log().warn(&chain(&error)),
-            }
-        }
-        if some {
-            self.call_reserve();
-        }
-    }
-
-    fn add(&mut self, rail: AnyRail, id: u32, now: Instant) {
-        let info = rail.info().clone();
-        let (room, path) = (info.room, &info.path);
-        let mut rail = self.fabric.path_rail(rail);
-        let attached = self.gpu.as_ref().map_or(Ok(()), |gpu| rail.attach(gpu));
-        if let Err(error) = &attached {
-            self.fabric.log().warn(&chain(error));
-        }
-        if let Some(queue) = &self.queue {
-            rail.offload(queue);
-        }
-        if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
-            if let Returns::Dials { redials, .. } = &mut self.returns {
-                redials.iter_mut().for_each(|r| r.lost(path, now));
-            }
-        } else if self.missed.is_back(&info) {
-            self.meter.add(Counter::RailsBack, 1);
-            self.fabric.log().info(&format!("rail back: {room} {path}"));
-        } else {
-            let now = self.conn.rails().count();
-            self.fabric.log().info(&format!("rail added: {room} {path}: it can be reached now; {now} in all"));
-        }
-    }
-}
-
-/// A connection that is relayed takes what the mesh has learnt since: another way round, or a cable of its own.
-fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
-    let (reaches, over): (Vec<Reach>, bool) = match way {
-        Way::Direct(links) => (links.iter().map(Reach::link).collect(), false),
-        Way::Over(routes) => (routes.into_iter().map(Reach::Over).collect(), true),
-        Way::None(_) => return,
-    };
-    for reach in reaches {
-        let ways = redials.iter().filter(|r| r.is_up() && r.reach().relays() > 0).count();
-        let known = redials.iter().any(|r| r.reach().is_same(&reach));
-        if known || over && ways >= ROUTES_MAX || !room_for_one(redials) {
-            continue;
-        }
-        let what = match &reach {
-            Reach::Over(route) => format!("another way, over {}", route.over.join(", ")),
-            Reach::Plain { to, .. } => format!("a cable to {}", to.ip()),
-        };
-        fabric.log().info(&format!("the mesh has learnt of {what}"));
-        redials.push(Redial::now(reach).wanting(rdma && !over));
-    }
-}
-
-/// Whether one more way can be remembered; one over others that carries nothing makes room.
-fn room_for_one(redials: &mut Vec<Redial>) -> bool {
-    if redials.len() >= MAX_WAYS
-        && let Some(idle) = redials.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)
-    {
-        redials.remove(idle);
-    }
-    redials.len() < MAX_WAYS
 }
 
 /// Sleeps until something may have happened on any of the channels, at most `most` and at most a second. Returns at

@@ -1,34 +1,32 @@
 //! The side that connects.
 
+mod outcome;
 mod pairs;
 mod plans;
+mod tries;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
-use linkspan_proto::login::{ClientParams, Login, LoginError, Seed, Session};
-use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
-use linkspan_tcp::Stream;
+use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
+use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_thunderbolt::Role;
 use linkspan_topology::mesh::{Link, ROUTES_MAX, Way};
-use linkspan_transport::{Conn, MAX_RAILS, Rail, WaitFd};
+use linkspan_transport::{MAX_RAILS, Rail, WaitFd};
 
 use crate::cable::{Berth, leads_elsewhere};
-use crate::channel::{Channel, Parts, Returns};
+use crate::channel::Channel;
 use crate::config::PathChoice;
 use crate::device::Device;
-use crate::listener::FIRST_RETURN;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
-use crate::meeting::Meeting;
-use crate::reach::{Arriving, Reach};
-use crate::redial::Redial;
-use crate::room::AnyRail;
-use crate::secured::{MessageError, Secured};
+use crate::reach::Reach;
 use crate::{Error, Fabric, chain, clock};
 use pairs::{far_slower, later, pairs};
+pub(crate) use tries::Try;
+use tries::TryState;
 
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
 const GRACE: Duration = Duration::from_secs(1);
@@ -44,36 +42,6 @@ const ASK_ANEW: Duration = Duration::from_millis(700);
 
 /// Longest wait for a mesh that goes on telling news before a connection makes do with one way over others.
 const ONE_WAY: Duration = Duration::from_secs(5);
-
-/// One pair of addresses being tried.
-pub(crate) struct Try {
-    reach: Reach,
-    pub(crate) number: u16,
-    pub(crate) why: String,
-    /// Port speed, bytes per second; 0 when unknown.
-    speed: u64,
-    state: TryState,
-    /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
-    first: bool,
-    berth: Option<Berth>,
-    /// Rails that are up beside the stream, or why there are none.
-    verbs: Result<Vec<AnyRail>, String>,
-    /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
-    beside: Option<u16>,
-    /// Whether both sides would take device-memory TCP on this stream, and why not.
-    devmem: Result<(), String>,
-}
-
-enum TryState {
-    Dial(Arriving),
-    Login(Box<LoginRun>),
-    /// Queue pairs are being set up; with the peer's greeting.
-    Meet(Box<(Secured, Meeting)>, Vec<u8>),
-    /// With the peer's greeting.
-    Up(Box<Secured>, Vec<u8>),
-    Used,
-    Failed(String),
-}
 
 /// A connection that is coming up. Poll-driven; never blocks.
 pub struct Connecting {
@@ -570,208 +538,5 @@ impl Connecting {
         }
         self.fabric.log().warn(&format!("downgrade: {what}"));
         Ok(())
-    }
-
-    /// Sends the plan, waits for the answer, makes the connection.
-    fn conclude(&mut self) -> Result<Option<Channel>, Error> {
-        let Some(mut proposed) = self.proposed.take() else {
-            return Ok(None);
-        };
-        let peer = self.tries[proposed.speaker].reach.to();
-        let TryState::Up(secured, _) = &mut self.tries[proposed.speaker].state else {
-            return Err(Error::Vanished { peer });
-        };
-        while proposed.said < proposed.bytes.len() {
-            match secured.stream.try_write(&proposed.bytes[proposed.said..]) {
-                Ok(Some(n)) => proposed.said += n,
-                Ok(None) => break,
-                Err(_) => return Err(Error::Vanished { peer }),
-            }
-        }
-        match secured.read::<AGREED_LEN>(&mut proposed.inbox) {
-            Ok(Some(AGREED)) => self.finish(proposed.plan).map(Some),
-            Ok(None) => {
-                self.proposed = Some(proposed);
-                Ok(None)
-            }
-            Err(MessageError::Io(_)) => Err(Error::Vanished { peer }),
-            Ok(Some(_)) => Err(Error::Answer { peer, why: "it is neither a yes nor silence".into() }),
-            Err(error) => Err(Error::Answer { peer, why: error.to_string() }),
-        }
-    }
-
-    fn take(&mut self, number: u16) -> Option<(Secured, &Try)> {
-        let attempt = self.tries.iter_mut().find(|t| t.number == number)?;
-        match std::mem::replace(&mut attempt.state, TryState::Used) {
-            TryState::Up(secured, _) => Some((*secured, attempt)),
-            other => {
-                attempt.state = other;
-                None
-            }
-        }
-    }
-
-    fn finish(&mut self, plan: Plan) -> Result<Channel, Error> {
-        let fabric = self.fabric.clone();
-        let mut sentinel = plan.sentinel.and_then(|n| self.take(n)).map(|(secured, _)| secured.into_sentinel());
-        let mut rails = Vec::new();
-        let mut redials = Vec::new();
-        match self.shm.take() {
-            Some(rail) => {
-                sentinel = self.take(plan.streams[0]).map(|(secured, _)| secured.into_sentinel());
-                rails.push(AnyRail::Shm(rail));
-            }
-            None if plan.carrier == Carrier::Verbs => {
-                for &number in &plan.streams {
-                    let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
-                    let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new())).unwrap_or_default();
-                    // A cable comes back with the next connection: only queue pairs are set up anew.
-                    if made.iter().all(|rail| matches!(rail, AnyRail::Verbs(_))) {
-                        redials.push(Redial::queue_pairs(attempt.reach.clone(), &made));
-                    }
-                    rails.extend(made);
-                }
-                if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
-                    redials.push(Redial::new(attempt.reach.clone(), secured.stream.path()));
-                    rails.push(fabric.reserve(secured)?);
-                }
-            }
-            None if plan.carrier == Carrier::Devmem => {
-                for pair in plan.streams.chunks_exact(2) {
-                    let Some((control, attempt)) = self.take(pair[0]) else { continue };
-                    let (why, speed) = (attempt.why.clone(), attempt.speed);
-                    let Some((data, _)) = self.take(pair[1]) else { continue };
-                    rails.push(crate::devmem::rail(&fabric, control, data, &why, speed)?);
-                }
-            }
-            None => {
-                for &number in &plan.streams {
-                    let Some((secured, attempt)) = self.take(number) else {
-                        continue;
-                    };
-                    let (reach, why, speed) = (attempt.reach.clone(), attempt.why.clone(), attempt.speed);
-                    redials.push(Redial::new(reach, secured.stream.path()));
-                    rails.push(fabric.tcp_rail(secured, &why, Some(speed))?);
-                }
-            }
-        }
-        let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
-        let returns = if plan.acked && !redials.is_empty() {
-            let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
-            let verbs = plan.carrier == Carrier::Verbs;
-            let taken = |t: &Try| t.number == SENTINEL || t.beside.is_some() || plan.streams.contains(&t.number);
-            let wanted = |t: &&Try| !taken(t) && (t.first || !verbs);
-            let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
-            let late = late.filter(|t| t.reach.from().is_some());
-            redials.extend(late.map(|t| Redial::later(t.reach.clone()).wanting(verbs)));
-            if redials.iter().all(|r| r.from().is_some()) {
-                left_out
-                    .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
-                let mut later = self.later.clone();
-                if verbs {
-                    later.dedup();
-                }
-                redials.extend(later.into_iter().map(|(from, to, name)| {
-                    let device = fabric.config().meshes().then_some(name);
-                    Redial::later(Reach::Plain { from: Some(from), to, device }).wanting(verbs)
-                }));
-            }
-            redials.truncate(MAX_RAILS);
-            Returns::Dials { handle: self.handle.clone(), conn: self.conn_id, next: FIRST_RETURN, redials }
-        } else {
-            Returns::Never
-        };
-        Ok(Channel::new(
-            &fabric,
-            Parts {
-                conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
-                sentinel,
-                returns,
-                device: self.device.clone(),
-                verb: "connected",
-                left_out,
-            },
-        ))
-    }
-
-    /// What to say of a connection that other hosts relay.
-    fn relays(&self) -> Option<String> {
-        let up = |t: &&Try| t.reach.relays() > 0 && matches!(t.state, TryState::Up(..));
-        let ways: Vec<&str> = self.tries.iter().filter(up).map(|t| t.why.as_str()).collect();
-        let to = self.handle.addrs().first()?.ip;
-        (!ways.is_empty()).then(|| format!("LS1409 {} to {to}: no cable of this host reaches it", ways.join(" and ")))
-    }
-
-    fn tried(&self) -> String {
-        let mut each: Vec<String> = self.tries.iter().map(Try::describe).collect();
-        each.extend(self.asked.iter().filter(|(_, why)| !why.is_empty()).map(|(_, why)| format!("the mesh: {why}")));
-        if each.is_empty() { "nothing: the handle has no address this host can use".into() } else { each.join("; ") }
-    }
-}
-
-impl Try {
-    fn logged_in(&mut self, fabric: &Fabric, session: Session, stream: Stream) -> TryState {
-        let sealed = session.ciphers.is_some();
-        if self.devmem.is_ok() {
-            self.devmem = match Greeting::decode(&session.peer_blob) {
-                Some(answer) if answer.devmem && !sealed => Ok(()),
-                Some(answer) if !answer.no_devmem.is_empty() => Err(format!("the peer says: {}", answer.no_devmem)),
-                _ => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
-            };
-        }
-        let secured = Secured::new(stream, session.ciphers);
-        if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
-            let config = fabric.config();
-            match Greeting::decode(&session.peer_blob) {
-                Some(answer) if answered(&answer, berth) => {
-                    match berth.make(config, berth.wanted(config), Role::Caller) {
-                        Ok(setups) => {
-                            let meeting = Meeting::call(setups);
-                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
-                        }
-                        // The listener waits for a meeting: it is told that there is none.
-                        Err(why) => {
-                            let meeting = Meeting::decline(why);
-                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
-                        }
-                    }
-                }
-                Some(answer) if !answer.no_rdma.is_empty() => {
-                    self.verbs = Err(format!("the peer says: {}", answer.no_rdma));
-                }
-                _ => {}
-            }
-        }
-        TryState::Up(Box::new(secured), session.peer_blob)
-    }
-
-    fn describe(&self) -> String {
-        let from = self.reach.from().map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
-        let state = match &self.state {
-            TryState::Dial(_) => "no answer yet",
-            TryState::Login(_) => "connected, login not finished",
-            TryState::Meet(..) => "setting a rail up beside it",
-            TryState::Up(..) | TryState::Used => "up",
-            TryState::Failed(why) => why,
-        };
-        format!("{from} -> {} ({}): {state}", self.reach.to(), self.why)
-    }
-
-    fn is_open(&self) -> bool {
-        matches!(self.state, TryState::Dial(_) | TryState::Login(_))
-    }
-
-    /// What to say of it where it did not become a rail.
-    fn failure(&self) -> Option<String> {
-        let up = matches!(self.state, TryState::Up(..) | TryState::Used);
-        (!up && self.number != SENTINEL).then(|| self.describe())
-    }
-}
-
-/// Whether the peer takes part in setting up what this end has.
-fn answered(answer: &Greeting, berth: &Berth) -> bool {
-    match berth {
-        Berth::Rdma(_) => answer.rdma,
-        Berth::Cable(_) => answer.cable,
     }
 }

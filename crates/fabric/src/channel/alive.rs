@@ -1,0 +1,131 @@
+//! Whether the peer lives: what its sentinel says, and what counts where there is none.
+
+use std::time::{Duration, Instant};
+
+use linkspan_tcp::{Ended, Sentinel};
+use linkspan_transport::{Down, Poll, WaitFd};
+
+use super::Channel;
+use crate::chain;
+use crate::room::first_word;
+use crate::staged::PathRail;
+
+/// How long no path may carry after the sentinel was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
+/// TCP room).
+const GRACE: Duration = Duration::from_secs(25);
+
+/// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
+/// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
+const LAST_LOOKS: usize = 256;
+
+/// What is known of the end of a peer whose path was lost.
+#[derive(Debug)]
+pub enum Fate {
+    /// Its process has ended, or has let go of the connection for good.
+    Gone,
+    /// It has ended the path and lives, or nothing is known.
+    Open,
+    /// Not known yet: ask the witness.
+    Ask(Witness),
+}
+
+/// The sentinel of a connection whose rails are lost already.
+#[derive(Debug)]
+pub struct Witness(Sentinel);
+
+impl Witness {
+    /// What is known by now. One system call.
+    pub fn ask(mut self) -> Fate {
+        if self.0.check().is_ok() {
+            return Fate::Ask(self);
+        }
+        match self.0.ended() {
+            Some(Ended::Closed) => Fate::Gone,
+            _ => Fate::Open,
+        }
+    }
+
+    /// What to wait for before asking again.
+    pub fn wait_fd(&self) -> WaitFd {
+        self.0.wait_fd()
+    }
+}
+
+/// A sentinel that was lost with its path.
+pub(super) struct Unwatched {
+    /// When another path was last known to carry.
+    since: Instant,
+    /// Whether a line told it.
+    told: bool,
+    why: Down,
+}
+
+impl Channel {
+    /// Asks the sentinel. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
+    /// with it where no other path carries.
+    pub(super) fn watch(&mut self, now: Instant) {
+        if let Some(sentinel) = self.sentinel.as_mut()
+            && let Err(why) = sentinel.check()
+        {
+            let path_lost = sentinel.path_lost();
+            self.ended = sentinel.ended();
+            // We live, whatever has become of the peer: it may be asking the same.
+            sentinel.leave();
+            // The end of the sentinel may overtake bytes that are still in the rails: read them first.
+            for _ in 0..LAST_LOOKS {
+                self.conn.rails().for_each(|(_, rail)| rail.room().look());
+                if !matches!(self.conn.progress(), Ok(Poll::Active)) {
+                    break;
+                }
+            }
+            self.sentinel = None;
+            self.unwatched = Some(Unwatched { since: now, told: false, why });
+            if !path_lost {
+                self.end_unwatched();
+            }
+        }
+        let Some(gone) = self.unwatched.as_mut() else { return };
+        // Rails over the sentinel's own interface prove nothing: idle ones end a little later.
+        let interface = first_word(gone.why.path());
+        if self.conn.carries(|rail| gone.told || rail.room().interface() != interface) {
+            // From here on the rails' own keepalive, and the grace, tell a dead host.
+            gone.since = now;
+            if !std::mem::replace(&mut gone.told, true) {
+                let line = format!("nothing watches the peer any more, other paths carry on: {}", chain(&gone.why));
+                self.fabric.log().warn(&line);
+            }
+        } else if !gone.told || now.duration_since(gone.since) >= GRACE {
+            self.end_unwatched();
+        }
+    }
+
+    /// What is known of the peer of a connection that is lost.
+    pub fn fate(mut self) -> Fate {
+        match (self.ended, self.sentinel.take()) {
+            (Some(Ended::Closed), _) => Fate::Gone,
+            (Some(_), _) | (None, None) => Fate::Open,
+            (None, Some(sentinel)) => Witness(sentinel).ask(),
+        }
+    }
+
+    /// No sentinel watches a peer that is reached over other hosts: there the rails' own word counts. Keepalive alone would not
+    /// do, for it waits while bytes are outstanding.
+    pub(super) fn watch_unguarded(&mut self) {
+        if self.sentinel.is_some() || self.unwatched.is_some() {
+            return;
+        }
+        let mut rails = self.conn.rails();
+        let (some, dead) = (rails.next(), |rail: &PathRail| rail.room().unanswered());
+        if some.is_some_and(|(_, rail)| dead(rail)) && rails.all(|(_, rail)| dead(rail)) {
+            drop(rails);
+            let why = "nothing has been acknowledged for more than 12 s, and no other path is left".into();
+            self.conn.fail(Down::PeerGone { path: self.describe(), why });
+        }
+    }
+
+    pub(super) fn end_unwatched(&mut self) {
+        if let Some(gone) = self.unwatched.take() {
+            self.conn.fail(gone.why);
+        }
+    }
+}

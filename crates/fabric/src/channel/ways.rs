@@ -1,0 +1,172 @@
+//! Lost paths coming back, reserves called and rested, and ways around what does not carry.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use linkspan_proto::handle::Addr;
+use linkspan_topology::mesh::{ROUTES_MAX, Way};
+use linkspan_transport::Rail;
+
+use super::{Channel, Returns};
+use crate::reach::Reach;
+use crate::redial::{Back, Redial, rail_id};
+use crate::room::AnyRail;
+use crate::stats::Counter;
+use crate::{Fabric, chain};
+
+/// Time between two looks for a way around a path that does not carry.
+const DETOUR: Duration = Duration::from_millis(500);
+
+/// How long nothing has moved on a connection that is stuck.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// The same where nothing is in flight: a sender that waits for a grant has nothing under way that could be missed, and only
+/// the mesh tells it that the cable is gone.
+const STUCK_IDLE: Duration = Duration::from_secs(3);
+
+/// Most ways that one connection remembers: as many rails twice over.
+const MAX_WAYS: usize = 2 * linkspan_transport::MAX_RAILS;
+
+impl Channel {
+    /// Where no queue pair or cable is left, what is in reserve carries on; it rests when there is one again.
+    pub(super) fn call_reserve(&self) {
+        let beside = |rail: &AnyRail| matches!(rail, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_));
+        let left = self.conn.rails().any(|(_, rail)| beside(rail.room()));
+        for (_, rail) in self.conn.rails() {
+            let AnyRail::Reserve(rail) = rail.room() else { continue };
+            let (path, lost) = (&rail.info().path, if self.rdma { "RDMA" } else { "the cable" });
+            if left && rail.rest() {
+                self.fabric.log().info(&format!("{lost} carries again, TCP is in reserve: {path}"));
+            } else if !left && rail.call() {
+                self.fabric.log().warn(&format!("downgrade: TCP carries on in place of {lost}: {path}"));
+            }
+        }
+    }
+
+    /// In a mesh: where no path carries any more, others may lead around.
+    pub(super) fn detour(&mut self, now: Instant) {
+        if !self.fabric.config().meshes() || now.duration_since(self.looked) < DETOUR || self.conn.lost().is_some() {
+            return;
+        }
+        self.looked = now;
+        let Returns::Dials { handle, redials, .. } = &mut self.returns else { return };
+        let Ok(Some(mesh)) = self.fabric.mesh() else { return };
+        let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
+        let relayed = redials.iter().any(|r| r.reach().relays() > 0);
+        let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
+        // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
+        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
+            || now.duration_since(self.last_moved) > STUCK_IDLE;
+        if self.conn.carries(|_| true) && (cabled || !stuck) {
+            if relayed {
+                widen(&self.fabric, redials, mesh.way(handle.host, addrs, false), self.rdma);
+            }
+            return;
+        }
+        let Way::Over(routes) = mesh.way(handle.host, addrs, true) else { return };
+        for route in routes {
+            let over = route.over.join(", ");
+            let reach = Reach::Over(route);
+            if redials.iter().any(|r| r.reach().is_same(&reach)) || !room_for_one(redials) {
+                continue;
+            }
+            let what = format!("LS1423 the way to the peer carries nothing any more; relaying over {over}");
+            if self.fabric.config().strict {
+                self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
+                return;
+            }
+            self.fabric.log().warn(&format!("downgrade: {what}"));
+            redials.push(Redial::now(reach));
+        }
+    }
+
+    pub(super) fn take_back(&mut self, now: Instant) {
+        let mut back: Vec<Back> = Vec::new();
+        match &mut self.returns {
+            Returns::Never => {}
+            Returns::Accepts { desk, conn } => {
+                let mut desk = desk.lock().unwrap_or_else(|e| e.into_inner());
+                back.extend(desk.returned(*conn));
+            }
+            Returns::Dials { handle, conn, next, redials } => {
+                back.extend(redials.iter_mut().filter_map(|r| r.poll(&self.fabric, handle, *conn, next, now)));
+            }
+        }
+        let some = !back.is_empty();
+        for Back { number, secured, rails } in back {
+            if !rails.is_empty() {
+                // The stream has done its part.
+                drop(secured);
+                for (n, rail) in rails.into_iter().enumerate() {
+                    self.add(rail, rail_id(number, n), now);
+                }
+                continue;
+            }
+            let made =
+                if self.rdma { self.fabric.reserve(secured) } else { self.fabric.tcp_rail(secured, "came back", None) };
+            match made {
+                Ok(rail) => self.add(rail, u32::from(number), now),
+                Err(error) => self.fabric.log().warn(&chain(&error)),
+            }
+        }
+        if some {
+            self.call_reserve();
+        }
+    }
+
+    pub(super) fn add(&mut self, rail: AnyRail, id: u32, now: Instant) {
+        let info = rail.info().clone();
+        let (room, path) = (info.room, &info.path);
+        let mut rail = self.fabric.path_rail(rail);
+        let attached = self.gpu.as_ref().map_or(Ok(()), |gpu| rail.attach(gpu));
+        if let Err(error) = &attached {
+            self.fabric.log().warn(&chain(error));
+        }
+        if let Some(queue) = &self.queue {
+            rail.offload(queue);
+        }
+        if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
+            if let Returns::Dials { redials, .. } = &mut self.returns {
+                redials.iter_mut().for_each(|r| r.lost(path, now));
+            }
+        } else if self.missed.is_back(&info) {
+            self.meter.add(Counter::RailsBack, 1);
+            self.fabric.log().info(&format!("rail back: {room} {path}"));
+        } else {
+            let now = self.conn.rails().count();
+            self.fabric.log().info(&format!("rail added: {room} {path}: it can be reached now; {now} in all"));
+        }
+    }
+}
+
+/// A connection that is relayed takes what the mesh has learnt since: another way round, or a cable of its own.
+fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
+    let (reaches, over): (Vec<Reach>, bool) = match way {
+        Way::Direct(links) => (links.iter().map(Reach::link).collect(), false),
+        Way::Over(routes) => (routes.into_iter().map(Reach::Over).collect(), true),
+        Way::None(_) => return,
+    };
+    for reach in reaches {
+        let ways = redials.iter().filter(|r| r.is_up() && r.reach().relays() > 0).count();
+        let known = redials.iter().any(|r| r.reach().is_same(&reach));
+        if known || over && ways >= ROUTES_MAX || !room_for_one(redials) {
+            continue;
+        }
+        let what = match &reach {
+            Reach::Over(route) => format!("another way, over {}", route.over.join(", ")),
+            Reach::Plain { to, .. } => format!("a cable to {}", to.ip()),
+        };
+        fabric.log().info(&format!("the mesh has learnt of {what}"));
+        redials.push(Redial::now(reach).wanting(rdma && !over));
+    }
+}
+
+/// Whether one more way can be remembered; one over others that carries nothing makes room.
+fn room_for_one(redials: &mut Vec<Redial>) -> bool {
+    if redials.len() >= MAX_WAYS
+        && let Some(idle) = redials.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)
+    {
+        redials.remove(idle);
+    }
+    redials.len() < MAX_WAYS
+}

@@ -1,0 +1,152 @@
+//! The plan sent, the answer awaited, and the connection made of what is up.
+
+use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
+use linkspan_transport::{Conn, MAX_RAILS};
+
+use super::tries::{Try, TryState};
+use super::{Connecting, SENTINEL};
+use crate::Error;
+use crate::channel::{Channel, Parts, Returns};
+use crate::listener::FIRST_RETURN;
+use crate::reach::Reach;
+use crate::redial::Redial;
+use crate::room::AnyRail;
+use crate::secured::{MessageError, Secured};
+
+impl Connecting {
+    /// Sends the plan, waits for the answer, makes the connection.
+    pub(super) fn conclude(&mut self) -> Result<Option<Channel>, Error> {
+        let Some(mut proposed) = self.proposed.take() else {
+            return Ok(None);
+        };
+        let peer = self.tries[proposed.speaker].reach.to();
+        let TryState::Up(secured, _) = &mut self.tries[proposed.speaker].state else {
+            return Err(Error::Vanished { peer });
+        };
+        while proposed.said < proposed.bytes.len() {
+            match secured.stream.try_write(&proposed.bytes[proposed.said..]) {
+                Ok(Some(n)) => proposed.said += n,
+                Ok(None) => break,
+                Err(_) => return Err(Error::Vanished { peer }),
+            }
+        }
+        match secured.read::<AGREED_LEN>(&mut proposed.inbox) {
+            Ok(Some(AGREED)) => self.finish(proposed.plan).map(Some),
+            Ok(None) => {
+                self.proposed = Some(proposed);
+                Ok(None)
+            }
+            Err(MessageError::Io(_)) => Err(Error::Vanished { peer }),
+            Ok(Some(_)) => Err(Error::Answer { peer, why: "it is neither a yes nor silence".into() }),
+            Err(error) => Err(Error::Answer { peer, why: error.to_string() }),
+        }
+    }
+
+    fn take(&mut self, number: u16) -> Option<(Secured, &Try)> {
+        let attempt = self.tries.iter_mut().find(|t| t.number == number)?;
+        match std::mem::replace(&mut attempt.state, TryState::Used) {
+            TryState::Up(secured, _) => Some((*secured, attempt)),
+            other => {
+                attempt.state = other;
+                None
+            }
+        }
+    }
+
+    fn finish(&mut self, plan: Plan) -> Result<Channel, Error> {
+        let fabric = self.fabric.clone();
+        let mut sentinel = plan.sentinel.and_then(|n| self.take(n)).map(|(secured, _)| secured.into_sentinel());
+        let mut rails = Vec::new();
+        let mut redials = Vec::new();
+        match self.shm.take() {
+            Some(rail) => {
+                sentinel = self.take(plan.streams[0]).map(|(secured, _)| secured.into_sentinel());
+                rails.push(AnyRail::Shm(rail));
+            }
+            None if plan.carrier == Carrier::Verbs => {
+                for &number in &plan.streams {
+                    let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
+                    let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new())).unwrap_or_default();
+                    // A cable comes back with the next connection: only queue pairs are set up anew.
+                    if made.iter().all(|rail| matches!(rail, AnyRail::Verbs(_))) {
+                        redials.push(Redial::queue_pairs(attempt.reach.clone(), &made));
+                    }
+                    rails.extend(made);
+                }
+                if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
+                    redials.push(Redial::new(attempt.reach.clone(), secured.stream.path()));
+                    rails.push(fabric.reserve(secured)?);
+                }
+            }
+            None if plan.carrier == Carrier::Devmem => {
+                for pair in plan.streams.chunks_exact(2) {
+                    let Some((control, attempt)) = self.take(pair[0]) else { continue };
+                    let (why, speed) = (attempt.why.clone(), attempt.speed);
+                    let Some((data, _)) = self.take(pair[1]) else { continue };
+                    rails.push(crate::devmem::rail(&fabric, control, data, &why, speed)?);
+                }
+            }
+            None => {
+                for &number in &plan.streams {
+                    let Some((secured, attempt)) = self.take(number) else {
+                        continue;
+                    };
+                    let (reach, why, speed) = (attempt.reach.clone(), attempt.why.clone(), attempt.speed);
+                    redials.push(Redial::new(reach, secured.stream.path()));
+                    rails.push(fabric.tcp_rail(secured, &why, Some(speed))?);
+                }
+            }
+        }
+        let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
+        let returns = if plan.acked && !redials.is_empty() {
+            let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
+            let verbs = plan.carrier == Carrier::Verbs;
+            let taken = |t: &Try| t.number == SENTINEL || t.beside.is_some() || plan.streams.contains(&t.number);
+            let wanted = |t: &&Try| !taken(t) && (t.first || !verbs);
+            let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
+            let late = late.filter(|t| t.reach.from().is_some());
+            redials.extend(late.map(|t| Redial::later(t.reach.clone()).wanting(verbs)));
+            if redials.iter().all(|r| r.from().is_some()) {
+                left_out
+                    .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
+                let mut later = self.later.clone();
+                if verbs {
+                    later.dedup();
+                }
+                redials.extend(later.into_iter().map(|(from, to, name)| {
+                    let device = fabric.config().meshes().then_some(name);
+                    Redial::later(Reach::Plain { from: Some(from), to, device }).wanting(verbs)
+                }));
+            }
+            redials.truncate(MAX_RAILS);
+            Returns::Dials { handle: self.handle.clone(), conn: self.conn_id, next: FIRST_RETURN, redials }
+        } else {
+            Returns::Never
+        };
+        Ok(Channel::new(
+            &fabric,
+            Parts {
+                conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
+                sentinel,
+                returns,
+                device: self.device.clone(),
+                verb: "connected",
+                left_out,
+            },
+        ))
+    }
+
+    /// What to say of a connection that other hosts relay.
+    pub(super) fn relays(&self) -> Option<String> {
+        let up = |t: &&Try| t.reach.relays() > 0 && matches!(t.state, TryState::Up(..));
+        let ways: Vec<&str> = self.tries.iter().filter(up).map(|t| t.why.as_str()).collect();
+        let to = self.handle.addrs().first()?.ip;
+        (!ways.is_empty()).then(|| format!("LS1409 {} to {to}: no cable of this host reaches it", ways.join(" and ")))
+    }
+
+    pub(super) fn tried(&self) -> String {
+        let mut each: Vec<String> = self.tries.iter().map(Try::describe).collect();
+        each.extend(self.asked.iter().filter(|(_, why)| !why.is_empty()).map(|(_, why)| format!("the mesh: {why}")));
+        if each.is_empty() { "nothing: the handle has no address this host can use".into() } else { each.join("; ") }
+    }
+}

@@ -1,0 +1,112 @@
+//! A pair of addresses being tried.
+
+use linkspan_proto::greeting::Greeting;
+use linkspan_proto::login::Session;
+use linkspan_tcp::Stream;
+use linkspan_thunderbolt::Role;
+
+use super::SENTINEL;
+use crate::Fabric;
+use crate::cable::Berth;
+use crate::logins::LoginRun;
+use crate::meeting::Meeting;
+use crate::reach::{Arriving, Reach};
+use crate::room::AnyRail;
+use crate::secured::Secured;
+
+/// One pair of addresses being tried.
+pub(crate) struct Try {
+    pub(super) reach: Reach,
+    pub(crate) number: u16,
+    pub(crate) why: String,
+    /// Port speed, bytes per second; 0 when unknown.
+    pub(super) speed: u64,
+    pub(super) state: TryState,
+    /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
+    pub(super) first: bool,
+    pub(super) berth: Option<Berth>,
+    /// Rails that are up beside the stream, or why there are none.
+    pub(super) verbs: Result<Vec<AnyRail>, String>,
+    /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
+    pub(super) beside: Option<u16>,
+    /// Whether both sides would take device-memory TCP on this stream, and why not.
+    pub(super) devmem: Result<(), String>,
+}
+
+pub(super) enum TryState {
+    Dial(Arriving),
+    Login(Box<LoginRun>),
+    /// Queue pairs are being set up; with the peer's greeting.
+    Meet(Box<(Secured, Meeting)>, Vec<u8>),
+    /// With the peer's greeting.
+    Up(Box<Secured>, Vec<u8>),
+    Used,
+    Failed(String),
+}
+
+impl Try {
+    pub(super) fn logged_in(&mut self, fabric: &Fabric, session: Session, stream: Stream) -> TryState {
+        let sealed = session.ciphers.is_some();
+        if self.devmem.is_ok() {
+            self.devmem = match Greeting::decode(&session.peer_blob) {
+                Some(answer) if answer.devmem && !sealed => Ok(()),
+                Some(answer) if !answer.no_devmem.is_empty() => Err(format!("the peer says: {}", answer.no_devmem)),
+                _ => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
+            };
+        }
+        let secured = Secured::new(stream, session.ciphers);
+        if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
+            let config = fabric.config();
+            match Greeting::decode(&session.peer_blob) {
+                Some(answer) if answered(&answer, berth) => {
+                    match berth.make(config, berth.wanted(config), Role::Caller) {
+                        Ok(setups) => {
+                            let meeting = Meeting::call(setups);
+                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                        }
+                        // The listener waits for a meeting: it is told that there is none.
+                        Err(why) => {
+                            let meeting = Meeting::decline(why);
+                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                        }
+                    }
+                }
+                Some(answer) if !answer.no_rdma.is_empty() => {
+                    self.verbs = Err(format!("the peer says: {}", answer.no_rdma));
+                }
+                _ => {}
+            }
+        }
+        TryState::Up(Box::new(secured), session.peer_blob)
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let from = self.reach.from().map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
+        let state = match &self.state {
+            TryState::Dial(_) => "no answer yet",
+            TryState::Login(_) => "connected, login not finished",
+            TryState::Meet(..) => "setting a rail up beside it",
+            TryState::Up(..) | TryState::Used => "up",
+            TryState::Failed(why) => why,
+        };
+        format!("{from} -> {} ({}): {state}", self.reach.to(), self.why)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, TryState::Dial(_) | TryState::Login(_))
+    }
+
+    /// What to say of it where it did not become a rail.
+    pub(super) fn failure(&self) -> Option<String> {
+        let up = matches!(self.state, TryState::Up(..) | TryState::Used);
+        (!up && self.number != SENTINEL).then(|| self.describe())
+    }
+}
+
+/// Whether the peer takes part in setting up what this end has.
+fn answered(answer: &Greeting, berth: &Berth) -> bool {
+    match berth {
+        Berth::Rdma(_) => answer.rdma,
+        Berth::Cable(_) => answer.cable,
+    }
+}
