@@ -200,7 +200,7 @@ impl Socket for Kernel {
 
     fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error> {
         let memory = GpuBuf::new(gpu, POOL)?;
-        Ok(Pool { mem: memory.slice(), id: 1, guard: Box::new(memory) })
+        Ok(Pool { mem: memory.slice(), id: 1, lent: Arc::default(), guard: Box::new(memory) })
     }
 
     fn lend(&mut self, _: &Arc<dyn Gpu>, _: MemSlice) -> Result<Lent, Error> {

@@ -361,8 +361,16 @@ pub(crate) fn leaks(lab: &mut Lab) -> Result<()> {
     a.sh_for(SOON * 8, &format!("exec ringtest open-close {DEVICE} 1000"))?;
     both((&a, &format!("ping {DEVICE} 3 10 50000")), (&b, &format!("echo {DEVICE} 3")))?;
     lab.say("opened and closed 1000 times");
+    // Each wait is bounded and says where it was.
     let cycle = format!(
-        "i=0; while [ $i -lt 100 ]; do rmmod linkspan && modprobe linkspan allow=any || exit 1;          [ $((i % 10)) != 9 ] || until grep -q up {SYS}/state 2>/dev/null; do sleep 0.1; done; i=$((i+1)); done"
+        "over() {{ echo \"$1 in cycle $i, state: $(cat {SYS}/state)\"; exit 1; }}\n\
+         i=0; while [ $i -lt 100 ]; do\n\
+         echo \"linkspan: cycle $i\" >/dev/kmsg\n\
+         rmmod linkspan || over rmmod\n\
+         modprobe linkspan allow=any || over modprobe\n\
+         if [ $((i % 10)) = 9 ]; then\n\
+         t=0; until grep -q '^up$' {SYS}/state 2>/dev/null; do t=$((t+1)); [ $t -lt 600 ] || over 'not up in 60 s'; sleep 0.1; done\n\
+         fi; i=$((i+1)); done 2>&1"
     );
     a.sh_for(SOON * 20, &cycle)?;
     up(&[&a, &b])?;

@@ -78,7 +78,10 @@ impl Card {
         let held = &mut self.held[page as usize];
         *held -= 1;
         let last = *held == 0;
-        self.free += usize::from(last);
+        // Not `usize::from(last)`: rustc 1.95 optimizes that away (rust-lang/rust#158206).
+        if last {
+            self.free += 1;
+        }
         last
     }
 }
