@@ -6,7 +6,8 @@ began=$SECONDS
 table=()
 # Names, limits and commands of the stages that failed and have not been run again.
 failed=()
-declare -A limit_of command_of tried
+# `last` has the last lines of stages that failed, to be read again below the table: who sees only the end of the log sees why.
+declare -A limit_of command_of tried last
 
 # stage NAME LIMIT COMMAND...: runs it; exit 77 means that it could not run here and has printed why.
 stage() {
@@ -24,8 +25,12 @@ stage() {
     printf '\n== %s (at most %d s): %s\n' "$name" "$limit" "$*"
     limit_of[$name]=$limit
     command_of[$name]=$(printf '%q ' "$@")
-    timeout --kill-after=10 "$limit" "$@"
+    local log
+    log=$(mktemp)
+    # Not a pipeline: it would wait for whatever a stage leaves running.
+    timeout --kill-after=10 "$limit" "$@" > >(tee "$log") 2>&1
     code=$?
+    sleep 0.2
     case $code in
         0) word=passed ;;
         77) word=skipped ;;
@@ -35,7 +40,29 @@ stage() {
             ;;
         *) word="failed" && echo "$name: exit code $code" ;;
     esac
+    [[ $word != failed ]] || last[$name]=$(tail -n 60 "$log" | cut -c1-400)
+    rm -f "$log"
     record "$name" $((SECONDS - from)) "$word" ""
+}
+
+# early COMMAND...: runs it beside the stages, with what they leave of the machine. It fails without consequences: the
+# stage that misses something gets it, or says why not.
+early() {
+    early_log=$(mktemp)
+    setsid nice -n 19 "$@" >"$early_log" 2>&1 &
+    early_pid=$!
+}
+
+# early_done: waits until that command is through, for 300 s at most; what is not there by then is not waited for.
+early_done() {
+    local from=$SECONDS
+    while kill -0 "$early_pid" 2>/dev/null; do
+        ((SECONDS - from < 300)) || { kill -- "-$early_pid" 2>/dev/null; break; }
+        sleep 1
+    done
+    printf '\n== early, waited for %d s\n' $((SECONDS - from))
+    cat "$early_log"
+    rm -f "$early_log"
 }
 
 # again: runs every stage that failed so far once more. One that passes then was a matter of luck: the run passes, and says
@@ -82,9 +109,13 @@ share_of() {
 
 # finish: the table, and the exit code of the run.
 finish() {
+    local name
     again
     printf '\n== %d s in all, of %d\n' $((SECONDS - began)) "$total"
     printf '%s\n' "${table[@]}"
+    for name in "${!last[@]}"; do
+        printf '\n== the end of %s, which failed\n%s\n' "$name" "${last[$name]}"
+    done
     if ((${#failed[@]})); then
         echo "failed: $(printf '%s\n' "${failed[@]}" | sort -u | paste -sd' ')"
         exit 1

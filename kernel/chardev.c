@@ -23,7 +23,7 @@
 
 #include "linkspan.h"
 
-static_assert(sizeof(struct ls_queue) == 320);
+static_assert(sizeof(struct ls_queue) == 384);
 static_assert(sizeof(struct ls_sqe) == 64);
 static_assert(sizeof(struct ls_cqe) == 32);
 
@@ -59,6 +59,7 @@ static int ls_open(struct inode *inode, struct file *file)
 	INIT_LIST_HEAD(&f->free_ops);
 	mutex_init(&f->setup);
 	init_waitqueue_head(&f->wait);
+	init_waitqueue_head(&f->wake);
 	xa_init_flags(&f->regions, XA_FLAGS_ALLOC);
 	f->lk = lk;
 	get_device(&lk->dev);
@@ -72,6 +73,7 @@ static int ls_close(struct inode *inode, struct file *file)
 	struct ls_link *lk = f->lk;
 	LIST_HEAD(reap);
 
+	ls_poller_stop(f);
 	mutex_lock(&lk->io);
 	f->closed = true;
 	if (f->ready && !f->dead) {
@@ -107,15 +109,16 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	struct ls_queue *q;
 	struct ls_op *ops;
 	long left;
+	int ret;
 	u32 i;
 
 	if (h->version != LS_ABI_VERSION) {
 		h->version = LS_ABI_VERSION;
 		return -EPROTO;
 	}
-	if (h->reserved[0] || h->reserved[1] || !is_power_of_2(h->sq_entries) || !is_power_of_2(h->cq_entries) ||
-	    h->sq_entries < LS_ENTRIES_MIN || h->sq_entries > LS_ENTRIES_MAX || h->cq_entries < LS_ENTRIES_MIN ||
-	    h->cq_entries > LS_ENTRIES_MAX)
+	if (h->reserved || h->flags & ~LS_HELLO_POLL || h->idle_us > LS_POLL_IDLE_MAX_US ||
+	    !is_power_of_2(h->sq_entries) || h->sq_entries < LS_ENTRIES_MIN || h->sq_entries > LS_ENTRIES_MAX ||
+	    !is_power_of_2(h->cq_entries) || h->cq_entries < LS_ENTRIES_MIN || h->cq_entries > LS_ENTRIES_MAX)
 		return -EINVAL;
 	if (f->ready)
 		return -EALREADY;
@@ -126,11 +129,12 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	cq_bytes = PAGE_ALIGN(h->cq_entries * sizeof(struct ls_cqe));
 	q = vmalloc_user(PAGE_SIZE + sq_bytes + cq_bytes);
 	ops = kvcalloc(h->cq_entries, sizeof(*ops), GFP_KERNEL_ACCOUNT);
-	if (!q || !ops) {
-		vfree(q);
-		kvfree(ops);
-		return -ENOMEM;
-	}
+	ret = -ENOMEM;
+	if (!q || !ops)
+		goto err;
+	ret = h->flags & LS_HELLO_POLL ? ls_poller_make(f, h->idle_us) : 0;
+	if (ret)
+		goto err;
 	h->map_bytes = PAGE_SIZE + sq_bytes + cq_bytes;
 	h->sq_offset = PAGE_SIZE;
 	h->cq_offset = PAGE_SIZE + sq_bytes;
@@ -141,9 +145,8 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	mutex_lock(&lk->io);
 	if (!lk->running || !lk->sending) {
 		mutex_unlock(&lk->io);
-		vfree(q);
-		kvfree(ops);
-		return READ_ONCE(lk->state) == LS_STATE_GONE ? -ENODEV : -ENOTCONN;
+		ret = READ_ONCE(lk->state) == LS_STATE_GONE ? -ENODEV : -ENOTCONN;
+		goto err;
 	}
 	f->q = q;
 	f->map_bytes = h->map_bytes;
@@ -160,7 +163,14 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	smp_store_release(&f->ready, true);
 	list_add_tail(&f->list, &lk->files);
 	mutex_unlock(&lk->io);
+	if (f->poller)
+		wake_up_process(f->poller);
 	return 0;
+err:
+	ls_poller_stop(f);
+	vfree(q);
+	kvfree(ops);
+	return ret;
 }
 
 static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
@@ -190,6 +200,7 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	info->control_frames = lk->control;
 	info->doorbells = lk->bells;
 	info->restarts = lk->restarts;
+	info->polled_ns = lk->polled_ns;
 	mutex_unlock(&lk->io);
 	mutex_unlock(&lk->login);
 }
@@ -200,42 +211,37 @@ static u32 ls_unread(struct ls_file *f)
 	return f->cq_tail - READ_ONCE(f->q->cq_head);
 }
 
-static int ls_submit(struct ls_file *f, u32 *taken)
+/* Entries that can be taken: there is room for their completions. Negative for indices that cannot be. io is held. */
+int ls_waiting(struct ls_file *f)
 {
-	struct ls_link *lk = f->lk;
-	u32 n, unread;
-	int ret = 0;
-
-	mutex_lock(&lk->io);
-	lk->bells++;
-	if (f->dead) {
-		ret = -ENODEV;
-		goto out;
-	}
 	/* The index before the entries that it covers. */
-	n = smp_load_acquire(&f->q->sq_tail) - f->sq_head;
-	unread = ls_unread(f);
-	if (n > f->sq_entries || unread > f->cq_entries) {
-		ret = -EINVAL;
-		goto out;
-	}
-	for (; n && f->live + ls_unread(f) < f->cq_entries && !f->dead; n--) {
+	u32 n = smp_load_acquire(&f->q->sq_tail) - f->sq_head;
+	u32 unread = ls_unread(f);
+
+	if (n > f->sq_entries || unread > f->cq_entries)
+		return -EINVAL;
+	return f->live + unread >= f->cq_entries ? 0 : min(n, f->cq_entries - f->live - unread);
+}
+
+/* Takes entries from the queue. io is held. */
+int ls_submit(struct ls_file *f, u32 *taken)
+{
+	int n = f->dead ? -ENODEV : ls_waiting(f);
+
+	if (n < 0)
+		return n;
+	for (*taken = n; n; n--) {
 		struct ls_sqe sqe = f->sq[f->sq_head & (f->sq_entries - 1)];
 
 		/* The program may write it at any time: what was checked is what is used. */
 		barrier();
 		f->sq_head++;
-		(*taken)++;
-		if (list_empty(&f->free_ops))
-			break;
 		ls_take(f, &sqe);
 	}
 	/* The program may reuse an entry once the index has passed it. */
 	smp_store_release(&f->q->sq_head, f->sq_head);
-	ls_pump(lk);
-out:
-	mutex_unlock(&lk->io);
-	return ret;
+	ls_pump(f->lk);
+	return 0;
 }
 
 static bool ls_enough(struct ls_file *f, u32 want)
@@ -270,7 +276,11 @@ static int ls_doorbell(struct ls_file *f, struct ls_ioc_doorbell *d)
 
 	if (d->flags & ~LS_DOORBELL_POLL)
 		return -EINVAL;
+	mutex_lock(&f->lk->io);
+	f->lk->bells++;
 	ret = ls_submit(f, &taken);
+	ls_poller_wake(f);
+	mutex_unlock(&f->lk->io);
 	d->submitted = taken;
 	if (ret || !want)
 		return ret;

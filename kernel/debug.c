@@ -37,6 +37,7 @@ static int ls_counters_show(struct seq_file *m, void *unused)
 	seq_printf(m, "control_frames %llu\ncopied_bytes %llu\ndoorbells %llu\n", lk->control, lk->copied, lk->bells);
 	seq_printf(m, "interrupts %lld\npolls %llu\npages %llu\n", (s64)atomic64_read(&lk->interrupts),
 		   lk->polls, lk->pages);
+	seq_printf(m, "polling_threads_awake %u\npolling_threads_ns %llu\n", lk->pollers, lk->polled_ns);
 	seq_printf(m, "channels_open %u\nsends_waiting %u\nreceives_waiting %u\n", open, sends, recvs);
 	mutex_unlock(&lk->io);
 	return 0;

@@ -229,6 +229,9 @@ void ls_pump(struct ls_link *lk)
 		list_del_init(&f->list);
 		ls_frame_tx(lk, 0, f, len);
 	}
+	/* Nobody has asked to hear of frames that are free again: now somebody does. */
+	if (!list_empty(&lk->ready) && lk->masked && !lk->pollers)
+		queue_work(ls_io_wq, &lk->io_work);
 	ls_pump_data(lk);
 }
 
@@ -263,63 +266,52 @@ void ls_post_rx(struct ls_link *lk)
 	}
 }
 
-void ls_data_rx(struct ls_link *lk, struct ls_frame *f)
+/* The peer broke the protocol: nothing of it is believed any more. */
+static void ls_wrong(struct ls_link *lk, const char *what)
 {
-	struct ls_op *op = f->op;
-	u32 len = f->rf.size ?: LS_FRAME_BYTES;
+	lk->running = false;
+	ls_restart(lk, what);
+}
 
-	if (f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN)) {
-		lk->running = false;
-		ls_restart(lk, "a damaged data frame");
-		return;
-	}
-	if (len != f->len || f->rf.eof != 1 + lk->rx_seq % 15) {
-		lk->running = false;
-		ls_restart(lk, "a data frame of wrong length or order");
-		return;
-	}
+/* A data frame for this place of a receive, of this length. */
+static void ls_data(struct ls_link *lk, struct ls_frame *f, struct ls_op *op, u64 pos, u32 len)
+{
+	if (f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN))
+		return ls_wrong(lk, "a damaged data frame");
+	if ((f->rf.size ?: LS_FRAME_BYTES) != len || f->rf.eof != 1 + lk->rx_seq % 15)
+		return ls_wrong(lk, "a data frame of wrong length or order");
 	lk->rx_seq++;
 	lk->rx_frames++;
 	lk->rx_bytes += len;
 	if (f->page) {
-		ls_region_copy(op->region, f->pos, page_address(f->page), len, true);
+		ls_region_copy(op->region, pos, page_address(f->page), len, true);
 		lk->copied += len;
 	} else {
-		ls_region_sync(op->region, f->pos, len, true);
+		ls_region_sync(op->region, pos, len, true);
 	}
 	op->done += len;
 	if (op->done == op->len)
 		ls_complete(lk, op, 0, op->len);
 }
 
-/* A data frame on the ring of control frames: it belongs to the oldest grant. */
+void ls_data_rx(struct ls_link *lk, struct ls_frame *f)
+{
+	ls_data(lk, f, f->op, f->pos, f->len);
+}
+
+/* On the ring of control frames: it belongs to the oldest grant. */
 void ls_data_shared(struct ls_link *lk, struct ls_frame *f)
 {
 	struct ls_op *op = list_first_entry_or_null(&lk->to_post, struct ls_op, list);
-	u32 len = f->rf.size ?: LS_FRAME_BYTES;
 	u64 pos;
+	u32 len;
 
-	if (!op || f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN)) {
-		lk->running = false;
-		ls_restart(lk, op ? "a damaged data frame" : "a data frame without a grant");
-		return;
-	}
+	if (!op)
+		return ls_wrong(lk, "a data frame without a grant");
 	pos = op->pos + op->moved;
-	if (len != min_t(u64, LS_FRAME_BYTES - (pos & LS_FRAME_MASK), op->len - op->moved) ||
-	    f->rf.eof != 1 + lk->rx_seq % 15) {
-		lk->running = false;
-		ls_restart(lk, "a data frame of wrong length or order");
-		return;
-	}
-	lk->rx_seq++;
-	lk->rx_frames++;
-	lk->rx_bytes += len;
-	lk->copied += len;
-	ls_region_copy(op->region, pos, page_address(f->page), len, true);
+	len = min_t(u64, LS_FRAME_BYTES - (pos & LS_FRAME_MASK), op->len - op->moved);
 	op->moved += len;
-	op->done += len;
-	if (op->done == op->len)
-		ls_complete(lk, op, 0, op->len);
+	ls_data(lk, f, op, pos, len);
 }
 
 void ls_data_tx(struct ls_link *lk, struct ls_frame *f)
@@ -473,10 +465,8 @@ void ls_control(struct ls_link *lk, struct ls_frame *f)
 		wrong = "a damaged control frame";
 	else
 		wrong = ls_got(lk, page_address(f->page), f->rf.size ?: LS_FRAME_BYTES);
-	if (wrong) {
-		lk->running = false;
-		ls_restart(lk, wrong);
-	}
+	if (wrong)
+		ls_wrong(lk, wrong);
 }
 
 /* A completion without an operation: the entry was wrong. */
@@ -681,6 +671,7 @@ void ls_flow_reset(struct ls_link *lk)
 	}
 	list_for_each_entry_safe(f, n, &lk->files, list) {
 		f->dead = true;
+		ls_polling(f, false);
 		list_del_init(&f->list);
 		WRITE_ONCE(f->q->dead, 1);
 		ls_regions_drop(f, &lk->reap);

@@ -35,7 +35,6 @@ struct ls_file;
 
 struct ls_region {
 	struct list_head list;
-	struct ls_file *file;
 	u32 id;
 	u32 flags;
 	u64 length;
@@ -130,7 +129,6 @@ struct ls_link {
 	struct cdev cdev;
 	struct list_head links;
 	int index;
-	struct tb_service *svc;
 	struct tb_xdomain *xd;
 	unsigned long flags;
 
@@ -138,7 +136,6 @@ struct ls_link {
 	struct mutex login;
 	u32 state;
 	u32 session, peer_session, accepted_by;
-	u32 peer_ring_size;
 	u32 request;
 	bool hops_in, hops_out;
 	bool single;		/* no second ring pair here: control and data share one */
@@ -146,6 +143,7 @@ struct ls_link {
 	bool forced, denied, told;
 	bool logout;
 	int tries;
+	int unanswered;		/* login_work's own */
 	struct delayed_work login_work;
 	struct work_struct path_work;
 	wait_queue_head_t wait;
@@ -175,6 +173,9 @@ struct ls_link {
 	struct delayed_work watch;
 	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, bells;
 	u64 restarts, polls, pages;
+	u64 polled;		/* frames that polling took off rings */
+	u64 polled_ns;
+	u32 pollers;
 	atomic64_t interrupts;
 	struct dentry *debug;
 };
@@ -197,15 +198,18 @@ struct ls_file {
 	struct xarray regions;
 	wait_queue_head_t wait;
 	struct eventfd_ctx *event;
+	struct task_struct *poller;
+	wait_queue_head_t wake;	/* the poller */
+	u64 idle_ns, ran;
+	bool polling, woken;
 };
 
 /* main.c */
 extern struct workqueue_struct *ls_wq, *ls_io_wq;
-extern unsigned int ls_ring_size, ls_ring_pairs, ls_throttling_ns;
+extern unsigned int ls_ring_size, ls_ring_pairs, ls_throttling_ns, ls_max_pollers;
 bool ls_allowed(const uuid_t *uuid);
 bool ls_prove(const void *data, size_t len, u64 proof[2]);
 struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to);
-struct ls_link *ls_find_index(int index);
 
 /* login.c */
 extern struct tb_protocol_handler ls_handler;
@@ -260,5 +264,13 @@ void ls_debug_remove(struct ls_link *lk);
 extern const struct file_operations ls_fops;
 void ls_file_free(struct kref *kref);
 void ls_file_wake(struct ls_file *f);
+int ls_waiting(struct ls_file *f);
+int ls_submit(struct ls_file *f, u32 *taken);
+
+/* poller.c */
+int ls_poller_make(struct ls_file *f, u32 idle_us);
+void ls_poller_wake(struct ls_file *f);
+void ls_poller_stop(struct ls_file *f);
+void ls_polling(struct ls_file *f, bool yes);
 
 #endif

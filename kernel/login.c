@@ -26,8 +26,8 @@
 /* thunderbolt_net and its like insist on low HopIDs: they are left to them. */
 #define LS_FIRST_HOP	16
 #define LS_READY_TRIES	200
-
-#define LS_XD_LENGTH	GENMASK(5, 0)
+/* LOGINs without an answer, one every 1.5 s, until the peer's core is asked for its UUID. */
+#define LS_DEAF		4
 
 static const uuid_t ls_uuid = UUID_INIT(0x6c73706e, 0x9c1e, 0x4f0a, 0xa4, 0x31, 0x5e, 0x2b, 0x77, 0x10, 0xc3, 0x8d);
 
@@ -52,6 +52,23 @@ struct ls_packet {
 	u32 nonce[4];		/* LOGIN: random */
 	u32 proof[4];		/* the answer: what the key makes of it */
 };
+
+/*
+ * A core that reads our properties in pieces while they change takes what it
+ * got for broken, gives this host up, and with it our service there, and
+ * listens to no further notice of a change (Linux 7.3: tb_xdomain_failed).
+ * What has it begin anew is the other host's question for its UUID.
+ */
+struct ls_uuid_question {
+	u32 route_hi, route_lo;
+	u32 length;
+	uuid_t protocol;
+	u32 type;
+};
+
+static const uuid_t ls_discovery =
+	UUID_INIT(0xb638d70e, 0x42ff, 0x40bb, 0x97, 0xc2, 0x90, 0xe2, 0xc0, 0xb2, 0xff, 0x07);
+#define LS_UUID_REQUEST	12
 
 /* What is proven: that this answer is to that LOGIN, by somebody who has the key. */
 struct ls_proven {
@@ -93,6 +110,22 @@ static int ls_ask(struct ls_link *lk, struct ls_packet *p, unsigned int ms)
 		return -EAGAIN;
 	*p = answer;
 	return 0;
+}
+
+static void ls_ask_uuid(struct ls_link *lk)
+{
+	struct ls_uuid_question q = {
+		.route_hi = upper_32_bits(lk->xd->route),
+		.route_lo = lower_32_bits(lk->xd->route),
+		.length = (sizeof(q) - 12) / 4,
+		.protocol = ls_discovery,
+		.type = LS_UUID_REQUEST,
+	};
+	struct ls_uuid_question answer;
+
+	dev_dbg(&lk->dev, "no answer: asking the peer's core for its UUID\n");
+	tb_xdomain_request(lk->xd, &q, sizeof(q), TB_CFG_PKG_XDOMAIN_REQ, &answer, sizeof(answer),
+			   TB_CFG_PKG_XDOMAIN_RESP, LS_TIMEOUT_MS);
 }
 
 /* Whether there is a key, and the proof that belongs to an answer. */
@@ -312,7 +345,6 @@ static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *t
 	if (p->hops[0] == p->hops[1] || !ls_take_out_hops(lk, p->hops, taken))
 		return LS_HOPS;
 	lk->peer_session = p->session;
-	lk->peer_ring_size = p->ring_size;
 	ls_maybe_up(lk);
 	ls_kick(lk);
 	return LS_OK;
@@ -418,6 +450,11 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	session = lk->session;
 	mutex_unlock(&lk->login);
 	ret = ls_ask(lk, &p, LS_TIMEOUT_MS);
+	lk->unanswered = ret ? lk->unanswered + 1 : 0;
+	if (lk->unanswered == LS_DEAF) {
+		lk->unanswered = 0;
+		ls_ask_uuid(lk);
+	}
 	mutex_lock(&lk->login);
 	if (ret)
 		return 1000;

@@ -40,6 +40,7 @@ static bool ls_have_key;
 unsigned int ls_ring_size = 4096;
 unsigned int ls_ring_pairs = 2;
 unsigned int ls_throttling_ns = 8192;
+unsigned int ls_max_pollers = 4;
 
 static int ls_ring_size_set(const char *val, const struct kernel_param *kp)
 {
@@ -64,6 +65,8 @@ module_param_named(ring_pairs, ls_ring_pairs, uint, 0644);
 MODULE_PARM_DESC(ring_pairs, "ring pairs of links to come: 1 has control and data share one, which costs a copy (default 2)");
 module_param_named(throttling_ns, ls_throttling_ns, uint, 0644);
 MODULE_PARM_DESC(throttling_ns, "shortest time between two interrupts of a ring, since Linux 7.2 (default 8192)");
+module_param_named(pollers, ls_max_pollers, uint, 0644);
+MODULE_PARM_DESC(pollers, "polling threads at once, one for an open file that asks for it (default 4)");
 
 static void ls_kick_all(void)
 {
@@ -205,22 +208,6 @@ struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to)
 	return found;
 }
 
-struct ls_link *ls_find_index(int index)
-{
-	struct ls_link *lk, *found = NULL;
-
-	mutex_lock(&ls_links_lock);
-	list_for_each_entry(lk, &ls_links, links) {
-		if (lk->index == index) {
-			get_device(&lk->dev);
-			found = lk;
-			break;
-		}
-	}
-	mutex_unlock(&ls_links_lock);
-	return found;
-}
-
 static struct ls_link *to_link(struct device *dev)
 {
 	return container_of(dev, struct ls_link, dev);
@@ -317,7 +304,6 @@ static int ls_probe(struct tb_service *svc)
 		kfree(lk);
 		return ret;
 	}
-	lk->svc = svc;
 	lk->xd = tb_xdomain_get(tb_service_parent(svc));
 	mutex_init(&lk->login);
 	mutex_init(&lk->io);

@@ -237,7 +237,6 @@ int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
 	if (!r)
 		return -ENOMEM;
 	INIT_LIST_HEAD(&r->list);
-	r->file = f;
 	r->flags = arg->flags;
 	r->length = arg->length;
 	switch (arg->flags & (LS_REGION_READ | LS_REGION_WRITE)) {

@@ -31,24 +31,28 @@
 #define LS_SOF		1
 #define LS_SOF_DATA	2	/* of data on a shared ring */
 #define LS_EOF_CONTROL	2
+/* Smaller rings do as well: nobody is killed for the sake of large ones. */
+#define LS_GFP		(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 static struct device *ls_dma_dev(struct ls_link *lk)
 {
 	return tb_ring_dma_device(lk->pair[0].tx);
 }
 
+static void ls_pair_free(struct ls_pair *p)
+{
+	if (p->rx)
+		tb_ring_free(p->rx);
+	if (p->tx)
+		tb_ring_free(p->tx);
+	p->rx = NULL;
+	p->tx = NULL;
+}
+
 static void ls_pairs_free(struct ls_link *lk)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		if (lk->pair[i].rx)
-			tb_ring_free(lk->pair[i].rx);
-		if (lk->pair[i].tx)
-			tb_ring_free(lk->pair[i].tx);
-		lk->pair[i].rx = NULL;
-		lk->pair[i].tx = NULL;
-	}
+	ls_pair_free(&lk->pair[0]);
+	ls_pair_free(&lk->pair[1]);
 }
 
 static struct tb_ring *ls_ring(struct ls_link *lk, int bit)
@@ -96,7 +100,7 @@ static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 
 
 static int ls_frame_page(struct ls_link *lk, struct ls_frame *f, enum dma_data_direction dir)
 {
-	f->page = alloc_page(GFP_KERNEL);
+	f->page = alloc_page(LS_GFP);
 	if (!f->page)
 		return -ENOMEM;
 	f->dma = dma_map_page(ls_dma_dev(lk), f->page, 0, LS_FRAME_BYTES, dir);
@@ -148,7 +152,7 @@ static int ls_frames_alloc(struct ls_link *lk)
 
 	lk->nbounces = bounces;
 	lk->nframes = copied + 2 * plain;
-	lk->frames = kvcalloc(lk->nframes, sizeof(*lk->frames), GFP_KERNEL);
+	lk->frames = kvcalloc(lk->nframes, sizeof(*lk->frames), LS_GFP);
 	if (!lk->frames)
 		return -ENOMEM;
 	for (i = 0; i < lk->nframes; i++) {
@@ -177,10 +181,11 @@ static int ls_frames_alloc(struct ls_link *lk)
 	return 0;
 }
 
-static struct ls_frame *ls_take_frame(struct tb_ring *ring)
+static struct ls_frame *ls_take_frame(struct ls_link *lk, struct tb_ring *ring)
 {
 	struct ring_frame *rf = tb_ring_poll(ring);
 
+	lk->polled += !!rf;
 	return rf ? container_of(rf, struct ls_frame, rf) : NULL;
 }
 
@@ -197,7 +202,7 @@ bool ls_poll(struct ls_link *lk)
 	lk->polls++;
 	dev = ls_dma_dev(lk);
 	for (i = 0; i < lk->pairs; i++) {
-		while ((f = ls_take_frame(lk->pair[i].tx))) {
+		while ((f = ls_take_frame(lk, lk->pair[i].tx))) {
 			if (f < lk->frames + LS_CTL_FRAMES) {
 				list_add_tail(&f->list, &lk->ctl_free);
 				continue;
@@ -207,7 +212,7 @@ bool ls_poll(struct ls_link *lk)
 		}
 	}
 	/* Posted again at once, so a busy peer could go on for ever. */
-	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk->pair[0].rx)); left--) {
+	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk, lk->pair[0].rx)); left--) {
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		if (f->rf.sof == LS_SOF_DATA)
 			ls_data_shared(lk, f);
@@ -216,7 +221,7 @@ bool ls_poll(struct ls_link *lk)
 		dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_frame_rx(lk, 0, f);
 	}
-	while (lk->running && lk->pairs > 1 && (f = ls_take_frame(lk->pair[1].rx))) {
+	while (lk->running && lk->pairs > 1 && (f = ls_take_frame(lk, lk->pair[1].rx))) {
 		if (f->page)
 			dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_data_rx(lk, f);
@@ -229,10 +234,24 @@ bool ls_poll(struct ls_link *lk)
 	return !left && lk->running;
 }
 
+/*
+ * Rings that stay masked. With a polling thread awake, all. Else, that of
+ * control frames out, while there are free frames: that one was sent is of no
+ * interest to anybody until they run out.
+ */
+static unsigned long ls_quiet(struct ls_link *lk)
+{
+	if (!lk->running)
+		return 0;
+	if (lk->pollers)
+		return BIT(LS_RINGS) - 1;
+	return lk->pairs > 1 && !list_empty(&lk->ctl_free) ? BIT(0) : 0;
+}
+
 void ls_io_work(struct work_struct *work)
 {
 	struct ls_link *lk = container_of(work, struct ls_link, io_work);
-	unsigned long masked = 0;
+	unsigned long masked = 0, quiet;
 	bool more;
 	int bit;
 
@@ -242,15 +261,17 @@ void ls_io_work(struct work_struct *work)
 	}
 	mutex_lock(&lk->io);
 	more = ls_poll(lk);
-	mutex_unlock(&lk->io);
+	quiet = more ? ~0UL : ls_quiet(lk);
 	for (bit = 0; bit < LS_RINGS; bit++) {
 		if (!(masked & BIT(bit)))
 			continue;
-		if (more)
+		if (quiet & BIT(bit))
 			set_bit(bit, &lk->masked);
 		else
 			tb_ring_poll_complete(ls_ring(lk, bit));
 	}
+	more &= !lk->pollers;
+	mutex_unlock(&lk->io);
 	if (more)
 		queue_work(ls_io_wq, &lk->io_work);
 }
@@ -287,10 +308,10 @@ void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len)
 
 int ls_rings_up(struct ls_link *lk)
 {
-	u32 size = READ_ONCE(ls_ring_size);
+	u32 size = READ_ONCE(ls_ring_size), wanted = size;
 	u16 sofs = BIT(LS_SOF);
 	u32 least = 64;
-	int i, ret = 0;
+	int i, ret = 0, none;
 
 	mutex_lock(&lk->io);
 	lk->pairs = lk->single || lk->peer_single ? 1 : 2;
@@ -302,25 +323,28 @@ int ls_rings_up(struct ls_link *lk)
 		ret = ls_pair_alloc(lk, 0, LS_CTL_FRAMES * 2, sofs, BIT(LS_EOF_CONTROL));
 	}
 	for (; !ret; size /= 2) {
+		lk->ring_size = size;
 		ret = ls_pair_alloc(lk, lk->pairs - 1, size, sofs, 0xfffe);
-		if (!ret)
-			break;
-		if (size <= least && lk->pairs > 1) {
-			lk->single = true;
-			ret = -EAGAIN;
-		} else if (size > least) {
+		none = ret;
+		if (!ret) {
+			ret = ls_frames_alloc(lk);
+			if (!ret)
+				break;
+			ls_frames_free(lk);
+			ls_pair_free(&lk->pair[lk->pairs - 1]);
+		}
+		if (size > least) {
 			dev_dbg(&lk->dev, "no rings of %u entries, trying %u\n", size, size / 2);
 			ret = 0;
+		} else if (none && lk->pairs > 1) {
+			lk->single = true;
+			ret = -EAGAIN;
 		}
 	}
 	if (ret)
 		goto err;
-	if (size < ls_ring_size)
-		dev_info(&lk->dev, "no memory for rings of %u entries: they have %u\n", ls_ring_size, size);
-	lk->ring_size = size;
-	ret = ls_frames_alloc(lk);
-	if (ret)
-		goto err;
+	if (size < wanted)
+		dev_info(&lk->dev, "no memory for rings of %u entries: they have %u\n", wanted, size);
 	lk->tx_seq = 0;
 	lk->rx_seq = 0;
 	lk->ctl_tx_seq = 0;
@@ -367,6 +391,8 @@ void ls_rings_down(struct ls_link *lk)
 	mutex_unlock(&lk->io);
 	if (!lk->pair[0].tx)
 		return;
+	/* Rings that were left masked. */
+	queue_work(ls_io_wq, &lk->io_work);
 	cancel_delayed_work_sync(&lk->watch);
 	for (i = 0; i < lk->paths; i++) {
 		struct ls_pair *p = &lk->pair[i];

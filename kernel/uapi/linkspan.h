@@ -42,6 +42,16 @@
 #define LS_STATE_UP		4
 #define LS_STATE_GONE		5	/* unplugged or unloaded */
 
+/*
+ * A thread of the kernel polls for this file: entries are taken without a
+ * doorbell while the flag LS_QUEUE_WAKE is not set. EBUSY: there are as many
+ * such threads already as the driver is allowed.
+ */
+#define LS_HELLO_POLL		1
+
+#define LS_POLL_IDLE_US		1000
+#define LS_POLL_IDLE_MAX_US	1000000
+
 struct ls_ioc_hello {
 	__u32 version;		/* in: LS_ABI_VERSION; out: the driver's */
 	__u32 timeout_ms;	/* in: how long to wait for the link to be up */
@@ -53,7 +63,9 @@ struct ls_ioc_hello {
 	__u32 channels;		/* out */
 	__u32 eager_bytes;	/* out */
 	__u64 message_bytes;	/* out */
-	__u64 reserved[2];
+	__u32 flags;		/* in: LS_HELLO_ */
+	__u32 idle_us;		/* in: how long the thread polls for nothing; 0: LS_POLL_IDLE_US */
+	__u64 reserved;
 };
 
 struct ls_ioc_info {
@@ -75,7 +87,8 @@ struct ls_ioc_info {
 	__u64 control_frames;	/* sent */
 	__u64 doorbells;	/* LS_IOC_DOORBELL calls */
 	__u64 restarts;		/* for a peer that broke the protocol */
-	__u64 reserved[4];
+	__u64 polled_ns;	/* CPU time of polling threads */
+	__u64 reserved[3];
 };
 
 #define LS_REGION_READ		1	/* may be sent from */
@@ -132,7 +145,16 @@ struct ls_queue {
 	__u32 pad3[15];
 	__u32 dead;		/* written by the driver: 1 when the link was lost */
 	__u32 pad4[15];
+	__u32 flags;		/* written by the driver: LS_QUEUE_ */
+	__u32 pad5[15];
 };
+
+/*
+ * The polling thread sleeps, or sees no room for more completions: entries
+ * wait for a doorbell. A program looks for it after it has put an entry, with
+ * a full barrier between the two.
+ */
+#define LS_QUEUE_WAKE		1
 
 #define LS_OP_SEND		1
 #define LS_OP_RECV		2

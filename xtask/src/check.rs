@@ -7,6 +7,7 @@ pub(crate) mod hosts;
 pub(crate) mod links;
 pub(crate) mod locks;
 pub(crate) mod params;
+pub(crate) mod sums;
 pub(crate) mod unsafety;
 
 use std::path::Path;
@@ -25,7 +26,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         return Outcome::Failed(why);
     }
     let sources = tree::sources(root);
-    let rules: [(&str, Vec<String>); 11] = [
+    let rules: [(&str, Vec<String>); 12] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
@@ -34,6 +35,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("params", params::problems(&sources)),
         ("exports", abi::problems(&sources)),
         ("behaviours", behaviours::problems(&sources)),
+        ("sums", sums::problems(&sources)),
         ("floors", floors::problems(root, &sources)),
         ("locks", locks::problems(root)),
         ("generated", generate::stale(root, &sources)),

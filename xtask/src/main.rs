@@ -42,6 +42,7 @@ usage: cargo xtask COMMAND
   gpu [--no-build] [--record FILE]
                          everything that wants a GPU: drivers, device memory over each path, unpack, plugin, real NCCL; says
                          what is missing here
+  prefetch               what lab, aarch64 and python fetch before they begin
   aarch64 [--fresh]      cross-builds and runs unit, layout and wire tests under qemu-user
 ";
 
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         ["gpu", "--no-build"] => stages::gpu(&root, None, false),
         ["gpu", "--record", file] => stages::gpu(&root, Some(file), true),
         ["gpu", "--no-build", "--record", file] => stages::gpu(&root, Some(file), false),
+        ["prefetch"] => stages::prefetch(&root),
         ["aarch64"] => stages::aarch64(&root, false),
         ["aarch64", "--fresh"] => stages::aarch64(&root, true),
         ["help" | "--help" | "-h"] => {

@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use linkspan_fabric::{Ability, Config, MemoryName, gpus, survey};
 use linkspan_netdev::{
-    Error, HeaderSplit, PagePool, QueueKind, Socket, channels, foreign_interface, may_bind_receive, may_bind_send,
-    page_pools, queues, rings, starved, zero_copy_receive,
+    Error, HeaderSplit, QueueKind, Socket, channels, foreign_interface, may_bind_receive, may_bind_send, queues, rings,
+    starved, zero_copy_receive,
 };
 use linkspan_topology::{Host, Interface, Roots};
 use serde::Serialize;
@@ -25,6 +25,7 @@ use serde::Serialize;
 use crate::cli::{DownArgs, ProbeArgs, UpArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
+use crate::pools::{self, Pool};
 use crate::signals;
 use card::KernelCard;
 use journal::{Journal, Noted, Unopened};
@@ -55,20 +56,6 @@ struct Row {
     packets_without_page: Option<u64>,
 }
 
-/// Page pools of one kind: of host memory together, and each binding of device memory.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Pool {
-    /// The binding; `null`: host memory.
-    binding: Option<u32>,
-    pools: u64,
-    /// Pages that packets, sockets and processes have.
-    pages: u64,
-    bytes: u64,
-    /// How often pages were taken, and of these how often nothing had come back; `null`: the kernel does not count.
-    taken: Option<u64>,
-    found_empty: Option<u64>,
-}
-
 pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
     let config = Config::from_env()?;
     let all = survey(&config)?;
@@ -87,9 +74,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
         .map(|(interface, _)| {
             let card = look(&mut socket, interface);
             let (receive, send) = (judge::receive(&kernel, &card), judge::send(&kernel, &card));
-            let pools = page_pools(&mut socket, interface.index).map(|all| by_binding(&all)).unwrap_or_default();
-            let without = starved(&mut socket, interface.index).unwrap_or_default();
-            let packets_without_page = (!without.is_empty()).then(|| without.iter().map(|(_, n)| *n).sum());
+            let (pools, packets_without_page) = pools::of(&mut socket, interface.index);
             Row { interface: card.name, driver: card.driver, receive, send, pools, packets_without_page }
         })
         .collect();
@@ -240,47 +225,23 @@ fn exports() -> Vec<String> {
     all
 }
 
-/// Pools of host memory in one row, and a row for each binding.
-fn by_binding(all: &[PagePool]) -> Vec<Pool> {
-    let mut rows: Vec<Pool> = Vec::new();
-    for pool in all {
-        let at = rows.iter().position(|row| row.binding == pool.dmabuf).unwrap_or(rows.len());
-        if at == rows.len() {
-            rows.push(Pool { binding: pool.dmabuf, pools: 0, pages: 0, bytes: 0, taken: None, found_empty: None });
-        }
-        let row = &mut rows[at];
-        (row.pools, row.pages, row.bytes) = (row.pools + 1, row.pages + pool.pages, row.bytes + pool.bytes);
-        if let Some(counts) = pool.counts {
-            *row.taken.get_or_insert(0) += counts.fast + counts.slow;
-            *row.found_empty.get_or_insert(0) += counts.empty;
-        }
-    }
-    rows.sort_by_key(|row| row.binding);
-    rows
-}
-
-impl std::fmt::Display for Pool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.binding {
-            Some(id) => write!(f, "binding {id} of GPU memory: ")?,
-            None => write!(f, "host memory: ")?,
-        }
-        write!(f, "{} pages in use ({:.1} MiB) of {} pools", self.pages, self.bytes as f64 / 1048576.0, self.pools)?;
-        match (self.taken, self.found_empty) {
-            (Some(taken), Some(empty)) => write!(f, "; taken {taken} times, {empty} of them with nothing given back"),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What io_uring could do, which is not used.
+/// What io_uring could do in place of device-memory sockets.
 fn uring() -> String {
     match zero_copy_receive() {
-        Err(e) => format!("io_uring: not for this process ({e}); not needed"),
-        Ok(found) if !found.receives => "io_uring: no zero-copy receive (Linux 6.15 has it); not needed".to_owned(),
+        Err(e) => format!("io_uring: not for this process ({e}); device-memory sockets need none"),
+        Ok(found) if !found.receives => {
+            "io_uring: no zero-copy receive (Linux 6.15 has it, with GPU memory since 6.16); device-memory sockets need none"
+                .to_owned()
+        }
         Ok(found) => {
-            let mode = if found.without_card { ", and its mode without a card" } else { "" };
-            format!("io_uring: this kernel has zero-copy receive{mode}; linkspan receives by recvmsg instead")
+            let mode = match found.without_card {
+                true => ", and its mode without a card, for tests (LINKSPAN_DEVMEM_BACKEND=io_uring-copy)",
+                false => "",
+            };
+            format!(
+                "io_uring: this kernel has zero-copy receive, which is taken where a card refuses device-memory sockets and this \
+                 process has queues (LINKSPAN_DEVMEM_QUEUES) and CAP_NET_ADMIN{mode}"
+            )
         }
     }
 }
@@ -313,6 +274,3 @@ fn text(report: &Report) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests;

@@ -16,6 +16,7 @@ mod out;
 mod overview;
 mod pages;
 mod perf;
+mod pools;
 mod rendezvous;
 #[cfg(test)]
 #[path = "../tests/schema/mod.rs"]

@@ -11,12 +11,14 @@ use serde_json::{Map, Value, json};
 use crate::cli::StatsArgs;
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
+use crate::pools;
 
 /// Schema of `--json`: `docs/schema/stats-1.json`.
 const SCHEMA: &str = "linkspan.stats/1";
 
 pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
-    let Some(dir) = Config::from_env()?.stats_dir else {
+    let config = Config::from_env()?;
+    let Some(dir) = config.stats_dir.clone() else {
         return Err(Failure::new(Exit::NoPeer, "LINKSPAN_STATS_DIR=off: no process writes statistics; unset it"));
     };
     let mut out = Out::default();
@@ -24,14 +26,18 @@ pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
     loop {
         let now = Instant::now();
         let found = read(&dir).map_err(|error| Failure::system(&format!("statistics in {}", dir.display()), &error))?;
+        let cards = pools::cards(&config);
         if args.json {
             let processes: Vec<Value> = found.iter().map(process).collect();
-            out.json(&json!({ "schema": SCHEMA, "processes": processes }), args.watch.is_none())?;
+            out.json(&json!({ "schema": SCHEMA, "processes": processes, "cards": cards }), args.watch.is_none())?;
         } else if found.is_empty() {
             out.text(&format!("no process that uses linkspan writes statistics to {}\n", dir.display()))?;
         } else {
             let last = before.as_ref().map(|(then, list)| (now - *then, list.as_slice()));
             out.text(&text(&found, last))?;
+        }
+        if !args.json {
+            out.text(&pools::lines(&cards))?;
         }
         match args.watch {
             Some(pause) if !out.gone() => thread::sleep(pause),

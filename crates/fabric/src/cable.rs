@@ -9,6 +9,7 @@ use linkspan_verbs::Setup as QpSetup;
 use linkspan_verbs_sys::AnyNic;
 
 use crate::config::PathChoice;
+use crate::meeting::QPS_MAX;
 use crate::rdma::RdmaBerth;
 use crate::room::AnyRail;
 use crate::{Config, chain};
@@ -37,15 +38,41 @@ impl TierChoice {
 
 /// The cables, looked at when a connection may want one: they come and go.
 #[derive(Debug, Default)]
-pub(crate) struct Cables(pub(crate) Option<Arc<Ports>>);
+pub(crate) struct Cables {
+    given: Option<Arc<Ports>>,
+    watch: bool,
+}
 
 impl Cables {
+    /// Not those of this machine.
+    pub(crate) fn given(ports: Arc<Ports>) -> Cables {
+        Cables { given: Some(ports), watch: false }
+    }
+
+    /// The same, for callers that need not say when they unmap memory that was posted.
+    pub(crate) fn watching(self) -> Cables {
+        Cables { watch: true, ..self }
+    }
+
     /// What there is, by the settings.
     pub(crate) fn ports(&self, config: &Config) -> Arc<Ports> {
-        match (&self.0, config.tier) {
+        match (&self.given, config.tier) {
             (_, TierChoice::Off | TierChoice::Only(Tier::Net)) => Ports::default().shared(),
             (Some(given), choice) => Ports::clone(given).only(choice.forced()).shared(),
             (None, choice) => Root::default().ports().only(choice.forced()).shared(),
+        }
+    }
+
+    /// The same, over one link of this host only: one that was lost and may be back.
+    pub(crate) fn berth_at(&self, config: &Config, link: &str) -> Result<Berth, String> {
+        match self.berth(config)? {
+            Berth::Cable(CableBerth { ports, watch }) => {
+                let mut ports = Ports::clone(&ports);
+                ports.cables.retain(|cable| cable.link == link);
+                let none = ports.cables.is_empty();
+                if none { Err(String::new()) } else { Ok(Berth::Cable(CableBerth { ports: ports.shared(), watch })) }
+            }
+            other => Ok(other),
         }
     }
 
@@ -56,7 +83,7 @@ impl Cables {
         }
         let ports = self.ports(config);
         if !ports.cables.is_empty() {
-            return Ok(Berth::Cable(ports));
+            return Ok(Berth::Cable(CableBerth { ports, watch: self.watch }));
         }
         let wanted = config.path == PathChoice::Thunderbolt || config.tier.forced().is_some();
         if !wanted && !ports.plugged {
@@ -72,21 +99,29 @@ impl Cables {
     }
 }
 
+/// Cables of this host.
+#[derive(Clone)]
+pub(crate) struct CableBerth {
+    ports: Arc<Ports>,
+    /// Memory that is posted is watched.
+    watch: bool,
+}
+
 /// Where rails can be set up beside a stream.
 #[derive(Clone)]
 pub(crate) enum Berth {
     /// An RDMA port on the interface of the stream.
     Rdma(RdmaBerth),
     /// A cable of this host, if it leads to the peer.
-    Cable(Arc<Ports>),
+    Cable(CableBerth),
 }
 
 impl Berth {
     /// How many rails the side that connects asks for.
     pub(crate) fn wanted(&self, config: &Config) -> usize {
         match self {
-            Berth::Rdma(_) => config.rdma.queue_pairs,
-            Berth::Cable(_) => 1,
+            Berth::Rdma(berth) => berth.wanted(config),
+            Berth::Cable(berth) => berth.ports.links().len().clamp(1, QPS_MAX),
         }
     }
 
@@ -94,12 +129,18 @@ impl Berth {
     pub(crate) fn make(&self, config: &Config, n: usize, role: Role) -> Result<Vec<Beside>, String> {
         match self {
             Berth::Rdma(berth) => Ok(berth.make(config, n)?.into_iter().map(|s| Beside::Verbs(Box::new(s))).collect()),
-            Berth::Cable(_) if n != 1 => Err(format!("{n} rails over one cable")),
-            Berth::Cable(ports) => {
+            Berth::Cable(CableBerth { ports, watch }) => {
                 let deadline = (config.connect_timeout / 2).min(Duration::from_secs(20));
-                let rail = RailConfig { deadline, ..RailConfig::default() };
-                let setup = CableSetup::new(ports.clone(), role, rail).map_err(|e| chain(&e))?;
-                Ok(vec![Beside::Cable(Box::new(setup))])
+                let links = ports.links();
+                let one = |k: usize| {
+                    // The side that answers takes what it is asked for.
+                    let link = links.get(k).filter(|_| n > 1 && role == Role::Caller).cloned();
+                    let rail =
+                        RailConfig { deadline, link, watch: *watch, one_of_many: n > 1, ..RailConfig::default() };
+                    let setup = CableSetup::new(ports.clone(), role, rail).map_err(|e| chain(&e))?;
+                    Ok(Beside::Cable(Box::new(setup)))
+                };
+                (0..n).map(one).collect()
             }
         }
     }
@@ -127,7 +168,7 @@ impl Beside {
         each!(self, s => s.poll().map_err(|e| chain(&e)))
     }
 
-    pub(crate) fn check(&self, now: Instant) -> Result<(), String> {
+    pub(crate) fn check(&mut self, now: Instant) -> Result<(), String> {
         each!(self, s => s.check(now).map(|_| ()).map_err(|e| chain(&e)))
     }
 
@@ -147,12 +188,26 @@ impl Beside {
         each!(self, s => s.is_done())
     }
 
-    pub(crate) fn finish(self) -> Option<AnyRail> {
+    /// The rail; `Ok(None)` where there need not be one and is none. `None`: it is not done.
+    pub(crate) fn finish(self) -> Option<Option<AnyRail>> {
         match self {
-            Beside::Verbs(setup) => setup.finish().ok().map(|rail| AnyRail::Verbs(Box::new(rail))),
-            Beside::Cable(setup) => setup.finish().ok().map(AnyRail::Thunderbolt),
+            Beside::Verbs(setup) => setup.finish().ok().map(|rail| Some(AnyRail::Verbs(Box::new(rail)))),
+            Beside::Cable(setup) => setup.finish().ok().map(|rail| rail.map(AnyRail::Thunderbolt)),
         }
     }
+
+    /// Why there is none, where that is somebody's trouble.
+    pub(crate) fn why_not(&self) -> String {
+        match self {
+            Beside::Verbs(_) => String::new(),
+            Beside::Cable(setup) => setup.why_not(),
+        }
+    }
+}
+
+/// The refusal that says so.
+pub(crate) fn elsewhere() -> String {
+    linkspan_thunderbolt::Error::Elsewhere.to_string()
 }
 
 /// Whether a refusal says no more than that a cable leads to somebody else.

@@ -23,7 +23,6 @@ use crate::lost::Lost;
 use crate::meter::Meter;
 use crate::rdma::Memory;
 use crate::redial::Redial;
-use crate::room::AnyRail;
 use crate::staged::PathRail;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
@@ -81,6 +80,10 @@ pub struct Channel {
     lonely: bool,
     /// It was made over RDMA: streams are in reserve behind queue pairs.
     rdma: bool,
+    /// Its streams are in reserve behind queue pairs or cables.
+    reserves: bool,
+    /// What is registered with the devices under it.
+    memory: Memory,
     /// The device whose memory it carries.
     gpu: Option<Arc<dyn Gpu>>,
     /// What tells NCCL's kernels where pieces are.
@@ -112,6 +115,8 @@ impl Channel {
     pub(crate) fn new(fabric: &Fabric, parts: Parts) -> Channel {
         let now = Instant::now();
         let room = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().room);
+        let memory = Memory::default();
+        parts.conn.rails().for_each(|(_, rail)| memory.take_in(rail.room(), fabric));
         let channel = Channel {
             meter: Meter::new(fabric.stats(), &parts.device, room),
             conn: parts.conn,
@@ -131,6 +136,8 @@ impl Channel {
             ended: None,
             lonely: true,
             rdma: room == "verbs",
+            reserves: matches!(room, "verbs" | "thunderbolt"),
+            memory,
             gpu: None,
             queue: None,
             looked: now,
@@ -494,11 +501,10 @@ impl Channel {
         self.meter.retries(retries);
     }
 
-    /// The memory of the RDMA devices and cables under this connection; empty where there are none.
+    /// The memory of the RDMA devices and cables under this connection; empty where there are none. It knows those of paths
+    /// that come up later.
     pub fn memory(&self) -> Memory {
-        let memory = Memory::of(self.conn.rails().map(|(_, rail)| rail.room()));
-        let lends = self.conn.rails().any(|(_, rail)| matches!(rail.room(), AnyRail::Devmem(_)));
-        if lends { memory.and_ports(self.fabric.devmem()) } else { memory }
+        self.memory.clone()
     }
 }
 

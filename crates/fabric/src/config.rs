@@ -12,7 +12,7 @@ use linkspan_topology::IfFilter;
 
 use crate::Error;
 use crate::cable::TierChoice;
-use crate::devmem::DevmemConfig;
+use crate::devmem::{Backend, DevmemConfig};
 use crate::helpers::Wish;
 use crate::lending::Lending;
 use crate::params;
@@ -231,7 +231,8 @@ fn devmem(get: &dyn Fn(&str) -> Option<String>) -> Result<DevmemConfig, Error> {
         None => None,
     };
     let pool = params::DEVMEM_POOL.number(get)?.unwrap_or(64);
-    Ok(DevmemConfig { queues, pool: (pool as usize) << 20 })
+    let backend = params::DEVMEM_BACKEND.read(get)?.map_or(Backend::Auto, |name| Backend::named(&name));
+    Ok(DevmemConfig { queues, pool: (pool as usize) << 20, backend })
 }
 
 fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {

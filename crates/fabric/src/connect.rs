@@ -164,14 +164,26 @@ impl Connecting {
             Ok(arriving) => TryState::Dial(arriving),
             Err(why) => TryState::Failed(why),
         };
-        // One meeting for each pair of interfaces; over a relay there is no device to meet with.
+        // One meeting for each pair of interfaces, and for each way over others.
         let ends = |r: &Reach| (r.from(), r.to());
-        let fresh = self.tries.iter().all(|t| ends(&t.reach) != ends(&reach));
-        let first = number != SENTINEL && reach.relays() == 0 && fresh;
+        let fresh = self.tries.iter().all(|t| ends(&t.reach) != ends(&reach) || reach.relays() > 0);
+        let first = number != SENTINEL && fresh;
         let speed = u64::from(mbps) * 125_000;
         let verbs = Err(String::new());
         let (beside, devmem) = (None, Err(String::new()));
-        self.tries.push(Try { reach, number, why, speed, state, first, berth: None, verbs, beside, devmem });
+        self.tries.push(Try {
+            reach,
+            number,
+            why,
+            speed,
+            state,
+            first,
+            berth: None,
+            mark: None,
+            verbs,
+            beside,
+            devmem,
+        });
     }
 
     /// Tries what the mesh knows of the way to the peer. False where it knows none, or there is no mesh.
@@ -229,7 +241,8 @@ impl Connecting {
 
     /// Looks for a way over the mesh while nothing else has come up.
     fn seek(&mut self) -> Result<(), Error> {
-        let up = self.tries.iter().any(|t| matches!(t.state, TryState::Up(..)));
+        // A way whose rails are being set up has not failed, however long they take.
+        let up = self.tries.iter().any(|t| matches!(t.state, TryState::Up(..)) || t.is_meeting());
         let pause = if self.relayed { ASK_ANEW } else { ASK_AGAIN };
         let soon = self.asked.as_ref().is_some_and(|(when, _)| when.elapsed() < pause);
         if self.relayed
@@ -287,6 +300,13 @@ impl Connecting {
     }
 
     fn poll_try(&mut self, n: usize) -> Result<(), Error> {
+        let mut missing = Vec::new();
+        self.move_try(n, &mut missing)?;
+        missing.into_iter().try_for_each(|why| self.downgrade(format!("fewer cables than lead to the peer: {why}")))
+    }
+
+    /// `missing`: why some rails beside a stream are not there.
+    fn move_try(&mut self, n: usize, missing: &mut Vec<String>) -> Result<(), Error> {
         loop {
             // One stream asks for the other's offer: a second offer would take the place of the first.
             let wants_local = self.wants_local() && self.tries[n].number != SENTINEL;
@@ -294,15 +314,17 @@ impl Connecting {
             attempt.state = match &mut attempt.state {
                 TryState::Dial(dial) => match dial.poll() {
                     Ok(None) => return Ok(()),
-                    Ok(Some(stream)) => {
+                    Ok(Some((stream, hops))) => {
                         let shm = match &self.own {
                             Ok(own) if wants_local => own.encode().to_vec(),
                             _ => Vec::new(),
                         };
                         let config = self.fabric.config();
                         if attempt.first && !wants_local {
-                            match self.fabric.rdma().berth(config, &stream) {
-                                Ok(berth) => attempt.berth = Some(Berth::Rdma(berth)),
+                            match attempt.reach.berth(&self.fabric, &stream, hops) {
+                                Ok((berth, mark)) => {
+                                    (attempt.berth, attempt.mark) = (Some(Berth::Rdma(berth)), mark);
+                                }
                                 Err(why) => attempt.verbs = Err(why),
                             }
                             // A cable belongs to no interface: one stream asks for it.
@@ -360,6 +382,7 @@ impl Connecting {
                     match meeting.poll(secured, &make) {
                         Ok(None) => return Ok(()),
                         Ok(Some(met)) => {
+                            missing.extend(meeting.missing().into_iter().filter(|_| met.is_ok()));
                             let TryState::Meet(meet, blob) = std::mem::replace(&mut attempt.state, TryState::Used)
                             else {
                                 return Ok(());
@@ -378,7 +401,7 @@ impl Connecting {
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
         // A meeting has a deadline of its own.
-        if self.tries.iter().any(|t| matches!(t.state, TryState::Meet(..))) {
+        if self.tries.iter().any(Try::is_meeting) {
             return Ok(false);
         }
         let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL && t.beside.is_none();
@@ -414,7 +437,7 @@ impl Connecting {
             _ => None,
         };
         let forced = forced.filter(|_| self.shm.is_none() && !(self.same_host && tier.is_some()));
-        let verbs = if self.shm.is_some() { None } else { self.verbs_plan() };
+        let verbs = if self.shm.is_some() { None } else { self.verbs_plan(cabled) };
         if let (Some(path), None) = (forced, &verbs) {
             let reasons: Vec<&str> =
                 self.tries.iter().filter_map(|t| t.verbs.as_ref().err().map(String::as_str)).collect();
@@ -427,6 +450,7 @@ impl Connecting {
         let lost: Vec<&str> = self
             .tries
             .iter()
+            .filter(|t| counts(t))
             .filter_map(|t| t.verbs.as_ref().err().map(String::as_str))
             .filter(|w| !w.is_empty())
             .collect();
@@ -458,6 +482,9 @@ impl Connecting {
             self.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
         }
         let plan = if let Some(plan) = verbs.or(devmem) {
+            if let Some(what) = self.relays(Some(&plan)).filter(|_| !cabled) {
+                self.downgrade(what)?;
+            }
             plan
         } else if self.shm.is_some() {
             Plan {
@@ -473,7 +500,7 @@ impl Connecting {
             if !failed.is_empty() && !routed {
                 self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
             }
-            if let Some(what) = self.relays().filter(|_| !cabled) {
+            if let Some(what) = self.relays(None).filter(|_| !cabled) {
                 self.downgrade(what)?;
             }
             let up = self.tries.iter().filter(|t| rail_up(t)).take(if routed { 1 } else { MAX_RAILS });
@@ -540,3 +567,6 @@ impl Connecting {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,17 @@ impl Lending {
             Lending::Auto | Lending::Never => (Lend::Never, String::new()),
         }
     }
+
+    /// The same of a stream inside this machine; `rests`: its payload stays as it is until the peer has landed it. Not by
+    /// itself: of an operation that is given up, a peer that has read nothing yet may read what the memory holds by then.
+    pub(crate) fn here(self, rests: bool) -> (Lend, String) {
+        match self {
+            Lending::From(from) if rests => {
+                (Lend::Piped(from), format!("; sends by reference from {from} bytes, as asked for"))
+            }
+            _ => (Lend::Never, String::new()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -82,5 +93,13 @@ mod tests {
         let (lend, why) = Lending::From(65536).on(&[(plain, Verdict::Usable)], "eth7");
         assert_eq!(lend, Lend::From(65536));
         assert!(why.contains("65536"), "{why}");
+    }
+
+    #[test]
+    fn inside_the_machine_only_payload_that_rests_is_lent() {
+        assert_eq!(Lending::From(4096).here(true).0, Lend::Piped(4096));
+        for (lending, rests) in [(Lending::Never, true), (Lending::Auto, true), (Lending::From(4096), false)] {
+            assert_eq!(lending.here(rests), (Lend::Never, String::new()));
+        }
     }
 }

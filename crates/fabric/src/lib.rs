@@ -142,7 +142,7 @@ impl Fabric {
     /// As [`Fabric::new`].
     pub fn with_cables(config: Config, log: Log, acked: bool, ports: Arc<thunderbolt::Ports>) -> Result<Fabric, Error> {
         let cards = devmem::of_this_machine(&config);
-        let devices = (Rdma::given(Vec::new()), Cables(Some(ports)), cards);
+        let devices = (Rdma::given(Vec::new()), Cables::given(ports), cards);
         Fabric::build(config, log, acked, devices, another_host()?)
     }
 
@@ -195,8 +195,9 @@ impl Fabric {
             stats: Arc::new(stats),
             helpers,
             staging,
-            rdma: Arc::new(rdma),
-            cables: Arc::new(cables),
+            // The library lets its callers unmap what no operation uses; NCCL says when, and may unload the plugin.
+            rdma: Arc::new(if acked { rdma.watching() } else { rdma }),
+            cables: Arc::new(if acked { cables.watching() } else { cables }),
             devmem,
             mesh: Arc::default(),
         })))
@@ -349,6 +350,8 @@ impl Fabric {
             log: self.0.log.clone(),
             stats: self.0.stats.clone(),
             options: self.tcp_options(),
+            rdma: self.0.rdma.clone(),
+            config: config.clone(),
         })?;
         Ok(Some(seat.mesh.get_or_init(|| mesh)))
     }
@@ -374,6 +377,12 @@ impl Fabric {
     pub(crate) fn path_rail(&self, rail: AnyRail) -> PathRail {
         let stage = self.config().stage || self.reaches_device_memory();
         PathRail::new(rail, stage.then_some(&self.0.staging))
+    }
+
+    /// Whether payload stays as it is until the peer has landed it: operations are acknowledged, and it goes through no memory
+    /// of staging that is used again earlier.
+    fn payload_rests(&self) -> bool {
+        self.acked() && !self.config().stage && !self.reaches_device_memory()
     }
 
     /// Whether some interface is set up for device-memory TCP and connections may take it: device memory is then welcome on
@@ -436,6 +445,7 @@ impl Fabric {
         let congestion = stream.stream.congestion();
         let (lend, lending) = match self.config().encrypts() {
             true => Default::default(),
+            false if stream.stream.is_local() => self.config().lending.here(self.payload_rests()),
             false => self.config().lending.on(self.survey(), &stream.stream.interface()),
         };
         let config = RailConfig {

@@ -122,8 +122,8 @@ struct Half {
     peer: SocketAddr,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
     offer: Option<Result<Offer, String>>,
-    /// The peer wants queue pairs.
-    asked_rdma: bool,
+    /// The peer wants queue pairs, or a cable.
+    asked_beside: bool,
     /// Both sides have an RDMA device here, or a cable.
     berth: Option<Berth>,
     /// Why RDMA is not taken although there might be some.
@@ -241,7 +241,7 @@ impl Desk {
             run,
             peer,
             offer: None,
-            asked_rdma: false,
+            asked_beside: false,
             berth: None,
             no_rdma: String::new(),
             no_devmem: String::new(),
@@ -251,7 +251,7 @@ impl Desk {
     }
 
     fn seat(&mut self, half: Half, session: Session) {
-        let Half { run, peer, offer, asked_rdma, berth, no_rdma, no_devmem, relays } = half;
+        let Half { run, peer, offer, asked_beside, berth, no_rdma, no_devmem, relays } = half;
         let berth = berth.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
@@ -261,8 +261,8 @@ impl Desk {
                     make_room(&mut self.meetings);
                     self.meetings.push(Returning { conn, number, secured, meeting: Meeting::answer(), berth });
                 }
-                // It wants queue pairs or nothing, and has been told that there are none.
-                None if asked_rdma => {}
+                // It wants queue pairs, or a cable, or nothing, and has been told that there are none.
+                None if asked_beside => {}
                 None => self.back(conn, Back { number, secured, rails: Vec::new() }),
             }
             return;
@@ -349,11 +349,17 @@ impl Half {
                 LoginStep::Asked => {
                     let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
                     let asked = asked.ok_or("its greeting cannot be read")?;
-                    (self.relays, self.asked_rdma) = (asked.relays, asked.rdma);
+                    (self.relays, self.asked_beside) = (asked.relays, asked.rdma || asked.cable);
                     let mut answer = Greeting::default();
-                    // A device at this end of a relay does not meet the one at the other.
-                    if asked.rdma && asked.relays == 0 {
-                        match fabric.rdma().berth(fabric.config(), &self.run.stream) {
+                    if asked.rdma {
+                        // Over others the device that is met is the last relay's.
+                        let far = asked.relays;
+                        let reason = format!(
+                            "relayed over {far} host(s), chosen by the peer: {} hops by rdma",
+                            u32::from(far) + 1
+                        );
+                        let berth = fabric.rdma().berth(fabric.config(), &self.run.stream);
+                        match berth.map(|berth| if far > 0 { berth.relayed(reason) } else { berth }) {
                             Ok(berth) => (answer.rdma, self.berth) = (true, Some(Berth::Rdma(berth))),
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }

@@ -1,5 +1,6 @@
 //! Rails set up beside one stream, queue pairs or a cable: both sides make theirs, exchange handshakes, and tell each other whether they are
-//! up. Symmetric; what it ends with is the same on both sides: either all of them or none.
+//! up. Symmetric; what it ends with is the same on both sides: either all of them or none. Of several cables some may lead to other hosts,
+//! or carry nothing: both sides agree on those that do.
 
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ pub(crate) struct Meeting {
     since: Instant,
     /// When we said our last word.
     said: Option<Instant>,
+    /// Why some did not come up that need not have.
+    missing: Vec<String>,
 }
 
 /// How a meeting ended.
@@ -72,7 +75,13 @@ impl Meeting {
             theirs: None,
             since: Instant::now(),
             said: None,
+            missing: Vec::new(),
         }
+    }
+
+    /// Why there are fewer rails than there could be, once it is over; empty where that is nobody's trouble.
+    pub(crate) fn missing(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.missing)
     }
 
     fn pack(&mut self, stream: &mut Secured, kind: u8, which: usize, content: &[u8]) -> Result<(), MessageError> {
@@ -193,8 +202,17 @@ impl Meeting {
 
     fn rails(&mut self) -> Met {
         let setups = std::mem::take(&mut self.setups);
-        let rails: Vec<_> = setups.into_iter().filter_map(Beside::finish).collect();
-        if rails.len() == self.count { Ok(rails) } else { Err("a rail went away".into()) }
+        self.missing = setups.iter().map(Beside::why_not).filter(|why| !why.is_empty()).collect();
+        let done: Vec<Option<AnyRail>> = setups.into_iter().filter_map(Beside::finish).collect();
+        if done.len() != self.count {
+            return Err("a rail went away".into());
+        }
+        let rails: Vec<AnyRail> = done.into_iter().flatten().collect();
+        match (rails.is_empty(), self.missing.is_empty()) {
+            (false, _) => Ok(rails),
+            (true, false) => Err(self.missing().join("; ")),
+            (true, true) => Err(crate::cable::elsewhere()),
+        }
     }
 }
 

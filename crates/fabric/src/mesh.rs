@@ -7,7 +7,9 @@
 
 mod agent;
 mod approach;
+mod crossing;
 mod door;
+pub(crate) mod hops;
 mod measure;
 mod ports;
 mod relay;
@@ -31,8 +33,9 @@ use linkspan_tcp::Options;
 use linkspan_topology::IfFilter;
 use linkspan_topology::mesh::{Database, Graph, Target, Way};
 
+use crate::rdma::Rdma;
 use crate::stats::Stats;
-use crate::{Error, Log, clock};
+use crate::{Config, Error, Log, clock};
 
 /// How long a process that ends goes on relaying for others that still move bytes.
 const LAST_RELAYS: Duration = Duration::from_secs(5);
@@ -51,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) log: Log,
     pub(crate) stats: Arc<Stats>,
     pub(crate) options: Options,
+    pub(crate) rdma: Arc<Rdma>,
+    pub(crate) config: Config,
 }
 
 /// What it takes to speak to a door.

@@ -2,19 +2,19 @@
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use linkspan_tcp::Stream;
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
 use linkspan_transport::MemSlice;
-use linkspan_verbs::{Config as RailConfig, Domain, Setup};
+use linkspan_verbs::{Config as RailConfig, Domain, RELAY_CHUNK, Setup};
 use linkspan_verbs_sys::hw::{HwNic, devices};
 use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
 
 use crate::config::PathChoice;
 use crate::room::AnyRail;
-use crate::{Config, chain};
+use crate::{Config, Fabric, chain};
 
 /// Settings of RDMA paths.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ pub(crate) struct Rdma {
     /// Given by the caller in place of the machine's own.
     given: Option<Vec<AnyNic>>,
     found: OnceLock<Found>,
+    /// Memory that was posted is watched, for callers that need not say when they unmap it.
+    watch: bool,
 }
 
 #[derive(Default)]
@@ -95,18 +97,34 @@ pub(crate) struct RdmaBerth {
     port: u8,
     ifindex: u32,
     interface: String,
+    /// Why its queue pairs are taken, where other hosts pass on what goes over them.
+    relayed: Option<String>,
 }
 
 impl Rdma {
     pub(crate) fn given(nics: Vec<AnyNic>) -> Rdma {
-        Rdma { given: Some(nics), found: OnceLock::new() }
+        Rdma { given: Some(nics), ..Rdma::default() }
     }
 
     fn found(&self, config: &Config) -> &Found {
-        self.found.get_or_init(|| match &self.given {
-            Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), ..Found::default() },
-            None => open(config),
+        self.found.get_or_init(|| {
+            let mut found = match &self.given {
+                Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), ..Found::default() },
+                None => open(config),
+            };
+            if self.watch {
+                found.domains = found.domains.into_iter().map(Domain::watching).collect();
+                if let Some(Err(why)) = found.domains.first().map(Domain::watches) {
+                    found.refused.push((String::new(), format!("memory that was sent from or received into must not be unmapped while its transport lives: {why}")));
+                }
+            }
+            found
         })
+    }
+
+    /// The same, and memory that was posted is watched.
+    pub(crate) fn watching(self) -> Rdma {
+        Rdma { watch: true, ..self }
     }
 
     /// Opens the devices where connections may want them: not in the middle of a login, which has a deadline.
@@ -184,7 +202,7 @@ impl Rdma {
                 match usable(nic, port) {
                     Ok(()) => {
                         let (ifindex, interface) = (interface.index, interface.name);
-                        return Ok(RdmaBerth { domain: domain.clone(), port, ifindex, interface });
+                        return Ok(RdmaBerth { domain: domain.clone(), port, ifindex, interface, relayed: None });
                     }
                     Err(no) => why = format!("{}/{port} on {}: {no}", nic.name(), interface.name),
                 }
@@ -263,6 +281,17 @@ fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
 }
 
 impl RdmaBerth {
+    /// The same for queue pairs that end at a neighbour who passes on what goes over them.
+    pub(crate) fn relayed(self, reason: String) -> RdmaBerth {
+        RdmaBerth { relayed: Some(reason), ..self }
+    }
+
+    /// How many queue pairs a stream is to have.
+    pub(crate) fn wanted(&self, config: &Config) -> usize {
+        // A relay has memory for one.
+        if self.relayed.is_some() { 1 } else { config.rdma.queue_pairs }
+    }
+
     /// The sides of `n` queue pairs to be, or why there are none.
     pub(crate) fn make(&self, config: &Config, n: usize) -> Result<Vec<Setup<AnyNic>>, String> {
         let rail = RailConfig {
@@ -279,14 +308,23 @@ impl RdmaBerth {
             deadline: (config.connect_timeout / 2).min(Duration::from_secs(20)),
             ..RailConfig::default()
         };
+        let rail = match &self.relayed {
+            None => rail,
+            Some(reason) => RailConfig { reason: reason.clone(), chunk: RELAY_CHUNK, ..rail },
+        };
         let one = |_| Setup::new(self.domain.clone(), rail.clone()).map_err(|e| chain(&e));
         (0..n).map(one).collect()
     }
 }
 
 /// The memory of the RDMA devices and cables under a connection: registered here, it costs the connection's operations nothing more.
+/// Cheap to copy; copies are one, and know the paths that have come since.
 #[derive(Clone, Default)]
-pub struct Memory {
+pub struct Memory(Arc<Mutex<Devices>>);
+
+/// Those of the paths that are up.
+#[derive(Clone, Default)]
+struct Devices {
     domains: Vec<Domain<AnyNic>>,
     cables: Vec<linkspan_thunderbolt::Memory>,
     /// What sends device memory from where it lies.
@@ -294,51 +332,59 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn of<'a>(rails: impl Iterator<Item = &'a AnyRail>) -> Memory {
-        let mut memory = Memory::default();
-        for rail in rails {
-            match rail {
-                AnyRail::Verbs(rail) if !memory.domains.iter().any(|d| d.is(rail.domain())) => {
-                    memory.domains.push(rail.domain().clone());
-                }
-                AnyRail::Thunderbolt(rail) => memory.cables.extend(rail.memory().cloned()),
-                _ => {}
+    /// A path has come: what was registered before its time is taken back from it too.
+    pub(crate) fn take_in(&self, rail: &AnyRail, fabric: &Fabric) {
+        let mut devices = self.lock();
+        match rail {
+            AnyRail::Verbs(rail) if !devices.domains.iter().any(|d| d.is(rail.domain())) => {
+                devices.domains.push(rail.domain().clone());
             }
+            AnyRail::Thunderbolt(rail) => {
+                devices.cables.retain(|cable| !cable.is_over());
+                devices.cables.extend(rail.memory().cloned());
+            }
+            AnyRail::Devmem(_) => devices.lends = Some(fabric.devmem().clone()),
+            _ => {}
         }
-        memory
     }
 
-    /// The same, with what sends device memory from where it lies.
-    pub(crate) fn and_ports(mut self, ports: &Arc<dyn crate::devmem::Ports>) -> Memory {
-        self.lends = Some(ports.clone());
-        self
+    fn lock(&self) -> MutexGuard<'_, Devices> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// As they are now: system calls are made without the lock.
+    fn now(&self) -> Devices {
+        self.lock().clone()
     }
 
     /// Whether device memory is never registered here, only lent for sending.
     pub fn only_lends(&self) -> bool {
-        self.lends.is_some() && self.domains.is_empty() && self.cables.is_empty()
+        let devices = self.lock();
+        devices.lends.is_some() && devices.domains.is_empty() && devices.cables.is_empty()
     }
 
     /// Lends device memory by its dma-buf, `mem` at `offset` of it, to cards that send it from where it lies; for as long as the
     /// value lives. `None`: nothing here has a use for it.
     pub fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registered> {
-        let lent = self.lends.as_ref()?.register(dmabuf, offset, mem)?;
-        Some(Registered { mem, of: self.clone().into(), _lent: Some(lent) })
+        let lent = self.now().lends?.register(dmabuf, offset, mem)?;
+        Some(Registered { mem, of: self.clone(), _lent: Some(lent) })
     }
 
     /// Whether the connection has devices that registration means something to.
     pub fn is_registered(&self) -> bool {
-        !self.domains.is_empty() || !self.cables.is_empty() || self.lends.is_some()
+        let devices = self.lock();
+        !devices.domains.is_empty() || !devices.cables.is_empty() || devices.lends.is_some()
     }
 
     /// Registers host memory with every RDMA device: for the peer to write where `target`, else to send from. (Rails over
-    /// cables register by themselves, what is used.) It stays registered until the value is dropped, which must be before the memory is unmapped.
+    /// cables register by themselves, what is used.) It stays registered until the value is dropped, which must be before the
+    /// memory is unmapped; paths that come up in the meantime forget it then, too.
     ///
     /// # Errors
     /// A device's word.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
-        let made = Registered { mem, of: self.clone().into(), _lent: None };
-        for domain in &self.domains {
+        let made = Registered { mem, of: self.clone(), _lent: None };
+        for domain in self.now().domains {
             domain.register(mem, target).map_err(|e| chain(&e))?;
         }
         Ok(made)
@@ -376,20 +422,24 @@ impl Memory {
         mem: MemSlice,
         target: bool,
     ) -> Result<(Registered, DirectBy, Option<String>), String> {
-        if !self.cables.is_empty() {
-            return Err("rails over Thunderbolt and USB4 cables move host memory".into());
-        }
-        let made = || Registered { mem, of: self.clone().into(), _lent: None };
+        let made = || Registered { mem, of: self.clone(), _lent: None };
+        let devices = self.now();
         let mut why = "no dma-buf of it was given".to_owned();
         if let Some((fd, offset)) = dmabuf {
             let held = made();
-            match self.domains.iter().try_for_each(|d| d.register_dmabuf(fd, offset, mem, target).map(|_| ())) {
+            let cards =
+                || devices.domains.iter().try_for_each(|d| d.register_dmabuf(fd, offset, mem, target).map(|_| ()));
+            let cables = || devices.cables.iter().try_for_each(|c| c.register_dmabuf(fd, offset, mem, target));
+            match cards().map_err(|e| chain(&e)).and_then(|()| cables().map_err(|e| chain(&e))) {
                 Ok(()) => return Ok((held, DirectBy::DmaBuf, None)),
-                Err(error) => why = chain(&error),
+                Err(error) => why = error,
             }
         }
+        if !devices.cables.is_empty() {
+            return Err(format!("by dma-buf: {why}; as peer memory: drivers of cables know no such thing"));
+        }
         let held = made();
-        match self.domains.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {
+        match devices.domains.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {
             Ok(()) => Ok((held, DirectBy::PeerMemory, dmabuf.map(|_| why))),
             Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", chain(&error))),
         }
@@ -399,7 +449,7 @@ impl Memory {
 /// Memory registered by [`Memory::register`].
 pub struct Registered {
     mem: MemSlice,
-    of: Arc<Memory>,
+    of: Memory,
     /// Takes the memory back from cards that send from it.
     _lent: Option<Box<dyn Send + Sync>>,
 }
@@ -413,10 +463,9 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        for domain in &self.of.domains {
-            domain.invalidate(self.mem);
-        }
-        self.of.cables.iter().for_each(linkspan_thunderbolt::Memory::invalidate);
+        let devices = self.of.now();
+        devices.domains.iter().for_each(|domain| domain.invalidate(self.mem));
+        devices.cables.iter().for_each(|cable| cable.invalidate(self.mem));
     }
 }
 

@@ -8,6 +8,8 @@ use linkspan_topology::mesh::{Link, Route};
 use linkspan_transport::WaitFd;
 
 use crate::mesh::Approach;
+use crate::mesh::hops::{self, Hops, Mark};
+use crate::rdma::RdmaBerth;
 use crate::{Fabric, chain};
 
 /// A way to an address of the peer's listener.
@@ -50,6 +52,25 @@ impl Reach {
         }
     }
 
+    /// Where queue pairs can be set up beside a stream of this way, and with what mark a relay is told to. `Err` as
+    /// [`crate::rdma::Rdma::berth`] has it.
+    pub(crate) fn berth(
+        &self,
+        fabric: &Fabric,
+        stream: &Stream,
+        hops: Option<Hops>,
+    ) -> Result<(RdmaBerth, Option<Mark>), String> {
+        let berth = fabric.rdma().berth(fabric.config(), stream)?;
+        match (self, hops) {
+            (Reach::Over(route), Some(Hops::Rdma(mark))) => {
+                let shown = hops::shown("rdma", &route.over);
+                Ok((berth.relayed(format!("relayed over {}: {shown}", route.over.join(", "))), Some(mark)))
+            }
+            (Reach::Over(_), Some(Hops::Tcp(why))) => Err(why),
+            _ => Ok((berth, None)),
+        }
+    }
+
     /// Hosts on the way.
     pub(crate) fn relays(&self) -> usize {
         match self {
@@ -80,10 +101,13 @@ pub(crate) enum Arriving {
 }
 
 impl Arriving {
-    pub(crate) fn poll(&mut self) -> Result<Option<Stream>, String> {
+    /// The stream, and where it leads over others, what those say of the hops.
+    pub(crate) fn poll(&mut self) -> Result<Option<(Stream, Option<Hops>)>, String> {
         match self {
-            Arriving::Dial(dial) => dial.poll().map_err(|e| chain(&e)),
-            Arriving::Approach(approach) => Ok(approach.poll()?.map(|(stream, _)| stream)),
+            Arriving::Dial(dial) => Ok(dial.poll().map_err(|e| chain(&e))?.map(|stream| (stream, None))),
+            Arriving::Approach(approach) => {
+                Ok(approach.poll()?.map(|(stream, text)| (stream, Some(Hops::parse(&text)))))
+            }
         }
     }
 

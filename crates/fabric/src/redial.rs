@@ -12,6 +12,7 @@ use linkspan_transport::{MAX_RAILS, Rail};
 use crate::cable::Berth;
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::Meeting;
+use crate::mesh::hops::Mark;
 use crate::reach::{Arriving, Reach};
 use crate::room::AnyRail;
 use crate::secured::Secured;
@@ -30,6 +31,10 @@ pub(crate) struct Redial {
     paths: Vec<String>,
     /// Queue pairs are wanted, which are set up over the stream.
     rdma: bool,
+    /// The next try is for the stream itself: a way over others that has shown that its hops have no RDMA.
+    plain: bool,
+    /// A rail over this cable of our host is wanted, which is set up over the stream.
+    cable: Option<String>,
     wait: Duration,
     state: State,
 }
@@ -38,7 +43,7 @@ enum State {
     Up,
     Down { next: Instant },
     Dialing(Arriving),
-    Login(Box<LoginRun>, u16, Option<Berth>),
+    Login(Box<LoginRun>, u16, Option<(Berth, Option<Mark>)>),
     Meet(Box<(Secured, Meeting)>, u16, Berth),
 }
 
@@ -65,18 +70,27 @@ pub(crate) fn rail_id(number: u16, n: usize) -> u32 {
 impl Redial {
     /// Of a rail that is up.
     pub(crate) fn new(reach: Reach, path: String) -> Redial {
-        Redial { reach, paths: vec![path], rdma: false, wait: REDIAL, state: State::Up }
+        Redial { reach, paths: vec![path], rdma: false, plain: false, cable: None, wait: REDIAL, state: State::Up }
     }
 
     /// Of one that could not be had yet.
     pub(crate) fn later(reach: Reach) -> Redial {
         let state = State::Down { next: Instant::now() + REDIAL };
-        Redial { reach, paths: Vec::new(), rdma: false, wait: REDIAL, state }
+        Redial { reach, paths: Vec::new(), rdma: false, plain: false, cable: None, wait: REDIAL, state }
     }
 
     /// Of queue pairs that are up.
     pub(crate) fn queue_pairs(reach: Reach, rails: &[AnyRail]) -> Redial {
         Redial { paths: paths(rails), rdma: true, state: State::Up, ..Redial::later(reach) }
+    }
+
+    /// Of a rail over a cable that is up.
+    pub(crate) fn cable(reach: Reach, rail: &AnyRail) -> Redial {
+        let link = match rail {
+            AnyRail::Thunderbolt(rail) => rail.link().to_owned(),
+            _ => String::new(),
+        };
+        Redial { paths: vec![rail.info().path.clone()], cable: Some(link), state: State::Up, ..Redial::later(reach) }
     }
 
     /// Queue pairs are wanted, or the stream itself.
@@ -126,11 +140,26 @@ impl Redial {
         State::Down { next }
     }
 
-    fn berth(&self, fabric: &Fabric, from: Option<SocketAddr>) -> Result<Option<Berth>, String> {
-        match from.filter(|_| self.rdma) {
-            Some(from) => fabric.rdma().berth_at(fabric.config(), from).map(|berth| Some(Berth::Rdma(berth))),
-            None => Ok(None),
+    /// Whether queue pairs, or a cable, or nothing will do. Over others a stream will too.
+    fn insists(&self) -> bool {
+        self.cable.is_some() || self.rdma && self.reach.relays() == 0
+    }
+
+    /// Whether no port of ours is there to meet with, or no cable.
+    fn portless(&self, fabric: &Fabric) -> bool {
+        match &self.cable {
+            Some(link) => fabric.cables().berth_at(fabric.config(), link).is_err(),
+            None => self.reach.from().is_some_and(|from| fabric.rdma().berth_at(fabric.config(), from).is_err()),
         }
+    }
+
+    /// Over others and without queue pairs: at once again, for the stream.
+    fn without(&mut self, now: Instant) -> State {
+        if self.insists() {
+            return self.again(now);
+        }
+        self.plain = true;
+        State::Down { next: now }
     }
 
     /// Moves on. `Some` when the stream is there, under a number of its own taken from `numbers`.
@@ -145,21 +174,27 @@ impl Redial {
         self.state = match std::mem::replace(&mut self.state, State::Up) {
             State::Up => State::Up,
             State::Down { next } if now < next => State::Down { next },
-            // Without a port that is active there is nobody to ask for.
-            State::Down { .. } if self.berth(fabric, self.reach.from()).is_err() => self.again(now),
+            // Without a port that is active, or a cable, there is nobody to ask for.
+            State::Down { .. } if self.insists() && self.portless(fabric) => self.again(now),
             State::Down { .. } => match self.reach.start(fabric, REDIAL * 2) {
                 Ok(dial) => State::Dialing(dial),
                 Err(_) => self.again(now),
             },
             State::Dialing(mut dial) => match dial.poll() {
                 Ok(None) => State::Dialing(dial),
-                Ok(Some(stream)) => {
+                Ok(Some((stream, hops))) => {
                     let number = *numbers;
                     // The last number is tried for ever, in vain: after 65,000 logins that came to nothing.
                     *numbers = number.saturating_add(1);
-                    let berth = self.berth(fabric, Some(stream.local_addr())).unwrap_or_default();
+                    let wants = self.rdma && !std::mem::take(&mut self.plain);
+                    let berth = wants.then(|| self.reach.berth(fabric, &stream, hops).ok()).flatten();
+                    let berth = berth.map(|(berth, mark)| (Berth::Rdma(berth), mark));
+                    let cable = self.cable.as_ref().map(|link| fabric.cables().berth_at(fabric.config(), link));
+                    let berth = cable.map_or(berth, |cable| cable.ok().map(|cable| (cable, None)));
                     let relays = self.reach.relays() as u8;
-                    let greeting = Greeting { relays, rdma: berth.is_some(), ..Greeting::default() };
+                    let rdma = matches!(berth, Some((Berth::Rdma(_), _)));
+                    let cable = matches!(berth, Some((Berth::Cable(_), _)));
+                    let greeting = Greeting { relays, rdma, cable, ..Greeting::default() };
                     let params = ClientParams {
                         guard: fabric.config().guard.clone(),
                         blob: greeting.encode(),
@@ -175,15 +210,19 @@ impl Redial {
             State::Login(mut run, number, berth) => match run.poll() {
                 Ok(LoginStep::Done(session)) => {
                     let answer = Greeting::decode(&session.peer_blob).unwrap_or_default();
-                    let secured = Secured::new(run.stream, session.ciphers);
+                    let mut secured = Secured::new(run.stream, session.ciphers);
                     match berth {
-                        None if self.rdma => self.again(now),
+                        None if self.insists() => self.again(now),
                         None => {
                             (self.paths, self.wait) = (vec![secured.stream.path()], REDIAL);
                             return Some(Back { number, secured, rails: Vec::new() });
                         }
-                        Some(_) if !answer.rdma => self.again(now),
-                        Some(berth) => {
+                        Some(_) if !answer.rdma && !answer.cable => self.without(now),
+                        Some((berth, Some(mark))) => match secured.stream.try_write(&mark.0) {
+                            Ok(Some(Mark::LEN)) => State::Meet(Box::new((secured, Meeting::answer())), number, berth),
+                            _ => self.again(now),
+                        },
+                        Some((berth, None)) => {
                             let made = berth.make(fabric.config(), berth.wanted(fabric.config()), Role::Caller);
                             let meeting = made.map_or_else(Meeting::decline, Meeting::call);
                             State::Meet(Box::new((secured, meeting)), number, berth)
@@ -201,7 +240,8 @@ impl Redial {
                         (self.paths, self.wait) = (paths(&rails), REDIAL);
                         return Some(Back { number, secured: meet.0, rails });
                     }
-                    Ok(Some(_)) | Err(_) => self.again(now),
+                    Ok(Some(_)) => self.without(now),
+                    Err(_) => self.again(now),
                 }
             }
         };

@@ -131,7 +131,11 @@ impl AnyRail {
 
     /// Whether nothing has been acknowledged for so long that the way is dead, not merely disturbed.
     pub(crate) fn unanswered(&self) -> bool {
-        self.tcp_info().is_some_and(|info| info.timeouts.max(info.probes) >= UNANSWERED)
+        match self {
+            // Not every card gives up by itself, rdma_rxe does not.
+            AnyRail::Verbs(rail) => rail.unanswered(),
+            other => other.tcp_info().is_some_and(|info| info.timeouts.max(info.probes) >= UNANSWERED),
+        }
     }
 }
 

@@ -60,8 +60,11 @@ impl Staging {
 }
 
 /// Why memory of this device is staged on a path that does not reach it; for people.
-fn reason(gpu: &dyn Gpu) -> String {
+fn reason(gpu: &dyn Gpu, reaches: bool) -> String {
     let info = gpu.info();
+    if reaches {
+        return format!("{} by dma-buf where it is registered, else staged through pinned host memory", info.id());
+    }
     let why = match (&info.direct, info.kind) {
         (crate::Ability::No(why), _) => why.clone(),
         (_, Kind::Sim) => "simulated".to_owned(),
@@ -173,7 +176,7 @@ impl<R: Rail> StagedRail<R> {
     pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         match &self.means.gpu {
             None => {
-                self.info.reason = format!("{}; {}", self.info.reason, reason(&**gpu));
+                self.info.reason = format!("{}; {}", self.info.reason, reason(&**gpu, self.reach.is_some()));
                 self.means.gpu = Some(gpu.clone());
                 Ok(())
             }

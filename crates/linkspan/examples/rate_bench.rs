@@ -1,6 +1,7 @@
 //! Rates of one-sided writes beside bare loops of the same run, in interleaved rounds: 1 MiB and 16 MiB with the target in a
-//! blocking call and with nobody in one, thousands of scattered pages beside one contiguous write, and how long it takes to
-//! connect many peers: `rate_bench [--rounds N] [--ms N] [--pages N] [--peers N]`.
+//! blocking call and with nobody in one, thousands of scattered pages beside one contiguous write (pages of a source in order to
+//! scattered places, and scattered in the source too), and how long it takes to connect many peers:
+//! `rate_bench [--rounds N] [--ms N] [--pages N] [--peers N] [--only-pages 1] [--tcp 0]`.
 
 mod common;
 
@@ -42,15 +43,18 @@ fn rate(
     })
 }
 
-/// One call with every page at another place, the target waiting; then the same bytes in one piece. GB/s of both.
-fn pages(own: &Transport, peer: &Transport, src: &Memory, to: &RemoteBuffer) -> Result<[f64; 2]> {
+/// One call with every page at another place, the target waiting; one with the pages scattered in the source too; the same bytes
+/// in one piece. GB/s of each.
+fn pages(own: &Transport, peer: &Transport, src: &Memory, to: &RemoteBuffer) -> Result<[f64; 3]> {
     let count = src.len() / PAGE;
-    // A prime that no sensible number of pages is a multiple of: neighbours here are none there.
-    let place = |n: usize| (n * 7_919 % count * PAGE) as u64;
-    let mut parts: Vec<Write<'_>> = Vec::with_capacity(count);
-    for n in 0..count {
-        parts.push((src.slice(n * PAGE, PAGE)?, to.slice(place(n), PAGE as u64)?));
-    }
+    // Primes that no sensible number of pages is a multiple of: neighbours here are none there.
+    let place = |n: usize, prime: usize| n * prime % count * PAGE;
+    let parts = |from: usize| -> Result<Vec<Write<'_>>> {
+        (0..count)
+            .map(|n| Ok((src.slice(place(n, from), PAGE)?, to.slice(place(n, 7_919) as u64, PAGE as u64)?)))
+            .collect()
+    };
+    let (ordered, scattered) = (parts(1)?, parts(5_003)?);
     let whole = [(src.view(), to.slice(0, src.len() as u64)?)];
     let timed = |parts: &[Write<'_>]| {
         std::thread::scope(|s| -> Result<f64> {
@@ -62,7 +66,7 @@ fn pages(own: &Transport, peer: &Transport, src: &Memory, to: &RemoteBuffer) -> 
             Ok(src.len() as f64 / took.as_secs_f64() / 1e9)
         })
     };
-    Ok([timed(&parts)?, timed(&whole)?])
+    Ok([timed(&ordered)?, timed(&scattered)?, timed(&whole)?])
 }
 
 /// Milliseconds until `count` peers of one listener are connected.
@@ -108,14 +112,17 @@ impl Column {
 fn main() -> Result<()> {
     let (rounds, time) = (option("--rounds", 11)?, Duration::from_millis(option("--ms", 100)?));
     let (count, peers) = (option("--pages", 4096)? as usize, option("--peers", 64)?);
-    for path in ["tcp", "shm"] {
+    let (only_pages, tcp) = (option("--only-pages", 0)? != 0, option("--tcp", 1)? != 0);
+    for path in if tcp { &["tcp", "shm"][..] } else { &["shm"] } {
+        let path = *path;
         let (own, peer) = joined(path)?;
         println!("{path}: {}", own.path().unwrap_or_default());
         let (_there, to) = shown(&peer, (count * PAGE).max(16 << 20))?;
         let src = Memory::copy_of(&vec![1; count * PAGE]);
         let bare = |len| if path == "tcp" { tcp_rate(len, time) } else { cma_rate(len, time) };
         let against = if path == "tcp" { "a bare stream" } else { "one-sided CMA" };
-        for len in [1 << 20, 16 << 20] {
+        for len in if only_pages { &[][..] } else { &[1 << 20, 16 << 20] } {
+            let len = *len;
             let (mut waiting, mut asleep) = (Column::default(), Column::default());
             let (small, to) = (Memory::copy_of(&vec![1; len]), to.slice(0, len as u64)?);
             for _ in 0..rounds {
@@ -126,13 +133,18 @@ fn main() -> Result<()> {
             waiting.print(&format!("{path} {} MiB, target waiting", len >> 20), against);
             asleep.print(&format!("{path} {} MiB, target asleep", len >> 20), against);
         }
-        let mut scattered = Column::default();
+        let (mut ordered, mut scattered) = (Column::default(), Column::default());
         pages(&own, &peer, &src, &to)?;
         for _ in 0..rounds {
-            let [pages, whole] = pages(&own, &peer, &src, &to)?;
-            scattered.add(pages, whole);
+            let [in_order, both, whole] = pages(&own, &peer, &src, &to)?;
+            ordered.add(in_order, whole);
+            scattered.add(both, whole);
         }
-        scattered.print(&format!("{path} {count} pages of 16 KiB"), "in one piece");
+        ordered.print(&format!("{path} {count} pages of 16 KiB"), "in one piece");
+        scattered.print(&format!("{path} {count} pages of 16 KiB, scattered in the source too"), "in one piece");
+    }
+    if only_pages {
+        return Ok(());
     }
     let mut times = Vec::new();
     for _ in 0..rounds {

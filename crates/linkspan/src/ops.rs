@@ -503,6 +503,10 @@ impl Ops {
                 return false;
             }
             let Part { local, remote } = op.parts[op.next];
+            // Pages that lie anywhere begin with a wait for memory each; so the next one's is over by then.
+            if let (Kind::Write, Some(after)) = (op.kind, op.parts.get(op.next + 1)) {
+                after.local.fetch_ahead();
+            }
             let notify = op.notify.filter(|_| op.tail == Tail::None);
             let posted = posting(ch, |ch| match op.kind {
                 Kind::Write => ch.post_write(local, remote, notify.map(|n| n.value)),

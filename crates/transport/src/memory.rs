@@ -21,6 +21,10 @@ pub struct MemSlice {
     extent: u64,
 }
 
+/// Bytes that [`MemSlice::fetch_ahead`] asks for: a page, at whose end the processor's own prefetching begins anew.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const AHEAD: usize = 4 << 10;
+
 /// Bits of [`MemSlice`]'s length: what the processors that we build for can address at most, bytes as a power of two.
 const LEN_BITS: u32 = 48;
 
@@ -66,6 +70,19 @@ impl MemSlice {
     /// Lends `bytes` as a range to something that copies from it before it returns.
     pub(crate) fn with_bytes<T>(bytes: &[u8], f: impl FnOnce(MemSlice) -> T) -> T {
         f(MemSlice::at(bytes.as_ptr().cast_mut(), bytes.len(), Place::HOST))
+    }
+
+    /// Asks the processor for the first bytes, which are about to be read; nothing where they are on a device.
+    #[inline]
+    pub fn fetch_ahead(self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.is_host() {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            for at in (0..self.len().min(AHEAD)).step_by(64) {
+                // SAFETY: a hint, which faults nowhere and changes nothing.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(self.ptr.wrapping_add(at).cast()) };
+            }
+        }
     }
 
     /// Where the bytes are.
@@ -168,6 +185,34 @@ pub struct HostBuf {
 /// ARM kernels with 64 KiB pages too.
 const ALIGN: usize = 64 << 10;
 
+/// Size of a huge page of x86-64, and of ARM with 4 KiB pages.
+const HUGE: usize = 2 << 20;
+
+/// Buffers of this size and more lie on huge pages where the system gives any: few enough that what one of them may waste is
+/// less than a half.
+const HUGE_FROM: usize = 2 * HUGE;
+
+/// `size` zero bytes that are never freed, on huge pages where there are any.
+fn huge(size: usize) -> Option<MemSlice> {
+    // By an alignment that needs no more than calloc does, memory comes untouched from the system, and the advice before its pages.
+    let layout = Layout::from_size_align(size.checked_add(HUGE)?, 16).ok()?;
+    // SAFETY: the layout has a size above zero.
+    let whole = unsafe { alloc_zeroed(layout) };
+    if whole.is_null() {
+        return None;
+    }
+    // SAFETY: at most HUGE - 1 bytes in, of an allocation that is HUGE longer than `size`.
+    let ptr = unsafe { whole.add(whole.align_offset(HUGE).min(HUGE - 1)) };
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: whole pages of the allocation; neither advice changes a byte of them. A refusal leaves small pages, or pages that
+    // come when they are touched.
+    unsafe {
+        libc::madvise(ptr.cast(), size, libc::MADV_HUGEPAGE);
+        libc::madvise(ptr.cast(), size, libc::MADV_POPULATE_WRITE);
+    }
+    Some(MemSlice::at(ptr, size, Place::HOST))
+}
+
 static POOL: Mutex<BTreeMap<usize, Vec<MemSlice>>> = Mutex::new(BTreeMap::new());
 
 impl HostBuf {
@@ -180,6 +225,9 @@ impl HostBuf {
                 // SAFETY: pool memory is as long as its handle says, never unmapped, and nobody else holds it now.
                 unsafe { mem.ptr.write_bytes(0, Buf::len(&mem)) };
                 mem
+            }
+            None if size >= HUGE_FROM => {
+                huge(size).unwrap_or_else(|| handle_alloc_error(Layout::new::<[u8; HUGE_FROM]>()))
             }
             None => {
                 let layout = Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::MemSlice;
 
 /// Where a range of memory is. Places are numbered in the order in which devices registered and never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(u16);
 
 impl Place {

@@ -115,6 +115,11 @@ impl Lab {
         self.modules.has(module)
     }
 
+    /// The Debian root.
+    pub(crate) fn root(&self) -> &Path {
+        &self.place.root
+    }
+
     /// Where sockets lie.
     pub(crate) fn run(&self) -> &Path {
         &self.place.run

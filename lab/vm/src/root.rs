@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::proc;
 
 /// Folders of libraries in the root.
-const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "usr/lib"];
+const LIBRARIES: [&str; 3] = ["usr/lib/x86_64-linux-gnu", "usr/lib", "usr/lib/x86_64-linux-gnu/systemd"];
 
 /// Names that package managers behind a proxy need.
 const PASSED_ON: [&str; 6] = ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];

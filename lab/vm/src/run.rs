@@ -134,6 +134,8 @@ pub(crate) fn puts() -> Vec<Put> {
         ("PLUGIN_HOST", "/usr/bin/plugin-host"),
         ("VERBS", "/usr/bin/verbs-conformance"),
         ("RINGTEST", "/usr/bin/ringtest"),
+        ("URING", "/usr/bin/uring-conformance"),
+        ("CABLES", "/usr/bin/cables"),
     ]
     .into_iter()
     .filter_map(|(name, to)| {

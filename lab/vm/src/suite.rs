@@ -1,17 +1,24 @@
 //! The tests: one entry each.
 
 mod cable;
+mod conformance;
 mod cost;
+mod dmabuf;
 mod faults;
+mod install;
 mod liar;
+mod load;
+mod memory;
 mod rdma;
 mod ring;
 mod shapes;
 mod single;
 mod sleep;
 mod stream;
+mod stripe;
 pub(crate) mod tb;
 mod thunderbolt;
+mod uring;
 mod usage;
 
 use crate::cli::Level;
@@ -67,8 +74,17 @@ pub(crate) const ALL: &[Test] = &[
         since: ANY,
         newest: true,
         ours: false,
-        what: "frames, interrupts, control packets, receivers, links and hosts that fail: the kernel recovers",
+        what: "frames, interrupts and receivers that fail, a cable pulled out in mid-transfer: the kernel recovers",
         run: faults::faults,
+    },
+    Test {
+        name: "tb-discovery",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: false,
+        what: "control packets that fail while hosts get to know each other, a silent host, a slower link: found again",
+        run: faults::discovery,
     },
     Test {
         name: "tb-variants",
@@ -125,6 +141,15 @@ pub(crate) const ALL: &[Test] = &[
         run: ring::pair,
     },
     Test {
+        name: "ring-reload",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko opened and closed 200 times, loaded and unloaded 3 times: nothing is left",
+        run: ring::reload,
+    },
+    Test {
         name: "cable-use",
         level: Level::Full,
         since: ANY,
@@ -141,6 +166,78 @@ pub(crate) const ALL: &[Test] = &[
         ours: true,
         what: "linkspan.ko: killed processes, unplug, unbind, unload, a host that dies",
         run: ring::life,
+    },
+    Test {
+        name: "ring-dmabuf",
+        level: Level::Quick,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko and dma-bufs: both ways, parts, wrong sizes, exporters that go, processes killed, unplug",
+        run: dmabuf::dmabuf,
+    },
+    Test {
+        name: "cable-rings",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: true,
+        what: "the conformance suite over linkspan.ko, also with dma-bufs only",
+        run: conformance::ring,
+    },
+    Test {
+        name: "cable-streams",
+        level: Level::Full,
+        since: (7, 2),
+        newest: false,
+        ours: false,
+        what: "the conformance suite over USB4STREAM",
+        run: conformance::stream,
+    },
+    Test {
+        name: "cable-nets",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: false,
+        what: "the conformance suite over TCP and thunderbolt_net",
+        run: conformance::net,
+    },
+    Test {
+        name: "cable-stripe",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: true,
+        what: "two cables as one link: both carry the plugin's AllReduce, each is pulled in mid-run and carries again",
+        run: stripe::stripe,
+    },
+    Test {
+        name: "ring-load",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko in mid-transfer: rmmod, memory unmapped by its owner, locked memory, many at once, suspend",
+        run: load::load,
+    },
+    Test {
+        name: "ring-memory",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko where memory is short: rings are halved, transfers go on",
+        run: memory::short,
+    },
+    Test {
+        name: "ring-install",
+        level: Level::Full,
+        since: ANY,
+        newest: false,
+        ours: true,
+        what: "linkspan.ko built by DKMS, its device given to a group by udev",
+        run: install::installed,
     },
     Test {
         name: "ring-viommu",
@@ -267,5 +364,14 @@ pub(crate) const ALL: &[Test] = &[
         ours: false,
         what: "a ring of four and a line: RDMA between neighbours, relays between others, cables cut in mid-run and back",
         run: rdma::mesh_ring,
+    },
+    Test {
+        name: "uring",
+        level: Level::Full,
+        since: (7, 1),
+        newest: true,
+        ours: false,
+        what: "io_uring's zero-copy receive without a card: the rooms' suite, few pages, planted bugs, a peer killed",
+        run: uring::uring,
     },
 ];

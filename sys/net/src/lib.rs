@@ -15,6 +15,7 @@ mod info;
 mod interfaces;
 mod options;
 mod order;
+mod pipe;
 mod signals;
 mod wait;
 
@@ -25,7 +26,8 @@ pub use group::WaitPair;
 pub use info::{TcpInfo, tcp_info};
 pub use interfaces::{Interface, interface_of, interfaces};
 pub use options::{bind_late_port, incoming_cpu};
-pub use order::fill_ascending;
+pub use order::{copy_ascending, fill_ascending};
+pub use pipe::Pipe;
 pub use signals::block_signals;
 pub use wait::WaitSet;
 

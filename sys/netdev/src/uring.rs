@@ -1,6 +1,14 @@
-//! What the kernel's io_uring has of zero-copy receive. Asked only: nothing is bound.
+//! Zero-copy receive by io_uring; and what the kernel has of it, asked only: nothing is bound by that.
 //!
 //! Numbers and layouts: include/uapi/linux/io_uring.h (`io_uring_probe`) and io_uring/query.h.
+
+mod abi;
+mod bell;
+mod map;
+mod zcrx;
+
+pub use bell::Bell;
+pub use zcrx::{Area, Harvest, Issuer, Source, UringError, zero_copy};
 
 use std::ffi::{c_long, c_uint, c_void};
 use std::io;

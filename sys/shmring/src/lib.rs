@@ -26,6 +26,8 @@ pub mod page;
 #[cfg(not(loom))]
 pub mod pages;
 #[cfg(not(loom))]
+mod past;
+#[cfg(not(loom))]
 pub mod peer;
 
 #[cfg(not(loom))]

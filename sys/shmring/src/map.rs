@@ -11,6 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::layout::{self, Side};
+use crate::past;
 use crate::ring::{Area, Consumer, Producer};
 use crate::slot::Words;
 
@@ -75,26 +76,31 @@ impl Map {
         let found =
             [layout::MAGIC_AT, layout::VERSION_AT, layout::RING_AT].map(|at| map.word(at).load(Ordering::Acquire));
         if found != [layout::MAGIC, layout::VERSION, ring as u64] {
-            return Err(invalid(format!("memory begins with {found:x?}, which is not linkspan layout 1")));
+            return Err(invalid(format!(
+                "memory begins with {found:x?}, which is not linkspan layout {}",
+                layout::VERSION
+            )));
         }
         Ok(map)
     }
 
     fn over(fd: OwnedFd, ring: usize) -> io::Result<Map> {
+        let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; the seals keep it backed for its life.
-        // Populated now, because a first touch costs over a microsecond a page.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                layout::total(ring),
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::POPULATE,
-                &fd,
-                0,
-            )?
-        };
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), layout::total(ring), both, MapFlags::SHARED, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or_else(|| invalid("mapped at address 0".into()))?;
-        Ok(Map { base, ring, fd })
+        let map = Map { base, ring, fd };
+        for range in layout::always(ring) {
+            let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE;
+            // SAFETY: the same pages of the same file once more, inside our own mapping, which nobody knows of yet. Populated
+            // now, because a first touch costs over a microsecond a page.
+            unsafe {
+                let at = map.base.add(range.start).as_ptr().cast();
+                rustix::mm::mmap(at, range.len(), both, flags, &map.fd, range.start as u64)?;
+            }
+        }
+        Ok(map)
     }
 
     /// Bytes of each ring.
@@ -309,6 +315,23 @@ impl Consumer<Lane> {
                 self.area.get(self.head.wrapping_add(at as u64), dst.as_ptr(), dst.len());
                 true
             }
+    }
+
+    /// Like [`Consumer::get_mem`], past the caches where the processor can: for a place among many, which nobody looks at soon.
+    #[inline]
+    #[must_use]
+    pub fn get_mem_past(&self, at: usize, dst: MemSlice) -> bool {
+        if !self.holds(at, dst.len()) {
+            return false;
+        }
+        let (start, first) = self.area.split(self.head.wrapping_add(at as u64), dst.len());
+        // SAFETY: both pieces lie inside the ring, by the mask and the split; `dst` is writable by the promise of `MemSlice::new`.
+        unsafe {
+            past::copy(self.area.data.add(start).as_ptr(), dst.as_ptr(), first);
+            past::copy(self.area.data.as_ptr(), dst.as_ptr().add(first), dst.len() - first);
+        }
+        compiler_fence(Ordering::SeqCst);
+        true
     }
 
     /// Like [`Consumer::get_mem`] through the kernel: memory that cannot be written is an error, not a signal.

@@ -110,6 +110,25 @@ impl<A: Area> Producer<A> {
         self.area.tail().store(self.tail, Ordering::Release);
     }
 
+    /// Position behind everything published, counted from the beginning and never reduced to the ring's size.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// Bytes from the next free one to the end of the ring.
+    #[inline]
+    pub fn until_end(&self) -> usize {
+        let size = self.area.size();
+        (size - (self.tail & (size - 1))) as usize
+    }
+
+    /// Whether the consumer has freed everything, looked up afresh.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.area.head().load(Ordering::Acquire) == self.tail
+    }
+
     /// Whether the consumer has room for `want` bytes, looked up afresh; lies count as room, the next
     /// [`Producer::free`] reports them.
     pub fn has_room(&self, want: usize) -> bool {

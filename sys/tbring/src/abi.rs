@@ -20,6 +20,10 @@ pub const REGION_READ: u32 = 1;
 pub const REGION_WRITE: u32 = 2;
 /// `LS_REGION_DMABUF`.
 pub const REGION_DMABUF: u32 = 4;
+/// `LS_HELLO_POLL`.
+pub const HELLO_POLL: u32 = 1;
+/// `LS_POLL_IDLE_MAX_US`.
+pub const POLL_IDLE_MAX_US: u32 = 1_000_000;
 /// `LS_DOORBELL_POLL`.
 pub const DOORBELL_POLL: u32 = 1;
 
@@ -35,6 +39,12 @@ pub mod queue {
     pub const CQ_HEAD: usize = 192;
     /// Written by the driver.
     pub const DEAD: usize = 256;
+    /// Written by the driver.
+    pub const FLAGS: usize = 320;
+    /// Bytes of the structure.
+    pub const BYTES: usize = 384;
+    /// `LS_QUEUE_WAKE`, a flag.
+    pub const WAKE: u32 = 1;
 }
 
 /// `struct ls_ioc_hello`.
@@ -52,7 +62,9 @@ pub struct Hello {
     pub channels: u32,
     pub eager_bytes: u32,
     pub message_bytes: u64,
-    pub reserved: [u64; 2],
+    pub flags: u32,
+    pub idle_us: u32,
+    pub reserved: u64,
 }
 
 /// `struct ls_ioc_info`.
@@ -78,7 +90,8 @@ pub struct Info {
     pub control_frames: u64,
     pub doorbells: u64,
     pub restarts: u64,
-    pub reserved: [u64; 4],
+    pub polled_ns: u64,
+    pub reserved: [u64; 3],
 }
 
 /// `struct ls_ioc_register`.

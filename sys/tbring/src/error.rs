@@ -69,6 +69,28 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
+    /// The other side has closed the channel.
+    #[error("LS1508 the other host has closed channel {channel}; open it again on both")]
+    Ended {
+        /// Its number.
+        channel: u32,
+    },
+    /// A message that no buffer has room for.
+    #[error("LS1509 a message of {length} bytes waits, and the buffers have {room}; open the channel with larger ones")]
+    Long {
+        /// Its bytes.
+        length: u64,
+        /// Those of a buffer.
+        room: u64,
+    },
+    /// The other side does not take what was sent.
+    #[error("LS1510 the other host has taken nothing on channel {channel} for {seconds} s; does its program receive?")]
+    Late {
+        /// Its number.
+        channel: u32,
+        /// How long that was waited for.
+        seconds: u64,
+    },
 }
 
 impl Error {
@@ -93,6 +115,9 @@ impl Error {
             Error::NotUp { .. } => Some(libc::ENOTCONN),
             Error::Version { .. } => Some(libc::EPROTO),
             Error::Range { .. } => Some(libc::ERANGE),
+            Error::Ended { .. } => Some(libc::EPIPE),
+            Error::Long { .. } => Some(libc::EMSGSIZE),
+            Error::Late { .. } => Some(libc::ETIMEDOUT),
             Error::Queues { .. } => None,
         }
     }

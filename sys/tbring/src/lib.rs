@@ -7,6 +7,8 @@
 //!
 //! When the link goes down every call fails with [`Error::Gone`]: open the device again.
 //!
+//! [`Swap`] is the same for simple programs: two buffers for each direction that change hands.
+//!
 //! [`Stream`] is the other device of such a cable, `/dev/tbstreamN` of the kernel itself.
 
 pub mod abi;
@@ -15,8 +17,12 @@ mod error;
 mod queue;
 mod ring;
 mod stream;
+mod swap;
+#[doc(hidden)]
+pub mod udmabuf;
 
 pub use device::{Info, State, info};
 pub use error::{Error, Result};
-pub use ring::{Access, Completion, Operation, Options, Region, Ring};
+pub use ring::{Access, Completion, Operation, Options, Region, Registrar, Ring};
 pub use stream::{PIECES, Stream};
+pub use swap::Swap;

@@ -3,7 +3,7 @@
 //! Indices count for ever, modulo 2^32. The driver's are read once and checked; entries are moved by raw copies.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::abi::{self, Cqe, Sqe};
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ impl Queues {
         let fits = |offset: u64, entries: u32, size: usize| {
             entries.is_power_of_two()
                 && offset.is_multiple_of(64)
-                && offset >= 320
+                && offset >= abi::queue::BYTES as u64
                 && offset.checked_add(u64::from(entries) * size as u64).is_some_and(|end| end <= bytes)
         };
         if !fits(hello.sq_offset, hello.sq_entries, size_of::<Sqe>())
@@ -57,7 +57,7 @@ impl Queues {
 
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: one of the offsets of `abi::queue`, all within the first 320 bytes and aligned; atomics may be shared.
+        // SAFETY: one of the offsets of `abi::queue`, all within its first bytes and aligned; atomics may be shared.
         unsafe { self.base.add(offset).cast::<AtomicU32>().as_ref() }
     }
 
@@ -101,6 +101,14 @@ impl Queues {
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
         self.sq_tail.wrapping_sub(self.word(abi::queue::SQ_HEAD).load(Ordering::Acquire))
+    }
+
+    /// Whether entries wait that the driver's polling thread does not take by itself.
+    #[inline]
+    pub(crate) fn asleep(&self) -> bool {
+        // The entry before the look: the driver sets the flag and then looks for entries.
+        fence(Ordering::SeqCst);
+        self.word(abi::queue::FLAGS).load(Ordering::Relaxed) & abi::queue::WAKE != 0 && self.waiting() > 0
     }
 
     /// Whether the driver has said that the link is lost.

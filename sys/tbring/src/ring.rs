@@ -13,6 +13,9 @@ use crate::device::{self, Info, call};
 use crate::error::{Error, Result};
 use crate::queue::Queues;
 
+/// Longest that a polling thread is asked to poll for nothing, us.
+const MOST_IDLE: u64 = abi::POLL_IDLE_MAX_US as u64;
+
 /// How a device is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -22,11 +25,15 @@ pub struct Options {
     pub completions: u32,
     /// How long to wait for the link to come up.
     pub wait: Duration,
+    /// A thread of the kernel polls for this ring, and sleeps after so long with nothing to do (1 us to 1 s): while it is awake,
+    /// [`Ring::submit`] is no system call. It takes most of a processor, and the driver has few of them (its parameter
+    /// `pollers`).
+    pub thread: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { submissions: 256, completions: 512, wait: Duration::from_secs(5) }
+        Options { submissions: 256, completions: 512, wait: Duration::from_secs(5), thread: None }
     }
 }
 
@@ -76,9 +83,9 @@ pub struct Completion {
     pub result: std::result::Result<(), i32>,
 }
 
-/// A mapping of the device, unmapped at the end.
+/// A mapping, unmapped at the end.
 #[derive(Debug)]
-struct Map {
+pub(crate) struct Map {
     base: NonNull<u8>,
     bytes: usize,
 }
@@ -86,9 +93,30 @@ struct Map {
 // SAFETY: an address; what may be done with it is settled by the queues over it.
 unsafe impl Send for Map {}
 
+impl Map {
+    /// Memory of nobody else, all zeros.
+    pub(crate) fn anonymous(bytes: usize) -> Result<Map> {
+        Map::new(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    fn new(bytes: usize, flags: i32, fd: i32) -> Result<Map> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Map { base, bytes }),
+            _ => Err(Error::call("mapping memory")),
+        }
+    }
+
+    /// Its first byte.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; the queues over it go with the ring that holds both.
+        // SAFETY: our own mapping; what was built over it goes with the one that holds both.
         let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert_eq!(unmapped, 0);
     }
@@ -128,13 +156,15 @@ pub struct Ring {
     queues: Queues,
     _map: Map,
     fd: Arc<OwnedFd>,
+    threaded: bool,
 }
 
 impl Ring {
     /// Opens the device at `path` (`/dev/linkspan/0`) and waits for its link.
     ///
     /// # Errors
-    /// [`Error::Open`], [`Error::Version`], [`Error::NotUp`], [`Error::Gone`], [`Error::Refused`].
+    /// [`Error::Open`], [`Error::Version`], [`Error::NotUp`], [`Error::Gone`]; [`Error::Refused`], with `EBUSY` where the driver
+    /// has no polling thread left to give.
     pub fn open(path: &Path, options: Options) -> Result<Ring> {
         let fd = Arc::new(device::open(path)?);
         let mut hello = abi::Hello {
@@ -142,6 +172,8 @@ impl Ring {
             timeout_ms: u32::try_from(options.wait.as_millis()).unwrap_or(u32::MAX),
             sq_entries: options.submissions,
             cq_entries: options.completions,
+            flags: if options.thread.is_some() { abi::HELLO_POLL } else { 0 },
+            idle_us: options.thread.map_or(0, |idle| (idle.as_micros() as u64).clamp(1, MOST_IDLE) as u32),
             ..abi::Hello::default()
         };
         if call(fd.as_fd(), abi::IOC_HELLO, &mut hello).is_err() {
@@ -158,25 +190,10 @@ impl Ring {
         }
         let bytes =
             usize::try_from(hello.map_bytes).map_err(|_| Error::Queues { what: "a map larger than the memory" })?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        let base = match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => base,
-            _ => return Err(Error::call("mapping the queues")),
-        };
-        let map = Map { base, bytes };
+        let map = Map::new(bytes, libc::MAP_SHARED, fd.as_raw_fd())?;
         // SAFETY: the map is held beside the queues and dropped after them, by the order of the fields.
-        let queues = unsafe { Queues::new(base, hello.map_bytes, &hello)? };
-        Ok(Ring { queues, _map: map, fd })
+        let queues = unsafe { Queues::new(map.base, hello.map_bytes, &hello)? };
+        Ok(Ring { queues, _map: map, fd, threaded: options.thread.is_some() })
     }
 
     /// What the device says about its link.
@@ -193,22 +210,28 @@ impl Ring {
     /// # Errors
     /// [`Error::Gone`]; [`Error::Refused`], with `ENOMEM` at the limit and `EFAULT` for memory that cannot be pinned.
     pub fn register(&self, memory: MemSlice, access: Access) -> Result<Region> {
-        let addr = memory.as_ptr().expose_provenance() as u64;
-        self.add(abi::Register { addr, length: memory.len() as u64, flags: access.flags(), ..Default::default() })
+        self.register_at(memory.as_ptr().expose_provenance() as u64, memory.len() as u64, access)
     }
 
-    /// Registers `length` bytes at `offset` (a multiple of the page size) of a dma-buf.
+    /// See [`Registrar::register_dmabuf`].
     ///
     /// # Errors
-    /// As [`Ring::register`]; `EOPNOTSUPP` where the device cannot reach it or the kernel cannot look at it.
+    /// As there.
     pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<Region> {
-        let flags = access.flags() | abi::REGION_DMABUF;
-        self.add(abi::Register { addr: offset, length, flags, fd: fd.as_raw_fd(), ..Default::default() })
+        self.registrar().register_dmabuf(fd, offset, length, access)
     }
 
-    fn add(&self, mut argument: abi::Register) -> Result<Region> {
-        call(self.fd.as_fd(), abi::IOC_REGISTER, &mut argument).map_err(|()| Error::call("registering memory"))?;
-        Ok(Region { fd: self.fd.clone(), id: argument.region, length: argument.length })
+    pub(crate) fn register_at(&self, addr: u64, length: u64, access: Access) -> Result<Region> {
+        self.add(abi::Register { addr, length, flags: access.flags(), ..Default::default() })
+    }
+
+    /// What registers memory with this open device, from any thread.
+    pub fn registrar(&self) -> Registrar {
+        Registrar(self.fd.clone())
+    }
+
+    fn add(&self, argument: abi::Register) -> Result<Region> {
+        add(&self.fd, argument)
     }
 
     /// Opens a channel (0 to 255); what is sent waits until the other host opens it too.
@@ -289,6 +312,20 @@ impl Ring {
         Ok(bell.submitted)
     }
 
+    /// Hands over what was put, and does not wait. With a polling thread ([`Options::thread`]) that is awake, no system call; else
+    /// a doorbell. With entries that were not taken for lack of room for their completions ([`Ring::waiting`]), call it again
+    /// when some were taken.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::Refused`].
+    #[inline]
+    pub fn submit(&mut self) -> Result<()> {
+        if self.threaded && !self.queues.asleep() {
+            return if self.queues.dead() { Err(Error::Gone) } else { Ok(()) };
+        }
+        self.doorbell(0, Duration::ZERO, false).map(drop)
+    }
+
     /// Takes a completion. No system call.
     ///
     /// # Errors
@@ -322,6 +359,28 @@ impl Ring {
     pub fn set_eventfd(&self, event: Option<BorrowedFd<'_>>) -> Result<()> {
         let mut argument = abi::Event { fd: event.map_or(-1, |fd| fd.as_raw_fd()), reserved: 0 };
         call(self.fd.as_fd(), abi::IOC_EVENTFD, &mut argument).map_err(|()| Error::call("setting an eventfd"))
+    }
+}
+
+fn add(fd: &Arc<OwnedFd>, mut argument: abi::Register) -> Result<Region> {
+    call(fd.as_fd(), abi::IOC_REGISTER, &mut argument).map_err(|()| Error::call("registering memory"))?;
+    Ok(Region { fd: fd.clone(), id: argument.region, length: argument.length })
+}
+
+/// Registers memory with an open device; may be used from any thread. The device stays open as long as it lives.
+#[derive(Clone, Debug)]
+pub struct Registrar(Arc<OwnedFd>);
+
+impl Registrar {
+    /// Registers `length` bytes at `offset` (a multiple of the page size) of a dma-buf. The region keeps the dma-buf, whatever
+    /// becomes of the descriptor.
+    ///
+    /// # Errors
+    /// As [`Ring::register`]; `ERANGE` beyond its end; `EINVAL` for an offset inside a page; `EOPNOTSUPP` where the device
+    /// cannot reach it or the kernel cannot look at it.
+    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<Region> {
+        let flags = access.flags() | abi::REGION_DMABUF;
+        add(&self.0, abi::Register { addr: offset, length, flags, fd: fd.as_raw_fd(), ..Default::default() })
     }
 }
 

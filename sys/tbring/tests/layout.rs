@@ -28,6 +28,8 @@ fn expected() -> Vec<(String, u64)> {
         channels,
         eager_bytes,
         message_bytes,
+        flags,
+        idle_us,
         reserved
     );
     structure!(
@@ -51,6 +53,7 @@ fn expected() -> Vec<(String, u64)> {
         control_frames,
         doorbells,
         restarts,
+        polled_ns,
         reserved
     );
     structure!("ls_ioc_register", abi::Register, addr, length, flags, fd, region, reserved);
@@ -65,9 +68,11 @@ fn expected() -> Vec<(String, u64)> {
         ("cq_tail", abi::queue::CQ_TAIL),
         ("cq_head", abi::queue::CQ_HEAD),
         ("dead", abi::queue::DEAD),
+        ("flags", abi::queue::FLAGS),
     ] {
         all.push((format!("offsetof(struct ls_queue, {name})"), offset as u64));
     }
+    all.push(("sizeof(struct ls_queue)".to_owned(), abi::queue::BYTES as u64));
     for (name, value) in [
         ("LS_ABI_VERSION", u64::from(abi::VERSION)),
         ("LS_EAGER_BYTES", abi::EAGER_BYTES),
@@ -79,6 +84,9 @@ fn expected() -> Vec<(String, u64)> {
         ("LS_REGION_READ", u64::from(abi::REGION_READ)),
         ("LS_REGION_WRITE", u64::from(abi::REGION_WRITE)),
         ("LS_REGION_DMABUF", u64::from(abi::REGION_DMABUF)),
+        ("LS_HELLO_POLL", u64::from(abi::HELLO_POLL)),
+        ("LS_POLL_IDLE_MAX_US", u64::from(abi::POLL_IDLE_MAX_US)),
+        ("LS_QUEUE_WAKE", u64::from(abi::queue::WAKE)),
         ("LS_DOORBELL_POLL", u64::from(abi::DOORBELL_POLL)),
         ("LS_IOC_HELLO", u64::from(abi::IOC_HELLO)),
         ("LS_IOC_INFO", u64::from(abi::IOC_INFO)),

@@ -1,7 +1,6 @@
 //! The rail.
 
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use linkspan_transport::{
 use crate::beside::{Port, announcement};
 use crate::rx::{Fault, Intake};
 use crate::tx::{Outgoing, Trouble};
-use crate::{Error, Socket};
+use crate::{Error, Socket, Via};
 
 /// What the fabric knows of a rail beyond its streams.
 #[derive(Clone, Debug, Default)]
@@ -132,8 +131,24 @@ impl<C: Rail> DevmemRail<C> {
             }
         };
         if let Some(pool) = &pool {
-            let (mib, id) = (pool.mem.len() >> 20, pool.id);
-            self.info.reason = format!("{}; payload lands in {mib} MiB of {device}, binding {id}", self.info.reason);
+            let (mib, id, reason) = (pool.mem.len() >> 20, pool.id, &self.info.reason);
+            self.info.reason = match pool.via {
+                Via::Socket => format!("{reason}; payload lands in {mib} MiB of {device}, binding {id}"),
+                Via::Ring(queue) => {
+                    format!("{reason}; payload lands in {mib} MiB of {device} by io_uring, queue {queue}")
+                }
+                Via::Copied => {
+                    format!("{reason}; payload is copied by io_uring to {mib} MiB of host memory: a mode for tests")
+                }
+            };
+            if pool.via == Via::Copied {
+                let why = Error::Copied { path: self.info.path.clone() }.to_string();
+                if self.config.strict {
+                    return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
+                }
+                self.info.path.push_str(" (io_uring without a card)");
+                self.news.push_back(format!("downgrade: {why}"));
+            }
         }
         self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
         self.out.attach(gpu);
@@ -326,8 +341,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
             || self.end.is_some()
             || self.news.front().is_some();
         let control = control.filter(|_| !work)?;
-        let fd = self.socket.fd().as_raw_fd();
-        let data = WaitFd { fd, read: self.intake.wants(), write: self.out.pending() };
+        let data = self.socket.wait(self.intake.wants(), self.out.pending()).ok()?;
         // A set that cannot be made is no reason to sleep for ever: the caller looks again.
         self.wake.arm([Some(control), Some(data)]).ok()
     }
@@ -363,7 +377,7 @@ impl<C> Drop for DevmemRail<C> {
 }
 
 /// An error with everything behind it, for one line.
-fn with_sources(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {

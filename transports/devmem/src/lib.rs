@@ -11,6 +11,7 @@ mod endpoint;
 mod error;
 mod kernel;
 mod planted;
+mod ring;
 mod rx;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -19,7 +20,8 @@ mod tx;
 
 pub use endpoint::{DevmemRail, RailConfig};
 pub use error::Error;
-pub use kernel::{Cards, KernelSocket, Owner};
+pub use kernel::{Bound, Cards, KernelSocket, Owner};
 #[cfg(feature = "planted")]
 pub use planted::{Bug as PlantedBug, plant};
-pub use socket::{Lent, Pool, Socket};
+pub use ring::Ring;
+pub use socket::{Lent, Pool, Socket, Via};

@@ -18,6 +18,8 @@ pub enum Bug {
     SplitToken,
     /// A page that NCCL's kernel has to read goes back at once.
     KeptEarly,
+    /// Bytes that were copied to the host come to their place before earlier ones that the GPU still brings.
+    HostAhead,
     /// A page that a run and NCCL's kernel read goes back with the run.
     SharedEarly,
 }

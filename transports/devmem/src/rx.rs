@@ -17,6 +17,7 @@ use linkspan_gpu::devmem::{
 use linkspan_gpu::offload::Queue;
 use linkspan_gpu::unpack::Way;
 use linkspan_gpu::{Gpu, GpuError, Share, StageMemory};
+use linkspan_net::copy_ascending;
 use linkspan_netdev::CONTROL_LEN;
 use linkspan_proto::Head;
 use linkspan_transport::{Buf, MemSlice, Sink, Violation};
@@ -171,6 +172,8 @@ impl Intake {
         way: Option<Way>,
         memory: &StageMemory,
     ) -> Result<(), GpuError> {
+        // Of a pool in host memory the unpack kernel knows no address.
+        let way = if pool.as_ref().is_some_and(|p| p.mem.is_host()) { Some(Way::D2d) } else { way };
         let detour = if pool.is_some() && way.is_none_or(|w| w == Way::Host) { LANES * TO_HOST } else { 0 };
         let share = memory.take(LINEARS * LINEAR + LANES * TO_HOST + detour)?;
         let size = pool.as_ref().map(|p| p.mem.len() as u64);
@@ -186,7 +189,7 @@ impl Intake {
 
     /// From now on pieces may be left to NCCL's kernels, which this queue tells of them. False: nothing is bound.
     pub(crate) fn offload(&mut self, queue: &Arc<Queue>) -> bool {
-        if let Some(pool) = &self.pool {
+        if let Some(pool) = self.pool.as_ref().filter(|pool| !pool.mem.is_host()) {
             self.kept = Some(Kept::new(queue.clone(), pool));
         }
         self.kept.is_some()
@@ -359,7 +362,10 @@ impl Intake {
         }
         let place = self.current.as_ref().and_then(|c| c.place);
         let on_host = place.is_none_or(MemSlice::is_host);
-        let needs_lane = place.is_some() && (matches!(part, Fragment::Device { .. }) || !on_host);
+        // What follows bytes that the GPU still brings waits for its turn.
+        let behind = self.pool.is_some() && (self.open.is_some() || !self.running.is_empty());
+        let behind = behind && !planted::is(Bug::HostAhead);
+        let needs_lane = place.is_some() && (matches!(part, Fragment::Device { .. }) || !on_host || behind);
         loop {
             let lane = if needs_lane { Some(self.lane(sink)?) } else { None };
             let placed = match (lane, &mut self.device) {
@@ -391,6 +397,9 @@ impl Intake {
                     continue;
                 }
                 Err(why) => return Err(unplaced(why, ours)),
+            }
+            if let (Some(lane), Some(device)) = (lane, &mut self.device) {
+                device.lanes[lane].grown(self.assembly.placed());
             }
             self.want -= u64::from(part.len());
             return Ok(());
@@ -442,9 +451,14 @@ impl Intake {
                 device.lanes[lane].copy_in(dst, src)?;
                 self.linears.hold(slot, &mut device.lanes[lane].linears);
             }
+            (Some(lane), Some(device)) => {
+                self.counts.host += u64::from(len);
+                let kept = device.lanes[lane].keep(src, to);
+                debug_assert!(kept);
+            }
             _ => {
                 self.counts.host += u64::from(len);
-                let copied = src.copy_to_host(dst);
+                let copied = copy_ascending(src, dst);
                 debug_assert!(copied);
             }
         }
@@ -571,8 +585,10 @@ impl Intake {
         while self.tokens.waiting() > 0 {
             let n = self.tokens.next(&mut runs);
             let tokens: u64 = runs[..n].iter().map(|r| u64::from(r.count)).sum();
-            let system = |source| Error::System { call: "setsockopt(SO_DEVMEM_DONTNEED)", source };
-            let freed = socket.give_back(&runs[..n]).map_err(system)?;
+            let freed = match socket.give_back(&runs[..n]) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                freed => freed.map_err(|source| Error::System { call: "giving pages back", source })?,
+            };
             if freed == 0 || !self.tokens.freed(freed) {
                 return Err(Error::Tokens { tokens }.into());
             }

@@ -5,12 +5,13 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::room::{PAYLOAD, run};
 use common::{Leaves, SimRail, streams};
-use linkspan_devmem::{Cards, DevmemRail, KernelSocket, Lent, Pool, RailConfig};
+use linkspan_devmem::{Bound, Cards, DevmemRail, KernelSocket, Lent, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::Stream;
 use linkspan_transport::conformance::{Room, Want};
@@ -21,7 +22,7 @@ use linkspan_transport::{Conn, MemSlice};
 struct NoCards;
 
 impl Cards for NoCards {
-    fn bind(&self, _: &str, _: (SocketAddr, SocketAddr), _: &Arc<dyn Gpu>) -> Result<Pool, String> {
+    fn bind(&self, _: &str, _: (SocketAddr, SocketAddr), _: BorrowedFd<'_>, _: &Arc<dyn Gpu>) -> Result<Bound, String> {
         Err("Operation not supported (os error 95)".into())
     }
 

@@ -6,8 +6,9 @@ use linkspan_transport::Caps;
 /// Settings of a rail. The connecting side's ring size counts for both; split CMA is used where both allow it.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Bytes of the ring of each direction: a power of two from 64 KiB to 16 MiB. The default, 512 KiB, keeps both
-    /// rings in a second-level cache of 1 MiB.
+    /// Bytes of the ring of each direction: a power of two from 64 KiB to 16 MiB. The default, 4 MiB, is what a stream of pages
+    /// of 16 KiB goes through fastest: as many as a connection has in flight, and larger than a second-level cache of 1 MiB.
+    /// Light traffic stays in the first 128 KiB, the rest takes memory once there was a stream.
     pub ring: usize,
     /// Whether both processes may copy each other's memory directly (process_vm_readv(2), process_vm_writev(2)).
     pub cma: bool,
@@ -23,7 +24,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { ring: 512 << 10, cma: true, cma_from: 48 << 10, slice: 128 << 10, between: None }
+        Config { ring: 4 << 20, cma: true, cma_from: 48 << 10, slice: 128 << 10, between: None }
     }
 }
 

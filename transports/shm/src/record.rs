@@ -33,6 +33,8 @@ pub(crate) enum Tag {
     Offer = 4,
     /// A piece of an offered chunk that could not be copied directly.
     Piece = 5,
+    /// Nothing: the rest of the ring is left out.
+    Skip = 6,
 }
 
 /// A record as its receiver sees it, its payload aside.
@@ -57,7 +59,7 @@ pub(crate) struct Direct {
 pub(crate) fn size(tag: Tag, len: usize) -> usize {
     match tag {
         Tag::Ctrl => (CTRL_AT + len).next_multiple_of(LINE),
-        Tag::Chunk | Tag::More | Tag::Piece => LINE + len.next_multiple_of(LINE),
+        Tag::Chunk | Tag::More | Tag::Piece | Tag::Skip => LINE + len.next_multiple_of(LINE),
         Tag::Offer => LINE,
     }
 }
@@ -83,6 +85,13 @@ pub(crate) fn more(len: usize) -> [u8; LINE] {
     let mut line = [0; LINE];
     line[0..4].copy_from_slice(&(len as u32).to_le_bytes());
     line[4] = Tag::More as u8;
+    line
+}
+
+/// The line of a record of `size` bytes, whole lines, without any meaning.
+pub(crate) fn skip(size: usize) -> [u8; LINE] {
+    let mut line = more(size - LINE);
+    line[4] = Tag::Skip as u8;
     line
 }
 
@@ -117,6 +126,7 @@ impl Record {
             3 => Tag::More,
             4 => Tag::Offer,
             5 => Tag::Piece,
+            6 => Tag::Skip,
             _ => return Err("a record of unknown kind"),
         };
         if len > ready || size(tag, len) > ready || (tag == Tag::Ctrl && len > EAGER_MAX) {

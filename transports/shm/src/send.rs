@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use linkspan_proto::Head;
+use linkspan_shmring::layout::LIGHT;
 use linkspan_shmring::ring::Producer;
 use linkspan_shmring::slot::{self, MAX_SLICES, Words};
 use linkspan_shmring::{Lane, Map, SLOTS, Side, Slots};
@@ -19,6 +21,53 @@ pub(crate) const CHUNKS: usize = 2 * SLOTS;
 
 /// Largest chunk that is copied directly; larger ones would need larger slices.
 const DIRECT_MAX: usize = MAX_SLICES as usize * SLICE_MAX;
+
+/// Chunk from which on the ways are compared: a page of that size is most of what a call that copies it directly costs.
+const COMPARED: usize = 16 << 10;
+
+/// Chunks between two whose way into the ring is timed: two looks at the clock are 50 ns.
+const TIMED: u32 = 4;
+
+/// KiB that reach the ring in a microsecond where both processors share a cache: 5 to 15. Where they do not, every line
+/// is fetched from afar: 2 to 3, and copying directly, 7 or more for both together, is faster.
+const NEAR: usize = 4;
+
+/// Slow ones beyond the fast ones after which chunks are copied directly: more than the first way through the largest default
+/// ring, whose pages are made then. How many chunks then are, until the ring is tried again, and how many slow ones
+/// suffice after that.
+const SLOW: u32 = 80;
+const DIRECTLY: u32 = 4096;
+const STILL: u32 = 8;
+
+/// Whether chunks of a size that usually goes through the ring go there, by what it was seen to cost.
+#[derive(Debug, Default)]
+struct Pace {
+    chunks: u32,
+    slow: u32,
+    direct: u32,
+}
+
+impl Pace {
+    /// The clock, where the next chunk is to be timed.
+    fn clock(&mut self) -> Option<Instant> {
+        self.chunks = self.chunks.wrapping_add(1);
+        self.chunks.is_multiple_of(TIMED).then(Instant::now)
+    }
+
+    /// So many bytes took so long.
+    fn took(&mut self, bytes: usize, time: Duration) {
+        let slow = time.as_nanos() as usize * NEAR > (bytes >> 10) * 1000;
+        self.slow = if slow { self.slow + 1 } else { self.slow.saturating_sub(1) };
+        if self.slow >= SLOW {
+            (self.slow, self.direct) = (SLOW - STILL, DIRECTLY);
+        }
+    }
+
+    /// Whether the next chunk is to be copied directly.
+    fn goes_directly(&self) -> bool {
+        self.direct > 0
+    }
+}
 
 /// Why the rail cannot go on.
 #[derive(Debug)]
@@ -81,7 +130,14 @@ pub(crate) struct Sender {
     generation: u32,
     piece: usize,
     reserve: usize,
+    /// Bytes of the ring that light traffic stays in, and the position from which on it is asked whether the ring is empty.
+    light: usize,
+    look: u64,
+    /// A chunk has gone through the ring since the last look.
+    streams: bool,
+    ring: usize,
     from: usize,
+    pace: Pace,
     slice: usize,
     fault: Option<Fault>,
 }
@@ -101,9 +157,14 @@ impl Sender {
             generation: 0,
             // A quarter of 64 KiB, so that both sides copy at once; less where the ring is small.
             piece: (16 << 10).min(map.ring() / 8),
-            // What chunks leave to control messages: one of the largest, and an eighth of a large ring.
-            reserve: (map.ring() / 8).max(record::size(Tag::Ctrl, linkspan_proto::head::EAGER_MAX)),
+            light: LIGHT.min(map.ring() / 2),
+            look: LIGHT.min(map.ring() / 2) as u64,
+            streams: false,
+            ring: map.ring(),
+            // What chunks leave to control messages: one of the largest, and an eighth of a ring of 512 KiB.
+            reserve: (map.ring() / 8).min(64 << 10).max(record::size(Tag::Ctrl, linkspan_proto::head::EAGER_MAX)),
             from: if direct { config.cma_from.max(1) } else { usize::MAX },
+            pace: Pace::default(),
             slice: config.slice,
             fault: None,
         }
@@ -140,7 +201,27 @@ impl Sender {
         self.out.is_empty() && self.fault.is_none()
     }
 
+    /// Goes back to the beginning of the ring where it is empty and no chunk has come this way lately, and asks again a little
+    /// later.
+    #[cold]
+    fn turn_back(&mut self) {
+        let rest = self.tx.until_end();
+        let light = !std::mem::take(&mut self.streams) && self.ring - rest >= self.light;
+        // A position that is a lie is found by the next look for room.
+        if light
+            && self.tx.is_empty()
+            && self.tx.free(rest).is_ok_and(|free| free >= rest)
+            && self.tx.put(0, &record::skip(rest))
+        {
+            self.publish(rest);
+        }
+        self.look = self.tx.position() + self.light as u64;
+    }
+
     fn room(&mut self, want: usize) -> bool {
+        if self.tx.position() >= self.look {
+            self.turn_back();
+        }
         match self.tx.free(want) {
             Ok(free) => free >= want,
             Err(lie) => {
@@ -174,7 +255,15 @@ impl Sender {
         if self.out.len() == CHUNKS {
             return Err(Busy);
         }
-        if (self.from..=DIRECT_MAX).contains(&src.len()) { self.offer(head, src) } else { self.by_ring(head, src) }
+        if (self.from..=DIRECT_MAX).contains(&src.len()) {
+            return self.offer(head, src);
+        }
+        if self.pace.goes_directly() && (COMPARED..=DIRECT_MAX).contains(&src.len()) {
+            let offered = self.offer(head, src);
+            self.pace.direct -= u32::from(offered.is_ok());
+            return offered;
+        }
+        self.by_ring(head, src)
     }
 
     fn accept(&mut self, direct: Option<Transfer>, done: bool) -> u64 {
@@ -224,14 +313,19 @@ impl Sender {
     }
 
     fn by_ring(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        self.streams = true;
         let first = src.len().min(self.piece);
         let size = record::size(Tag::Chunk, first);
         if self.partial.is_some() || !self.room(size + self.reserve) {
             return Err(Busy);
         }
         let part = src.sub(0, first as u64).unwrap_or(MemSlice::EMPTY);
+        let clock = if self.from != usize::MAX && first >= COMPARED { self.pace.clock() } else { None };
         if !(self.tx.put(0, &record::with_head(Tag::Chunk, first, head)) && self.tx.put_mem(record::LINE_LEN, part)) {
             return Err(Busy);
+        }
+        if let Some(clock) = clock {
+            self.pace.took(first, clock.elapsed());
         }
         self.publish(size);
         let place = self.left + self.out.len() as u64;
@@ -430,3 +524,6 @@ pub(crate) fn scribbled() -> Fault {
 pub(crate) fn all(count: u32) -> u64 {
     if count >= MAX_SLICES { u64::MAX } else { (1 << count) - 1 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use common::{Catch, ctrl, drive, filled, head, pattern, until_down, ways};
 use linkspan_proto::Kind;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_shm::{Config, pair};
+use linkspan_shmring::layout;
 use linkspan_transport::{Buf, Busy, Down, HostBuf, MemSlice, Poll, Rail};
 use proptest::prelude::*;
 
@@ -254,4 +255,37 @@ proptest! {
             prop_assert!(got == src.slice().to_vec());
         }
     }
+}
+
+/// Whether anything was ever written into the ring of the first side from `at` on.
+fn touched(rail: &linkspan_shm::ShmRail, at: usize) -> bool {
+    let (map, begin) = (rail.map(), layout::total(rail.map().ring()) - 2 * rail.map().ring());
+    (begin + at..begin + map.ring()).step_by(64).any(|at| map.peek(at) != 0)
+}
+
+#[test]
+fn light_traffic_stays_at_the_beginning_of_the_ring_and_a_stream_uses_all_of_it() {
+    let (mut a, mut b) = pair(Config { cma: false, ..Config::default() }).expect("a step");
+    let ring = a.map().ring();
+    assert!(ring >= 8 * layout::LIGHT, "the default has more than light traffic uses");
+    let mut sink = Catch::new(MemSlice::EMPTY);
+    for n in 0..4 * ring / 1024 {
+        ctrl(&mut a, n as u32, &pattern(n as u64, 1000)).expect("room");
+        a.flush().expect("a step");
+        while b.poll(&mut sink).expect("a step") == Poll::Active {}
+    }
+    assert_eq!(sink.ctrl.len(), 4 * ring / 1024);
+    assert!(sink.ctrl.iter().enumerate().all(|(n, (seq, body))| *seq == n as u32 && *body == pattern(n as u64, 1000)));
+    // One record may begin before the end of that part and reach beyond it.
+    assert!(!touched(&a, layout::LIGHT + 2048), "light traffic goes through the whole ring");
+    let (len, area) = (16 << 10, HostBuf::new(16 << 10));
+    let (mut sink, src) = (Catch::new(area.slice()), filled(&pattern(3, len)));
+    for n in 0..2 * ring / len {
+        a.data(&head(Kind::Chunk, n as u32, len, 0), src.slice()).expect("room");
+        a.flush().expect("a step");
+        while b.poll(&mut sink).expect("a step") == Poll::Active {}
+    }
+    assert_eq!(sink.landed.len(), 2 * ring / len);
+    assert!(area.slice().to_vec() == pattern(3, len), "other bytes");
+    assert!(touched(&a, ring - 2 * len), "a stream stays in a part of the ring");
 }

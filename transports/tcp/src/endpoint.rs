@@ -29,8 +29,9 @@ pub struct RailConfig {
     pub speed: u64,
     /// Chunk size for [`Caps`], bytes.
     pub chunk: usize,
-    /// Which payloads are lent to the kernel and not copied. For real network cards: on a stream inside this machine it is
-    /// not used, and the rail gives it up for good when the kernel says that it copied after all.
+    /// Which payloads are lent to the kernel and not copied. But for [`Lend::Piped`] this is for real
+    /// network cards: on a stream inside this machine it is not used, and the rail gives it up for good when the kernel says that
+    /// it copied after all.
     pub lend: Lend,
 }
 
@@ -91,7 +92,8 @@ impl TcpRail {
     pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
         let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead { len: read_ahead.len(), max: SCRATCH })?;
         let local = stream.is_local();
-        let zerocopy = ZeroCopy::new(stream.as_fd(), if local { Lend::Never } else { config.lend });
+        let zerocopy =
+            ZeroCopy::new(stream.as_fd(), if local && !config.lend.serves_local() { Lend::Never } else { config.lend });
         Ok(TcpRail::with(stream, config, rx, zerocopy))
     }
 

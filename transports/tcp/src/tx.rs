@@ -200,11 +200,12 @@ impl Tx {
         all.len.set((count * HEAD_LEN) as u32);
         all.total.set(bytes as u64);
         self.put_head(&all.sealed());
+        let lend = self.zerocopy.wants_row(bytes);
         let (mut at, mut item) = (self.end + ((count + 1) * HEAD_LEN) as u64, self.accepted - count as u64);
         for n in 0..count {
             let (head, mem) = self.row.items[n];
             self.put_head(&head);
-            self.put_payload(Payload { at, mem, lend: false });
+            self.put_payload(Payload { at, mem, lend });
             at += mem.len() as u64;
             item += 1;
             self.ends[item as usize & (ITEMS - 1)] = at;
@@ -313,22 +314,30 @@ impl Tx {
                 return linkspan_net::send(fd, first);
             }
         }
-        if self.zerocopy.on()
-            && let Some(mem) = self.whole_payload_next()
-        {
-            return self.zerocopy.send(fd, mem, self.sent);
-        }
         let mut gather = Gather::new();
+        if self.zerocopy.on() && self.collect_lent(&mut gather) {
+            return self.zerocopy.send(fd, &gather, self.sent);
+        }
         let more = self.collect(&mut gather);
         if more { gather.send_more(fd) } else { gather.send(fd) }
     }
 
-    /// The payload whose bytes come next, where it is long enough to be lent to the kernel.
-    fn whole_payload_next(&self) -> Option<MemSlice> {
-        let payload = self.payload(self.payloads_out)?;
-        let done = self.sent.checked_sub(payload.at)?;
-        let rest = payload.mem.sub(done, payload.mem.len() as u64 - done)?;
-        payload.lend.then(|| rest.sub(0, BATCH as u64).unwrap_or(rest))
+    /// Lists the payload whose bytes come next, where it is to be lent to the kernel, and what may go with it. Returns whether
+    /// there is any.
+    fn collect_lent(&self, gather: &mut Gather<'_>) -> bool {
+        let (mut pos, mut number) = (self.sent, self.payloads_out);
+        while gather.bytes() < BATCH && gather.room() > 0 {
+            let Some(p) = self.payload(number).filter(|p| p.lend && p.at <= pos) else { break };
+            let rest = p.mem.len() as u64 - (pos - p.at);
+            let len = rest.min((BATCH - gather.bytes()) as u64);
+            let fits = p.mem.sub(pos - p.at, len).is_some_and(|part| gather.push_mem(part));
+            debug_assert!(fits);
+            (pos, number) = (pos + len, number + 1);
+            if len < rest || !self.zerocopy.gathers() {
+                break;
+            }
+        }
+        !gather.is_empty()
     }
 
     fn payload(&self, number: u64) -> Option<Payload> {

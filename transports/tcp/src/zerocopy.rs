@@ -1,4 +1,4 @@
-//! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY), where that pays.
+//! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY, or through a pipe), where that pays.
 
 mod trial;
 
@@ -6,12 +6,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use linkspan_net::Gather;
-use linkspan_transport::MemSlice;
+use linkspan_net::{Gather, Pipe};
 
 use trial::Trial;
 
-/// Which payloads are lent to the kernel instead of being copied (MSG_ZEROCOPY).
+/// Which payloads are lent to the kernel instead of being copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lend {
     /// None.
@@ -21,7 +20,21 @@ pub enum Lend {
     From(usize),
     /// Those of 64 KiB and more, if that is measured to cost the sender less: both ways take turns for the first 128.
     Measured,
+    /// As [`Lend::From`], through a pipe: the kernel gives no notice, so that [`taken`](linkspan_transport::Rail::taken) says only
+    /// that it has the pages. For connections whose payload rests until the peer has landed it, on this machine too,
+    /// and with peers that may read what the memory holds later: dropping the rail does not take back what it has sent.
+    Piped(usize),
 }
+
+impl Lend {
+    /// Whether it spares the copy on a stream inside this machine.
+    pub(crate) fn serves_local(self) -> bool {
+        matches!(self, Lend::Piped(_))
+    }
+}
+
+/// Bytes that a pipe holds: as many as the kernel allows everybody (fs.pipe-max-size), less the page that a pipe adds.
+const PIPE: usize = (1 << 20) - 4096;
 
 /// Calls whose memory is lent at a time.
 const CALLS: usize = 256;
@@ -40,30 +53,41 @@ pub(crate) struct ZeroCopy {
     /// Calls ever made and ever settled in order.
     made: u32,
     settled: u32,
+    /// Pages go through it, and no calls are counted.
+    pipe: Option<Pipe>,
 }
 
 impl ZeroCopy {
     /// Never lends.
     pub(crate) fn off() -> ZeroCopy {
-        ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0 }
+        ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0, pipe: None }
     }
 
     /// Lends on this socket what `lend` says, where the kernel can.
     pub(crate) fn new(fd: BorrowedFd<'_>, lend: Lend) -> ZeroCopy {
         let (from, trial) = match lend {
             Lend::Never => return ZeroCopy::off(),
-            Lend::From(from) => (from.max(1), None),
+            Lend::From(from) | Lend::Piped(from) => (from.max(1), None),
             Lend::Measured => (trial::LEAST, Some(Trial::default())),
         };
+        if lend.serves_local() {
+            let pipe = Pipe::new(PIPE).ok();
+            return ZeroCopy { from: pipe.as_ref().map(|_| from), trial, pipe, ..ZeroCopy::off() };
+        }
         if linkspan_net::enable_zerocopy(fd).is_err() {
             return ZeroCopy::off();
         }
-        ZeroCopy { from: Some(from), trial, calls: vec![(0, false); CALLS].into(), made: 0, settled: 0 }
+        ZeroCopy { from: Some(from), trial, calls: vec![(0, false); CALLS].into(), ..ZeroCopy::off() }
     }
 
-    /// Whether anything is still lent for new payloads.
+    /// Whether payloads that are to be lent still are.
     pub(crate) fn on(&self) -> bool {
-        self.from.is_some()
+        self.from.is_some() || self.holds()
+    }
+
+    /// Whether the pipe holds the bytes that come next.
+    fn holds(&self) -> bool {
+        self.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0)
     }
 
     /// Whether the next payload, of `len` bytes, goes this way. Asked once for each.
@@ -106,14 +130,34 @@ impl ZeroCopy {
         self.lent().then(|| self.calls[self.settled as usize % CALLS].0)
     }
 
-    /// Sends from `mem`, whose first byte has position `at`, without copying where the kernel agrees.
-    pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, mem: MemSlice, at: u64) -> io::Result<Option<usize>> {
+    /// Whether a row of payloads, `bytes` altogether, goes this way: a pipe takes many ranges as well as one.
+    pub(crate) fn wants_row(&mut self, bytes: usize) -> bool {
+        self.pipe.is_some() && self.wants(bytes)
+    }
+
+    /// Whether one call may carry several payloads.
+    pub(crate) fn gathers(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Sends `gather`, whose first byte has position `at`, without copying where the kernel agrees. What the pipe still holds goes
+    /// first, and is a part of it.
+    pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, gather: &Gather<'_>, at: u64) -> io::Result<Option<usize>> {
+        if let Some(pipe) = &mut self.pipe {
+            let filled = if pipe.held() == 0 { gather.fill(pipe) } else { Ok(()) };
+            if let Ok(sent) = filled.and_then(|()| pipe.drain(fd)) {
+                return Ok(sent);
+            }
+            // Memory that the kernel cannot refer to, or a stream that takes no pages: none of what the pipe holds counts as
+            // sent. A stream that has died says so again.
+            (self.pipe, self.from, self.trial) = (None, None, None);
+        }
+        if self.calls.is_empty() {
+            return gather.send(fd);
+        }
         if self.made.wrapping_sub(self.settled) as usize == CALLS {
             return Ok(None);
         }
-        let mut gather = Gather::new();
-        let fits = gather.push_mem(mem);
-        debug_assert!(fits);
         match gather.send_zerocopy(fd) {
             Ok(Some(n)) => {
                 self.calls[self.made as usize % CALLS] = (at, false);

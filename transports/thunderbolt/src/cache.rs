@@ -1,28 +1,68 @@
 //! Registered memory, kept: registering pins pages, which costs more than sending them.
 //!
-//! Whoever unmaps memory that was ever posted says so first ([`Memory::invalidate`]): the device goes on using the pages
-//! that it knows.
+//! Host memory is registered by the rail that uses it, when it does. Memory of a device is registered by its owner, as a
+//! dma-buf ([`Memory::register_dmabuf`]). Whoever unmaps memory that was ever posted says so first ([`Memory::invalidate`]):
+//! the driver goes on using the pages that it knows. A rail that watches ([`Cache::watch`]) is told by the kernel; what
+//! cannot be watched it does not keep.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use linkspan_tbring::{Access, Error};
-use linkspan_transport::MemSlice;
+use linkspan_transport::{Buf, MemSlice, Place, Reach};
+use linkspan_uffd::Unmaps;
 
-use crate::device::RingDevice;
+use crate::device::{Registrar, RingDevice};
 
 /// Regions that a rail keeps before it begins anew; a file has at most 1,024.
 const KEEP: usize = 512;
 
-/// What a rail knows of registered memory, for those who unmap some. Cheap to copy.
-#[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<AtomicU64>);
+/// Most dma-bufs that are registered with a rail: what is left of a file's regions.
+const DMABUFS: usize = 448;
+
+/// Where a region of a dma-buf may begin.
+const PAGE: u64 = 4096;
+
+/// What a rail knows of registered memory, for those who register some or unmap some. Cheap to copy; may be used from any
+/// thread. It keeps nothing alive: after the rail it does nothing.
+#[derive(Clone)]
+pub struct Memory(Arc<Mutex<Option<Arc<dyn Desk>>>>);
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
 
 impl Memory {
-    /// Has the rail forget what it registered, before memory that was posted is unmapped. Operations under way keep theirs.
-    pub fn invalidate(&self) {
-        self.0.fetch_add(1, Ordering::Release);
+    /// Has the rail forget what it registered of this memory, before what was posted is unmapped. Operations under way keep
+    /// theirs; the rail lets go at its next operation.
+    pub fn invalidate(&self, mem: MemSlice) {
+        if let Some(desk) = &*self.lock() {
+            desk.invalidate(mem);
+        }
+    }
+
+    /// Registers device memory by its dma-buf: `mem` lies at `offset` of it. Chunks from there, and with `target` those for
+    /// there, then go straight between the cable's controller and the device.
+    ///
+    /// # Errors
+    /// The driver cannot: the memory is to be staged. [`Error::Refused`] with `EOPNOTSUPP` where the controller cannot reach it,
+    /// `ERANGE` where the dma-buf is shorter, `ENOSPC` where 448 are registered; [`Error::Gone`].
+    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error> {
+        self.lock().as_ref().ok_or(Error::Gone)?.register_dmabuf(fd, offset, mem, target)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Desk>>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Whether the rail is gone, and with it all that it had registered.
+    pub fn is_over(&self) -> bool {
+        self.lock().is_none()
     }
 
     /// Whether both are of the same rail.
@@ -31,11 +71,16 @@ impl Memory {
     }
 }
 
-/// A region and where it begins.
+trait Desk: Send + Sync {
+    fn invalidate(&self, mem: MemSlice);
+    fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error>;
+}
+
+/// A region, the memory that it is of, and where in it that begins.
 pub(crate) struct Held<R> {
     region: R,
-    addr: u64,
-    len: u64,
+    mem: MemSlice,
+    head: u64,
 }
 
 impl<R> Held<R> {
@@ -45,66 +90,261 @@ impl<R> Held<R> {
 
     /// Offset of memory that lies in it.
     pub(crate) fn offset(&self, mem: MemSlice) -> u64 {
-        mem.as_ptr() as u64 - self.addr
+        mem.as_ptr() as u64 - first(self.mem) + self.head
     }
 }
 
-/// By address. None lies inside another, so if the one with the nearest start below an address does not cover a range, none
-/// does.
-struct Map<R>(BTreeMap<u64, Arc<Held<R>>>);
+fn first(mem: MemSlice) -> u64 {
+    mem.as_ptr() as u64
+}
+
+fn end(mem: MemSlice) -> u64 {
+    first(mem).saturating_add(mem.len() as u64)
+}
+
+/// By place and address. None lies inside another, so if the one with the nearest start below an address does not cover a
+/// range, none does.
+struct Map<R>(BTreeMap<(Place, u64), Arc<Held<R>>>);
+
+impl<R> Clone for Map<R> {
+    fn clone(&self) -> Map<R> {
+        Map(self.0.clone())
+    }
+}
 
 impl<R> Map<R> {
-    fn find(&self, addr: u64, len: u64) -> Option<&Arc<Held<R>>> {
-        let (_, held) = self.0.range(..=addr).next_back()?;
-        (addr + len <= held.addr + held.len).then_some(held)
+    fn find(&self, mem: MemSlice) -> Option<&Arc<Held<R>>> {
+        let (_, held) = self.0.range((mem.place(), 0)..=(mem.place(), first(mem))).next_back()?;
+        (end(mem) <= end(held.mem)).then_some(held)
     }
 
     fn insert(&mut self, held: Arc<Held<R>>) {
-        let (from, to) = (held.addr, held.addr + held.len);
-        self.0.retain(|_, old| !(old.addr >= from && old.addr + old.len <= to));
-        self.0.insert(from, held);
+        let mem = held.mem;
+        self.0.retain(|at, old| at.0 != mem.place() || first(old.mem) < first(mem) || end(old.mem) > end(mem));
+        self.0.insert((mem.place(), first(mem)), held);
+    }
+
+    fn remove(&mut self, mem: MemSlice) {
+        self.forget(mem.place(), (first(mem), end(mem)));
+    }
+
+    fn forget(&mut self, place: Place, (from, to): (u64, u64)) {
+        self.0.retain(|at, old| at.0 != place || end(old.mem) <= from || first(old.mem) >= to);
     }
 }
 
+/// What may only be sent from, and what may be received into too.
+struct Maps<R> {
+    sources: Map<R>,
+    targets: Map<R>,
+}
+
+impl<R> Clone for Maps<R> {
+    fn clone(&self) -> Maps<R> {
+        Maps { sources: self.sources.clone(), targets: self.targets.clone() }
+    }
+}
+
+impl<R> Maps<R> {
+    fn new() -> Maps<R> {
+        Maps { sources: Map(BTreeMap::new()), targets: Map(BTreeMap::new()) }
+    }
+
+    fn len(&self) -> usize {
+        self.sources.0.len() + self.targets.0.len()
+    }
+
+    fn find(&self, mem: MemSlice, target: bool) -> Option<&Arc<Held<R>>> {
+        self.targets.find(mem).or_else(|| if target { None } else { self.sources.find(mem) })
+    }
+
+    fn insert(&mut self, held: Arc<Held<R>>, target: bool) {
+        if target { self.targets.insert(held) } else { self.sources.insert(held) }
+    }
+}
+
+/// What a rail and its owner share.
+struct Shared<R> {
+    registrar: Arc<dyn Registrar<R>>,
+    /// Memory of devices.
+    devices: Mutex<Maps<R>>,
+    /// Counts invalidations, so that a rail need not ask for the lock.
+    generation: AtomicU64,
+    /// Counts registrations.
+    registrations: AtomicU64,
+}
+
+impl<R> Shared<R> {
+    fn lock(&self) -> MutexGuard<'_, Maps<R>> {
+        self.devices.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// How often it has changed.
+    fn now(&self) -> (u64, u64) {
+        (self.generation.load(Ordering::Acquire), self.registrations.load(Ordering::Acquire))
+    }
+}
+
+impl<R: Send + Sync> Desk for Shared<R> {
+    fn invalidate(&self, mem: MemSlice) {
+        let mut devices = self.lock();
+        devices.sources.remove(mem);
+        devices.targets.remove(mem);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error> {
+        if self.lock().len() >= DMABUFS {
+            let source = std::io::Error::from_raw_os_error(ENOSPC);
+            return Err(Error::Refused { call: "registering memory", source, hint: "" });
+        }
+        // The bytes before, which are in the same page of the same dma-buf, are registered with it and never used.
+        let head = offset % PAGE;
+        let access = if target { Access::Both } else { Access::Send };
+        let region = self.registrar.register_dmabuf(fd, offset - head, head, mem, access)?;
+        self.lock().insert(Arc::new(Held { region, mem, head }), target);
+        // Behind the insertion: whoever sees the number finds the region.
+        self.registrations.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// `errno.h`: no room.
+const ENOSPC: i32 = 28;
+
+/// Memory of devices as it was when it was looked at last.
+struct Seen<R> {
+    shared: Arc<Shared<R>>,
+    maps: Maps<R>,
+    when: (u64, u64),
+}
+
+impl<R> Seen<R> {
+    fn new(shared: &Arc<Shared<R>>) -> Seen<R> {
+        Seen { shared: shared.clone(), maps: Maps::new(), when: (0, 0) }
+    }
+
+    fn find(&mut self, mem: MemSlice, target: bool) -> Option<&Arc<Held<R>>> {
+        let now = self.shared.now();
+        if now != self.when {
+            (self.maps, self.when) = (self.shared.lock().clone(), now);
+        }
+        self.maps.find(mem, target)
+    }
+}
+
+impl<R: Send + Sync> Reach for Seen<R> {
+    fn reaches(&mut self, mem: MemSlice, target: bool) -> bool {
+        self.find(mem, target).is_some()
+    }
+}
+
+/// Who says that host memory is unmapped.
+#[derive(Clone, Copy)]
+enum Told {
+    /// Its owner.
+    Owner,
+    /// The kernel.
+    Kernel(&'static Unmaps),
+    /// Nobody: the kernel cannot.
+    Nobody,
+}
+
 pub(crate) struct Cache<D: RingDevice> {
-    sources: Map<D::Region>,
-    targets: Map<D::Region>,
+    host: Maps<D::Region>,
+    told: Told,
+    /// What the kernel was heard to say so far.
+    epoch: u64,
+    seen: u64,
+    devices: Seen<D::Region>,
     memory: Memory,
     generation: u64,
 }
 
 impl<D: RingDevice> Cache<D> {
-    pub(crate) fn new() -> Cache<D> {
-        Cache { sources: Map(BTreeMap::new()), targets: Map(BTreeMap::new()), memory: Memory::default(), generation: 0 }
+    pub(crate) fn new(device: &D) -> Cache<D> {
+        let shared = Arc::new(Shared {
+            registrar: device.registrar(),
+            devices: Mutex::new(Maps::new()),
+            generation: AtomicU64::new(0),
+            registrations: AtomicU64::new(0),
+        });
+        let devices = Seen::new(&shared);
+        let memory = Memory(Arc::new(Mutex::new(Some(shared))));
+        Cache { host: Maps::new(), told: Told::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
+    }
+
+    /// From now on nobody need say that host memory is unmapped. `Err`: why none is kept.
+    pub(crate) fn watch(&mut self) -> Result<(), &'static str> {
+        let unmaps = Unmaps::of_process();
+        self.told = unmaps.map_or(Told::Nobody, Told::Kernel);
+        unmaps.map(drop)
+    }
+
+    /// Forgets what the kernel says has gone.
+    #[cold]
+    fn catch_up(&mut self, unmaps: &Unmaps) {
+        self.epoch = unmaps.settled();
+        let host = &mut self.host;
+        unmaps.gone(&mut self.seen, |range| {
+            host.sources.forget(Place::HOST, range);
+            host.targets.forget(Place::HOST, range);
+        });
     }
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }
 
+    /// Which memory of devices the rail moves by itself.
+    pub(crate) fn reach(&self) -> Box<dyn Reach> {
+        Box::new(Seen::new(&self.devices.shared))
+    }
+
     /// The region that holds `mem`; without a system call when it is known.
     pub(crate) fn get(&mut self, device: &mut D, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, Error> {
-        let generation = self.memory.0.load(Ordering::Acquire);
-        if generation != self.generation || self.sources.0.len() + self.targets.0.len() >= KEEP {
-            (self.sources, self.targets) = (Map(BTreeMap::new()), Map(BTreeMap::new()));
+        if !mem.is_host() {
+            return self.devices.find(mem, target).cloned().ok_or_else(|| Error::Refused {
+                call: "looking device memory up",
+                source: std::io::Error::from_raw_os_error(EFAULT),
+                hint: "; its owner has not registered it with this rail, or has taken it back",
+            });
+        }
+        if let Told::Kernel(unmaps) = self.told
+            && unmaps.epoch() != self.epoch
+        {
+            self.catch_up(unmaps);
+        }
+        let generation = self.devices.shared.generation.load(Ordering::Acquire);
+        if generation != self.generation || self.host.len() >= KEEP {
+            self.host = Maps::new();
             self.generation = generation;
         }
-        let (addr, len) = (mem.as_ptr() as u64, linkspan_transport::Buf::len(&mem) as u64);
-        let known = self.targets.find(addr, len).or_else(|| match target {
-            true => None,
-            false => self.sources.find(addr, len),
-        });
-        if let Some(held) = known {
+        if let Some(held) = self.host.find(mem, target) {
             return Ok(held.clone());
         }
+        // Before it is registered: what goes from here on is told.
+        let keep = match self.told {
+            Told::Owner => true,
+            Told::Kernel(unmaps) => unmaps.watch(mem).is_ok(),
+            Told::Nobody => false,
+        };
         // What is received into is often sent from later; what is sent from may be memory that cannot be written.
         let region = device.register(mem, if target { Access::Both } else { Access::Send })?;
-        let held = Arc::new(Held { region, addr, len });
-        if target {
-            self.targets.insert(held.clone())
-        } else {
-            self.sources.insert(held.clone())
+        let held = Arc::new(Held { region, mem, head: 0 });
+        if keep {
+            self.host.insert(held.clone(), target);
         }
         Ok(held)
     }
 }
+
+impl<D: RingDevice> Drop for Cache<D> {
+    fn drop(&mut self) {
+        // Whoever registers at this moment is waited for: the device is closed with the rail, not when that is done.
+        *self.memory.lock() = None;
+    }
+}
+
+/// `errno.h`: a bad address.
+const EFAULT: i32 = 14;

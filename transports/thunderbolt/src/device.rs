@@ -1,17 +1,21 @@
 //! What the two devices of a cable offer. The kernel's own are here, those in software in [`crate::soft`].
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linkspan_tbring::{Access, Completion, Error, Region, Ring, Stream};
-use linkspan_transport::MemSlice;
+use linkspan_transport::{Buf, MemSlice};
 
 /// The ring driver's device: messages in order on channels, from and into registered memory. See [`Ring`], whose words
 /// these are.
 pub trait RingDevice: Send {
     /// Registered memory.
-    type Region: Send + Sync;
+    type Region: Send + Sync + 'static;
+
+    /// What registers dma-bufs with this open device.
+    fn registrar(&self) -> Arc<dyn Registrar<Self::Region>>;
 
     /// Registers host memory.
     ///
@@ -76,8 +80,41 @@ pub trait RingDevice: Send {
     fn wait_fd(&self) -> RawFd;
 }
 
+/// Registers dma-bufs with an open device, from any thread.
+pub trait Registrar<R>: Send + Sync {
+    /// Registers a dma-buf from `offset` (a multiple of the page size) on: `head` bytes, and behind them those of `mem`.
+    ///
+    /// # Errors
+    /// As [`linkspan_tbring::Registrar::register_dmabuf`].
+    fn register_dmabuf(
+        &self,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        head: u64,
+        mem: MemSlice,
+        access: Access,
+    ) -> Result<R, Error>;
+}
+
+impl Registrar<Region> for linkspan_tbring::Registrar {
+    fn register_dmabuf(
+        &self,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        head: u64,
+        mem: MemSlice,
+        access: Access,
+    ) -> Result<Region, Error> {
+        linkspan_tbring::Registrar::register_dmabuf(self, fd, offset, head + mem.len() as u64, access)
+    }
+}
+
 impl RingDevice for Ring {
     type Region = Region;
+
+    fn registrar(&self) -> Arc<dyn Registrar<Region>> {
+        Arc::new(Ring::registrar(self))
+    }
 
     fn register(&mut self, mem: MemSlice, access: Access) -> Result<Region, Error> {
         Ring::register(self, mem, access)

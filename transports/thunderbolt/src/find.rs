@@ -73,6 +73,7 @@ impl Root {
                 Ok(info) if info.state == State::Up => ports.cables.push(Cable {
                     tier: Tier::Ring,
                     name: path.display().to_string(),
+                    link: self.plug(&name),
                     local: info.raw.local_uuid,
                     peer: info.raw.peer_uuid,
                     hops: (0, 0),
@@ -88,6 +89,14 @@ impl Root {
             }
         }
         ports.why_not.push((Tier::Ring, why));
+    }
+
+    /// The other host's device of a ring link, of which its service is a part: `0-1` of `0-1.2`.
+    fn plug(&self, ring: &str) -> String {
+        let device = self.0.join("sys/class/linkspan").join(format!("linkspan{ring}")).join("device");
+        let service = fs::read_link(device).ok().and_then(|to| Some(to.file_name()?.to_str()?.to_owned()));
+        let host = service.as_deref().and_then(|name| name.split_once('.')).map(|(host, _)| host.to_owned());
+        host.unwrap_or_else(|| format!("linkspan{ring}"))
     }
 
     fn streams(&self, ports: &mut Ports) {
@@ -124,6 +133,7 @@ impl Root {
                 ports.cables.push(Cable {
                     tier: Tier::Stream,
                     name: path.display().to_string(),
+                    link: host.to_owned(),
                     local,
                     peer,
                     hops: (inward, outward),

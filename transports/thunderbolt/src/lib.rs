@@ -20,7 +20,7 @@ mod tier;
 pub mod up;
 
 pub use cache::Memory;
-pub use device::{RingDevice, StreamDevice};
+pub use device::{Registrar, RingDevice, StreamDevice};
 pub use error::{ELSEWHERE, Error};
 pub use rail::CableRail;
 pub use ring::RingRail;

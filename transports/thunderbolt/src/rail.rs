@@ -1,7 +1,7 @@
 //! A rail over a cable at either tier.
 
 use linkspan_proto::Head;
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
 
 use crate::cache::Memory;
 use crate::ring::RingRail;
@@ -10,7 +10,14 @@ use crate::stream::StreamRail;
 use crate::tier::{AnyRing, AnyStream, Tier};
 
 /// A rail over a cable.
-pub enum CableRail {
+pub struct CableRail {
+    device: Device,
+    /// The plug of this host that the cable is in.
+    link: String,
+}
+
+/// By what.
+enum Device {
     /// Tier 1.
     Ring(Box<RingRail<AnyRing>>),
     /// Tier 2.
@@ -19,9 +26,15 @@ pub enum CableRail {
 
 macro_rules! each {
     ($self:ident, $rail:ident => $call:expr) => {
-        match $self {
-            CableRail::Ring($rail) => $call,
-            CableRail::Stream($rail) => $call,
+        match &$self.device {
+            Device::Ring($rail) => $call,
+            Device::Stream($rail) => $call,
+        }
+    };
+    (mut $self:ident, $rail:ident => $call:expr) => {
+        match &mut $self.device {
+            Device::Ring($rail) => $call,
+            Device::Stream($rail) => $call,
         }
     };
 }
@@ -29,26 +42,39 @@ macro_rules! each {
 impl CableRail {
     /// How the cable is used.
     pub fn tier(&self) -> Tier {
-        match self {
-            CableRail::Ring(_) => Tier::Ring,
-            CableRail::Stream(_) => Tier::Stream,
+        match self.device {
+            Device::Ring(_) => Tier::Ring,
+            Device::Stream(_) => Tier::Stream,
         }
     }
 
     /// The memory that it keeps registered, where it does.
     pub fn memory(&self) -> Option<&Memory> {
-        match self {
-            CableRail::Ring(rail) => Some(rail.memory()),
-            CableRail::Stream(_) => None,
+        match &self.device {
+            Device::Ring(rail) => Some(rail.memory()),
+            Device::Stream(_) => None,
         }
     }
 
+    /// The plug of this host that the cable is in ([`crate::Cable::link`]).
+    pub fn link(&self) -> &str {
+        &self.link
+    }
+
+    pub(crate) fn ring(rail: RingRail<AnyRing>, link: String) -> CableRail {
+        CableRail { device: Device::Ring(Box::new(rail)), link }
+    }
+
+    pub(crate) fn stream(rail: StreamRail<AnyStream>, link: String) -> CableRail {
+        CableRail { device: Device::Stream(Box::new(rail)), link }
+    }
+
     pub(crate) fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
-        each!(self, r => r.hello(nonce))
+        each!(mut self, r => r.hello(nonce))
     }
 
     pub(crate) fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down> {
-        each!(self, r => r.heard())
+        each!(mut self, r => r.heard())
     }
 }
 
@@ -58,15 +84,15 @@ impl Rail for CableRail {
     }
 
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
-        each!(self, r => r.ctrl(head, body))
+        each!(mut self, r => r.ctrl(head, body))
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        each!(self, r => r.data(head, src))
+        each!(mut self, r => r.data(head, src))
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
-        each!(self, r => r.prepare(mem, target))
+        each!(mut self, r => r.prepare(mem, target))
     }
 
     fn taken(&self) -> u64 {
@@ -74,14 +100,18 @@ impl Rail for CableRail {
     }
 
     fn flush(&mut self) -> Result<Poll, Down> {
-        each!(self, r => r.flush())
+        each!(mut self, r => r.flush())
     }
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
-        each!(self, r => r.poll(sink))
+        each!(mut self, r => r.poll(sink))
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        each!(self, r => r.arm())
+        each!(mut self, r => r.arm())
+    }
+
+    fn reach(&self) -> Option<Box<dyn Reach>> {
+        each!(self, r => r.reach())
     }
 }

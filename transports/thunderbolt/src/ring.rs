@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_tbring::{Access, Completion};
-use linkspan_transport::{Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
 
 use crate::cache::{Cache, Held, Memory};
 use crate::device::RingDevice;
@@ -138,7 +138,8 @@ impl<D: RingDevice> RingRail<D> {
         let mem = HostBuf::new(2 * SLOTS * SLOT + CHUNK);
         let region = device.register(mem.slice(), Access::Both)?;
         let slots = Slots { mem, region };
-        let mut port = Port { device, control, data, slots, cache: Cache::new(), rung: false };
+        let cache = Cache::new(&device);
+        let mut port = Port { device, control, data, slots, cache, rung: false };
         for slot in 0..SLOTS {
             let at = Slots::<D>::at(SLOTS + slot);
             let cookie = Of::Received.cookie(slot as u64);
@@ -147,6 +148,7 @@ impl<D: RingDevice> RingRail<D> {
         port.device.doorbell(0, Duration::ZERO, false)?;
         let caps = Caps {
             one_sided: false,
+            // Some of it, see `reach`.
             device_memory: false,
             // Payload is overtaken by control messages.
             ordered: false,
@@ -156,6 +158,16 @@ impl<D: RingDevice> RingRail<D> {
         };
         let info = RailInfo { room: "thunderbolt", path, reason, caps };
         Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, end: None })
+    }
+
+    /// The same, for owners of memory who do not say when they unmap it: the kernel does, by userfaultfd; memory of which it
+    /// cannot is registered for each operation anew.
+    #[must_use]
+    pub fn watching(mut self) -> RingRail<D> {
+        if let Err(why) = self.port.cache.watch() {
+            self.info.reason.push_str(&format!("; memory is registered for each operation anew: {why}"));
+        }
+        self
     }
 
     /// The memory that it keeps registered.
@@ -322,6 +334,10 @@ impl<D: RingDevice> Rail for RingRail<D> {
             return Err(self.ended(End::Gone("it closed the rail".into())));
         }
         Ok(if found > 0 { Poll::Active } else { Poll::Idle })
+    }
+
+    fn reach(&self) -> Option<Box<dyn Reach>> {
+        Some(self.port.cache.reach())
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

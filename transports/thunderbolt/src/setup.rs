@@ -25,10 +25,14 @@ use crate::tier::{AnyRing, Medium, Ports, Tier};
 pub(crate) const NONCE_LEN: usize = 16;
 
 /// Cables told; a host has at most a few.
-pub(crate) const TOLD: usize = 8;
+pub(crate) const TOLD: usize = 16;
 
 /// Pairs of channels tried before a link counts as full.
 const CHANNEL_TRIES: u32 = 8;
+
+/// How long the caller waits for the peer's bytes over a cable while there is another one to try: two cables between the same
+/// host interfaces look alike, and a stream may still have the end of the connection before.
+const HELLO_WAIT: Duration = Duration::from_secs(4);
 
 /// Which side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +48,19 @@ pub enum Role {
 pub struct Config {
     /// Ask the ring driver's device at every poll in place of waiting for its interrupt.
     pub busy: bool,
+    /// Owners of memory do not say when they unmap it: see [`RingRail::watching`].
+    pub watch: bool,
     /// How long the handshake may take.
     pub deadline: Duration,
+    /// The caller takes this link of its host only, one of [`crate::Ports::links`].
+    pub link: Option<String>,
+    /// Others are set up beside it: it may end without a rail.
+    pub one_of_many: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { busy: false, deadline: Duration::from_secs(20) }
+        Config { busy: false, watch: false, deadline: Duration::from_secs(20), link: None, one_of_many: false }
     }
 }
 
@@ -62,8 +72,10 @@ enum State {
     Asked { at: usize, medium: Medium, channels: (u32, u32), tries: u32 },
     /// The answerer waits to be asked.
     Listening,
-    /// The rail is up here; `heard`: so is it there.
-    Up { rail: Box<CableRail>, heard: bool, told: bool },
+    /// The rail over a pair of the caller's is up here; `heard`: so is it there.
+    Up { rail: Box<CableRail>, at: usize, since: Instant, heard: bool, told: bool },
+    /// There is none, and need not be.
+    Without,
     /// It was given away.
     Over,
 }
@@ -78,6 +90,10 @@ pub struct Setup {
     /// Pairs of ours and theirs that join, best first.
     joins: Vec<(usize, usize)>,
     refused: Vec<String>,
+    /// What was wrong with a cable that seemed right.
+    bad: Option<Error>,
+    /// Cables that the caller has asked for: what is said of an earlier one is late.
+    asked: u16,
     input: Vec<u8>,
     out: Vec<u8>,
     state: State,
@@ -109,6 +125,8 @@ impl Setup {
             theirs: None,
             joins: Vec::new(),
             refused: Vec::new(),
+            bad: None,
+            asked: 0,
             input: Vec::new(),
             state: State::Offering,
             since: Instant::now(),
@@ -154,13 +172,29 @@ impl Setup {
 
     fn offered(&mut self, theirs: Offer) -> Result<(), Error> {
         self.joins = self.ours.joins(&theirs);
+        if let (Some(link), Role::Caller) = (&self.config.link, self.role) {
+            self.joins.retain(|(own, _)| self.ports.cables[*own].link == *link);
+        }
         self.theirs = Some(theirs);
         match self.role {
-            Role::Caller => self.ask(0, 0),
+            Role::Caller => {
+                self.part();
+                self.ask(0, 0)
+            }
             Role::Answerer => {
                 self.state = State::Listening;
                 Ok(())
             }
+        }
+    }
+
+    /// A stream has room for one opener on either side: where two hosts call each other at the same time, both would begin
+    /// with the same one, refuse each other, and go on to the next together. One of them begins with the last.
+    fn part(&mut self) {
+        let cable = |join: &(usize, usize)| &self.ports.cables[join.0];
+        let from = self.joins.iter().position(|join| cable(join).tier == Tier::Stream);
+        if let Some(from) = from.filter(|from| cable(&self.joins[*from]).local > cable(&self.joins[*from]).peer) {
+            self.joins[from..].reverse();
         }
     }
 
@@ -172,6 +206,7 @@ impl Setup {
                 Ok((medium, channels)) => {
                     let tries = if at == from { tries } else { 0 };
                     self.out.extend_from_slice(&Word::Try { own, their, channels }.encode());
+                    self.asked = self.asked.saturating_add(1);
                     self.state = State::Asked { at, medium, channels, tries };
                     return Ok(());
                 }
@@ -179,14 +214,22 @@ impl Setup {
             }
         }
         self.out.extend_from_slice(&Word::None.encode());
-        Err(self.no_cable())
+        self.without()
     }
 
-    fn no_cable(&self) -> Error {
-        match self.refused.is_empty() {
-            true => Error::Elsewhere,
-            false => Error::NoCable { why: self.refused.join("; ") },
+    /// It ends without a rail.
+    fn without(&mut self) -> Result<(), Error> {
+        let error = match (self.bad.take(), self.refused.is_empty()) {
+            (Some(bad), _) if self.refused.len() < 2 => bad,
+            (_, true) => Error::Elsewhere,
+            (_, false) => Error::NoCable { why: self.refused.join("; ") },
+        };
+        self.state = State::Without;
+        if !self.config.one_of_many {
+            return Err(error);
         }
+        self.bad = Some(error);
+        Ok(())
     }
 
     /// Opens a cable of ours, and on a ring the channels: those asked for, or free ones.
@@ -217,29 +260,44 @@ impl Setup {
     fn heard(&mut self, word: Word) -> Result<(), Error> {
         let state = std::mem::replace(&mut self.state, State::Over);
         match (word, state) {
-            (Word::Try { own: their, their: own, channels }, State::Listening) => {
+            (Word::Try { own: their, their: own, channels }, State::Listening | State::Up { heard: false, .. })
+                if self.role == Role::Answerer =>
+            {
+                // With the one that was tried before, the caller has got nowhere.
+                self.asked = self.asked.saturating_add(1);
                 self.state = State::Listening;
                 if !self.joins.contains(&(own, their)) {
                     return Err(Error::BadOffer("a cable that does not join us".into()));
                 }
                 let answer = match self.open(own, Some(channels)) {
                     Ok((medium, channels)) => {
-                        self.out.extend_from_slice(&Word::Yes.encode());
-                        return self.up(own, their, medium, channels);
+                        self.out.extend_from_slice(&Word::Yes { of: self.asked }.encode());
+                        return self.up(own, their, medium, channels, 0);
                     }
                     Err(why) => {
                         self.refused.push(why);
-                        Word::No
+                        Word::No { of: self.asked }
                     }
                 };
                 self.out.extend_from_slice(&answer.encode());
                 Ok(())
             }
-            (Word::Yes, State::Asked { at, medium, channels, .. }) => {
-                let (own, their) = self.joins[at];
-                self.up(own, their, medium, channels)
+            (Word::Yes { of } | Word::No { of } | Word::Passes { of }, state) if of < self.asked => {
+                self.state = state;
+                Ok(())
             }
-            (Word::No, State::Asked { at, medium, tries, .. }) => {
+            (Word::Yes { of }, State::Asked { at, medium, channels, .. }) if of == self.asked => {
+                let (own, their) = self.joins[at];
+                self.up(own, their, medium, channels, at)
+            }
+            (Word::No { of }, State::Up { rail, at, heard: false, .. })
+                if of == self.asked && self.role == Role::Caller =>
+            {
+                drop(rail);
+                self.refused.push(format!("{}: what it brings the peer is not from here", self.name(at)));
+                self.ask(at + 1, 0)
+            }
+            (Word::No { of }, State::Asked { at, medium, tries, .. }) if of == self.asked => {
                 // Somebody over there has those channels, or the whole cable.
                 let again = matches!(medium, Medium::Ring(_)) && tries + 1 < CHANNEL_TRIES;
                 drop(medium);
@@ -250,14 +308,14 @@ impl Setup {
                     self.ask(at + 1, 0)
                 }
             }
-            (Word::None, _) => {
-                if !self.joins.is_empty() {
+            (Word::None, _) if self.role == Role::Answerer => {
+                if !self.joins.is_empty() && self.refused.is_empty() && !self.config.one_of_many {
                     self.refused.push("the peer could open none of its own".into());
                 }
-                Err(self.no_cable())
+                self.without()
             }
-            (Word::Passes, State::Up { rail, told, .. }) => {
-                self.state = State::Up { rail, heard: true, told };
+            (Word::Passes { of }, State::Up { rail, at, since, told, .. }) if of == self.asked => {
+                self.state = State::Up { rail, at, since, heard: true, told };
                 Ok(())
             }
             (word, state) => {
@@ -272,7 +330,7 @@ impl Setup {
     }
 
     /// Both ends are open: the rail is made, and the peer is shown who is here.
-    fn up(&mut self, own: usize, their: usize, medium: Medium, channels: (u32, u32)) -> Result<(), Error> {
+    fn up(&mut self, own: usize, their: usize, medium: Medium, channels: (u32, u32), at: usize) -> Result<(), Error> {
         let cable = &self.ports.cables[own];
         let ring = self.theirs.as_ref().map_or(0, |theirs| theirs.ring(their));
         let speed = match cable.speed {
@@ -284,15 +342,31 @@ impl Setup {
             Tier::Ring => "our ring driver on a cable to the peer".to_owned(),
             _ => format!("the kernel's stream on a cable to the peer; no {}: {}", Tier::Ring, self.why_no_ring()),
         };
-        let (path, speed) = (self.path.clone(), cable.speed);
+        let (path, speed, link) = (self.path.clone(), cable.speed, cable.link.clone());
         let mut rail = match medium {
             Medium::Ring(ring) => {
-                CableRail::Ring(Box::new(RingRail::new(ring, channels, path, reason, speed, self.config.busy)?))
+                let rail = RingRail::new(ring, channels, path, reason, speed, self.config.busy)?;
+                CableRail::ring(if self.config.watch { rail.watching() } else { rail }, link)
             }
-            Medium::Stream(stream) => CableRail::Stream(Box::new(StreamRail::new(stream, ring, path, reason, speed))),
+            Medium::Stream(stream) => CableRail::stream(StreamRail::new(stream, ring, path, reason, speed), link),
         };
-        rail.hello(&self.ours.nonce).map_err(|down| self.other(&down.to_string()))?;
-        self.state = State::Up { rail: Box::new(rail), heard: false, told: false };
+        let said = rail.hello(&self.ours.nonce);
+        self.state = State::Up { rail: Box::new(rail), at, since: Instant::now(), heard: false, told: false };
+        said.or_else(|down| self.not_this(&down.to_string()))
+    }
+
+    /// The cable that is open does not lead to the peer: the next one is tried.
+    fn not_this(&mut self, why: &str) -> Result<(), Error> {
+        let State::Up { rail, at, .. } = std::mem::replace(&mut self.state, State::Over) else { return Ok(()) };
+        drop(rail);
+        let error = self.other(why);
+        self.refused.push(error.to_string());
+        self.bad = Some(error);
+        if self.role == Role::Caller {
+            return self.ask(at + 1, 0);
+        }
+        self.out.extend_from_slice(&Word::No { of: self.asked }.encode());
+        self.state = State::Listening;
         Ok(())
     }
 
@@ -318,46 +392,60 @@ impl Setup {
     /// # Errors
     /// [`Error::OtherPeer`].
     pub fn poll(&mut self) -> Result<(), Error> {
-        let State::Up { rail, told: told @ false, .. } = &mut self.state else { return Ok(()) };
+        let State::Up { rail, at, since, told: told @ false, .. } = &mut self.state else { return Ok(()) };
+        let more = self.role == Role::Caller && *at + 1 < self.joins.len();
         match rail.heard() {
+            Ok(None) if more && since.elapsed() > HELLO_WAIT => self.not_this("nothing comes over it"),
             Ok(None) => Ok(()),
             Ok(Some(nonce)) if self.theirs.as_ref().is_some_and(|theirs| theirs.nonce == nonce) => {
                 *told = true;
-                self.out.extend_from_slice(&Word::Passes.encode());
+                self.out.extend_from_slice(&Word::Passes { of: self.asked }.encode());
                 Ok(())
             }
-            Ok(Some(_)) => Err(self.other("it shows another word than it told")),
-            Err(down) => {
-                let why = down.to_string();
-                Err(self.other(&why))
-            }
+            Ok(Some(_)) => self.not_this("it shows another word than it told"),
+            Err(down) => self.not_this(&down.to_string()),
         }
     }
 
-    /// Whether both sides know that the cable joins them. What [`Setup::output`] still has must be written nevertheless.
+    /// Whether both sides know that the cable joins them, or that there is none where there need not be. What [`Setup::output`] still has must be written nevertheless.
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Up { heard: true, told: true, .. })
+        matches!(self.state, State::Up { heard: true, told: true, .. } | State::Without)
     }
 
-    /// Whether its time is over.
+    /// Why it has ended without a rail; empty where that is nobody's trouble, or it has not.
+    pub fn why_not(&self) -> String {
+        match (&self.state, &self.bad) {
+            (State::Without, Some(error)) if !matches!(error, Error::Elsewhere) => error.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether its time is over. One of many gives up before the peer does.
     ///
     /// # Errors
     /// [`Error::Deadline`].
-    pub fn check(&self, now: Instant) -> Result<Duration, Error> {
+    pub fn check(&mut self, now: Instant) -> Result<Duration, Error> {
         let spent = now.saturating_duration_since(self.since);
+        let undone = matches!(self.state, State::Asked { .. } | State::Up { told: false, .. });
+        if undone && self.config.one_of_many && self.role == Role::Caller && spent > self.config.deadline * 3 / 4 {
+            self.refused.push(format!("{}: the peer does not show itself", self.path));
+            self.out.extend_from_slice(&Word::None.encode());
+            self.without()?;
+        }
         match self.config.deadline.checked_sub(spent) {
             Some(left) if !left.is_zero() => Ok(left),
             _ => Err(Error::Deadline { path: self.path.clone(), ms: self.config.deadline.as_millis() }),
         }
     }
 
-    /// The rail, once [`Setup::is_done`]; else the handshake back.
+    /// The rail, once [`Setup::is_done`], if there is one; else the handshake back.
     ///
     /// # Errors
     /// The handshake, not done.
-    pub fn finish(mut self) -> Result<CableRail, Box<Setup>> {
+    pub fn finish(mut self) -> Result<Option<CableRail>, Box<Setup>> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Up { rail, heard: true, told: true } => Ok(*rail),
+            State::Up { rail, heard: true, told: true, .. } => Ok(Some(*rail)),
+            State::Without => Ok(None),
             state => {
                 self.state = state;
                 Err(Box::new(self))
@@ -392,7 +480,7 @@ pub fn join(mut a: Setup, mut b: Setup) -> Result<(CableRail, CableRail), Error>
         b.poll()?;
         if a.is_done() && b.is_done() {
             return match (a.finish(), b.finish()) {
-                (Ok(a), Ok(b)) => {
+                (Ok(Some(a)), Ok(Some(b))) => {
                     debug_assert_eq!(a.info().room, b.info().room);
                     Ok((a, b))
                 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use linkspan_tbring::{Access, Completion, Error as DeviceError, Options, Region, Ring, Stream};
 use linkspan_transport::MemSlice;
 
-use crate::device::{RingDevice, StreamDevice};
+use crate::device::{Registrar, RingDevice, StreamDevice};
 use crate::error::Error;
-use crate::soft::{SoftRegion, SoftRing, SoftRingLink, SoftStream, SoftStreamLink};
+use crate::soft::{SoftRegion, SoftRegistrar, SoftRing, SoftRingLink, SoftStream, SoftStreamLink};
 
 /// How a cable is used, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +79,8 @@ pub struct Cable {
     pub tier: Tier,
     /// What people call it: the device file's path.
     pub name: String,
+    /// The plug that it is about: the other host's device on the bus, as `0-1`; what has the same one is the same cable.
+    pub link: String,
     /// What the domain of this host says it is.
     pub local: [u8; 16],
     /// What the other host says it is.
@@ -130,6 +132,17 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// The links of the cables, in their order.
+    pub fn links(&self) -> Vec<String> {
+        let mut links: Vec<String> = Vec::new();
+        for cable in &self.cables {
+            if !links.contains(&cable.link) {
+                links.push(cable.link.clone());
+            }
+        }
+        links
+    }
+
     /// Why this host has nothing at a tier; empty where it has.
     pub fn why_not(&self, tier: Tier) -> String {
         if self.cables.iter().any(|cable| cable.tier == tier) {
@@ -207,8 +220,39 @@ macro_rules! each {
 /// A region of another kind of device: nothing mixes them.
 const MIXED: DeviceError = DeviceError::Queues { what: "a region of another device" };
 
+/// The registrar of either.
+enum AnyRegistrar {
+    Hw(linkspan_tbring::Registrar),
+    Soft(SoftRegistrar),
+}
+
+impl Registrar<AnyRegion> for AnyRegistrar {
+    fn register_dmabuf(
+        &self,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        head: u64,
+        mem: MemSlice,
+        access: Access,
+    ) -> Result<AnyRegion, DeviceError> {
+        match self {
+            AnyRegistrar::Hw(device) => {
+                Registrar::register_dmabuf(device, fd, offset, head, mem, access).map(AnyRegion::Hw)
+            }
+            AnyRegistrar::Soft(device) => device.register_dmabuf(fd, offset, head, mem, access).map(AnyRegion::Soft),
+        }
+    }
+}
+
 impl RingDevice for AnyRing {
     type Region = AnyRegion;
+
+    fn registrar(&self) -> Arc<dyn Registrar<AnyRegion>> {
+        Arc::new(match self {
+            AnyRing::Hw(ring) => AnyRegistrar::Hw(ring.registrar()),
+            AnyRing::Soft(ring) => AnyRegistrar::Soft(ring.soft_registrar()),
+        })
+    }
 
     fn register(&mut self, mem: MemSlice, access: Access) -> Result<AnyRegion, DeviceError> {
         match self {

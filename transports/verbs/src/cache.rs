@@ -1,15 +1,17 @@
 //! Registered memory, kept.
 //!
 //! Registering pins pages and costs from tens of microseconds up; so a region stays registered until it is
-//! invalidated or pushed out. Whoever unmaps memory that was ever posted says so first ([`Domain::invalidate`]): a card
-//! goes on using the pages that it knows.
+//! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So a domain may be
+//! told to watch what it registers ([`Domain::watching`]); without that, whoever unmaps memory that was ever posted says so first
+//! ([`Domain::invalidate`]).
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use linkspan_transport::{Buf, MemSlice, Reach};
+use linkspan_uffd::Unmaps;
 use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 
 /// Regions a domain keeps that no rail knows, and regions a rail knows before it begins anew.
@@ -102,6 +104,10 @@ struct Shared<N: Nic> {
     /// Counts changes of addresses that the device told.
     addresses: AtomicU64,
     gone: AtomicBool,
+    /// Set at most once, before anything is registered.
+    unmaps: OnceLock<Result<&'static Unmaps, &'static str>>,
+    /// What it was heard to say so far.
+    unmapped: Mutex<u64>,
 }
 
 /// A device and the memory registered with it, shared by its rails.
@@ -118,7 +124,44 @@ impl<N: Nic> Domain<N> {
     pub fn new(nic: N) -> Domain<N> {
         let maps = Mutex::new(Maps::new());
         let (generation, registrations, addresses) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Domain(Arc::new(Shared { nic, maps, generation, registrations, addresses, gone: AtomicBool::new(false) }))
+        let (gone, unmaps, unmapped) = (AtomicBool::new(false), OnceLock::new(), Mutex::new(0));
+        Domain(Arc::new(Shared { nic, maps, generation, registrations, addresses, gone, unmaps, unmapped }))
+    }
+
+    /// From now on memory that is unmapped, moved or given back to the kernel is forgotten by itself, before anything else can be
+    /// mapped and posted there. Costs a thread of the process, which is asleep, and a system call for each registration.
+    #[must_use]
+    pub fn watching(self) -> Domain<N> {
+        self.0.unmaps.get_or_init(Unmaps::of_process);
+        self
+    }
+
+    /// Whether it does.
+    ///
+    /// # Errors
+    /// Why not: it was not asked to, or the kernel cannot.
+    pub fn watches(&self) -> Result<(), &'static str> {
+        self.0.unmaps.get().copied().unwrap_or(Err("not asked to")).map(drop)
+    }
+
+    fn unmaps(&self) -> Option<&'static Unmaps> {
+        self.0.unmaps.get().copied().and_then(Result::ok)
+    }
+
+    /// Another number when memory has gone since; a load.
+    #[inline]
+    fn epoch(&self) -> u64 {
+        self.unmaps().map_or(0, Unmaps::epoch)
+    }
+
+    /// Forgets what has gone; the number then.
+    #[cold]
+    fn catch_up(&self) -> u64 {
+        let Some(unmaps) = self.unmaps() else { return 0 };
+        let epoch = unmaps.settled();
+        let mut seen = self.0.unmapped.lock().unwrap_or_else(|e| e.into_inner());
+        unmaps.gone(&mut seen, |(from, to)| self.forget(from, to - from));
+        epoch
     }
 
     /// Whether both are the same opened device.
@@ -149,6 +192,11 @@ impl<N: Nic> Domain<N> {
         self.0.registrations.load(Ordering::Relaxed)
     }
 
+    /// Regions kept at the moment.
+    pub fn kept(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Maps<N::Mr>> {
         self.0.maps.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -156,8 +204,11 @@ impl<N: Nic> Domain<N> {
     /// Forgets every region that shares a byte with the `len` bytes at `mem`; to be called before memory that was
     /// posted is unmapped. Operations under way keep theirs until they end; rails let go at their next operation.
     pub fn invalidate(&self, mem: MemSlice) {
+        self.forget(mem.as_ptr() as u64, mem.len() as u64);
+    }
+
+    fn forget(&self, addr: u64, len: u64) {
         let mut maps = self.lock();
-        let (addr, len) = (mem.as_ptr() as u64, mem.len() as u64);
         maps.sources.remove(addr, len);
         maps.targets.remove(addr, len);
         self.0.generation.fetch_add(1, Ordering::Release);
@@ -168,8 +219,13 @@ impl<N: Nic> Domain<N> {
     /// # Errors
     /// The device's word.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<Region<N::Mr>>, Error> {
+        self.catch_up();
         if let Some(region) = self.lock().find(mem, target) {
             return Ok(region.clone());
+        }
+        if let (Some(unmaps), true) = (self.unmaps(), mem.is_host()) {
+            // Where the kernel cannot (a file's pages, a device's), its owner says when it goes, as without the watch.
+            let _ = unmaps.watch(mem);
         }
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let region = Arc::new(Region::new(self.0.nic.register(mem, access)?));
@@ -208,11 +264,12 @@ pub(crate) struct Cache<N: Nic> {
     domain: Domain<N>,
     maps: Maps<N::Mr>,
     generation: u64,
+    epoch: u64,
 }
 
 impl<N: Nic> Cache<N> {
     pub(crate) fn new(domain: Domain<N>) -> Cache<N> {
-        Cache { domain, maps: Maps::new(), generation: 0 }
+        Cache { domain, maps: Maps::new(), generation: 0, epoch: 0 }
     }
 
     pub(crate) fn domain(&self) -> &Domain<N> {
@@ -221,6 +278,9 @@ impl<N: Nic> Cache<N> {
 
     /// The region that holds `mem`. Without a system call and a lock when it is known.
     pub(crate) fn get(&mut self, mem: MemSlice, target: bool) -> Result<Arc<Region<N::Mr>>, Error> {
+        if self.domain.epoch() != self.epoch {
+            self.epoch = self.domain.catch_up();
+        }
         let generation = self.domain.0.generation.load(Ordering::Acquire);
         if generation != self.generation || self.maps.len() >= KEEP {
             self.maps = Maps::new();

@@ -10,6 +10,7 @@ use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, Rec
 
 use crate::cache::{Cache, Registered};
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
+use crate::inlet::Inlet;
 use crate::rx::{RECV, Rx};
 use crate::tx::{Ring, Tx};
 use crate::{Config, Domain};
@@ -147,6 +148,11 @@ impl<N: Nic> VerbsRail<N> {
         self.cache.domain()
     }
 
+    /// Receives of its ring.
+    pub(crate) fn slots(&self) -> usize {
+        self.base / SLOT
+    }
+
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
         self.tx.counts
@@ -162,7 +168,7 @@ impl<N: Nic> VerbsRail<N> {
         self.down(&end)
     }
 
-    fn complete<S: Sink>(&mut self, completion: &Completion, sink: &mut S) -> Result<(), End> {
+    fn complete<I: Inlet>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
         self.tx.counts.completions += 1;
         if completion.status != Status::Success {
             return Err(fault(completion.status));
@@ -179,14 +185,14 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// A frame is in the scratch buffer.
-    fn frame<S: Sink>(&mut self, len: usize, sink: &mut S) -> Result<(), End> {
+    fn frame<I: Inlet>(&mut self, len: usize, sink: &mut I) -> Result<(), End> {
         let bytes = std::mem::take(&mut self.rx.scratch);
         let result = self.read(&bytes[..len], sink);
         self.rx.scratch = bytes;
         result
     }
 
-    fn read<S: Sink>(&mut self, bytes: &[u8], sink: &mut S) -> Result<(), End> {
+    fn read<I: Inlet>(&mut self, bytes: &[u8], sink: &mut I) -> Result<(), End> {
         let (frame, say, rest) = Frame::decode(bytes).map_err(End::Protocol)?;
         self.tx.credited(frame.credits.get()).map_err(End::Protocol)?;
         let id = frame.id.get();
@@ -239,12 +245,14 @@ impl<N: Nic> VerbsRail<N> {
         len.is_some_and(|len| matches!(Frame::decode(&self.rx.scratch[..len]), Ok((_, Say::Close, _))))
     }
 
-    fn repost(&mut self) -> Result<(), End> {
-        if self.rx.repost().is_empty() {
+    /// Posts receives again, all but `held`.
+    fn repost(&mut self, held: usize) -> Result<(), End> {
+        let free = self.rx.repost().len().saturating_sub(held);
+        if free == 0 {
             return Ok(());
         }
-        let (n, fault) = match self.qp.post_recv(self.rx.repost()) {
-            Ok(()) => (self.rx.repost().len(), None),
+        let (n, fault) = match self.qp.post_recv(&self.rx.repost()[..free]) {
+            Ok(()) => (free, None),
             Err(PostError { taken, errno }) => (taken, Some(End::System("ibv_post_recv", errno))),
         };
         self.rx.reposted(n);
@@ -269,6 +277,67 @@ impl<N: Nic> VerbsRail<N> {
                 self.asked = now;
             }
         }
+    }
+
+    /// [`Rail::poll`], also for an inlet that cannot always take more.
+    pub(crate) fn take_in<I: Inlet>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+        let mut list = [Completion::NONE; BATCH];
+        let n = match std::mem::take(&mut self.stashed) {
+            0 => match self.cq.poll(&mut list) {
+                Ok(n) => n,
+                Err(e) => return Err(self.ended(End::System("ibv_poll_cq", e.os().unwrap_or(0)))),
+            },
+            n => {
+                list[..n].copy_from_slice(&self.stash[..n]);
+                n
+            }
+        };
+        if n == 0 {
+            if let Some(end) = &self.end {
+                return Err(self.down(end));
+            }
+            if self.tx.unreported() && !self.tx.probing() {
+                self.tx.probe();
+                self.asked = Instant::now();
+            }
+            self.look();
+            return Ok(Poll::Idle);
+        }
+        for completion in &list[..n] {
+            if let Err(end) = self.complete(completion, sink) {
+                return Err(self.ended(end));
+            }
+        }
+        if self.end.is_none()
+            && let Err(end) = self.repost(sink.held())
+        {
+            return Err(self.ended(end));
+        }
+        Ok(Poll::Active)
+    }
+
+    /// What an inlet that said "not yet" has room for by now: places for chunks, receives that were held back.
+    pub(crate) fn take_more<I: Inlet>(&mut self, inlet: &mut I) -> Result<(), Down> {
+        if self.end.is_some() {
+            return Ok(());
+        }
+        let cache = &mut self.cache;
+        let seated = match self.rx.waits() {
+            true => self.rx.seat(inlet, |mem| cache.get(mem, true).map_err(|e| e.to_string())).map_err(End::Protocol),
+            false => Ok(()),
+        };
+        seated.and_then(|()| self.repost(inlet.held())).map_err(|end| self.ended(end))
+    }
+
+    /// Whether the peer's card has not answered for so long that the way is dead, though our own goes on trying.
+    pub fn unanswered(&self) -> bool {
+        self.tx.probing() && self.asked.elapsed() >= UNANSWERED * self.ask_after
+    }
+
+    /// Looks at the clock at once; for callers that sleep between polls.
+    pub(crate) fn look_now(&mut self) {
+        self.idle = LOOK;
+        self.look();
     }
 }
 
@@ -338,44 +407,12 @@ impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
-        let mut list = [Completion::NONE; BATCH];
-        let n = match std::mem::take(&mut self.stashed) {
-            0 => match self.cq.poll(&mut list) {
-                Ok(n) => n,
-                Err(e) => return Err(self.ended(End::System("ibv_poll_cq", e.os().unwrap_or(0)))),
-            },
-            n => {
-                list[..n].copy_from_slice(&self.stash[..n]);
-                n
-            }
-        };
-        if n == 0 {
-            if let Some(end) = &self.end {
-                return Err(self.down(end));
-            }
-            if self.tx.unreported() && !self.tx.probing() {
-                self.tx.probe();
-                self.asked = Instant::now();
-            }
-            self.look();
-            return Ok(Poll::Idle);
-        }
-        for completion in &list[..n] {
-            if let Err(end) = self.complete(completion, sink) {
-                return Err(self.ended(end));
-            }
-        }
-        if self.end.is_none()
-            && let Err(end) = self.repost()
-        {
-            return Err(self.ended(end));
-        }
-        Ok(Poll::Active)
+        self.take_in(sink)
     }
 
     fn stalled(&mut self) -> bool {
         // Long after the device should have given up: it goes on trying, or its timeout was set to be long.
-        if self.tx.probing() && self.asked.elapsed() >= UNANSWERED * self.ask_after {
+        if self.unanswered() {
             return true;
         }
         let domain = self.cache.domain();

@@ -6,7 +6,7 @@
 //! the same queue pair says that it is there. `README.md` beside this crate has the frames and the set-up.
 //!
 //! [`Domain`] is a device with its registered memory, [`Setup`] the handshake (bytes in, bytes out), [`VerbsRail`]
-//! the rail.
+//! the rail, [`Relay`] what joins two of them on a host between.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -15,6 +15,8 @@ mod endpoint;
 mod error;
 mod frame;
 mod gid;
+mod inlet;
+mod relay;
 mod rx;
 mod setup;
 mod tx;
@@ -26,4 +28,5 @@ pub use error::Error;
 #[doc(hidden)]
 pub use frame::is_frame;
 pub use gid::choose_gid;
+pub use relay::{RELAY_CHUNK, Relay, RelayCounts};
 pub use setup::{OFFER_LEN, Offer, READY_LEN, Setup, join};

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{Buf, MemSlice, Sink};
+use linkspan_transport::{Buf, MemSlice};
 use linkspan_verbs_sys::{Mr, RecvWr};
 
 use crate::cache::Region;
 use crate::frame::SLOT;
+use crate::inlet::{Inlet, Place};
 use crate::tx::CHUNKS;
 
 /// Bit in the number of a receive request; below it are how often its slot was taken before, and the slot.
@@ -35,6 +36,8 @@ pub(crate) struct Rx<M> {
     repost: Vec<RecvWr>,
     pub(crate) scratch: Box<[u8]>,
     arriving: VecDeque<Arriving<M>>,
+    /// Chunks whose place is not known yet, oldest first.
+    waiting: VecDeque<(u32, Head)>,
     pub(crate) replies: VecDeque<Reply>,
     next_ask: u32,
     /// Frames taken so far.
@@ -48,6 +51,7 @@ impl<M: Mr> Rx<M> {
             repost: Vec::with_capacity(slots.into()),
             scratch: vec![0; SLOT].into(),
             arriving: VecDeque::with_capacity(CHUNKS),
+            waiting: VecDeque::with_capacity(CHUNKS),
             replies: VecDeque::with_capacity(CHUNKS),
             next_ask: 0,
             frames: 0,
@@ -90,36 +94,58 @@ impl<M: Mr> Rx<M> {
     }
 
     /// A chunk asks for its place; `find` gives the region of one.
-    pub(crate) fn asked<S: Sink>(
+    pub(crate) fn asked<I: Inlet>(
         &mut self,
-        sink: &mut S,
+        inlet: &mut I,
         ask: u32,
         head: &Head,
-        find: impl FnOnce(MemSlice) -> Result<Arc<Region<M>>, String>,
+        find: impl FnMut(MemSlice) -> Result<Arc<Region<M>>, String>,
     ) -> Result<(), String> {
-        if ask != self.next_ask || self.arriving.len() >= CHUNKS {
-            return Err(format!("chunk {ask} asks, {} was due and {} arrive", self.next_ask, self.arriving.len()));
+        let under_way = self.arriving.len() + self.waiting.len();
+        if ask != self.next_ask || under_way >= CHUNKS {
+            return Err(format!("chunk {ask} asks, {} was due and {under_way} arrive", self.next_ask));
         }
         self.next_ask = ask.wrapping_add(1);
-        match sink.place(head).map_err(|v| v.0)? {
-            Some(mem) if mem.len() == head.len.get() as usize => {
-                let region = find(mem)?;
-                let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
-                self.replies.push_back((ask, Some(place)));
-                self.arriving.push_back(Arriving { ask: Some(ask), head: *head, landed: false, _region: Some(region) });
-                Ok(())
+        self.waiting.push_back((ask, *head));
+        self.seat(inlet, find)
+    }
+
+    /// Whether chunks wait for their place.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Gives places to the chunks that asked, in their order, as far as there are any.
+    pub(crate) fn seat<I: Inlet>(
+        &mut self,
+        inlet: &mut I,
+        mut find: impl FnMut(MemSlice) -> Result<Arc<Region<M>>, String>,
+    ) -> Result<(), String> {
+        while let Some(&(ask, head)) = self.waiting.front() {
+            match inlet.place(&head).map_err(|v| v.0)? {
+                Place::At(mem) if mem.len() == head.len.get() as usize => {
+                    let region = find(mem)?;
+                    let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
+                    self.replies.push_back((ask, Some(place)));
+                    self.arriving.push_back(Arriving { ask: Some(ask), head, landed: false, _region: Some(region) });
+                }
+                Place::At(mem) => {
+                    return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len()));
+                }
+                Place::Nowhere => {
+                    self.replies.push_back((ask, None));
+                    self.arriving.push_back(Arriving { ask: None, head, landed: true, _region: None });
+                    self.land(inlet)?;
+                }
+                Place::Later => return Ok(()),
             }
-            Some(mem) => Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len())),
-            None => {
-                self.replies.push_back((ask, None));
-                self.arriving.push_back(Arriving { ask: None, head: *head, landed: true, _region: None });
-                self.land(sink)
-            }
+            self.waiting.pop_front();
         }
+        Ok(())
     }
 
     /// The chunk that asked so has been written.
-    pub(crate) fn landed<S: Sink>(&mut self, sink: &mut S, ask: u32) -> Result<(), String> {
+    pub(crate) fn landed<I: Inlet>(&mut self, inlet: &mut I, ask: u32) -> Result<(), String> {
         let Some(chunk) = self.arriving.iter_mut().find(|a| a.ask == Some(ask) && !a.landed) else {
             return Err(format!("the end of chunk {ask}, which has no place"));
         };
@@ -127,27 +153,29 @@ impl<M: Mr> Rx<M> {
             return Err(format!("the end of chunk {ask}, which was not told its place"));
         }
         chunk.landed = true;
-        self.land(sink)
+        self.land(inlet)
     }
 
     /// A chunk has been written to the place of its grant.
-    pub(crate) fn written<S: Sink>(&mut self, sink: &mut S, head: &Head) -> Result<(), String> {
+    pub(crate) fn written<I: Inlet>(&mut self, inlet: &mut I, head: &Head) -> Result<(), String> {
         if self.arriving.len() >= CHUNKS {
             return Err(format!("{CHUNKS} chunks arrive and one more"));
         }
-        match sink.place(head).map_err(|v| v.0)? {
-            Some(mem) if mem.len() == head.len.get() as usize => {}
-            Some(mem) => return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len())),
-            None => return Err(format!("a write into receive {:#x}, which has ended", head.id.get())),
+        match inlet.place(head).map_err(|v| v.0)? {
+            Place::At(mem) if mem.len() == head.len.get() as usize => {}
+            Place::At(mem) => return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len())),
+            Place::Nowhere | Place::Later => {
+                return Err(format!("a write into receive {:#x}, which has ended", head.id.get()));
+            }
         }
         self.arriving.push_back(Arriving { ask: None, head: *head, landed: true, _region: None });
-        self.land(sink)
+        self.land(inlet)
     }
 
-    fn land<S: Sink>(&mut self, sink: &mut S) -> Result<(), String> {
+    fn land<I: Inlet>(&mut self, inlet: &mut I) -> Result<(), String> {
         while self.arriving.front().is_some_and(|a| a.landed) {
             if let Some(chunk) = self.arriving.pop_front() {
-                sink.landed(&chunk.head).map_err(|v| v.0)?;
+                inlet.landed(&chunk.head).map_err(|v| v.0)?;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Everything that wants a GPU, in one command for a machine that has one: what the drivers' tests do on real devices,
-//! device memory through every path, the unpack, the plugin with device memory, real NCCL. Each part that cannot run says why
-//! in a line, and the whole is good if nothing failed.
+//! device memory through every path, the unpack, the plugin with device memory, the C and Python interfaces, real NCCL. Each part
+//! that cannot run says why in a line, and the whole is good if nothing failed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -45,8 +45,14 @@ pub(crate) fn run(root: &Path, record: Option<&str>, build: bool) -> Outcome {
     } else {
         parts.say("skipped: drivers, library: their tests are built by cargo (--no-build)".to_owned());
     }
-    for memory in ["cuda:0", "hip:0"] {
-        parts.device(memory);
+    let found: Vec<&str> = ["cuda:0", "hip:0"].into_iter().filter(|memory| parts.device(memory)).collect();
+    match (found.is_empty(), build) {
+        (true, _) => parts.say("skipped: C and Python: there is no device, see above".to_owned()),
+        (false, false) => parts.say("skipped: C and Python: both are built by cargo (--no-build)".to_owned()),
+        (false, true) => {
+            parts.c(&found);
+            parts.python(&found);
+        }
     }
     let mut cards = Command::new(parts.release("lspan"));
     parts.step("network cards", cards.args(["devmem", "probe"]));
@@ -175,13 +181,14 @@ impl Parts<'_> {
         run::target_dir(self.root).join("release").join(file)
     }
 
-    /// What one device can: messages over each path, checked on the device; the unpack; the plugin.
-    fn device(&mut self, memory: &str) {
+    /// What one device can: messages over each path, checked on the device; the unpack; the plugin. False: there is no such
+    /// device.
+    fn device(&mut self, memory: &str) -> bool {
         for (test, path) in [("bw", "tcp"), ("lat", "tcp"), ("bw", "shm"), ("lat", "shm")] {
             let mut perf = Command::new(self.release("lspan"));
             perf.args(["perf", test, "--mem", memory, "--path", path, "--size", "8,4K,64K,1M,16M"]);
             if self.step(&format!("{memory} {test} over {path}"), &mut perf) == Part::Skipped {
-                return;
+                return false;
             }
         }
         let mut unpack = Command::new(self.release("examples/unpack_bench"));
@@ -189,8 +196,8 @@ impl Parts<'_> {
         // The program that plays NCCL's part speaks CUDA.
         if memory.starts_with("cuda") {
             if run::which("cc").is_none() {
-                return self
-                    .say("skipped: plugin with device memory: no C compiler (Debian: gcc libc6-dev)".to_owned());
+                self.say("skipped: plugin with device memory: no C compiler (Debian: gcc libc6-dev)".to_owned());
+                return true;
             }
             match super::compile_plugin_host(self.root) {
                 Ok(host) => {
@@ -201,12 +208,62 @@ impl Parts<'_> {
                     command.env("LINKSPAN_GPU", "staged").env("PLUGIN_HOST_REAL", "1");
                     self.step("plugin with device memory", &mut command);
                 }
-                Err(why) => {
-                    self.say(format!("FAILED: plugin with device memory: {why}"));
-                    self.failed.push(why);
-                }
+                Err(why) => self.broken("plugin with device memory", why),
             }
         }
+        true
+    }
+
+    /// What could not even be begun.
+    fn broken(&mut self, name: &str, why: String) {
+        self.say(format!("FAILED: {name}: {why}"));
+        self.failed.push(why);
+    }
+
+    /// The cases of the C and C++ interface, with the library as it is installed, on the devices named.
+    fn c(&mut self, devices: &[&str]) {
+        for (compiler, package) in [("cc", "gcc libc6-dev"), ("c++", "g++")] {
+            if run::which(compiler).is_none() {
+                return self.say(format!("skipped: C: no {compiler} (Debian: {package})"));
+            }
+        }
+        let place = run::target_dir(self.root).join("gpu");
+        let installed = match crate::capi::install::install(self.root, &place.join("prefix")) {
+            Ok(installed) => installed,
+            Err(why) => return self.broken("C", why),
+        };
+        let tests = self.root.join("doors/capi/tests");
+        let mut cases = vec![("C", "cc", "-std=c11", tests.join("c/device.c"), devices)];
+        // That program speaks CUDA alone.
+        if devices.contains(&"cuda:0") {
+            cases.push(("C++", "c++", "-std=c++17", tests.join("cpp/device.cpp"), &[]));
+        }
+        let lib = installed.prefix.join("lib");
+        for (name, compiler, standard, source, names) in cases {
+            let program = place.join(source.file_name().unwrap_or_default()).with_extension(compiler);
+            let mut compile = Command::new(compiler);
+            compile.args([standard, "-O1", "-g", "-I"]).arg(installed.prefix.join("include")).arg(source);
+            compile.arg("-L").arg(&lib).args(["-llinkspan", "-ldl", "-lpthread", "-o"]).arg(&program);
+            if let Err(why) = run::must(&mut compile) {
+                self.broken(name, why);
+                continue;
+            }
+            self.step(name, Command::new(&program).args(names).env("LD_LIBRARY_PATH", before(&lib)));
+        }
+    }
+
+    /// The cases of the Python package, on the devices named.
+    fn python(&mut self, devices: &[&str]) {
+        let bin = match super::python::installed(self.root) {
+            Ok(bin) => bin,
+            Err(Outcome::Skipped(why)) => return self.say(format!("skipped: Python: {why}")),
+            Err(Outcome::Failed(why)) => return self.broken("Python", why),
+            Err(Outcome::Done) => return,
+        };
+        let mut pytest = Command::new(bin.join("python"));
+        pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "doors/python/tests/device_cases.py"]);
+        pytest.env("PYTHONDONTWRITEBYTECODE", "1").env("LINKSPAN_REAL_GPUS", devices.join(" "));
+        self.step("Python", &mut pytest);
     }
 
     /// Real NCCL, once as it comes and once with our staging.
@@ -225,12 +282,17 @@ impl Parts<'_> {
             self.failed.push(format!("{}: {e}", dir.display()));
             return;
         }
-        let before = std::env::var("LD_LIBRARY_PATH").map(|more| format!(":{more}")).unwrap_or_default();
         for gpu in ["auto", "staged"] {
             let mut ranks = Command::new(&python);
             ranks.arg("tests/gpu/two_ranks.py").env("LINKSPAN_GPU", gpu).env("PYTHONUNBUFFERED", "1");
-            ranks.env("LD_LIBRARY_PATH", format!("{}{before}", dir.display())).env("NCCL_NET_PLUGIN", "linkspan");
+            ranks.env("LD_LIBRARY_PATH", before(&dir)).env("NCCL_NET_PLUGIN", "linkspan");
             self.step(&format!("NCCL, LINKSPAN_GPU={gpu}"), &mut ranks);
         }
     }
+}
+
+/// A search path for libraries that begins with `dir`.
+fn before(dir: &Path) -> String {
+    let more = std::env::var("LD_LIBRARY_PATH").map(|more| format!(":{more}")).unwrap_or_default();
+    format!("{}{more}", dir.display())
 }

@@ -51,6 +51,11 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
     }
 }
 
+/// Gets what guests are made of.
+pub(crate) fn setup(root: &Path) -> Result<(), String> {
+    run::must(build(root, Needs::Runner)?.arg("setup"))
+}
+
 /// The runner as a command that knows where everything lies.
 fn build(root: &Path, needs: Needs) -> Result<Command, String> {
     let mut cargo = run::cargo(root);
@@ -66,8 +71,11 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         let mut cargo = run::cargo(root);
         cargo.args(["build", "--release", "--quiet", "-p", "linkspan-verbs", "--example", "conformance"]);
         run::must(&mut cargo)?;
-        let mut cargo = run::cargo(root);
-        run::must(cargo.args(["build", "--release", "--quiet", "-p", "linkspan-tbring", "--example", "ringtest"]))?;
+        let more = [["linkspan-tbring", "ringtest"], ["linkspan-devmem", "uring"], ["linkspan-fabric", "cables"]];
+        for [package, example] in more {
+            let mut cargo = run::cargo(root);
+            run::must(cargo.args(["build", "--release", "--quiet", "-p", package, "--example", example]))?;
+        }
     }
     let bin = run::target_dir(root).join("release");
     let mut lab = Command::new(bin.join("linkspan-lab"));
@@ -80,6 +88,8 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
         lab.env("VERBS", bin.join("examples/conformance"));
         lab.env("RINGTEST", bin.join("examples/ringtest"));
+        lab.env("URING", bin.join("examples/uring"));
+        lab.env("CABLES", bin.join("examples/cables"));
         if run::which("cc").is_some() {
             lab.env("PLUGIN_HOST", super::compile_plugin_host(root)?);
         }

@@ -15,13 +15,32 @@ const TORCH_SECONDS: &str = "150";
 /// Asked of Python before anything is made: 3.11 has the buffer protocol in its stable interface.
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
 
+/// Whether there is a Python for all this.
+fn python3() -> Result<(), Outcome> {
+    if run::which("python3").is_none() {
+        return Err(Outcome::Skipped("no python3 (Debian: python3 python3-venv)".to_owned()));
+    }
+    match run::output(Command::new("python3").args(["-c", PROBE])) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Outcome::Skipped("python3 is older than 3.11 or has no venv (Debian: python3-venv)".to_owned())),
+    }
+}
+
+/// The package and pytest in an environment; where its programs lie, or why there is none.
+pub(super) fn installed(root: &Path) -> Result<PathBuf, Outcome> {
+    python3()?;
+    let place = run::target_dir(root).join("python");
+    let bin = place.join("venv/bin");
+    environment(&place.join("venv"), &TOOLS[..2])
+        .map_err(|why| Outcome::Skipped(format!("the tools could not be installed: {why}")))?;
+    wheel(root, &root.join("doors/python"), &place, &bin).map_err(Outcome::Failed)?;
+    Ok(bin)
+}
+
 /// Builds the wheel, installs it into an environment, and runs tests and type checkers there.
 pub(crate) fn run(root: &Path) -> Outcome {
-    if run::which("python3").is_none() {
-        return Outcome::Skipped("no python3 (Debian: python3 python3-venv)".to_owned());
-    }
-    if run::output(Command::new("python3").args(["-c", PROBE])).is_err() {
-        return Outcome::Skipped("python3 is older than 3.11 or has no venv (Debian: python3-venv)".to_owned());
+    if let Err(outcome) = python3() {
+        return outcome;
     }
     let folder = root.join("doors/python");
     let place = run::target_dir(root).join("python");
@@ -79,6 +98,13 @@ fn pip(bin: &Path) -> Command {
     let mut command = Command::new(bin.join("python"));
     command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     command
+}
+
+/// Fetches what [`run()`] installs beside the package.
+pub(crate) fn prefetch(root: &Path) -> Result<(), String> {
+    let venv = run::target_dir(root).join("python/venv");
+    environment(&venv, &TOOLS)?;
+    torch(&venv.join("bin"))
 }
 
 /// An environment with these packages in it.

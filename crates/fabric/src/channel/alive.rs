@@ -118,7 +118,7 @@ impl Channel {
         let (some, dead) = (rails.next(), |rail: &PathRail| rail.room().unanswered());
         if some.is_some_and(|(_, rail)| dead(rail)) && rails.all(|(_, rail)| dead(rail)) {
             drop(rails);
-            let why = "nothing has been acknowledged for more than 12 s, and no other path is left".into();
+            let why = "nothing has been acknowledged for more than 10 s, and no other path is left".into();
             self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }
     }

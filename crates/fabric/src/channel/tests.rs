@@ -10,6 +10,7 @@ use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use super::*;
+use crate::room::AnyRail;
 use crate::{Config, Log};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -31,9 +32,13 @@ fn fabric() -> (Fabric, Lines) {
 /// Two channels over one queue pair each, whose ports are on a network interface of this name, and the second's NIC. Cards that
 /// try again for ever, as rdma_rxe does: they do not say that a cable is cut.
 fn pair(interface: &str, sentinel: Sentinel) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
+    asking(interface, sentinel, RailConfig::default().ask_after)
+}
+
+fn asking(interface: &str, sentinel: Sentinel, ask_after: Duration) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
     let net = SoftNet::new(1);
     let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), 1)));
-    let config = RailConfig { timeout: 31, interface: interface.into(), ..RailConfig::default() };
+    let config = RailConfig { timeout: 31, interface: interface.into(), ask_after, ..RailConfig::default() };
     let [one, two] =
         nics.each_ref().map(|nic| Setup::new(Domain::new(AnyNic::Soft(nic.clone())), config.clone()).unwrap());
     let (one, two) = join(one, two).unwrap();
@@ -89,6 +94,23 @@ fn a_queue_pair_on_the_interface_of_a_silent_sentinel_proves_nothing() {
     }
     let why = b.lost().unwrap();
     assert!(why.starts_with("LS0101") && why.contains("timed out") && why.contains("lo 127.0.0.1"), "{why}");
+}
+
+/// As where the last relay of the only way left has died.
+#[test]
+fn a_last_queue_pair_that_nobody_answers_ends_what_no_sentinel_watches() {
+    let (stream, _far) = stream();
+    let (net, nic, [mut a, _b], lines) = asking("lo", Sentinel::new(stream), Duration::from_millis(50));
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(1) {
+        assert!(a.progress().is_ok(), "the peer's card answers: {lines:?}");
+    }
+    net.cable(&nic, false);
+    while a.progress().is_ok() {
+        assert!(since.elapsed() < LONG, "{lines:?}");
+    }
+    let why = a.lost().unwrap();
+    assert!(why.starts_with("LS0101") && why.contains("nothing has been acknowledged"), "{why}");
 }
 
 /// A sentinel whose far end was given up while the cable was away, and says so now that it is back.

@@ -76,7 +76,7 @@ impl Channel {
                 return;
             }
             self.fabric.log().warn(&format!("downgrade: {what}"));
-            redials.push(Redial::now(reach));
+            redials.push(Redial::now(reach).wanting(self.rdma));
         }
     }
 
@@ -102,8 +102,11 @@ impl Channel {
                 }
                 continue;
             }
-            let made =
-                if self.rdma { self.fabric.reserve(secured) } else { self.fabric.tcp_rail(secured, "came back", None) };
+            let made = if self.reserves {
+                self.fabric.reserve(secured)
+            } else {
+                self.fabric.tcp_rail(secured, "came back", None)
+            };
             match made {
                 Ok(rail) => self.add(rail, u32::from(number), now),
                 Err(error) => self.fabric.log().warn(&chain(&error)),
@@ -125,6 +128,8 @@ impl Channel {
         if let Some(queue) = &self.queue {
             rail.offload(queue);
         }
+        // Before anything is posted there.
+        self.memory.take_in(rail.room(), &self.fabric);
         if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
             if let Returns::Dials { redials, .. } = &mut self.returns {
                 redials.iter_mut().for_each(|r| r.lost(path, now));
@@ -157,7 +162,7 @@ fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
             Reach::Plain { to, .. } => format!("a cable to {}", to.ip()),
         };
         fabric.log().info(&format!("the mesh has learnt of {what}"));
-        redials.push(Redial::now(reach).wanting(rdma && !over));
+        redials.push(Redial::now(reach).wanting(rdma));
     }
 }
 

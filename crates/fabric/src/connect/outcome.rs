@@ -8,6 +8,7 @@ use super::{Connecting, SENTINEL};
 use crate::Error;
 use crate::channel::{Channel, Parts, Returns};
 use crate::listener::FIRST_RETURN;
+use crate::mesh::hops;
 use crate::reach::Reach;
 use crate::redial::Redial;
 use crate::room::AnyRail;
@@ -67,10 +68,13 @@ impl Connecting {
                 for &number in &plan.streams {
                     let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
                     let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new())).unwrap_or_default();
-                    // A cable comes back with the next connection: only queue pairs are set up anew.
-                    if made.iter().all(|rail| matches!(rail, AnyRail::Verbs(_))) {
+                    let (cables, cards): (Vec<_>, Vec<_>) =
+                        made.iter().partition(|rail| matches!(rail, AnyRail::Thunderbolt(_)));
+                    if !cards.is_empty() {
                         redials.push(Redial::queue_pairs(attempt.reach.clone(), &made));
                     }
+                    // Each for itself: one that is plugged in again is not kept waiting by another.
+                    redials.extend(cables.into_iter().map(|rail| Redial::cable(attempt.reach.clone(), rail)));
                     rails.extend(made);
                 }
                 if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
@@ -101,12 +105,14 @@ impl Connecting {
         let returns = if plan.acked && !redials.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
             let verbs = plan.carrier == Carrier::Verbs;
+            let cabled = rails.iter().any(|rail| matches!(rail, AnyRail::Thunderbolt(_)));
             let taken = |t: &Try| t.number == SENTINEL || t.beside.is_some() || plan.streams.contains(&t.number);
-            let wanted = |t: &&Try| !taken(t) && (t.first || !verbs);
+            // Cables need one stream of all.
+            let wanted = |t: &&Try| !taken(t) && !cabled && (t.first || !verbs);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             let late = late.filter(|t| t.reach.from().is_some());
             redials.extend(late.map(|t| Redial::later(t.reach.clone()).wanting(verbs)));
-            if redials.iter().all(|r| r.from().is_some()) {
+            if !cabled && redials.iter().all(|r| r.from().is_some()) {
                 left_out
                     .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
                 let mut later = self.later.clone();
@@ -136,10 +142,16 @@ impl Connecting {
         ))
     }
 
-    /// What to say of a connection that other hosts relay.
-    pub(super) fn relays(&self) -> Option<String> {
+    /// What to say of a connection that other hosts relay, with queue pairs or without.
+    pub(super) fn relays(&self, verbs: Option<&Plan>) -> Option<String> {
         let up = |t: &&Try| t.reach.relays() > 0 && matches!(t.state, TryState::Up(..));
-        let ways: Vec<&str> = self.tries.iter().filter(up).map(|t| t.why.as_str()).collect();
+        let taken = |t: &&Try| verbs.is_none_or(|plan| plan.streams.contains(&t.number));
+        let kind = if verbs.is_some() { "rdma" } else { "tcp" };
+        let way = |t: &Try| match &t.reach {
+            Reach::Over(route) => format!("{} ({})", t.why, hops::shown(kind, &route.over)),
+            Reach::Plain { .. } => t.why.clone(),
+        };
+        let ways: Vec<String> = self.tries.iter().filter(up).filter(taken).map(way).collect();
         let to = self.handle.addrs().first()?.ip;
         (!ways.is_empty()).then(|| format!("LS1409 {} to {to}: no cable of this host reaches it", ways.join(" and ")))
     }

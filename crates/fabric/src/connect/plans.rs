@@ -27,17 +27,19 @@ impl Connecting {
     }
 
     /// A plan of the rails beside streams that are up, if there are any.
-    pub(super) fn verbs_plan(&self) -> Option<Plan> {
+    pub(super) fn verbs_plan(&self, cabled: bool) -> Option<Plan> {
         let mut rails = 0;
         let mut streams = Vec::new();
-        for attempt in self.tries.iter().filter(|t| matches!(t.state, TryState::Up(..))) {
+        let counts = |t: &&Try| matches!(t.state, TryState::Up(..)) && (!cabled || t.reach.relays() == 0);
+        for attempt in self.tries.iter().filter(counts) {
             let n = attempt.verbs.as_ref().map_or(0, Vec::len);
             if n > 0 && rails + n <= QPS_MAX {
                 rails += n;
                 streams.push(attempt.number);
             }
         }
-        let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+        // Over a relay its end would prove that the relay is gone, not the peer.
+        let guard = |t: &&Try| (cabled || !self.relayed) && t.number == SENTINEL && matches!(t.state, TryState::Up(..));
         // What may get more rails later must be able to carry several; in a mesh, ways over other hosts.
         let missing = self.tries.iter().any(|t| t.first && t.failure().is_some());
         let grows = missing || !self.later.is_empty() || self.fabric.config().meshes();

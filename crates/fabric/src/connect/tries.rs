@@ -10,6 +10,7 @@ use crate::Fabric;
 use crate::cable::Berth;
 use crate::logins::LoginRun;
 use crate::meeting::Meeting;
+use crate::mesh::hops::Mark;
 use crate::reach::{Arriving, Reach};
 use crate::room::AnyRail;
 use crate::secured::Secured;
@@ -25,6 +26,8 @@ pub(crate) struct Try {
     /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
     pub(super) first: bool,
     pub(super) berth: Option<Berth>,
+    /// What tells the relays that queue pairs are to be set up.
+    pub(super) mark: Option<Mark>,
     /// Rails that are up beside the stream, or why there are none.
     pub(super) verbs: Result<Vec<AnyRail>, String>,
     /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
@@ -45,7 +48,7 @@ pub(super) enum TryState {
 }
 
 impl Try {
-    pub(super) fn logged_in(&mut self, fabric: &Fabric, session: Session, stream: Stream) -> TryState {
+    pub(super) fn logged_in(&mut self, fabric: &Fabric, session: Session, mut stream: Stream) -> TryState {
         let sealed = session.ciphers.is_some();
         if self.devmem.is_ok() {
             self.devmem = match Greeting::decode(&session.peer_blob) {
@@ -53,6 +56,15 @@ impl Try {
                 Some(answer) if !answer.no_devmem.is_empty() => Err(format!("the peer says: {}", answer.no_devmem)),
                 _ => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
             };
+        }
+        let answer = Greeting::decode(&session.peer_blob).is_some_and(|answer| answer.rdma);
+        if let (Some(mark), true, false) = (self.mark, answer, sealed) {
+            // A stream on which nothing is under way takes these few bytes.
+            if !matches!(stream.try_write(&mark.0), Ok(Some(Mark::LEN))) {
+                return TryState::Failed("the way broke before it went over to RDMA".into());
+            }
+            let meeting = Meeting::answer();
+            return TryState::Meet(Box::new((Secured::new(stream, None), meeting)), session.peer_blob);
         }
         let secured = Secured::new(stream, session.ciphers);
         if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
@@ -94,6 +106,11 @@ impl Try {
 
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, TryState::Dial(_) | TryState::Login(_))
+    }
+
+    /// Whether it has logged in and rails are being set up beside it.
+    pub(super) fn is_meeting(&self) -> bool {
+        matches!(self.state, TryState::Meet(..))
     }
 
     /// What to say of it where it did not become a rail.

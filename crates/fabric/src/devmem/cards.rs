@@ -1,13 +1,14 @@
 //! Cards of this machine.
 
-use std::collections::HashMap;
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket};
+use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket, Via};
 use linkspan_gpu::{Gpu, GpuBuf};
 use linkspan_netdev::{Binding, Rule, bind_receive, bind_send};
 use linkspan_tcp::Stream;
@@ -15,7 +16,7 @@ use linkspan_transport::{Buf, MemSlice, Place};
 
 use super::client::{self, Session};
 use super::stream::Held;
-use super::{DevmemConfig, Ports};
+use super::{Backend, DevmemConfig, Ports};
 use crate::chain;
 
 /// The interfaces of the machine. Cheap to clone.
@@ -28,8 +29,25 @@ struct Inner {
     folder: PathBuf,
     /// One pool for each card and GPU, for as long as a connection has it.
     pools: Mutex<HashMap<(String, Place), Weak<Bound>>>,
+    /// Queues from which io_uring receives a stream.
+    ringed: Arc<Mutex<HashSet<u32>>>,
     /// Device memory that may be sent from where it lies.
     registered: Mutex<Vec<Weak<Registration>>>,
+}
+
+/// What the pool of a stream keeps that io_uring receives. The rule ends first.
+struct Ringed {
+    _rule: Rule,
+    _memory: Box<dyn Any + Send>,
+}
+
+/// A queue that no other stream is given.
+struct Taken(u32, Arc<Mutex<HashSet<u32>>>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.1.lock().unwrap_or_else(|e| e.into_inner()).remove(&self.0);
+    }
 }
 
 /// GPU memory bound to queues.
@@ -104,6 +122,7 @@ impl KernelPorts {
             config: config.clone(),
             folder: Path::new(client::FOLDER).to_owned(),
             pools: Mutex::default(),
+            ringed: Arc::default(),
             registered: Mutex::default(),
         }))
     }
@@ -153,14 +172,40 @@ impl Inner {
     }
 }
 
-impl Cards for KernelPorts {
-    fn bind(
+impl Inner {
+    /// A queue of its own for the stream, which io_uring receives.
+    fn by_ring(
+        &self,
+        interface: &str,
+        (local, peer): (SocketAddr, SocketAddr),
+        stream: BorrowedFd<'_>,
+        gpu: &Arc<dyn Gpu>,
+    ) -> Result<linkspan_devmem::Bound, String> {
+        let queues =
+            self.own(interface).ok_or("io_uring takes queues of LINKSPAN_DEVMEM_QUEUES, and there are none")?;
+        let taken = {
+            let mut ringed = self.ringed.lock().unwrap_or_else(|e| e.into_inner());
+            let free = queues.iter().copied().find(|queue| !ringed.contains(queue));
+            let free = free.ok_or_else(|| format!("each of the {} queues has its stream", queues.len()))?;
+            ringed.insert(free);
+            Taken(free, self.ringed.clone())
+        };
+        let queue = taken.0;
+        let (from, len) = ((index(interface)?, queue), self.config.pool);
+        let mut bound = linkspan_devmem::Bound::by_ring(gpu, stream, from, len, Box::new(taken))?;
+        let rule = Rule::steer(interface, local, peer, queue).map_err(|e| chain(&e))?;
+        let memory = std::mem::replace(&mut bound.pool.guard, Box::new(()));
+        bound.pool.guard = Box::new(Ringed { _rule: rule, _memory: memory });
+        Ok(bound)
+    }
+
+    fn by_socket(
         &self,
         interface: &str,
         (local, peer): (SocketAddr, SocketAddr),
         gpu: &Arc<dyn Gpu>,
     ) -> Result<Pool, String> {
-        let bound = self.0.bound(interface, gpu)?;
+        let bound = self.bound(interface, gpu)?;
         let rule = match &bound.by {
             By::Daemon(session) => {
                 let rule = session.lock().unwrap_or_else(|e| e.into_inner()).steer(local, peer)?;
@@ -172,7 +217,29 @@ impl Cards for KernelPorts {
             }
         };
         let (mem, id, lent) = (bound.memory.slice(), bound.id, bound.lent.clone());
-        Ok(Pool { mem, id, lent, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
+        Ok(Pool { mem, id, lent, via: Via::Socket, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
+    }
+}
+
+impl Cards for KernelPorts {
+    fn bind(
+        &self,
+        interface: &str,
+        ends: (SocketAddr, SocketAddr),
+        stream: BorrowedFd<'_>,
+        gpu: &Arc<dyn Gpu>,
+    ) -> Result<linkspan_devmem::Bound, String> {
+        let by_socket = || Ok(linkspan_devmem::Bound { pool: self.0.by_socket(interface, ends, gpu)?, ring: None });
+        match self.0.config.backend {
+            Backend::Socket => by_socket(),
+            Backend::Ring => self.0.by_ring(interface, ends, stream, gpu),
+            Backend::Copied => linkspan_devmem::Bound::copied(gpu, stream, self.0.config.pool),
+            Backend::Auto => by_socket().or_else(|first: String| match self.0.own(interface) {
+                Some(_) => (self.0.by_ring(interface, ends, stream, gpu))
+                    .map_err(|then| format!("by a device-memory socket: {first}; by io_uring: {then}")),
+                None => Err(first),
+            }),
+        }
     }
 
     fn lend(&self, interface: &str, _gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String> {
@@ -203,8 +270,13 @@ impl Cards for KernelPorts {
 
 impl Ports for KernelPorts {
     fn ready(&self, interface: &str) -> Result<(), String> {
-        let listens = client::path(&self.0.folder, interface).exists();
-        if listens || self.0.own(interface).is_some() { Ok(()) } else { Err(String::new()) }
+        let own = self.0.own(interface).is_some();
+        let ready = match self.0.config.backend {
+            Backend::Copied => true,
+            Backend::Ring => own,
+            Backend::Auto | Backend::Socket => own || client::path(&self.0.folder, interface).exists(),
+        };
+        if ready { Ok(()) } else { Err(String::new()) }
     }
 
     fn socket(&self, stream: Stream) -> Box<dyn Socket> {

@@ -198,6 +198,11 @@ impl Agent {
         self.tell_own();
     }
 
+    /// Name of this host.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn owns(&self) -> bool {
         !self.listens.is_empty()
     }

@@ -12,6 +12,8 @@ use linkspan_topology::mesh::same_subnet;
 use linkspan_transport::WaitFd;
 
 use super::agent::Agent;
+use super::crossing::Over;
+use super::hops::{Hops, Mark};
 use super::relay::{self, Seat};
 use super::{Approach, Means, measure};
 use crate::logins::{LoginRun, LoginStep};
@@ -19,9 +21,6 @@ use crate::{chain, clock};
 
 /// How long leading on may take: less than the login of whoever asked.
 const LEAD_ON: Duration = Duration::from_secs(4);
-
-/// Stack of a relaying thread, bytes; its buffers are on the heap.
-const STACK: usize = 128 << 10;
 
 #[derive(Default)]
 pub(super) struct Door {
@@ -37,10 +36,10 @@ struct Half {
 
 enum State {
     Login,
-    /// Leading on, with a seat among the relays.
-    Reaching(Box<Approach>, Seat),
-    /// It leads on to this stream.
-    Joined(Box<Stream>, Seat),
+    /// Leading on, with a seat among the relays; whether the next hop is the last.
+    Reaching(Box<Approach>, Seat, bool),
+    /// It leads on to this stream, which may go over to RDMA.
+    Joined(Box<Stream>, Seat, Option<Box<Over>>),
     Sink,
     Measuring(Receiver<Result<u64, String>>),
     /// Only the answer is still to be sent.
@@ -57,7 +56,7 @@ impl Door {
         for half in &self.halves {
             match &half.state {
                 // Whoever asked may have hung up meanwhile, which would wake us for ever.
-                State::Reaching(approach, _) => approach.wait_fds(fds),
+                State::Reaching(approach, ..) => approach.wait_fds(fds),
                 State::Measuring(_) => {}
                 _ => fds.push(half.run.stream.wait_fd(!half.run.login.output().is_empty())),
             }
@@ -131,13 +130,18 @@ impl Half {
                     Err(why) => Some(Answer::No(why)),
                 }
             }
-            State::Reaching(approach, _) => match approach.poll() {
+            State::Reaching(approach, _, last) => match approach.poll() {
                 Ok(None) => None,
-                Ok(Some((stream, _))) => {
-                    if let State::Reaching(_, seat) = std::mem::replace(&mut self.state, State::Told) {
-                        self.state = State::Joined(Box::new(stream), seat);
+                Ok(Some((stream, text))) => {
+                    let beyond = (!*last).then(|| Hops::parse(&text));
+                    let (hops, over) = match over(agent, [&self.run.stream, &stream], beyond) {
+                        Ok(over) => (Hops::Rdma(over.mark), Some(Box::new(over))),
+                        Err(why) => (Hops::Tcp(why), None),
+                    };
+                    if let State::Reaching(_, seat, _) = std::mem::replace(&mut self.state, State::Told) {
+                        self.state = State::Joined(Box::new(stream), seat, over);
                     }
-                    Some(Answer::Yes(String::new()))
+                    Some(Answer::Yes(hops.text()))
                 }
                 Err(why) => Some(Answer::No(why)),
             },
@@ -166,14 +170,14 @@ impl Half {
                     format!("LS1406 {} streams are relayed already, which is the limit", relay::RELAYS_MAX)
                 })?;
                 let approach = Approach::start(&agent.means, &name, from, &path, LEAD_ON)?;
-                self.state = State::Reaching(Box::new(approach), seat);
+                self.state = State::Reaching(Box::new(approach), seat, path.len() == 1);
                 Ok(None)
             }
             Request::Measure(to) => {
                 let (name, from) = out(agent, &[to])?;
                 let (tell, told) = sync_channel(1);
                 let means = agent.means.clone();
-                let thread = std::thread::Builder::new().name("linkspan measure".into()).stack_size(STACK);
+                let thread = thread("linkspan measure");
                 let begun = thread.spawn(move || {
                     linkspan_net::block_signals();
                     let _ = tell.send(measure::cable(&means, &name, from, to));
@@ -188,17 +192,16 @@ impl Half {
     /// The login is over.
     fn end(self, agent: &Agent) {
         let stream = self.run.stream;
-        let thread = std::thread::Builder::new().stack_size(STACK);
         let begun = match self.state {
-            State::Joined(on, seat) => {
+            State::Joined(on, seat, over) => {
                 let (stats, log) = (agent.setup.stats.clone(), agent.setup.log.clone());
                 log.info(&format!("mesh: relaying for {} to {}", self.peer, on.peer_addr()));
-                thread.name("linkspan relay".into()).spawn(move || {
+                thread("linkspan relay").spawn(move || {
                     linkspan_net::block_signals();
-                    relay::run(stream, *on, &seat, &stats);
+                    relay::run(stream, *on, over.map(|o| *o), &seat, &stats, &log);
                 })
             }
-            State::Sink => thread.name("linkspan sink".into()).spawn(move || {
+            State::Sink => thread("linkspan sink").spawn(move || {
                 linkspan_net::block_signals();
                 measure::sink(stream);
             }),
@@ -209,6 +212,33 @@ impl Half {
             Err(error) => agent.setup.log.warn(&format!("mesh: no thread to relay with: {error}")),
         }
     }
+}
+
+/// A thread with the stack that Rust gives it, 2 MiB of addresses. Not less: glibc takes out of a thread's stack what the program and
+/// its libraries keep for each thread, and that can be a megabyte.
+fn thread(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.into())
+}
+
+/// What it takes to relay by RDMA between two streams, `beyond` being what the next door says, or why that cannot be.
+fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Over, String> {
+    let (rdma, config) = (&agent.setup.rdma, &agent.setup.config);
+    let berth = |stream: &Stream| {
+        rdma.berth(config, stream).map_err(|why| match why.as_str() {
+            "" => format!("{} has no RDMA device to use on {}", agent.name(), stream.interface()),
+            why => format!("{}: {why}", agent.name()),
+        })
+    };
+    let next = match beyond {
+        None => None,
+        Some(Hops::Rdma(mark)) => Some(mark),
+        Some(Hops::Tcp(why)) if why.is_empty() => return Err("a relay of an earlier version is on the way".into()),
+        Some(Hops::Tcp(why)) => return Err(why),
+    };
+    let reason = "this host relays";
+    let berths = [berth(streams[0])?.relayed(reason.into()), berth(streams[1])?.relayed(reason.into())];
+    let mark = Mark::random().map_err(|e| chain(&e))?;
+    Ok(Over { berths, mark, next, config: config.clone() })
 }
 
 /// The port out of which a path leads, with its address. Only a cabled one will do, so nothing ever leaks to another network;
@@ -238,3 +268,6 @@ fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
         None => Err(host(format!("LS1408 no cable leads to {}", next.ip()))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,8 @@
 //!
 //! Bytes leave as they come, nothing waits for the end of a message; a buffer that is full stops the reading, so the sender's
 //! window closes as if the receiver were its neighbour, and memory is bounded by two buffers. An end or a reset on one
-//! side is passed on to the other. What passes is not looked at.
+//! side is passed on to the other. What passes is not looked at, but for the mark by which the stream goes over to RDMA
+//! ([`super::hops`]): from then on two queue pairs, joined, carry what there is, and the stream stays beside them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,9 +11,16 @@ use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
 use linkspan_tcp::Stream;
+use linkspan_transport::Poll;
+use linkspan_verbs::Relay;
+use linkspan_verbs_sys::AnyNic;
 
 use super::Shared;
-use crate::stats::{Counter, Stats, Tally};
+use super::crossing::{Crossing, Over};
+use super::hops::Mark;
+use crate::secured::Secured;
+use crate::stats::{Counter, Slot, Stats, Tally};
+use crate::{Log, chain};
 
 /// Bytes held each way.
 pub(super) const BUFFER: usize = 256 << 10;
@@ -29,6 +37,19 @@ const PROBES: u8 = 4;
 /// Longest sleep: the counters are told and the paths looked at that often.
 const TICK: Duration = Duration::from_millis(500);
 
+/// The same while queue pairs are set up, which say nothing when they are.
+const SETTING_UP: Duration = Duration::from_millis(1);
+
+/// Bytes in which a mark is looked for: a login has far fewer.
+const SEARCHED: u64 = 64 << 10;
+
+/// Looks in a row that found nothing before the thread sleeps until a card wakes it: some tens of us, so that the chunks of
+/// one message do not each wait for a waking.
+const IDLE_LOOKS: u32 = 256;
+
+/// Looks at the cards for each at the stream beside them.
+const STREAM_EVERY: u32 = 64;
+
 struct Pipe {
     buf: Box<[u8]>,
     start: usize,
@@ -38,6 +59,9 @@ struct Pipe {
     /// That was passed on.
     shut: bool,
     bytes: u64,
+    /// Bytes read so far, while a mark is looked for; and whether it has come.
+    mark: Option<(Mark, u64)>,
+    marked: bool,
 }
 
 enum Moved {
@@ -48,8 +72,36 @@ enum Moved {
 }
 
 impl Pipe {
-    fn new() -> Pipe {
-        Pipe { buf: vec![0; BUFFER].into(), start: 0, end: 0, eof: false, shut: false, bytes: 0 }
+    fn new(mark: Option<Mark>) -> Pipe {
+        let (buf, mark) = (vec![0; BUFFER].into(), mark.map(|mark| (mark, 0)));
+        Pipe { buf, start: 0, end: 0, eof: false, shut: false, bytes: 0, mark, marked: false }
+    }
+
+    /// How far bytes may pass: up to the mark.
+    fn bound(&mut self) -> usize {
+        let Some((mark, seen)) = self.mark.filter(|_| !self.eof) else { return self.end };
+        match mark.find(&self.buf[self.start..self.end]) {
+            Ok(at) => {
+                self.marked = true;
+                self.start + at
+            }
+            Err(_) if seen > SEARCHED => {
+                self.mark = None;
+                self.end
+            }
+            Err(n) => self.start + n,
+        }
+    }
+
+    /// Whether the mark has come and all before it has left. Bytes behind it are more than an honest peer sends before it is
+    /// answered.
+    fn takes_mark(&mut self) -> Option<bool> {
+        if !self.marked || self.bound() != self.start {
+            return Some(false);
+        }
+        let alone = self.end - self.start == Mark::LEN;
+        (self.mark, self.marked, self.start, self.end) = (None, false, 0, 0);
+        alone.then_some(true)
     }
 
     fn wants(&self) -> bool {
@@ -68,13 +120,17 @@ impl Pipe {
                 Ok(Some(0)) => self.eof = true,
                 Ok(Some(n)) => {
                     self.end += n;
+                    if let Some((_, seen)) = &mut self.mark {
+                        *seen += n as u64;
+                    }
                     moved = Moved::Yes;
                 }
                 Err(_) => return Moved::Gone,
             }
         }
-        if self.has() {
-            match to.try_write(&self.buf[self.start..self.end]) {
+        let bound = self.bound();
+        if self.start < bound {
+            match to.try_write(&self.buf[self.start..bound]) {
                 Ok(None) => {}
                 Ok(Some(n)) => {
                     self.start += n;
@@ -115,61 +171,193 @@ impl Drop for Seat {
     }
 }
 
-/// Relays between two streams until both have ended or one is gone. `a` was asked for, `b` leads on.
-pub(super) fn run(mut a: Stream, mut b: Stream, seat: &Seat, stats: &Stats) {
-    let slot = stats.slot(&format!("{} > {}", a.interface(), b.interface()), "relay");
-    let mut tally = Tally::default();
-    tally.add(Counter::Open, 1);
-    tally.add(Counter::Connections, 1);
-    let (mut there, mut back) = (Pipe::new(), Pipe::new());
-    let mut told = Instant::now();
+/// Relays between two streams until both have ended or one is gone. `a` was asked for, `b` leads on; `over` is what it takes to
+/// go over to RDMA.
+pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: &Stats, log: &Log) {
+    let name = format!("{} > {}", a.interface(), b.interface());
+    let mut told = Told { stats, slot: stats.slot(&name, "relay"), tally: Tally::default() };
+    told.tally.add(Counter::Open, 1);
+    told.tally.add(Counter::Connections, 1);
+    let (mut there, mut back) = (Pipe::new(over.as_ref().map(|o| o.mark)), Pipe::new(None));
+    let mut ends = [Secured::new(a, None), Secured::new(b, None)];
+    let (mut over, mut crossing, mut rails) = (over, None, None::<Rails>);
+    let (mut since, mut idle) = (Instant::now(), 0u32);
     let mut set = WaitSet::new();
     let gone = loop {
-        let one = there.pump(&mut a, &mut b);
-        let two = back.pump(&mut b, &mut a);
-        if matches!(one, Moved::Gone) || matches!(two, Moved::Gone) {
-            break true;
-        }
-        if there.shut && back.shut {
-            break false;
-        }
-        if told.elapsed() >= TICK {
-            told = Instant::now();
-            tally.add(Counter::TxBytes, std::mem::take(&mut there.bytes));
-            tally.add(Counter::RxBytes, std::mem::take(&mut back.bytes));
-            if let Some(slot) = slot {
-                stats.tell(slot, &mut tally);
-            }
-            // Whoever waits at the other side must hear that this one is dead.
-            let dead = |s: &Stream| s.tcp_info().is_ok_and(|i| i.timeouts >= TIMEOUTS || i.probes >= PROBES);
-            if dead(&a) || dead(&b) || seat.0.stop.load(Ordering::Relaxed) {
-                break true;
-            }
-        }
-        if matches!((&one, &two), (Moved::No, Moved::No)) {
-            set.clear();
-            for (stream, reads, writes) in [(&a, there.wants(), back.has()), (&b, back.wants(), there.has())] {
-                // A socket whose end was seen would wake us for ever; its reset is found when something is sent to it.
-                if reads || writes {
-                    let mut fd = stream.wait_fd(writes);
-                    fd.read = reads;
-                    set.add(fd);
+        let mut moved = false;
+        // Where cards carry, the stream is looked at now and then: it costs system calls.
+        let looks = rails.is_none() || idle % STREAM_EVERY == STREAM_EVERY - 1;
+        if let Some(under_way) = &mut crossing {
+            match Crossing::poll(under_way, &mut ends) {
+                Ok(None) => {}
+                Ok(Some(crossed)) => {
+                    match crossed {
+                        Ok(relay) => {
+                            log.info(&format!("mesh: the stream on {name} goes over to RDMA"));
+                            rails = Some(Rails::new(relay, stats, &name));
+                        }
+                        Err(why) => log.info(&format!("mesh: the stream on {name} stays with TCP: {why}")),
+                    }
+                    (crossing, moved) = (None, true);
+                }
+                Err(why) => {
+                    let doing = under_way.doing();
+                    log.info(&format!("mesh: the stream on {name} ended {doing}: {}", chain(&why)));
+                    break true;
                 }
             }
-            let _ = set.wait(Some(TICK));
-        } else {
+        } else if looks {
+            let [a, b] = &mut ends;
+            let one = there.pump(&mut a.stream, &mut b.stream);
+            let two = back.pump(&mut b.stream, &mut a.stream);
+            if matches!(one, Moved::Gone) || matches!(two, Moved::Gone) {
+                break true;
+            }
+            moved |= !matches!((one, two), (Moved::No, Moved::No));
+            if there.shut && back.shut && rails.is_none() {
+                break false;
+            }
+            match there.takes_mark() {
+                Some(false) => {}
+                Some(true) => {
+                    let begun = over.take().map(|over| Crossing::new(over, &mut ends[1]));
+                    match begun {
+                        Some(Ok(begun)) => (crossing, moved) = (Some(begun), true),
+                        Some(Err(why)) => {
+                            log.info(&format!(
+                                "mesh: the stream on {name} ended before RDMA was set up: {}",
+                                chain(&why)
+                            ));
+                            break true;
+                        }
+                        None => break true,
+                    }
+                }
+                None => break true,
+            }
+        }
+        if let Some(joined) = &mut rails {
+            match joined.relay.poll() {
+                Ok(Poll::Active) => moved = true,
+                Ok(Poll::Idle) => {}
+                Err(down) => {
+                    log.info(&format!("mesh: RDMA on {name} has ended: {}", chain(&down)));
+                    (rails, moved) = (None, true);
+                }
+            }
+        }
+        if moved {
             seat.0.moved.fetch_add(1, Ordering::Relaxed);
         }
+        if since.elapsed() >= TICK {
+            since = Instant::now();
+            told.pipes(&mut there, &mut back);
+            // Whoever waits at the other side must hear that this one is dead.
+            let dead = |s: &Secured| s.stream.tcp_info().is_ok_and(|i| i.timeouts >= TIMEOUTS || i.probes >= PROBES);
+            let ended = there.shut && back.shut;
+            if !ended && ends.iter().any(dead) || seat.0.stop.load(Ordering::Relaxed) {
+                break true;
+            }
+            if let Some(joined) = &mut rails {
+                joined.tell();
+                if !joined.relay.look() {
+                    log.info(&format!("mesh: RDMA on {name} carries nothing any more"));
+                    rails = None;
+                }
+            }
+        }
+        idle = if moved { 0 } else { idle + 1 };
+        if moved || rails.is_some() && idle < IDLE_LOOKS {
+            continue;
+        }
+        set.clear();
+        let mut most = if crossing.is_some() { SETTING_UP } else { TICK };
+        if let Some(joined) = &mut rails {
+            match joined.relay.arm() {
+                Some(fds) => fds.into_iter().for_each(|fd| {
+                    set.add(fd);
+                }),
+                None => most = Duration::ZERO,
+            }
+        }
+        let [a, b] = &ends;
+        for (end, reads, writes) in [(a, there.wants(), back.has()), (b, back.wants(), there.has())] {
+            // A socket whose end was seen would wake us for ever; its reset is found when something is sent to it.
+            if reads || writes {
+                let mut fd = end.stream.wait_fd(writes);
+                fd.read = reads;
+                set.add(fd);
+            }
+        }
+        let _ = set.wait(Some(most));
+        // The stream may be what woke it.
+        idle = STREAM_EVERY - 1;
     };
+    drop(rails);
     if gone {
-        a.cut();
-        b.cut();
-        tally.add(Counter::Failures, 1);
+        let [a, b] = ends;
+        a.stream.cut();
+        b.stream.cut();
+        told.tally.add(Counter::Failures, 1);
     }
-    tally.add(Counter::TxBytes, there.bytes);
-    tally.add(Counter::RxBytes, back.bytes);
-    tally.add(Counter::Open, u64::MAX); // minus one
-    if let Some(slot) = slot {
-        stats.tell(slot, &mut tally);
+    told.pipes(&mut there, &mut back);
+    told.end();
+}
+
+/// A record of what passes, and what it was not told yet.
+struct Told<'a> {
+    stats: &'a Stats,
+    slot: Option<Slot>,
+    tally: Tally,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, there: u64, back: u64) {
+        self.tally.add(Counter::TxBytes, there);
+        self.tally.add(Counter::RxBytes, back);
+        if let Some(slot) = self.slot {
+            self.stats.tell(slot, &mut self.tally);
+        }
+    }
+
+    fn pipes(&mut self, there: &mut Pipe, back: &mut Pipe) {
+        self.tell(std::mem::take(&mut there.bytes), std::mem::take(&mut back.bytes));
+    }
+
+    fn end(&mut self) {
+        self.tally.add(Counter::Open, u64::MAX); // minus one
+        self.tell(0, 0);
     }
 }
+
+/// Queue pairs that carry what the stream was to carry.
+struct Rails<'a> {
+    relay: Box<Relay<AnyNic>>,
+    told: Told<'a>,
+    bytes: [u64; 2],
+}
+
+impl<'a> Rails<'a> {
+    fn new(relay: Box<Relay<AnyNic>>, stats: &'a Stats, name: &str) -> Rails<'a> {
+        let mut told = Told { stats, slot: stats.slot(name, "rdma-hop"), tally: Tally::default() };
+        told.tally.add(Counter::Open, 1);
+        told.tally.add(Counter::Connections, 1);
+        Rails { relay, told, bytes: [0; 2] }
+    }
+
+    fn tell(&mut self) {
+        let bytes = self.relay.counts().bytes;
+        let [there, back] = std::mem::replace(&mut self.bytes, bytes);
+        self.told.tell(bytes[0] - there, bytes[1] - back);
+    }
+}
+
+impl Drop for Rails<'_> {
+    fn drop(&mut self) {
+        self.tell();
+        self.told.end();
+    }
+}
+
+#[cfg(test)]
+mod tests;

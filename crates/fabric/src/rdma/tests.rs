@@ -17,7 +17,7 @@ fn rdma(nic: SoftConfig, over: &[(&str, u8, &str)]) -> Rdma {
     let nic = AnyNic::Soft(SoftNet::new(1).nic(nic));
     let over = over.iter().map(|(device, port, interface)| ((*device).into(), *port, (*interface).into())).collect();
     let found = Found { domains: vec![Domain::new(nic)], over, refused: Vec::new() };
-    Rdma { given: None, found: OnceLock::from(found) }
+    Rdma { given: None, found: OnceLock::from(found), watch: false }
 }
 
 #[test]

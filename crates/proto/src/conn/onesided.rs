@@ -340,7 +340,9 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_poke(&mut self, head: &Head, payload: &[u8], notifies: bool) -> Result<(), Broken> {
-        self.onesided.seen += u64::from(notifies);
+        if notifies {
+            self.onesided.seen += 1;
+        }
         match self.onesided.find(head.id.get(), head.offset.get(), payload.len() as u64, true) {
             Some(buf) if buf.fill(0, payload) => {
                 if notifies {

@@ -1,4 +1,4 @@
-// Memory of GPUs from C++, on a stand-in for the CUDA driver whose memory faults under the processor.
+// Memory of GPUs from C++, on a stand-in for the CUDA driver whose memory faults under the processor, or on a real cuda:0.
 #include <linkspan.hpp>
 
 #include <cstdio>
@@ -78,7 +78,7 @@ void refusals() {
         CHECK(error.status() == LINKSPAN_GPU_RANGE && error.code() == "LS1306");
     }
     try {
-        auto none = linkspan::Transport::for_gpu("cuda:9");
+        auto none = linkspan::Transport::for_gpu("cuda:99");
         CHECK(false);
     } catch (const linkspan::Error &error) {
         CHECK(error.status() == LINKSPAN_NO_GPU);

@@ -203,7 +203,9 @@ impl Service for Ring {
         if message.protocol != PROTOCOL {
             return false;
         }
-        let Some([kind, request, _, session, _, status, control, data]) = message.words.get(8..16) else { return true };
+        let Some([kind, request, _, session, peer, status, control, data]) = message.words.get(8..16) else {
+            return true;
+        };
         match *kind {
             LOGIN => {
                 self.theirs = Some((*session, [*control as u16, *data as u16]));
@@ -221,11 +223,13 @@ impl Service for Ring {
             ANSWER => {
                 let was = self.accepted && self.theirs.is_some();
                 self.status = Some(*status);
-                if *status == 0 && was && !self.up {
+                // One that was on its way when this host began anew is about a session that is over.
+                let ok = *status == 0 && *peer == self.session;
+                if ok && was && !self.up {
                     self.up = true;
                     self.ups += 1;
                 }
-                self.accepted |= *status == 0;
+                self.accepted |= ok;
             }
             _ => {}
         }

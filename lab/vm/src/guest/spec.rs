@@ -29,6 +29,8 @@ pub(crate) struct Spec {
     pub(crate) viommu: bool,
     /// Sockets of virtual Thunderbolt host interfaces.
     pub(crate) cables: Vec<PathBuf>,
+    /// An archive behind the initramfs: its files are taken in place of those before.
+    pub(crate) more: Option<PathBuf>,
     nics: Vec<Nic>,
     root: PathBuf,
     image: PathBuf,
@@ -66,7 +68,8 @@ impl Spec {
     pub(crate) fn new(name: &str, place: &Place) -> Spec {
         Spec {
             name: name.to_owned(),
-            memory: if place.debug { 1024 } else { 448 },
+            // The root file system lies in it: with every program some 120 MiB. The suite over a device takes 230.
+            memory: if place.debug { 1024 } else { 640 },
             cpus: 1,
             deadline: Duration::from_secs(600),
             slow: if place.debug { 4 } else { 1 },
@@ -74,6 +77,7 @@ impl Spec {
             append: String::new(),
             viommu: false,
             cables: Vec::new(),
+            more: None,
             nics: Vec::new(),
             root: place.root.clone(),
             image: place.image.clone(),
@@ -116,12 +120,21 @@ impl Spec {
         }
         let errors = self.logs.join(format!("{}.qemu", self.name));
         let errors = std::fs::File::create(&errors).at(errors.display())?;
-        let mut command = self.command();
+        let mut command = self.command(&self.initramfs()?);
         command.stdout(Stdio::null()).stderr(errors);
         command.spawn().at(proc::shown(&command))
     }
 
-    fn command(&self) -> Command {
+    /// The usual one, or a file of its own with [`Spec::more`] behind it.
+    fn initramfs(&self) -> Result<PathBuf> {
+        let Some(more) = &self.more else { return Ok(self.initrd.clone()) };
+        let both = self.run.join(format!("{}.initrd", self.name));
+        let read = |path: &Path| std::fs::read(path).at(path.display());
+        std::fs::write(&both, [read(&self.initrd)?, read(more)?].concat()).at(both.display())?;
+        Ok(both)
+    }
+
+    fn command(&self, initramfs: &Path) -> Command {
         let mut command = root::program(&self.root, "usr/bin/qemu-system-x86_64");
         let memory = format!("memory-backend-memfd,id=mem,size={}M,share=on", self.memory);
         command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", &self.cpus.to_string()]);
@@ -151,7 +164,7 @@ impl Spec {
             ));
             command.arg("-device").arg(format!("virtio-net-pci,netdev=n{n},mac={},romfile=", nic.address));
         }
-        command.arg("-kernel").arg(&self.image).arg("-initrd").arg(&self.initrd).arg("-append").arg(self.words());
+        command.arg("-kernel").arg(&self.image).arg("-initrd").arg(initramfs).arg("-append").arg(self.words());
         command
     }
 

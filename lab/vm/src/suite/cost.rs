@@ -23,6 +23,9 @@ const MESSAGE: u64 = 1 << 20;
 /// The ring of the host interface that the driver's data comes on: 0 is the control channel's, 1 that of its control frames.
 const DATA_RING: u32 = 2;
 
+/// How programs of ours wait, and what that is called.
+const OURS: [(&str, &str); 3] = [("", "ring"), ("poll", "ring, polling"), ("thread", "ring, kernel thread")];
+
 /// What one run counted in one guest and at its host interface.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
@@ -144,19 +147,20 @@ fn burst(cable: &Cable, [a, b]: [&Guest; 2], bytes: u64) -> Result<[u64; 2]> {
 
 /// The three ways, each measured, as a table; our driver's goals hold.
 pub(crate) fn cost(lab: &mut Lab) -> Result<()> {
-    let (cable, _, [a, b]) = ring::joined(lab, |_| {})?;
+    // One processor for the program, one for the kernel's thread.
+    let (cable, _, [a, b]) = ring::joined(lab, |spec| spec.cpus = 2)?;
     let both = [&a, &b];
     for guest in both {
         prepare(guest)?;
     }
     lab.say("both guests count");
     let mut table = Vec::new();
-    for poll in ["", "poll"] {
+    for (how, name) in OURS {
         let ours = measure(&cable, both, |bytes| {
-            ring::transfer(&a, &b, &format!("1 {bytes} {MESSAGE} 0 5"), [poll, poll]).map(drop)
+            ring::transfer(&a, &b, &format!("1 {bytes} {MESSAGE} 0 5"), [how, how]).map(drop)
         })?;
-        table.push((if poll.is_empty() { "ring" } else { "ring, polling" }, ours));
-        lab.say(&format!("linkspan.ko {poll}"));
+        table.push((name, ours));
+        lab.say(name);
     }
     // What a message costs beside its frames is in both.
     let [short, long] = [burst(&cable, both, MESSAGE)?, burst(&cable, both, 4 * MESSAGE)?];
@@ -182,6 +186,11 @@ pub(crate) fn cost(lab: &mut Lab) -> Result<()> {
         for guest in both {
             guest.sh("rmmod linkspan")?;
         }
+        // Properties that change again while they are read are not read any more (lab/README.md, "What it has found").
+        for guest in both {
+            let gone = "! grep -qx linkspan /sys/bus/thunderbolt/devices/*/key";
+            guest.until("the other host's service to go", SOON, gone)?;
+        }
         stream::open(&a, &b)?;
         let device = "/dev/tbstream0".to_owned();
         table.push(("USB4STREAM", measure(&cable, both, streamed(device.clone(), device))?));
@@ -193,24 +202,27 @@ pub(crate) fn cost(lab: &mut Lab) -> Result<()> {
     table.push(("thunderbolt_net, TCP", net));
     lab.say("thunderbolt_net, TCP");
 
-    println!("       per MiB            side      calls   copied MiB  pages pinned  interrupts  doorbells  frames");
+    println!("       per MiB             side      calls   copied MiB  pages pinned  interrupts  doorbells  frames");
     for (name, sides) in &table {
         for (side, [calls, copied, pins, interrupts, doorbells, frames]) in ["sends", "receives"].iter().zip(sides) {
             println!(
-                "       {name:<18} {side:<9} {calls:>5.2}   {:>10.3}  {pins:>12.1}  {interrupts:>10.2}  {doorbells:>9.1}  {frames:>6.1}",
+                "       {name:<19} {side:<9} {calls:>5.2}   {:>10.3}  {pins:>12.1}  {interrupts:>10.2}  {doorbells:>9.1}  {frames:>6.1}",
                 copied / MESSAGE as f64
             );
         }
     }
-    for (name, sides) in &table[..2] {
+    for ((name, sides), most) in table.iter().zip([4.0, f64::INFINITY, 0.1]) {
         for [calls, copied, ..] in sides {
             check(*copied < 64.0, || format!("{name}: {copied} bytes copied for each MiB of whole pages"))?;
-            check(name.contains("poll") || *calls <= 4.0, || format!("{name}: {calls} system calls for each MiB"))?;
+            check(*calls <= most, || format!("{name}: {calls} system calls for each MiB"))?;
         }
     }
-    for interrupts in per {
-        check(interrupts <= 4.0, || format!("{interrupts} interrupts for a burst of 256 frames"))?;
+    for interrupts in short {
+        check(interrupts <= 4, || format!("{interrupts} interrupts for a message of 256 frames in a burst"))?;
     }
-    lab.say("our driver: no copy of whole pages, at most one call for 256 KiB, at most 4 interrupts for a burst of 256 frames");
+    lab.say(
+        "our driver: no copy of whole pages; at most one call for 256 KiB, none with a polling thread; \
+         at most 4 interrupts for a burst of 256 frames",
+    );
     ring::end(lab, cable, [a, b])
 }

@@ -12,17 +12,26 @@ use crate::vcable::Cable;
 /// All the time of the guests: many checks in one boot.
 const LIFE: Duration = Duration::from_secs(900);
 
-/// All of them over one cable with two lanes.
+/// Those of a link that is up.
 pub(crate) fn faults(lab: &mut Lab) -> Result<()> {
+    over_two_lanes(lab, &[frames, stalled, pulled])
+}
+
+/// Those while hosts find each other.
+pub(crate) fn discovery(lab: &mut Lab) -> Result<()> {
+    over_two_lanes(lab, &[packets, silent, narrower])
+}
+
+type Faults = fn(&mut Lab, &Cable, &Guest, &Guest) -> Result<()>;
+
+/// One after the other, over one cable with two lanes.
+fn over_two_lanes(lab: &mut Lab, all: &[Faults]) -> Result<()> {
     let (cable, _, [a, b]) = tb::pair(lab, &["--lanes", "2"], |spec| spec.deadline = LIFE)?;
     net(&a, &b)?;
     lab.say("up");
-    frames(lab, &cable, &a, &b)?;
-    stalled(lab, &cable, &a, &b)?;
-    pulled(lab, &cable, &a, &b)?;
-    discovery(lab, &cable, &a, &b)?;
-    silent(lab, &cable, &a, &b)?;
-    narrower(lab, &cable, &a, &b)?;
+    for faults in all {
+        faults(lab, &cable, &a, &b)?;
+    }
     lab.finish([a, b])?;
     cable.finish()
 }
@@ -114,7 +123,7 @@ fn pulled(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
 }
 
 /// Control packets lost, doubled, late, damaged and overtaken while the hosts get to know each other.
-fn discovery(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
+fn packets(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
     for fault in [
         "drop xdomain count=2",
         "drop event to=a count=1",

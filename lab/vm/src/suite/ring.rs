@@ -166,6 +166,19 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
         both((from, &format!("ping {DEVICE} 3 40 100000 {more}")), (to, &format!("echo {DEVICE} 3")))?;
     }
     lab.say("messages of all sizes there and back, both ways, by interrupt and by polling");
+    for how in ["thread", "nap"] {
+        both((&a, &format!("ping {DEVICE} 3 40 100000 {how}")), (&b, &format!("echo {DEVICE} 3")))?;
+    }
+    alone(&a, &format!("threads {DEVICE} 4"))?;
+    let awake = "awk '/^polling_threads_awake/ { n = $2 } /^polling_threads_ns/ { t = $2 } END { print n, (t > 0) }' \
+                 /sys/kernel/debug/linkspan/0";
+    let counted = a.sh(&format!("{awake}; ! grep -qx linkspan/0 /proc/[0-9]*/comm"))?;
+    check(counted.trim() == "0 1", || format!("polling threads awake, and whether their time is counted: {counted}"))?;
+    lab.say("a polling thread, awake and from its sleep; no more than allowed, none left, its time counted");
+    for room in [4096, 100_000] {
+        both((&a, &format!("swap-send {DEVICE} 3 40 {room}")), (&b, &format!("swap-receive {DEVICE} 3 40 {room}")))?;
+    }
+    lab.say("buffers that change hands: messages of all sizes");
 
     let words = |channel: u32, chunk: u64, shift: u64, seed: u64| format!("{channel} {MUCH} {chunk} {shift} {seed}");
     let (there, back) = (words(1, 1 << 20, 0, 7), words(2, 1 << 20, 0, 8));
@@ -216,13 +229,13 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
 }
 
 /// Data frames that have passed a guest, either way.
-fn passed(guest: &Guest) -> Result<u64> {
+pub(super) fn passed(guest: &Guest) -> Result<u64> {
     let sum = guest.sh("awk '/^[tr]x_frames/ { n += $2 } END { print n }' /sys/kernel/debug/linkspan/0")?;
     sum.trim().parse().map_err(|_| Error::Check(format!("no counters of frames: {sum}")))
 }
 
 /// Waits until some frames have passed since there were `before`: a transfer is under way.
-fn under_way(guest: &Guest, before: u64) -> Result<()> {
+pub(super) fn under_way(guest: &Guest, before: u64) -> Result<()> {
     let more = format!(
         "[ $(awk '/^[tr]x_frames/ {{ n += $2 }} END {{ print n }}' /sys/kernel/debug/linkspan/0) -gt {} ]",
         before + 100
@@ -262,7 +275,7 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     calm(&[&a, &b])?;
     lab.say("140 programs that go without a word, on one side and on both: the link carries on");
 
-    let mut holders = [task(&a, &format!("hold {DEVICE} 1"))?, task(&b, &format!("hold {DEVICE} 2"))?];
+    let mut holders = [task(&a, &format!("hold {DEVICE} 1 thread"))?, task(&b, &format!("hold {DEVICE} 2"))?];
     for holder in &mut holders {
         holder.expect("holding", SOON)?;
     }
@@ -357,14 +370,25 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
 
 /// Opened and closed, loaded and unloaded, and nothing is left: kmemleak on the debug kernel, the counts of pages elsewhere.
 pub(crate) fn leaks(lab: &mut Lab) -> Result<()> {
+    nothing_left(lab, 1000, 100)
+}
+
+/// The same, a few times.
+pub(crate) fn reload(lab: &mut Lab) -> Result<()> {
+    nothing_left(lab, 200, 3)
+}
+
+fn nothing_left(lab: &mut Lab, opens: u32, cycles: u32) -> Result<()> {
     let (cable, _, [a, b]) = joined(lab, |spec| spec.deadline = Duration::from_secs(1800))?;
-    a.sh_for(SOON * 8, &format!("exec ringtest open-close {DEVICE} 1000"))?;
+    a.sh_for(SOON * 8, &format!("exec ringtest open-close {DEVICE} {opens}"))?;
     both((&a, &format!("ping {DEVICE} 3 10 50000")), (&b, &format!("echo {DEVICE} 3")))?;
-    lab.say("opened and closed 1000 times");
-    // Each wait is bounded and says where it was.
+    lab.say(&format!("opened and closed {opens} times"));
+    // Each wait is bounded and says where it was; in a cycle that lasts for a minute, what sleeps is in the kernel's log.
     let cycle = format!(
         "over() {{ echo \"$1 in cycle $i, state: $(cat {SYS}/state)\"; exit 1; }}\n\
-         i=0; while [ $i -lt 100 ]; do\n\
+         i=0; (while sleep 60; do now=$(dmesg | grep -c 'linkspan: cycle'); [ $now -gt ${{then:-0}} ] || echo w >/proc/sysrq-trigger\n\
+         then=$now; done) >/dev/null 2>&1 & watch=$!; trap 'kill $watch' EXIT\n\
+         while [ $i -lt {cycles} ]; do\n\
          echo \"linkspan: cycle $i\" >/dev/kmsg\n\
          rmmod linkspan || over rmmod\n\
          modprobe linkspan allow=any || over modprobe\n\
@@ -375,9 +399,10 @@ pub(crate) fn leaks(lab: &mut Lab) -> Result<()> {
     a.sh_for(SOON * 20, &cycle)?;
     up(&[&a, &b])?;
     both((&a, &format!("ping {DEVICE} 3 10 50000")), (&b, &format!("echo {DEVICE} 3")))?;
-    lab.say("loaded and unloaded 100 times beside a peer");
-    let pinned =
-        "awk '/nr_foll_pin_acquired/ { a = $2 } /nr_foll_pin_released/ { r = $2 } END { print a - r }' /proc/vmstat";
+    lab.say(&format!("loaded and unloaded {cycles} times beside a peer"));
+    // Each processor counts for itself until it is asked to tell.
+    let pinned = "echo 1 >/proc/sys/vm/stat_refresh\n\
+        awk '/nr_foll_pin_acquired/ { a = $2 } /nr_foll_pin_released/ { r = $2 } END { print a - r }' /proc/vmstat";
     for guest in [&a, &b] {
         let left = guest.sh(pinned)?;
         check(left.trim() == "0", || format!("{}: {} pages are still pinned", guest.name(), left.trim()))?;

@@ -1,17 +1,24 @@
 //! What the lab runs in its guests against linkspan.ko: one task for each word. Ends with 0 and a line that says what held.
 
+mod dmabuf;
+mod how;
 mod plain;
+mod scarce;
+mod swap;
+mod unmapped;
 
 use std::fs::File;
 use std::io::{Error as IoError, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use linkspan_tbring::{Access, Completion, Error, Options, Region, Ring, abi, info};
+use linkspan_tbring::udmabuf::Udmabuf;
+use linkspan_tbring::{Access, Error, Region, Ring, abi, info};
 use linkspan_transport::{Buf, HostBuf};
+
+use how::{How, any, next, threads};
 
 type Done = Result<(), String>;
 
@@ -31,9 +38,10 @@ fn main() -> ExitCode {
         }
         ["echo", device, channel] => echo(device, n(channel) as u32),
         ["ping", device, channel, count, size, more @ ..] => {
-            ping(device, n(channel) as u32, n(count), n(size), more.contains(&"poll"))
+            ping(device, n(channel) as u32, n(count), n(size), How::of(more))
         }
-        ["hold", device, channel] => hold(device, n(channel) as u32),
+        ["hold", device, channel, more @ ..] => hold(device, n(channel) as u32, How::of(more)),
+        ["threads", device, most] => threads(device, n(most)),
         ["endure", device, channel] => endure(device, n(channel) as u32),
         ["foreign", device, channel] => foreign(device, n(channel) as u32),
         ["slow", device, late, quick, count] => slow(device, n(late) as u32, n(quick) as u32, n(count)),
@@ -46,6 +54,16 @@ fn main() -> ExitCode {
         ["stay", device, channel, count] => stay(device, n(channel) as u32, n(count)),
         ["write", place, bytes, chunk, seed] => plain::write(place, n(bytes), n(chunk), n(seed)),
         ["read", place, bytes, chunk, seed] => plain::read(place, n(bytes), n(chunk), n(seed)),
+        ["swap-send", device, channel, count, room] => swap::send(device, n(channel) as u32, n(count), n(room)),
+        ["swap-receive", device, channel, count, room] => swap::receive(device, n(channel) as u32, n(count), n(room)),
+        ["dmabuf-bad", device] => dmabuf::bad(device),
+        ["dmabuf-send", device, channel] => dmabuf::send(device, n(channel) as u32),
+        ["dmabuf-receive", device, channel] => dmabuf::receive(device, n(channel) as u32),
+        ["dmabuf-gone-send", device, channel, bytes] => dmabuf::gone_send(device, n(channel) as u32, n(bytes)),
+        ["dmabuf-gone-receive", device, channel, bytes] => dmabuf::gone_receive(device, n(channel) as u32, n(bytes)),
+        ["unmapped-send", device, channel, bytes] => unmapped::send(device, n(channel) as u32, n(bytes)),
+        ["unmapped-receive", device, channel, bytes] => unmapped::receive(device, n(channel) as u32, n(bytes)),
+        ["squeeze", left] => scarce::squeeze(n(left)),
         ["event", device, channel] => event(device, n(channel) as u32),
         _ => Err("usage: ringtest TASK DEVICE ...".to_owned()),
     };
@@ -67,7 +85,7 @@ fn text(error: Error) -> String {
 }
 
 fn open(device: &str) -> Result<Ring, String> {
-    Ring::open(Path::new(device), Options { wait: Duration::from_secs(30), ..Options::default() }).map_err(text)
+    How::Sleep.open(device)
 }
 
 fn expect(holds: bool, what: impl FnOnce() -> String) -> Done {
@@ -95,8 +113,7 @@ fn bytes_of(seed: u64, count: u64) -> Vec<u8> {
 /// Memory that is registered, and how it is looked at.
 enum Memory {
     Host(HostBuf, u64),
-    /// A memfd and the udmabuf over it.
-    Dmabuf(File, OwnedFd),
+    Dmabuf(Udmabuf),
 }
 
 impl Memory {
@@ -104,8 +121,7 @@ impl Memory {
         if !words.contains(&"dmabuf") {
             return Ok(Memory::Host(HostBuf::new((bytes + shift) as usize), shift));
         }
-        let (memfd, dmabuf) = udmabuf((bytes + shift).next_multiple_of(4096)).map_err(|e| format!("udmabuf: {e}"))?;
-        Ok(Memory::Dmabuf(memfd, dmabuf))
+        Udmabuf::new((bytes + shift) as usize).map(Memory::Dmabuf).map_err(|e| format!("udmabuf: {e}"))
     }
 
     fn register(&self, ring: &Ring, bytes: u64, access: Access) -> Result<Region, String> {
@@ -114,8 +130,9 @@ impl Memory {
                 let slice = buffer.slice().sub(*shift, bytes).ok_or("a buffer too small")?;
                 ring.register(slice, access).map_err(text)
             }
-            Memory::Dmabuf(_, fd) => {
-                ring.register_dmabuf(fd.as_fd(), 0, bytes.next_multiple_of(4096), access).map_err(text)
+            Memory::Dmabuf(memory) => {
+                let fd = memory.dmabuf().ok_or("closed")?;
+                ring.register_dmabuf(fd, 0, bytes.next_multiple_of(4096), access).map_err(text)
             }
         }
     }
@@ -123,7 +140,7 @@ impl Memory {
     fn write(&self, bytes: &[u8]) -> Done {
         match self {
             Memory::Host(buffer, shift) => fill(buffer, *shift, bytes),
-            Memory::Dmabuf(file, _) => file.write_all_at(bytes, 0).map_err(|e| e.to_string()),
+            Memory::Dmabuf(memory) => expect(memory.slice().fill(0, bytes), || "a dma-buf too small".into()),
         }
     }
 
@@ -133,64 +150,9 @@ impl Memory {
             Memory::Host(buffer, shift) => {
                 expect(buffer.slice().read(*shift, &mut out), || "a buffer too small".into())?
             }
-            Memory::Dmabuf(file, _) => file.read_exact_at(&mut out, 0).map_err(|e| e.to_string())?,
+            Memory::Dmabuf(memory) => expect(memory.slice().read(0, &mut out), || "a dma-buf too small".into())?,
         }
         Ok(out)
-    }
-}
-
-/// `UDMABUF_CREATE` of `linux/udmabuf.h`: `_IOW('u', 0x42, struct udmabuf_create)`.
-fn udmabuf(bytes: u64) -> Result<(File, OwnedFd), IoError> {
-    #[repr(C)]
-    struct Create {
-        memfd: u32,
-        flags: u32,
-        offset: u64,
-        size: u64,
-    }
-    const CREATE: u64 = 1 << 30 | 24 << 16 | (b'u' as u64) << 8 | 0x42;
-    // SAFETY: a zero-terminated name.
-    let memfd = unsafe { libc::memfd_create(c"ringtest".as_ptr(), libc::MFD_ALLOW_SEALING) };
-    if memfd < 0 {
-        return Err(IoError::last_os_error());
-    }
-    // SAFETY: a fresh descriptor that nobody else has.
-    let memfd = unsafe { File::from_raw_fd(memfd) };
-    memfd.set_len(bytes)?;
-    // SAFETY: a call on our descriptor with a number.
-    if unsafe { libc::fcntl(memfd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } < 0 {
-        return Err(IoError::last_os_error());
-    }
-    let device = File::options().read(true).write(true).open("/dev/udmabuf")?;
-    let create = Create { memfd: memfd.as_raw_fd() as u32, flags: 0, offset: 0, size: bytes };
-    // SAFETY: the driver reads a structure of that layout.
-    let fd = unsafe { libc::ioctl(device.as_raw_fd(), CREATE as _, &create) };
-    if fd < 0 {
-        return Err(IoError::last_os_error());
-    }
-    // SAFETY: a fresh descriptor that nobody else has.
-    Ok((memfd, unsafe { OwnedFd::from_raw_fd(fd) }))
-}
-
-/// The next completion, which must be a success.
-fn next(ring: &mut Ring, poll: bool) -> Result<Completion, String> {
-    let done = any(ring, poll, LONG)?.ok_or("nothing happens")?;
-    expect(done.result.is_ok(), || format!("{done:?}"))?;
-    Ok(done)
-}
-
-/// The next completion, if one comes in time.
-fn any(ring: &mut Ring, poll: bool, wait: Duration) -> Result<Option<Completion>, String> {
-    let begun = Instant::now();
-    loop {
-        if let Some(done) = ring.pop().map_err(text)? {
-            return Ok(Some(done));
-        }
-        let left = wait.saturating_sub(begun.elapsed());
-        if left.is_zero() {
-            return Ok(None);
-        }
-        ring.doorbell(1, left, poll).map_err(text)?;
     }
 }
 
@@ -208,7 +170,7 @@ fn tell(device: &str) -> Done {
 
 /// Sends the bytes of a seed in messages of `chunk` bytes, as many at once as the queue takes.
 fn send(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed: u64, more: &[&str]) -> Done {
-    let mut ring = open(device)?;
+    let mut ring = How::of(more).open(device)?;
     let memory = Memory::new(more, bytes, shift)?;
     memory.write(&bytes_of(seed, bytes))?;
     let region = memory.register(&ring, bytes, Access::Send)?;
@@ -225,7 +187,7 @@ fn send(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed: u6
             at += length;
             under_way += 1;
         }
-        next(&mut ring, more.contains(&"poll"))?;
+        next(&mut ring, How::of(more))?;
         under_way -= 1;
     }
     let after = ring.info().map_err(text)?.raw;
@@ -238,13 +200,13 @@ fn send(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed: u6
     let reply = HostBuf::new(8);
     let region = ring.register(reply.slice(), Access::Receive).map_err(text)?;
     ring.receive(channel, &region, 0, 8, 1).map_err(text)?;
-    next(&mut ring, false)?;
+    next(&mut ring, How::Sleep)?;
     expect(reply.slice().to_vec() == bytes.to_le_bytes(), || "the receiver has something else".into())
 }
 
 /// The other end of [`send`].
 fn receive(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed: u64, more: &[&str]) -> Done {
-    let mut ring = open(device)?;
+    let mut ring = How::of(more).open(device)?;
     let memory = Memory::new(more, bytes, shift)?;
     let region = memory.register(&ring, bytes, Access::Receive)?;
     ring.open_channel(channel).map_err(text)?;
@@ -260,7 +222,7 @@ fn receive(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed:
             at += length;
             under_way += 1;
         }
-        let done = next(&mut ring, more.contains(&"poll"))?;
+        let done = next(&mut ring, How::of(more))?;
         expect(done.cookie == got, || format!("{done:?}: expected the one at {got}"))?;
         got += done.length;
         under_way -= 1;
@@ -275,14 +237,14 @@ fn receive(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed:
     fill(&reply, 0, &bytes.to_le_bytes())?;
     let region = ring.register(reply.slice(), Access::Both).map_err(text)?;
     ring.send(channel, &region, 0, 8, 1).map_err(text)?;
-    next(&mut ring, false)?;
+    next(&mut ring, How::Sleep)?;
     closed(&mut ring, channel, &region)
 }
 
 /// Waits until the other side has closed.
 fn closed(ring: &mut Ring, channel: u32, region: &Region) -> Done {
     ring.receive(channel, region, 0, 8, 2).map_err(text)?;
-    let last = any(ring, false, LONG)?.ok_or("the other side does not close")?;
+    let last = any(ring, How::Sleep, LONG)?.ok_or("the other side does not close")?;
     expect(last.result == Err(libc::EPIPE), || format!("{last:?}, expected EPIPE"))
 }
 
@@ -296,21 +258,21 @@ fn echo(device: &str, channel: u32) -> Done {
     println!("echoing");
     for count in 0.. {
         ring.receive(channel, &region, 0, MOST, 0).map_err(text)?;
-        let got = any(&mut ring, false, LONG)?.ok_or("no message comes")?;
+        let got = any(&mut ring, How::Sleep, LONG)?.ok_or("no message comes")?;
         if got.result == Err(libc::EPIPE) {
             println!("echoed {count} messages");
             break;
         }
         expect(got.result.is_ok(), || format!("{got:?}"))?;
         ring.send(channel, &region, 0, got.length, 1).map_err(text)?;
-        next(&mut ring, false)?;
+        next(&mut ring, How::Sleep)?;
     }
     Ok(())
 }
 
 /// Messages of all sizes up to `size` to [`echo`] and back, compared.
-fn ping(device: &str, channel: u32, count: u64, size: u64, poll: bool) -> Done {
-    let mut ring = open(device)?;
+fn ping(device: &str, channel: u32, count: u64, size: u64, how: How) -> Done {
+    let mut ring = how.open(device)?;
     let (out, back) = (HostBuf::new(size as usize), HostBuf::new(size as usize));
     let out_region = ring.register(out.slice(), Access::Send).map_err(text)?;
     let back_region = ring.register(back.slice(), Access::Receive).map_err(text)?;
@@ -325,7 +287,7 @@ fn ping(device: &str, channel: u32, count: u64, size: u64, poll: bool) -> Done {
         ring.receive(channel, &back_region, 0, size, 0).map_err(text)?;
         ring.send(channel, &out_region, offset, length, 1).map_err(text)?;
         for _ in 0..2 {
-            let done = next(&mut ring, poll)?;
+            let done = next(&mut ring, how)?;
             expect(done.length == length, || format!("{done:?}: expected {length} bytes"))?;
         }
         let found = back.slice().sub(0, length).ok_or("a buffer too small")?.to_vec();
@@ -336,8 +298,8 @@ fn ping(device: &str, channel: u32, count: u64, size: u64, poll: bool) -> Done {
 }
 
 /// Holds memory, a channel and a receive until the link is lost: then everything says so.
-fn hold(device: &str, channel: u32) -> Done {
-    let mut ring = open(device)?;
+fn hold(device: &str, channel: u32, how: How) -> Done {
+    let mut ring = how.open(device)?;
     let memory = HostBuf::new(1 << 20);
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
@@ -408,7 +370,7 @@ fn foreign(device: &str, channel: u32) -> Done {
         let put =
             if receive { ring.receive(channel, &region, 0, 4096, 3) } else { ring.send(channel, &region, 0, 4096, 3) };
         put.map_err(text)?;
-        let done = any(&mut ring, false, LONG)?.ok_or("nothing happens")?;
+        let done = any(&mut ring, How::Sleep, LONG)?.ok_or("nothing happens")?;
         expect(done.result == Err(libc::EBADF), || format!("{done:?}, expected EBADF"))?;
     }
     println!("kept out");
@@ -432,7 +394,7 @@ fn slow(device: &str, slow: u32, quick: u32, count: u64) -> Done {
     for channel in [quick, slow] {
         for i in 0..count {
             ring.receive(channel, &region, 0, 1 << 16, i).map_err(text)?;
-            let done = next(&mut ring, false)?;
+            let done = next(&mut ring, How::Sleep)?;
             let bytes = bytes_of(u64::from(channel) << 32 | i, size_of_message(i));
             let found = memory.slice().sub(0, done.length).ok_or("too long")?.to_vec();
             expect(found == bytes, || format!("message {i} of channel {channel} is wrong"))?;
@@ -463,12 +425,12 @@ fn pour(device: &str, slow: u32, quick: u32, count: u64) -> Done {
     }
     let (mut of_slow, mut of_quick) = (0, 0);
     while of_quick < count {
-        let done = next(&mut ring, false)?;
+        let done = next(&mut ring, How::Sleep)?;
         if done.cookie == u64::from(slow) { of_slow += 1 } else { of_quick += 1 }
     }
     println!("quick channel through after {of_slow} of {count} of the slow one");
     while of_slow < count {
-        next(&mut ring, false)?;
+        next(&mut ring, How::Sleep)?;
         of_slow += 1;
     }
     // Closed only when the reader has read all: what was taken short waits there.
@@ -480,8 +442,13 @@ fn pour(device: &str, slow: u32, quick: u32, count: u64) -> Done {
 fn bad(device: &str) -> Done {
     let fresh = File::options().read(true).write(true).open(device).map_err(|e| e.to_string())?;
     let hello = |change: &dyn Fn(&mut abi::Hello)| {
-        let mut hello =
-            abi::Hello { version: 1, sq_entries: 8, cq_entries: 8, timeout_ms: 10_000, ..Default::default() };
+        let mut hello = abi::Hello {
+            version: abi::VERSION,
+            sq_entries: 8,
+            cq_entries: 8,
+            timeout_ms: 10_000,
+            ..Default::default()
+        };
         change(&mut hello);
         hello
     };
@@ -504,7 +471,9 @@ fn bad(device: &str) -> Done {
         must(&what, raw(ours, abi::IOC_HELLO, &mut hello(&|h| h.sq_entries = entries)), libc::EINVAL)?;
         must(&what, raw(ours, abi::IOC_HELLO, &mut hello(&|h| h.cq_entries = entries)), libc::EINVAL)?;
     }
-    must("reserved", raw(ours, abi::IOC_HELLO, &mut hello(&|h| h.reserved[1] = 1)), libc::EINVAL)?;
+    must("reserved", raw(ours, abi::IOC_HELLO, &mut hello(&|h| h.reserved = 1)), libc::EINVAL)?;
+    must("unknown flags", raw(ours, abi::IOC_HELLO, &mut hello(&|h| h.flags = 2)), libc::EINVAL)?;
+    must("too long idle", raw(ours, abi::IOC_HELLO, &mut hello(&|h| h.idle_us = 1_000_001)), libc::EINVAL)?;
     must("hello", raw(ours, abi::IOC_HELLO, &mut hello(&|_| ())), 0)?;
     must("hello again", raw(ours, abi::IOC_HELLO, &mut hello(&|_| ())), libc::EALREADY)?;
     must("a number that there is not", raw(ours, abi::IOC_HELLO + 40, &mut hello(&|_| ())), libc::ENOTTY)?;
@@ -575,7 +544,7 @@ fn bad(device: &str) -> Done {
         ("far beyond", abi::Sqe { offset: u64::MAX - 8, ..entry }, libc::ERANGE),
     ] {
         ring.put_raw(sqe).map_err(text)?;
-        let done = any(&mut ring, false, LONG)?.ok_or("nothing happens")?;
+        let done = any(&mut ring, How::Sleep, LONG)?.ok_or("nothing happens")?;
         let found = done.result.err().unwrap_or(0);
         must(what, found, errno)?;
         expect(done.cookie == 42, || format!("{what}: {done:?}"))?;
@@ -689,7 +658,7 @@ fn stay(device: &str, channel: u32, count: u64) -> Done {
             std::thread::sleep(Duration::from_secs(4));
         }
         ring.receive(channel, &region, 0, LEFT, round).map_err(text)?;
-        let done = any(&mut ring, false, LONG)?.ok_or("nothing happens")?;
+        let done = any(&mut ring, How::Sleep, LONG)?.ok_or("nothing happens")?;
         let wanted = if round == 0 { Err(libc::EPIPE) } else { Ok(()) };
         expect(done.result == wanted, || format!("message {round}: {done:?}, expected {wanted:?}"))?;
         if round > 0 {
@@ -747,8 +716,8 @@ fn event(device: &str, channel: u32) -> Done {
     // SAFETY: one structure, as said.
     unsafe { libc::poll(&mut poll, 1, 0) };
     expect(poll.revents == libc::POLLIN, || format!("poll says {:#x}", poll.revents))?;
-    next(&mut ring, false)?;
-    next(&mut ring, false)?;
+    next(&mut ring, How::Sleep)?;
+    next(&mut ring, How::Sleep)?;
     // SAFETY: as above.
     unsafe { libc::poll(&mut poll, 1, 0) };
     expect(poll.revents == 0, || format!("poll says {:#x} with nothing there", poll.revents))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use linkspan_gpu::unpack::{Batch, PIECES, Unpacker, Way};
 use linkspan_gpu::{Event, Gpu, GpuError, Pinned, Stream};
+use linkspan_net::copy_ascending;
 use linkspan_transport::{Buf, MemSlice};
 
 use crate::planted::{self, Bug};
@@ -29,9 +30,10 @@ pub(super) struct Lane {
     pub(super) linears: u32,
     /// Where pages come to on their way to the host, made when first needed.
     detour: Option<Pinned>,
-    /// The chunk's place, and where in it the run begins.
+    /// The chunk's place, and where in it the run begins and ends.
     dst: MemSlice,
     start: u64,
+    end: u64,
 }
 
 impl Lane {
@@ -50,6 +52,7 @@ impl Lane {
             detour: None,
             dst: MemSlice::NONE,
             start: 0,
+            end: 0,
             gpu: gpu.clone(),
         })
     }
@@ -57,7 +60,7 @@ impl Lane {
     /// A run begins at `start` of the chunk that goes to `dst`.
     pub(super) fn begin(&mut self, dst: MemSlice, start: u64) -> Result<(), GpuError> {
         self.batch.clear(dst.len() as u64);
-        (self.dst, self.start) = (dst, start);
+        (self.dst, self.start, self.end) = (dst, start, start);
         if dst.is_host() && self.detour.is_none() {
             self.detour = Some(Pinned::new(&self.gpu, TO_HOST)?);
         }
@@ -70,6 +73,18 @@ impl Lane {
         // Merged pieces count once, their pages each.
         let full = self.tokens.len() >= PIECES;
         if full { 0 } else { most.saturating_sub(placed - self.start) }
+    }
+
+    /// The run has come to there.
+    pub(super) fn grown(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Bytes of a call's buffer go to the host, at `to` of the chunk, in their turn.
+    pub(super) fn keep(&mut self, src: MemSlice, to: u64) -> bool {
+        let detour = self.detour.as_ref().map_or(MemSlice::NONE, Pinned::slice);
+        let place = to.checked_sub(self.start).and_then(|at| detour.sub(at, src.len() as u64));
+        place.is_some_and(|place| src.copy_to_host(place))
     }
 
     /// Bytes of a call's buffer go to the device.
@@ -136,13 +151,12 @@ impl Lane {
     /// Everything has come: the host's part goes on to its place.
     pub(super) fn finish(&mut self) {
         if let (true, Some(detour)) = (self.dst.is_host(), &self.detour) {
-            for piece in self.batch.pieces() {
-                let len = u64::from(piece.len);
-                let from = detour.slice().sub(piece.dst - self.start, len);
-                if let (Some(from), Some(to)) = (from, self.dst.sub(piece.dst, len)) {
-                    let copied = from.copy_to_host(to);
-                    debug_assert!(copied);
-                }
+            // At once and lowest address first, whatever the pieces were: NCCL's LL kernels look at words of data and flag while
+            // they come, and a segment may end inside of one.
+            let len = self.end - self.start;
+            if let (Some(from), Some(to)) = (detour.slice().sub(0, len), self.dst.sub(self.start, len)) {
+                let copied = copy_ascending(from, to);
+                debug_assert!(copied);
             }
         }
         (self.copies, self.unpacking) = (false, false);

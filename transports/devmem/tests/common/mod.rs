@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod room;
+pub(crate) mod uring;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};

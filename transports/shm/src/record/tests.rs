@@ -20,6 +20,14 @@ fn offers_and_pieces_survive_the_way() {
     assert_eq!((got.tag, got.len, got.piece()), (Tag::Piece, 100, (0xDEAD_BEEF, 7, 1 << 40)));
 }
 
+#[test]
+fn a_skip_covers_what_it_is_for() {
+    for len in [64, 128, 4 << 20] {
+        let got = Record::parse(skip(len), len).unwrap();
+        assert_eq!((got.tag, size(got.tag, got.len)), (Tag::Skip, len));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

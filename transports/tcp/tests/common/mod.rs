@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::Kind;
 use linkspan_proto::head::{HEAD_LEN, ROW_MAX, padding};
-use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail};
+use linkspan_tcp::{Dial, Lend, Listen, Options, RailConfig, Stream, TcpRail};
 use linkspan_transport::{Buf, Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
 
 pub(crate) const V4: &str = "127.0.0.1:0";
@@ -39,8 +39,12 @@ pub(crate) fn streams(at: &str, options: &Options) -> (Stream, Stream) {
 }
 
 pub(crate) fn rails(at: &str, options: &Options) -> (TcpRail, TcpRail) {
+    lending_rails(at, options, Lend::Never)
+}
+
+pub(crate) fn lending_rails(at: &str, options: &Options, lend: Lend) -> (TcpRail, TcpRail) {
     let (a, b) = streams(at, options);
-    let rail = |s: Stream| s.into_rail(RailConfig::default(), &[]).unwrap();
+    let rail = |s: Stream| s.into_rail(RailConfig { lend, ..RailConfig::default() }, &[]).unwrap();
     (rail(a), rail(b))
 }
 

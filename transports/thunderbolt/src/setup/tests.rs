@@ -9,7 +9,7 @@ const HOSTS: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 fn cable(side: usize, tier: Tier, place: Place, hops: (u16, u16)) -> Cable {
     let (local, peer) = (HOSTS[side], HOSTS[1 - side]);
     let hops = if side == 0 { hops } else { (hops.1, hops.0) };
-    Cable { tier, name: format!("side{side}"), local, peer, hops, ring: 64, speed: 0, place }
+    Cable { tier, name: format!("side{side}"), link: String::new(), local, peer, hops, ring: 64, speed: 0, place }
 }
 
 fn setup(side: usize, cables: Vec<Cable>) -> Setup {
@@ -45,6 +45,33 @@ fn the_best_tier_that_both_have_is_taken_and_the_reason_says_why() {
         assert!(a.info().reason.contains(why), "{}", a.info().reason);
         assert!(a.info().path.contains("01010101 -> 02020202"), "{}", a.info().path);
     }
+}
+
+/// Every step of both in turn, as hosts of equal speed take them: each finds the stream taken that the other has just opened.
+#[test]
+fn hosts_that_call_each_other_at_once_take_different_streams() {
+    let streams = [(8, 9), (10, 11)].map(|hops| (SoftStreamLink::new(64).expect("descriptors"), hops));
+    let make = |side: usize, role: Role| {
+        let one = |(link, hops): &(SoftStreamLink, (u16, u16))| {
+            cable(side, Tier::Stream, Place::SoftStream(link.clone(), side), *hops)
+        };
+        let ports = Ports { cables: streams.iter().map(one).collect(), ..Ports::default() };
+        Setup::new(ports.shared(), role, Config::default()).expect("a cable")
+    };
+    let call = |from: usize| [make(from, Role::Caller), make(1 - from, Role::Answerer)];
+    let mut calls = [call(0), call(1)];
+    for _ in 0..100 {
+        // What all say goes out before anybody hears any of it.
+        let said: Vec<Vec<u8>> = calls.iter().flatten().map(|side| side.output().to_vec()).collect();
+        for (call, said) in calls.iter_mut().zip(said.chunks(2)) {
+            for (at, bytes) in said.iter().enumerate() {
+                call[at].wrote(bytes.len());
+                call[1 - at].input(bytes).expect("no word out of place");
+                call[1 - at].poll().expect("a stream");
+            }
+        }
+    }
+    assert!(calls.iter().flatten().all(Setup::is_done));
 }
 
 #[test]
@@ -124,13 +151,69 @@ fn a_cable_that_leads_to_another_program_is_found_out() {
     a.input(&offers[1]).expect("good");
     b.input(a.output()).expect("asked");
     a.input(b.output()).expect("yes");
-    let mut refused = None;
+    b.wrote(b.output().len());
     for _ in 0..100 {
         a.poll().expect("a is told what it expects");
-        refused = refused.or(b.poll().err());
+        b.poll().expect("the caller may know of another cable");
     }
-    let refused = refused.expect("found out").to_string();
+    a.wrote(a.output().len());
+    let refused = a.input(b.output()).expect_err("there is no other").to_string();
+    assert!(refused.starts_with("LS1521") && refused.contains("is not from here"), "{refused}");
+    let refused = b.input(a.output()).expect_err("found out").to_string();
     assert!(refused.starts_with("LS1524"), "{refused}");
+}
+
+/// Two cables between the same host interfaces, which each host finds in an order of its own.
+#[test]
+fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {
+    let links = [SoftRingLink::new(), SoftRingLink::new()];
+    let side = |side: usize, order: [usize; 2], wanted: Option<usize>| {
+        let one = |n: usize| Cable {
+            link: format!("0-{n}"),
+            name: format!("side{side}/{n}"),
+            ..cable(side, Tier::Ring, Place::SoftRing(links[n].clone(), side), (0, 0))
+        };
+        let ports = Ports { cables: order.map(one).to_vec(), ..Ports::default() };
+        let role = if side == 0 { Role::Caller } else { Role::Answerer };
+        let link = wanted.map(|n| format!("0-{n}"));
+        Setup::new(ports.shared(), role, Config { link, one_of_many: true, ..Config::default() }).expect("a cable")
+    };
+    let pairs = [0, 1].map(|n| {
+        let (a, b) = join(side(0, [0, 1], Some(n)), side(1, [1, 0], None)).expect("joined");
+        assert_eq!(a.link(), format!("0-{n}"));
+        assert_eq!(b.link(), format!("0-{n}"), "the other end of the same cable");
+        (a, b)
+    });
+    assert_eq!(pairs.len(), 2);
+}
+
+/// One of several that leads to nobody here ends on both sides, and both know.
+#[test]
+fn one_of_many_may_end_without_a_rail() {
+    let link = SoftRingLink::new();
+    for (other, why) in [([9; 16], ""), (HOSTS[1], "LS1521")] {
+        let mut one = cable(0, Tier::Ring, Place::SoftRing(link.clone(), 0), (0, 0));
+        one.peer = other;
+        let many = Config { one_of_many: true, ..Config::default() };
+        let ports = |cable: Cable| Ports { cables: vec![cable], ..Ports::default() }.shared();
+        let mut a = Setup::new(ports(one), Role::Caller, many.clone()).expect("a cable");
+        let two = cable(1, Tier::Ring, Place::SoftRing(link.clone(), 1), (0, 0));
+        let mut b = Setup::new(ports(two), Role::Answerer, many).expect("a cable");
+        let mut taken: Vec<_> = Vec::new();
+        if other == HOSTS[1] {
+            let mut full = link.open(1).expect("open");
+            (0..256).for_each(|channel| full.open_channel(channel).expect("free"));
+            taken.push(full);
+        }
+        while !a.is_done() || !b.is_done() {
+            let n = b.input(a.output()).expect("no error");
+            a.wrote(n);
+            let n = a.input(b.output()).expect("no error");
+            b.wrote(n);
+        }
+        assert!(a.why_not().starts_with(why) && a.why_not().is_empty() == why.is_empty(), "{}", a.why_not());
+        assert!(matches!((a.finish(), b.finish()), (Ok(None), Ok(None))));
+    }
 }
 
 #[test]

@@ -105,7 +105,14 @@ impl Offer {
                 }
             }
         }
-        joins.sort_by_key(|(i, _)| self.told[*i].tier);
+        // Cables between the same host interfaces look alike: they are likely to be in the same order on both hosts.
+        let place = |told: &[Told], n: usize| {
+            let alike = |t: &&Told| {
+                (t.tier, t.local, t.peer, t.in_hop) == (told[n].tier, told[n].local, told[n].peer, told[n].in_hop)
+            };
+            told[..n].iter().filter(alike).count()
+        };
+        joins.sort_by_key(|(i, j)| (self.told[*i].tier, place(&self.told, *i).abs_diff(place(&theirs.told, *j))));
         joins
     }
 
@@ -123,14 +130,14 @@ impl Offer {
 pub(crate) enum Word {
     /// The caller has opened its cable `own`, the peer's `their`, and these channels.
     Try { own: usize, their: usize, channels: (u32, u32) },
-    /// The answerer has too.
-    Yes,
-    /// It cannot.
-    No,
+    /// The answerer has too. `of`: the how manieth try, from 1.
+    Yes { of: u16 },
+    /// It cannot, or what came over it is not the peer's.
+    No { of: u16 },
     /// There is nothing left to try.
     None,
     /// What the cable brought is what the peer told.
-    Passes,
+    Passes { of: u16 },
 }
 
 /// Bytes of a word.
@@ -149,10 +156,10 @@ impl Word {
     pub(crate) fn encode(self) -> [u8; WORD_LEN] {
         let (tag, own, their, channels) = match self {
             Word::Try { own, their, channels } => (*b"LSTt", own, their, channels),
-            Word::Yes => (*b"LSTy", 0, 0, (0, 0)),
-            Word::No => (*b"LSTn", 0, 0, (0, 0)),
+            Word::Yes { of } => (*b"LSTy", usize::from(of), 0, (0, 0)),
+            Word::No { of } => (*b"LSTn", usize::from(of), 0, (0, 0)),
             Word::None => (*b"LST0", 0, 0, (0, 0)),
-            Word::Passes => (*b"LSTp", 0, 0, (0, 0)),
+            Word::Passes { of } => (*b"LSTp", usize::from(of), 0, (0, 0)),
         };
         let channels = [U32::new(channels.0), U32::new(channels.1)];
         zerocopy::transmute!(Raw { tag, own: U16::new(own as u16), their: U16::new(their as u16), channels })
@@ -168,10 +175,10 @@ impl Word {
                 their: raw.their.get().into(),
                 channels: (raw.channels[0].get(), raw.channels[1].get()),
             },
-            b"LSTy" => Word::Yes,
-            b"LSTn" => Word::No,
+            b"LSTy" => Word::Yes { of: raw.own.get() },
+            b"LSTn" => Word::No { of: raw.own.get() },
             b"LST0" => Word::None,
-            b"LSTp" => Word::Passes,
+            b"LSTp" => Word::Passes { of: raw.own.get() },
             tag => return Err(Error::BadOffer(format!("{tag:02x?} where a word was due"))),
         };
         if word.encode() != bytes {

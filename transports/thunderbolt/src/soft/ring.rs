@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use linkspan_tbring::{Access, Completion, Error, Operation, abi};
 use linkspan_transport::{Buf, MemSlice};
 
 use super::Bell;
-use crate::device::RingDevice;
+use crate::device::{Registrar, RingDevice};
 
 /// Entries of the submission queue, as [`linkspan_tbring::Options`] has by default.
 const SUBMISSIONS: usize = 256;
@@ -22,12 +22,23 @@ const EACCES: i32 = 13;
 const ENODEV: i32 = 19;
 const EMSGSIZE: i32 = 90;
 const ENOMEM: i32 = 12;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
 
 /// Registered memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftRegion {
     mem: MemSlice,
+    /// Bytes before it, which nobody uses.
+    head: u64,
     access: Access,
+}
+
+impl SoftRegion {
+    fn sub(&self, offset: u64, length: u64) -> Result<MemSlice, Error> {
+        let inside = offset.checked_sub(self.head).and_then(|at| self.mem.sub(at, length));
+        inside.ok_or(Error::Range { offset, length, region: self.head + self.mem.len() as u64 })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +83,16 @@ struct World {
     files: Vec<Option<File>>,
     stalled: bool,
     unplugged: bool,
+    /// How often it was pulled: what was opened before is dead.
+    epoch: u32,
+    /// Bytes of messages that have met receives.
+    moved: u64,
     /// Bytes that may be registered yet by every file together; `None`: without limit.
     locked: Option<u64>,
+    /// No dma-buf can be reached.
+    no_dmabufs: bool,
+    /// Regions that were registered so far.
+    registered: u64,
 }
 
 /// A link between two hosts.
@@ -86,6 +105,7 @@ pub struct SoftRing {
     link: SoftRingLink,
     side: usize,
     file: usize,
+    epoch: u32,
     fd: RawFd,
     put: VecDeque<Op>,
 }
@@ -113,7 +133,13 @@ impl SoftRingLink {
         let fd = bell.fd();
         world.files.push(Some(File { done: VecDeque::new(), bell }));
         let file = world.files.len() - 1;
-        Ok(SoftRing { link: self.clone(), side: side.min(1), file, fd, put: VecDeque::new() })
+        let epoch = world.epoch;
+        Ok(SoftRing { link: self.clone(), side: side.min(1), file, epoch, fd, put: VecDeque::new() })
+    }
+
+    /// Regions that both sides have registered so far, without those by dma-buf.
+    pub fn registered(&self) -> u64 {
+        self.lock().registered
     }
 
     /// Holds every message back, or lets them go.
@@ -126,7 +152,7 @@ impl SoftRingLink {
     /// Pulls the cable: everything fails, and every open file is dead.
     pub fn unplug(&self) {
         let mut world = self.lock();
-        world.unplugged = true;
+        (world.unplugged, world.epoch) = (true, world.epoch + 1);
         let channels = std::mem::take(&mut world.channels);
         for channel in channels.into_iter().flatten().map(|(_, channel)| channel) {
             let long = channel.messages.into_iter().filter_map(|m| match m {
@@ -138,6 +164,21 @@ impl SoftRingLink {
             }
         }
         world.files.iter_mut().flatten().for_each(|file| file.bell.ring());
+    }
+
+    /// Bytes of messages that it has brought so far, both ways.
+    pub fn moved(&self) -> u64 {
+        self.lock().moved
+    }
+
+    /// Plugs it in again; what was opened before stays dead.
+    pub fn replug(&self) {
+        self.lock().unplugged = false;
+    }
+
+    /// Refuses dma-bufs from now on, as the driver does with those that its controller cannot reach.
+    pub fn refuse_dmabufs(&self) {
+        self.lock().no_dmabufs = true;
     }
 
     /// Lets no more than so many bytes be registered from now on.
@@ -223,6 +264,7 @@ impl World {
                 }
                 None => {}
             }
+            self.moved += len as u64;
             done.push((receive, Ok(()), len));
         }
         if channel.hup && channel.messages.is_empty() {
@@ -266,7 +308,7 @@ impl World {
 impl SoftRing {
     fn check(&self) -> Result<MutexGuard<'_, World>, Error> {
         let world = self.link.lock();
-        if world.unplugged { Err(Error::Gone) } else { Ok(world) }
+        if world.unplugged || world.epoch != self.epoch { Err(Error::Gone) } else { Ok(world) }
     }
 
     fn put(&mut self, op: Op) -> Result<bool, Error> {
@@ -279,6 +321,34 @@ impl SoftRing {
     }
 }
 
+/// Registers dma-bufs with a ring in software: what the descriptor is of does not matter, the bytes are those at the address.
+pub struct SoftRegistrar(SoftRingLink, u32);
+
+impl Registrar<SoftRegion> for SoftRegistrar {
+    fn register_dmabuf(
+        &self,
+        _: BorrowedFd<'_>,
+        offset: u64,
+        head: u64,
+        mem: MemSlice,
+        access: Access,
+    ) -> Result<SoftRegion, Error> {
+        let world = self.0.lock();
+        match () {
+            () if world.unplugged || world.epoch != self.1 => Err(Error::Gone),
+            () if world.no_dmabufs => Err(refused("registering memory", EOPNOTSUPP)),
+            () if !offset.is_multiple_of(4096) => Err(refused("registering memory", EINVAL)),
+            () => Ok(SoftRegion { mem, head, access }),
+        }
+    }
+}
+
+impl SoftRing {
+    pub(crate) fn soft_registrar(&self) -> SoftRegistrar {
+        SoftRegistrar(self.link.clone(), self.epoch)
+    }
+}
+
 fn refused(call: &'static str, code: i32) -> Error {
     Error::Refused { call, source: io::Error::from_raw_os_error(code), hint: "" }
 }
@@ -286,12 +356,17 @@ fn refused(call: &'static str, code: i32) -> Error {
 impl RingDevice for SoftRing {
     type Region = SoftRegion;
 
+    fn registrar(&self) -> Arc<dyn Registrar<SoftRegion>> {
+        Arc::new(self.soft_registrar())
+    }
+
     fn register(&mut self, mem: MemSlice, access: Access) -> Result<SoftRegion, Error> {
         let mut world = self.check()?;
         if let Some(left) = &mut world.locked {
             *left = left.checked_sub(mem.len() as u64).ok_or(refused("registering memory", ENOMEM))?;
         }
-        Ok(SoftRegion { mem, access })
+        world.registered += 1;
+        Ok(SoftRegion { mem, head: 0, access })
     }
 
     fn open_channel(&mut self, channel: u32) -> Result<(), Error> {
@@ -320,8 +395,7 @@ impl RingDevice for SoftRing {
         length: u64,
         cookie: u64,
     ) -> Result<bool, Error> {
-        let mem =
-            region.mem.sub(offset, length).ok_or(Error::Range { offset, length, region: region.mem.len() as u64 })?;
+        let mem = region.sub(offset, length)?;
         if region.access == Access::Receive {
             return Err(refused("sending", EACCES));
         }
@@ -336,8 +410,7 @@ impl RingDevice for SoftRing {
         length: u64,
         cookie: u64,
     ) -> Result<bool, Error> {
-        let mem =
-            region.mem.sub(offset, length).ok_or(Error::Range { offset, length, region: region.mem.len() as u64 })?;
+        let mem = region.sub(offset, length)?;
         if region.access == Access::Send {
             return Err(refused("receiving", EACCES));
         }
@@ -361,7 +434,7 @@ impl RingDevice for SoftRing {
     fn pop(&mut self) -> Result<Option<Completion>, Error> {
         let mut world = self.link.lock();
         world.step();
-        let gone = world.unplugged;
+        let gone = world.unplugged || world.epoch != self.epoch;
         let Some(Some(file)) = world.files.get_mut(self.file) else { return Err(Error::Gone) };
         let done = file.done.pop_front();
         if file.done.is_empty() && !gone {

@@ -30,6 +30,7 @@ impl Cables {
         let base = Cable {
             tier: Tier::Ring,
             name: format!("soft{side}"),
+            link: "0-1".into(),
             local,
             peer,
             hops: (0, 0),

@@ -1,0 +1,112 @@
+//! A relayed stream goes over to RDMA: a queue pair with the next host, then one with the host before, then both are joined.
+//!
+//! Nothing of the stream itself moves meanwhile: both ends wait. Whatever becomes of it, the stream is at the border of a
+//! message behind it and passes bytes again, so that its ends can fall back to it.
+
+use linkspan_thunderbolt::Role;
+use linkspan_verbs::{Relay, VerbsRail};
+use linkspan_verbs_sys::AnyNic;
+
+use super::hops::Mark;
+use crate::Config;
+use crate::cable::Berth;
+use crate::meeting::{Meeting, Met};
+use crate::rdma::RdmaBerth;
+use crate::room::AnyRail;
+use crate::secured::{MessageError, Secured};
+
+/// What a relay needs to take a stream over to RDMA.
+pub(super) struct Over {
+    /// Ports on the cable that it was asked on, and on the one that leads on.
+    pub(super) berths: [RdmaBerth; 2],
+    /// What the host before sends.
+    pub(super) mark: Mark,
+    /// What the next host is to be sent; `None` where that is the last one, which meets like any listener.
+    pub(super) next: Option<Mark>,
+    pub(super) config: Config,
+}
+
+pub(super) struct Crossing {
+    over: Over,
+    state: State,
+}
+
+enum State {
+    /// With the next host.
+    Below(Box<Meeting>),
+    /// With the host before, with what came of the other.
+    Above(Box<Meeting>, Option<Box<VerbsRail<AnyNic>>>),
+}
+
+/// How it ended: the rails, joined, or why the stream remains.
+pub(super) type Crossed = Result<Box<Relay<AnyNic>>, String>;
+
+impl Crossing {
+    /// The mark has come, and all before it has left.
+    pub(super) fn new(over: Over, next: &mut Secured) -> Result<Crossing, MessageError> {
+        let meeting = match over.next {
+            Some(mark) => {
+                // A socket that has nothing else to send takes these few bytes.
+                if next.stream.try_write(&mark.0)? != Some(Mark::LEN) {
+                    return Err(MessageError::Silent);
+                }
+                Meeting::answer()
+            }
+            None => over.call(1),
+        };
+        Ok(Crossing { over, state: State::Below(Box::new(meeting)) })
+    }
+
+    /// What is being done, for people.
+    pub(super) fn doing(&self) -> &'static str {
+        match self.state {
+            State::Below(_) => "while RDMA with the next host was set up",
+            State::Above(_, Some(_)) => "while RDMA with the host before was set up",
+            State::Above(_, None) => "while the host before was told that there is no RDMA",
+        }
+    }
+
+    /// Moves on; `Some` when it is over.
+    ///
+    /// # Errors
+    /// One of the streams is gone, or carries something else.
+    pub(super) fn poll(&mut self, ends: &mut [Secured; 2]) -> Result<Option<Crossed>, MessageError> {
+        loop {
+            let at = if matches!(self.state, State::Below(_)) { 1 } else { 0 };
+            let (State::Below(meeting) | State::Above(meeting, _)) = &mut self.state;
+            let over = &self.over;
+            let Some(met) = meeting.poll(&mut ends[at], &|n| over.make(at, n))? else { return Ok(None) };
+            let met = one(met);
+            self.state = match &mut self.state {
+                State::Below(_) => match met {
+                    Ok(rail) => State::Above(Box::new(self.over.call(0)), Some(rail)),
+                    Err(why) => State::Above(Box::new(Meeting::decline(why)), None),
+                },
+                State::Above(_, below) => {
+                    let below = below.take().ok_or_else(|| "the way on has none".to_owned());
+                    return Ok(Some(met.and_then(|above| Ok(Box::new(Relay::new(*above, *below?))))));
+                }
+            };
+        }
+    }
+}
+
+impl Over {
+    fn make(&self, at: usize, n: usize) -> Result<Vec<crate::cable::Beside>, String> {
+        if n != 1 {
+            return Err(format!("{n} queue pairs for one stream, a relay takes one"));
+        }
+        Berth::Rdma(self.berths[at].clone()).make(&self.config, n, Role::Caller)
+    }
+
+    fn call(&self, at: usize) -> Meeting {
+        self.make(at, 1).map_or_else(Meeting::decline, Meeting::call)
+    }
+}
+
+fn one(met: Met) -> Result<Box<VerbsRail<AnyNic>>, String> {
+    match met?.pop() {
+        Some(AnyRail::Verbs(rail)) => Ok(rail),
+        _ => Err("no queue pair".into()),
+    }
+}

@@ -1,0 +1,84 @@
+//! What the doors of a way say of its hops, and how the way is told to go over to RDMA.
+//!
+//! A door whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. Whoever asked sends
+//! it behind its login at the far end, where nothing is under way any more. The relay finds it, sets a queue pair up with the
+//! next host and then one with the host before, and joins the two.
+
+use linkspan_proto::login::LoginError;
+
+/// Hops at which a message is passed on inside the network cards, if all of them can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hops {
+    /// All hops from the door on have RDMA devices on both ends, as far as doors know; the last host says so itself.
+    Rdma(Mark),
+    /// One has not, or may not; why.
+    Tcp(String),
+}
+
+/// What is sent where the way is to go over to RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(pub(crate) [u8; Mark::LEN]);
+
+impl Mark {
+    pub(crate) const LEN: usize = 16;
+
+    /// What nobody can send by chance.
+    pub(crate) fn random() -> Result<Mark, LoginError> {
+        let mut bytes = [0; Mark::LEN];
+        getrandom::fill(&mut bytes).map_err(|_| LoginError::Random)?;
+        Ok(Mark(bytes))
+    }
+
+    /// Where it is in bytes that pass: `Ok` where it begins, `Err` how many of the bytes may pass because it is not in them.
+    pub(crate) fn find(&self, bytes: &[u8]) -> Result<usize, usize> {
+        if let Some(at) = bytes.windows(Mark::LEN).position(|w| w == self.0) {
+            return Ok(at);
+        }
+        // The beginning of it may be what came last; fewer bytes than four are no beginning but chance, which must not be held up.
+        let begins = (4..Mark::LEN).rev().find(|&n| bytes.len() >= n && bytes[bytes.len() - n..] == self.0[..n]);
+        Err(bytes.len() - begins.unwrap_or(0))
+    }
+}
+
+const RDMA: &str = "rdma ";
+const TCP: &str = "tcp ";
+
+impl Hops {
+    /// As a door's answer has it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Hops::Rdma(mark) => {
+                let digits: Vec<String> = mark.0.iter().map(|b| format!("{b:02x}")).collect();
+                format!("{RDMA}{}", digits.concat())
+            }
+            Hops::Tcp(why) => format!("{TCP}{why}"),
+        }
+    }
+
+    /// Out of a door's answer; one that says nothing of it knows TCP only.
+    pub(crate) fn parse(text: &str) -> Hops {
+        let mark = |digits: &str| {
+            let mut bytes = [0; Mark::LEN];
+            if digits.len() != 2 * Mark::LEN || !digits.is_ascii() {
+                return None;
+            }
+            for (n, byte) in bytes.iter_mut().enumerate() {
+                *byte = u8::from_str_radix(digits.get(2 * n..2 * n + 2)?, 16).ok()?;
+            }
+            Some(Mark(bytes))
+        };
+        match text.strip_prefix(RDMA).and_then(mark) {
+            Some(mark) => Hops::Rdma(mark),
+            None => Hops::Tcp(text.strip_prefix(TCP).unwrap_or_default().to_owned()),
+        }
+    }
+}
+
+/// The hops of a way over these hosts, as paths name them: `2 hops: rdma via spark-b, rdma`.
+pub(crate) fn shown(kind: &str, over: &[String]) -> String {
+    let via: Vec<String> = over.iter().map(|host| format!("{kind} via {host}, ")).collect();
+    format!("{} hops: {}{kind}", over.len() + 1, via.concat())
+}
+
+#[cfg(test)]
+mod tests;

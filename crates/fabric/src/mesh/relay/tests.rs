@@ -1,0 +1,321 @@
+//! Streams that go over to RDMA on software NICs: two ends, and relays in threads as the door starts them.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread::JoinHandle;
+
+use linkspan_proto::mesh::Node;
+use linkspan_tcp::{Dial, Listen, Options};
+use linkspan_thunderbolt::Role;
+use linkspan_topology::mesh::Database;
+use linkspan_transport::{Buf, Conn, HostBuf};
+use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
+
+use super::*;
+use crate::Config;
+use crate::cable::Berth;
+use crate::meeting::{Meeting, Met};
+use crate::mesh::Known;
+use crate::rdma::{Rdma, RdmaBerth};
+use crate::room::AnyRail;
+use crate::stats;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn streams() -> (Stream, Stream) {
+    let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let mut dial = Dial::start(None, listen.local_addr(), &Options::default(), SOON).unwrap();
+    let (mut a, mut b) = (None, None);
+    let since = Instant::now();
+    while a.is_none() || b.is_none() {
+        assert!(since.elapsed() < SOON);
+        a = a.or_else(|| dial.poll().unwrap());
+        b = b.or_else(|| listen.accept().unwrap().map(|b| b.0));
+    }
+    (a.unwrap(), b.unwrap())
+}
+
+fn shared() -> Arc<Shared> {
+    let own =
+        Node { id: 1, epoch: 0, seq: 0, name: "r".into(), relays: true, door: 1, ports: Vec::new(), heard: Vec::new() };
+    Arc::new(Shared {
+        known: Mutex::new(Known { database: Database::default(), own, declared: None }),
+        stop: AtomicBool::new(false),
+        relays: AtomicUsize::new(0),
+        moved: AtomicUsize::new(0),
+        threads: Mutex::default(),
+    })
+}
+
+/// Two ends and the relays between them, every hop with a NIC at each end.
+struct Way {
+    ends: [Secured; 2],
+    berths: [RdmaBerth; 2],
+    /// What the first end sends to go over.
+    mark: Mark,
+    nics: Vec<SoftNic>,
+    config: Config,
+    net: SoftNet,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    dir: PathBuf,
+    _engine: Engine,
+}
+
+fn way(name: &str, relays: u8) -> Way {
+    let dir = std::env::temp_dir().join(format!("linkspan-relay-{name}-{}", std::process::id()));
+    let env = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_IB_TIMEOUT", "8")];
+    let config = Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap();
+    let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
+    let net = SoftNet::new(1);
+    let mut nics = Vec::new();
+    let mut port = |hop: u8, end: u8| {
+        let nic = net.nic(SoftConfig::roce(&format!("soft{hop}{end}"), Ipv4Addr::new(10, 0, hop, end), lo));
+        nics.push(nic.clone());
+        let rdma = Rdma::given(vec![AnyNic::Soft(nic)]);
+        rdma.berth_at(&config, "127.0.0.1:1".parse().unwrap()).unwrap().relayed("a test".into())
+    };
+    let first = port(0, 1);
+    let stats = Arc::new(Stats::new(Some(&dir)).unwrap());
+    let (shared, mut threads) = (shared(), Vec::new());
+    let marks: Vec<Mark> = (0..relays).map(|_| Mark::random().unwrap()).collect();
+    let (a, mut from) = streams();
+    for n in 0..relays {
+        let (on, next) = streams();
+        let over = Over {
+            berths: [port(n, 2), port(n + 1, 1)],
+            mark: marks[usize::from(n)],
+            next: marks.get(usize::from(n) + 1).copied(),
+            config: config.clone(),
+        };
+        let (seat, stats) = (Seat::take(&shared).unwrap(), stats.clone());
+        let asked = std::mem::replace(&mut from, next);
+        threads.push(std::thread::spawn(move || run(asked, on, Some(over), &seat, &stats, &Log::off())));
+    }
+    let ends = [Secured::new(a, None), Secured::new(from, None)];
+    let last = port(relays, 2);
+    let engine = net.engine();
+    let (berths, mark) = ([first, last], marks[0]);
+    Way { ends, berths, mark, nics, config, net, shared, threads, dir, _engine: engine }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn until(mut done: impl FnMut() -> bool, what: &str) {
+    let since = Instant::now();
+    while !done() {
+        assert!(since.elapsed() < SOON, "{what}: not within {SOON:?}");
+    }
+}
+
+impl Way {
+    /// Sends bytes through the stream and sees them come, whole and alone.
+    fn passes(&mut self, from: usize, bytes: &[u8]) {
+        let [a, b] = &mut self.ends;
+        let (from, to) = if from == 0 { (a, b) } else { (b, a) };
+        let (mut sent, mut got) = (0, Vec::new());
+        let mut part = vec![0; 4096];
+        until(
+            || {
+                if let Some(n) = from.stream.try_write(&bytes[sent..]).unwrap() {
+                    sent += n;
+                }
+                if let Some(n) = to.stream.try_read(&mut part).unwrap() {
+                    got.extend_from_slice(&part[..n]);
+                }
+                got.len() >= bytes.len()
+            },
+            "bytes",
+        );
+        assert!(got == bytes, "{} bytes came, not the {} that were sent", got.len(), bytes.len());
+    }
+
+    /// What a login is, then the mark, then the meetings of both ends.
+    fn cross(&mut self, last: bool) -> [Met; 2] {
+        self.passes(0, &[3; 300]);
+        self.passes(1, &[4; 200]);
+        self.passes(0, &[5; 77]);
+        assert_eq!(self.ends[0].stream.try_write(&self.mark.0).unwrap(), Some(Mark::LEN));
+        let mut meetings = [Meeting::answer(), Meeting::answer()];
+        let mut mets = [None, None];
+        let (berths, config) = (&self.berths, &self.config);
+        until(
+            || {
+                for n in 0..2 {
+                    let make = |count| match n == 0 || last {
+                        true => Berth::Rdma(berths[n].clone()).make(config, count, Role::Caller),
+                        false => Err("it has none".into()),
+                    };
+                    if mets[n].is_none() {
+                        mets[n] = meetings[n].poll(&mut self.ends[n], &make).unwrap();
+                    }
+                }
+                mets.iter().all(Option::is_some)
+            },
+            "the meetings",
+        );
+        mets.map(Option::unwrap)
+    }
+
+    fn conns(&mut self) -> [Conn<AnyRail>; 2] {
+        self.cross(true).map(|met| {
+            let rails = met.unwrap();
+            assert!(rails.len() == 1 && rails[0].info().room == "verbs", "{rails:?}");
+            Conn::new(rails, true)
+        })
+    }
+
+    /// Bytes that the relays say they have passed on, as a stream and by RDMA.
+    fn told(&self) -> [u64; 2] {
+        let records = stats::read(&self.dir).unwrap().into_iter().flat_map(|p| p.records);
+        let sum = |room: &str| {
+            let of = records.clone().filter(|r| r.room == room);
+            of.map(|r| r.counters[Counter::TxBytes as usize] + r.counters[Counter::RxBytes as usize]).sum()
+        };
+        ["relay", "rdma-hop"].map(sum)
+    }
+}
+
+use linkspan_transport::Rail;
+
+/// One message; what went wrong otherwise.
+fn message(from: &mut Conn<AnyRail>, to: &mut Conn<AnyRail>, len: usize, seed: u8) -> Result<(), String> {
+    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let pattern: Vec<u8> = (0..len).map(|i| (i * 13) as u8 ^ seed).collect();
+    assert!(src.slice().fill(0, &pattern));
+    let receive = to.post_recv(&[(1, dst.slice())]).map_err(|e| e.to_string())?.ok_or("busy")?;
+    let (mut send, mut sent, mut got) = (None, false, false);
+    let since = Instant::now();
+    while !sent || !got {
+        if since.elapsed() > SOON {
+            return Err("not done".into());
+        }
+        from.progress().map_err(|e| e.to_string())?;
+        to.progress().map_err(|e| e.to_string())?;
+        match send {
+            None => send = from.post_send(1, src.slice()).map_err(|e| e.to_string())?,
+            Some(ticket) => sent = sent || from.test(ticket).map_err(|e| e.to_string())?.is_some(),
+        }
+        got = got || to.test(receive).map_err(|e| e.to_string())?.is_some();
+    }
+    assert!(dst.slice().to_vec() == pattern, "{len} bytes differ");
+    Ok(())
+}
+
+#[test]
+fn a_stream_goes_over_to_rdma_on_every_hop() {
+    for relays in [1, 2, 4] {
+        let mut way = way(&format!("cross{relays}"), relays);
+        let [mut a, mut b] = way.conns();
+        let mut payload = 0;
+        for (n, len) in [0, 1, 8192, 8193, RELAYED, 3 << 20].into_iter().enumerate() {
+            message(&mut a, &mut b, len, n as u8).unwrap();
+            message(&mut b, &mut a, len, 99).unwrap();
+            payload += 2 * len as u64;
+        }
+        // The stream still carries: plans, and what is in reserve.
+        way.passes(0, &[8; 100_000]);
+        way.passes(1, &[9; 100_000]);
+        drop((a, b));
+        // Counters are told twice a second.
+        let hops = u64::from(relays);
+        until(|| way.told()[1] >= payload * hops && way.told()[0] >= 200_000 * hops, "the counters");
+        let [stream, rdma] = way.told();
+        assert!(stream < 210_000 * hops, "{stream} bytes went through the stream");
+        assert!(rdma < (payload + 100_000) * hops, "{rdma} bytes by RDMA for {payload} of payload");
+    }
+}
+
+const RELAYED: usize = linkspan_verbs::RELAY_CHUNK + 1;
+
+#[test]
+fn a_hop_without_a_device_leaves_the_stream() {
+    for relays in [1, 2] {
+        let mut way = way(&format!("none{relays}"), relays);
+        let [a, b] = way.cross(false);
+        let (a, b) = (a.err().unwrap(), b.err().unwrap());
+        assert!(a.contains("the peer says") && a.contains("it has none") && b.contains("it has none"), "{a} | {b}");
+        way.passes(0, &[8; 300_000]);
+        way.passes(1, &[9; 300_000]);
+        let before = way.net.packets();
+        way.passes(0, &[8; 300_000]);
+        assert_eq!(way.net.packets(), before, "nothing goes through the cards");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_mark_pass() {
+    let mut way = way("pass", 1);
+    let mark = way.mark.0;
+    // Beginnings of it, and pieces of it in the middle.
+    for n in [1, 2, 3] {
+        way.passes(0, &mark[..n]);
+    }
+    way.passes(0, &[&mark[..15], &[!mark[15]]].concat());
+    way.passes(0, &mark[1..]);
+    way.passes(1, &mark);
+    let mut random = vec![0; 1 << 20];
+    getrandom::fill(&mut random).unwrap();
+    way.passes(0, &random);
+    // So late it is none any more.
+    way.passes(0, &mark);
+}
+
+/// What is told of a rail that ends, on the other side.
+fn lost(conn: &mut Conn<AnyRail>) -> String {
+    let mut why = None;
+    until(
+        || {
+            if let Err(error) = conn.progress() {
+                why = Some(error.to_string());
+            }
+            why = why.take().or_else(|| conn.lost().map(|e| e.to_string()));
+            why.is_some()
+        },
+        "the end",
+    );
+    why.unwrap_or_default()
+}
+
+#[test]
+fn an_end_that_goes_is_told_to_the_other() {
+    for relays in [1, 2] {
+        let mut way = way(&format!("end{relays}"), relays);
+        let [mut a, mut b] = way.conns();
+        message(&mut a, &mut b, 1 << 20, 1).unwrap();
+        drop(b);
+        let _ = lost(&mut a);
+        way.passes(0, &[8; 1000]);
+    }
+}
+
+#[test]
+fn a_relay_that_ends_is_told_to_both_ends() {
+    let mut way = way("killed", 1);
+    let [mut a, mut b] = way.conns();
+    message(&mut a, &mut b, 1 << 20, 1).unwrap();
+    way.shared.stop.store(true, Ordering::Relaxed);
+    let _ = (lost(&mut a), lost(&mut b));
+}
+
+/// The cable between a relay and the far end is pulled while bytes move.
+#[test]
+fn a_far_cable_that_is_cut_is_told_to_the_near_end() {
+    let mut way = way("cut", 1);
+    let [mut a, mut b] = way.conns();
+    message(&mut a, &mut b, 1 << 20, 1).unwrap();
+    let far = way.nics.last().unwrap().clone();
+    way.net.cable(&far, false);
+    assert!(message(&mut a, &mut b, 4 << 20, 2).is_err());
+    let _ = lost(&mut a);
+}

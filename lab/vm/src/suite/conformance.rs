@@ -1,0 +1,104 @@
+//! The suite that every room passes, over real drivers: both ends in one guest, of which a cable joins two host interfaces.
+
+use super::tb::{self, SOON};
+use crate::error::{Result, check};
+use crate::guest::Guest;
+use crate::lab::Lab;
+use crate::vcable::Cable;
+
+/// One machine, two host interfaces.
+const SHAPE: &str = "host a machine=one\nhost b machine=one\ncable ab a:1 b:1\n";
+
+/// TCP from an address of this host to another one goes over the cable instead of over loopback: what leaves for either looks
+/// at a table of its own before that of local addresses; what comes in does not.
+const AROUND: &str = "sysctl() { echo $2 >/proc/sys/net/ipv4/conf/$1; }\n\
+    set -e\n\
+    for n in thunderbolt0 thunderbolt1; do echo 1 >/proc/sys/net/ipv6/conf/$n/disable_ipv6; sysctl $n/accept_local 1; sysctl $n/rp_filter 0; done\n\
+    sysctl all/rp_filter 0\n\
+    ip addr add 10.9.0.1/32 dev thunderbolt0; ip addr add 10.9.0.2/32 dev thunderbolt1\n\
+    ip link set thunderbolt0 up; ip link set thunderbolt1 up\n\
+    arp -i thunderbolt0 -s 10.9.0.2 $(cat /sys/class/net/thunderbolt1/address)\n\
+    arp -i thunderbolt1 -s 10.9.0.1 $(cat /sys/class/net/thunderbolt0/address)\n\
+    ip rule add pref 100 lookup local; ip rule del pref 0\n\
+    ip rule add pref 10 iif lo to 10.9.0.2 lookup 12; ip route add 10.9.0.2 dev thunderbolt0 src 10.9.0.1 table 12\n\
+    ip rule add pref 11 iif lo to 10.9.0.1 lookup 11; ip route add 10.9.0.1 dev thunderbolt1 src 10.9.0.2 table 11";
+
+/// Behaviours that hold, of which the last line but one says how long it took.
+fn suite(lab: &mut Lab, guest: &Guest, words: &str, what: &str) -> Result<()> {
+    let said = guest.run(SOON * 12, &format!("cables {words} 2>&1"))?;
+    check(said.code == 0 && said.out.ends_with("passed\n"), || {
+        format!("cables {words} ended with {}: {}{}", said.code, said.out, said.err)
+    })?;
+    let held = said.out.lines().filter(|line| line.ends_with(" s")).count();
+    check(held > 20, || format!("cables {words}: {held} behaviours only: {}", said.out))?;
+    guest.calm()?;
+    lab.say(&format!("{what}: {held} behaviours hold"));
+    Ok(())
+}
+
+/// Our driver's rings, with memory of any kind and with dma-bufs only.
+pub(crate) fn ring(lab: &mut Lab) -> Result<()> {
+    on_a_cable(lab, |lab, one| {
+        one.sh("modprobe linkspan allow=any")?;
+        for n in [0, 1] {
+            one.until("the link to be up", SOON, &format!("grep -q '^up$' /sys/class/linkspan/linkspan{n}/state"))?;
+        }
+        suite(lab, one, "ring", "tier 1 (ring)")?;
+        suite(lab, one, "dmabuf", "tier 1 (ring), memory that is known as dma-bufs only")
+    })
+}
+
+/// The kernel's USB4STREAM.
+pub(crate) fn stream(lab: &mut Lab) -> Result<()> {
+    on_a_cable(lab, |lab, one| {
+        one.sh("modprobe thunderbolt_stream")?;
+        tb::service(one, "stream")?;
+        suite(lab, one, "stream", "tier 2 (stream)")
+    })
+}
+
+/// TCP over thunderbolt_net.
+pub(crate) fn net(lab: &mut Lab) -> Result<()> {
+    on_a_cable(lab, |lab, one| {
+        one.sh(AROUND)?;
+        one.until("a way over the cable", SOON, "ping -c 1 -W 1 -I 10.9.0.1 10.9.0.2 >/dev/null")?;
+        let before = frames(one)?;
+        suite(lab, one, "net 10.9.0.1 10.9.0.2", "tier 3 (net)")?;
+        let passed = frames(one)? - before;
+        check(passed > 1000, || format!("{passed} packets went over the cable: the rest took another way"))
+    })
+}
+
+/// Something in one guest that has both ends of a cable.
+fn on_a_cable(lab: &mut Lab, what: impl FnOnce(&mut Lab, &Guest) -> Result<()>) -> Result<()> {
+    let cable = Cable::shaped(lab, SHAPE)?;
+    let mut spec = lab.guest("one");
+    spec.cables = ["a", "b"].map(|host| cable.socket(host)).to_vec();
+    spec.cpus = 2;
+    spec.deadline = SOON * 40;
+    let [one] = lab.boot([&spec])?;
+    tb::load(&one)?;
+    for domain in [0, 1] {
+        one.until(
+            "each host interface to find the other",
+            SOON,
+            &format!("test -e /sys/bus/thunderbolt/devices/{domain}-1/unique_id"),
+        )?;
+    }
+    lab.say("one guest, two host interfaces, a cable between them: up");
+    what(lab, &one)?;
+    cable.check()?;
+    one.sh("ip link set thunderbolt0 down; ip link set thunderbolt1 down")?;
+    cable.tell("unplug ab")?;
+    for domain in [0, 1] {
+        one.until("the other to go", SOON, &format!("test ! -e /sys/bus/thunderbolt/devices/{domain}-1"))?;
+    }
+    lab.finish([one])?;
+    cable.finish()
+}
+
+/// Packets that the network interfaces have sent.
+fn frames(guest: &Guest) -> Result<u64> {
+    let sum = guest.sh("cat /sys/class/net/thunderbolt*/statistics/tx_packets")?;
+    Ok(sum.lines().filter_map(|line| line.trim().parse::<u64>().ok()).sum())
+}

@@ -1,0 +1,45 @@
+//! A descriptor that wakes a thread.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// An eventfd(2): readable from when it is rung until it is hushed. Any thread may do either.
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// One that is silent; `waits`: [`Bell::wait`] sleeps until it is rung, and without it says at once whether it was.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new(waits: bool) -> io::Result<Bell> {
+        let flags = libc::EFD_CLOEXEC | if waits { 0 } else { libc::EFD_NONBLOCK };
+        // SAFETY: takes no memory of ours.
+        let fd = unsafe { libc::eventfd(0, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was just made for us.
+        Ok(Bell(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Rings it. That it cannot be rung any more, after 2^64 times, is nobody's trouble.
+    pub fn ring(&self) {
+        let one = 1u64;
+        // SAFETY: reads the eight bytes of a number of ours.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Hushes it. True: it had been rung; false: not, or a signal came.
+    pub fn wait(&self) -> bool {
+        let mut count = 0u64;
+        // SAFETY: writes the eight bytes of a number of ours.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) == 8 }
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,111 @@
+//! The calls. Numbers and layouts: include/uapi/linux/userfaultfd.h.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `UFFD_USER_MODE_ONLY`.
+const USER_MODE_ONLY: libc::c_int = 1;
+
+/// `UFFD_API`.
+const API: u64 = 0xAA;
+
+/// `UFFD_FEATURE_PAGEFAULT_FLAG_WP`, `_EVENT_REMAP`, `_EVENT_REMOVE`, `_EVENT_UNMAP`.
+const FEATURES: u64 = 1 | 1 << 2 | 1 << 3 | 1 << 6;
+
+/// `UFFDIO_API` and `UFFDIO_REGISTER`: _IOWR(0xAA, 0x3F, 24 bytes) and _IOWR(0xAA, 0, 32 bytes).
+const UFFDIO_API: u32 = 0xc018_aa3f;
+const UFFDIO_REGISTER: u32 = 0xc020_aa00;
+
+/// `UFFDIO_REGISTER_MODE_WP`.
+const MODE_WP: u64 = 2;
+
+/// Bytes of a `struct uffd_msg`, and its kinds: `UFFD_EVENT_REMAP`, `_REMOVE`, `_UNMAP`.
+const MESSAGE: usize = 32;
+const REMAP: u8 = 0x14;
+const REMOVE: u8 = 0x15;
+const UNMAP: u8 = 0x16;
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Register {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes flags and makes a descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, USER_MODE_ONLY | libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, for us alone.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
+    let mut api = Api { api: API, features: FEATURES, ioctls: 0 };
+    // SAFETY: the request's argument is this structure, which outlives the call.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_API as _, &mut api) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+}
+
+/// Watches the pages from `start` to `end`.
+pub(crate) fn register(fd: &OwnedFd, start: u64, end: u64) -> io::Result<()> {
+    let mut range = Register { start, len: end - start, mode: MODE_WP, ioctls: 0 };
+    // SAFETY: the request's argument is this structure, which outlives the call; what it names is checked by the kernel, and with
+    // nothing write-protected no access to it changes its meaning.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_REGISTER as _, &mut range) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sleeps until there is an event; false when there will never be one.
+pub(crate) fn wait(file: &File) -> bool {
+    let mut fd = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, ours.
+    let n = unsafe { libc::poll(&mut fd, 1, -1) };
+    n == 1 && fd.revents & libc::POLLIN != 0 || n < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+}
+
+/// The next range that has gone; `None` when no event waits.
+pub(crate) fn read(mut file: &File) -> Option<(u64, u64)> {
+    loop {
+        let mut message = [0; MESSAGE];
+        match file.read(&mut message) {
+            Ok(MESSAGE) => {}
+            _ => return None,
+        }
+        let word = |n: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&message[8 * n..8 * n + 8]);
+            u64::from_ne_bytes(bytes)
+        };
+        match message[0] {
+            REMOVE | UNMAP => return Some((word(1), word(2))),
+            // From, to, length.
+            REMAP => return Some((word(1), word(1).saturating_add(word(3)))),
+            _ => {}
+        }
+    }
+}
+
+pub(crate) fn page_size() -> u64 {
+    // SAFETY: no argument but a number.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(4096)
+}
+
+/// Signals are for the threads of the program.
+pub(crate) fn block_signals() {
+    // SAFETY: the set is initialised by the first call before the second reads it.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+    }
+}

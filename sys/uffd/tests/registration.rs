@@ -1,0 +1,118 @@
+//! A registration is not used for what is mapped where its memory was.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use linkspan_thunderbolt::soft::SoftRingLink;
+use linkspan_thunderbolt::{RingDevice, RingRail};
+use linkspan_transport::{Buf, Conn, HostBuf, MemSlice, Rail};
+use linkspan_uffd::Unmaps;
+use linkspan_verbs::{Config, Domain, Setup, join};
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
+
+const LEN: usize = 256 << 10;
+
+fn map(at: *mut libc::c_void, fixed: libc::c_int) -> *mut libc::c_void {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+    // SAFETY: new memory, or an address that the test has just unmapped and asks for without replacing anything.
+    let at = unsafe { libc::mmap(at, LEN, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+    at
+}
+
+fn slice(at: *mut libc::c_void) -> MemSlice {
+    // SAFETY: mapped until each operation on it has reported; see the test.
+    unsafe { MemSlice::new(at.cast(), LEN) }
+}
+
+fn message<R: Rail>(a: &mut Conn<R>, b: &mut Conn<R>, src: MemSlice, dst: MemSlice) {
+    let receive = b.post_recv(&[(1, dst)]).expect("up").expect("room");
+    let (mut send, mut sent, mut got) = (None, false, false);
+    let since = Instant::now();
+    while !sent || !got {
+        assert!(since.elapsed() < Duration::from_secs(30));
+        a.progress().expect("up");
+        b.progress().expect("up");
+        match send {
+            None => send = a.post_send(1, src).expect("up"),
+            Some(ticket) => sent = sent || a.test(ticket).expect("up").is_some(),
+        }
+        got = got || b.test(receive).expect("up").is_some();
+    }
+}
+
+/// One after the other: what another thread maps would come where one has just unmapped its own.
+#[test]
+fn memory_mapped_where_registered_memory_was_is_registered_anew() {
+    over_queue_pairs();
+    over_a_cable();
+}
+
+fn over_queue_pairs() {
+    let net = SoftNet::new(1);
+    let domain = |end| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, end), 1)));
+    let (here, there) = (domain(1).watching(), domain(2).watching());
+    if let Err(why) = here.watches() {
+        println!("nothing shown here: {why}");
+        return;
+    }
+    let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), Config::default()).expect("a side");
+    let (a, b) = join(side(&here), side(&there)).expect("joined");
+    let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
+    let kept = HostBuf::new(LEN);
+    // Both as what is sent from and as what is received into.
+    for round in 0..20u8 {
+        let at = map(std::ptr::null_mut(), 0);
+        assert!(slice(at).fill(0, &[round; LEN]));
+        message(&mut a, &mut b, slice(at), kept.slice());
+        message(&mut b, &mut a, kept.slice(), slice(at));
+        let (before, known) = (here.registrations(), here.kept());
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert_eq!(here.registrations(), before, "known");
+        // SAFETY: no operation uses it any more.
+        assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
+        assert_eq!(map(at, libc::MAP_FIXED_NOREPLACE), at);
+        assert!(slice(at).fill(0, &[!round; LEN]));
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert!(kept.slice().to_vec().iter().all(|&x| x == !round), "the old bytes came");
+        assert_eq!(here.registrations(), before + 1, "the old registration was used");
+        assert!(here.kept() <= known, "the old registrations are kept");
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
+    }
+}
+
+/// Where the kernel does not tell, nothing is kept.
+fn over_a_cable() {
+    let link = SoftRingLink::new();
+    let side = |side| {
+        let mut device = link.open(side).expect("plugged in");
+        for channel in [0, 1] {
+            device.open_channel(channel).expect("free");
+        }
+        let rail = RingRail::new(device, (0, 1), format!("side {side}"), String::new(), 0, false).expect("registered");
+        Conn::new([rail.watching()], false)
+    };
+    let (mut a, mut b) = (side(0), side(1));
+    let told = Unmaps::of_process().is_ok();
+    let kept = HostBuf::new(LEN);
+    for round in 0..20u8 {
+        let at = map(std::ptr::null_mut(), 0);
+        assert!(slice(at).fill(0, &[round; LEN]));
+        message(&mut a, &mut b, slice(at), kept.slice());
+        message(&mut b, &mut a, kept.slice(), slice(at));
+        let before = link.registered();
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert_eq!(link.registered() == before, told, "known where it is watched");
+        // SAFETY: no operation uses it any more.
+        assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
+        assert_eq!(map(at, libc::MAP_FIXED_NOREPLACE), at);
+        assert!(slice(at).fill(0, &[!round; LEN]));
+        let before = link.registered();
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert!(kept.slice().to_vec().iter().all(|&x| x == !round), "the old bytes came");
+        assert!(link.registered() > before, "the old registration was used");
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
+    }
+}

@@ -1,0 +1,155 @@
+//! What joins two rails on a host between: messages go from one to the other as they come.
+//!
+//! A control message is copied from slot to slot; a chunk is written by the card before into a piece of registered memory of
+//! ours and from there by our card to the next host. The first chunk of a message leaves before the last has come. Where the
+//! next host takes no more, chunks are told no place and receives are not posted again, so the peer stops as if the receiver
+//! were its neighbour, and memory is bounded by [`BOUNCE`] and a ring of slots each way.
+
+mod lane;
+
+use std::time::{Duration, Instant};
+
+use linkspan_transport::{Down, HostBuf, Poll, Rail, WaitFd};
+use linkspan_verbs_sys::Nic;
+
+use crate::VerbsRail;
+use lane::{Lane, Nobody, Through};
+
+/// Chunk size of rails whose way leads over a relay: so small that several are under way on each hop at a time, which a relay
+/// needs to receive and to send at once.
+pub const RELAY_CHUNK: usize = 128 << 10;
+
+/// Memory for chunks each way: eight of [`RELAY_CHUNK`]. A chunk of another rail that is sent again here may be larger, up to
+/// half of this.
+pub(crate) const BOUNCE: usize = 8 * RELAY_CHUNK;
+
+/// How long what was taken from a peer that has gone is still passed on.
+const LAST: Duration = Duration::from_secs(2);
+
+/// What a relay has passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayCounts {
+    /// Control messages from the first side to the second, and back.
+    pub frames: [u64; 2],
+    /// Chunks.
+    pub chunks: [u64; 2],
+    /// Bytes of chunks and control messages, without heads.
+    pub bytes: [u64; 2],
+}
+
+/// Two rails, joined.
+///
+/// Dropping it drops both, so the far ends are told; from then on nothing lands in its memory.
+pub struct Relay<N: Nic> {
+    // Dropped before the memory.
+    rails: Option<[VerbsRail<N>; 2]>,
+    /// From the first to the second, and back.
+    lanes: [Lane; 2],
+    /// The side that has gone, why, and when.
+    gone: Option<(usize, Down, Instant)>,
+}
+
+impl<N: Nic> Relay<N> {
+    /// Joins them.
+    pub fn new(a: VerbsRail<N>, b: VerbsRail<N>) -> Relay<N> {
+        let lanes = [Lane::new(a.slots()), Lane::new(b.slots())];
+        let mut rails = [a, b];
+        for (at, lane) in lanes.iter().enumerate() {
+            // Whole, so that no chunk registers a part. Where it fails, the first chunk says so.
+            rails[at].prepare(lane.memory(), true);
+            rails[1 - at].prepare(lane.memory(), false);
+        }
+        Relay { rails: Some(rails), lanes, gone: None }
+    }
+
+    /// What it has passed on.
+    pub fn counts(&self) -> RelayCounts {
+        let of = |f: fn(&Lane) -> u64| [f(&self.lanes[0]), f(&self.lanes[1])];
+        RelayCounts { frames: of(|l| l.frames), chunks: of(|l| l.chunks), bytes: of(|l| l.bytes) }
+    }
+
+    /// Passes on what there is.
+    ///
+    /// # Errors
+    /// A side is gone, and what had come from it is passed on as far as the other takes it. To be dropped then.
+    pub fn poll(&mut self) -> Result<Poll, Down> {
+        let Some([a, b]) = &mut self.rails else { return Ok(Poll::Idle) };
+        if self.gone.is_some() {
+            return self.drain();
+        }
+        let mut moved = Poll::Idle;
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            let passed = if at == 0 { pass(lane, a, b) } else { pass(lane, b, a) };
+            match passed {
+                Ok(Poll::Active) => moved = Poll::Active,
+                Ok(Poll::Idle) => {}
+                Err((side, down)) => {
+                    self.gone = Some((if side == 0 { at } else { 1 - at }, down, Instant::now()));
+                    return Ok(Poll::Active);
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    /// One side is gone: passes on what had come from it.
+    fn drain(&mut self) -> Result<Poll, Down> {
+        let (Some(rails), Some((side, down, since))) = (&mut self.rails, self.gone.take()) else {
+            return Ok(Poll::Idle);
+        };
+        let (lane, left) = (&mut self.lanes[side], &mut rails[1 - side]);
+        lane.pump(left);
+        if lane.is_empty() || since.elapsed() > LAST || left.flush().is_err() {
+            return Err(down);
+        }
+        let moved = left.take_in(&mut Nobody)?;
+        self.gone = Some((side, down, since));
+        Ok(moved)
+    }
+
+    /// Prepares for sleep: what to wait for, or `None` when there is work already. See [`Rail::arm`].
+    pub fn arm(&mut self) -> Option<[WaitFd; 2]> {
+        let [a, b] = self.rails.as_mut().filter(|_| self.gone.is_none())?;
+        Some([a.arm()?, b.arm()?])
+    }
+
+    /// Looks whether the paths still carry; to be called now and then, also while nothing moves. False: one does not.
+    pub fn look(&mut self) -> bool {
+        let Some(rails) = &mut self.rails else { return false };
+        rails.iter_mut().all(|rail| {
+            rail.look_now();
+            !rail.stalled()
+        })
+    }
+}
+
+impl<N: Nic> Drop for Relay<N> {
+    fn drop(&mut self) {
+        let Some(rails) = self.rails.take() else { return };
+        let domains = rails.each_ref().map(|rail| rail.domain().clone());
+        drop(rails);
+        for domain in domains {
+            self.lanes.iter().for_each(|lane| domain.invalidate(lane.memory()));
+        }
+    }
+}
+
+/// One direction; with the side that failed: 0 where it comes from, 1 where it goes to.
+fn pass<N: Nic>(lane: &mut Lane, from: &mut VerbsRail<N>, to: &mut VerbsRail<N>) -> Result<Poll, (usize, Down)> {
+    let mut moved = from.take_in(&mut Through { lane, to }).map_err(|down| (0, down))?;
+    if lane.pump(to) {
+        moved = Poll::Active;
+    }
+    from.take_more(&mut Through { lane, to }).map_err(|down| (0, down))?;
+    for (side, rail) in [(0, from), (1, to)] {
+        if rail.flush().map_err(|down| (side, down))? == Poll::Active {
+            moved = Poll::Active;
+        }
+    }
+    Ok(moved)
+}
+
+/// Memory of one lane, for what is registered and dropped with it.
+pub(crate) fn bounce() -> HostBuf {
+    HostBuf::new(BOUNCE)
+}
