@@ -272,7 +272,13 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_ack(&mut self, head: &Head) -> Result<(), Broken> {
-        self.hear(head.id.get(), head.total.get()).map(|_| ())
+        if let Some(slot) = self.hear(head.id.get(), head.total.get())?
+            && !self.rails.is_live(slot)
+        {
+            // It reads nothing any more, and this may be the peer's last word: no pump need come after it.
+            self.hand_back(slot, u64::MAX);
+        }
+        Ok(())
     }
 
     fn hear(&mut self, rail_id: u32, landed: u64) -> Result<Option<usize>, Broken> {

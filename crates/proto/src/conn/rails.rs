@@ -170,6 +170,10 @@ impl<B: Buf> Rails<B> {
         self.live
     }
 
+    pub(super) fn is_live(&self, slot: usize) -> bool {
+        self.rails[slot].live
+    }
+
     pub(super) fn first_live(&self) -> Option<usize> {
         self.rails[..self.used].iter().position(|r| r.live && !r.condemned)
     }

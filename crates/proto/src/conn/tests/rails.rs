@@ -191,3 +191,23 @@ fn several_early_messages_too_long_are_each_told() {
     }
     assert_eq!(joined.ends[0].late_error(), None);
 }
+
+#[test]
+fn the_last_acknowledgement_comes_after_its_rail_has_gone() {
+    let mut joined = Joined::new(2, true);
+    let (src, dst) = (numbers(16_000), Mem::new(16_000));
+    let recv = joined.recv(1, &[(1, dst)]);
+    joined.settle();
+    let send = joined.send(0, 1, src).unwrap();
+    for rail in [0, 1] {
+        assert!(joined.wires[0].queues[rail].iter().any(|item| item.kind().is_payload()), "nothing on rail {rail}");
+        while joined.deliver(0, rail).unwrap() {}
+    }
+    joined.pump(1, false);
+    assert_eq!(joined.done(1, recv), 16_000);
+    assert!(joined.lose(0, 1));
+    while joined.deliver(1, 0).unwrap() {}
+    // The peer has closed, so nobody pumps any more.
+    assert!(!joined.lose(0, 0));
+    assert_eq!(joined.done(0, send), 16_000);
+}
