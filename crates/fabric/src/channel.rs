@@ -116,7 +116,10 @@ impl Channel {
         let now = Instant::now();
         let room = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().room);
         let memory = Memory::default();
-        parts.conn.rails().for_each(|(_, rail)| memory.take_in(rail.room(), fabric));
+        parts.conn.rails().for_each(|(_, rail)| {
+            // Nothing is registered yet that it could refuse.
+            let _ = memory.take_in(rail.room(), fabric);
+        });
         let channel = Channel {
             meter: Meter::new(fabric.stats(), &parts.device, room),
             conn: parts.conn,

@@ -1,20 +1,17 @@
 //! RDMA devices of this machine: which port is on which network interface, and the memory registered with them.
 
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use linkspan_tcp::Stream;
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
-use linkspan_transport::MemSlice;
 use linkspan_verbs::{Config as RailConfig, Domain, RELAY_CHUNK, Setup};
 use linkspan_verbs_sys::hw::{HwNic, devices};
 use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
 
 use crate::config::PathChoice;
-use crate::room::AnyRail;
-use crate::{Config, Fabric, chain};
+use crate::{Config, chain};
 
 /// Settings of RDMA paths.
 #[derive(Clone, Debug)]
@@ -317,157 +314,9 @@ impl RdmaBerth {
     }
 }
 
-/// The memory of the RDMA devices and cables under a connection: registered here, it costs the connection's operations nothing more.
-/// Cheap to copy; copies are one, and know the paths that have come since.
-#[derive(Clone, Default)]
-pub struct Memory(Arc<Mutex<Devices>>);
+mod memory;
 
-/// Those of the paths that are up.
-#[derive(Clone, Default)]
-struct Devices {
-    domains: Vec<Domain<AnyNic>>,
-    cables: Vec<linkspan_thunderbolt::Memory>,
-    /// What sends device memory from where it lies.
-    lends: Option<Arc<dyn crate::devmem::Ports>>,
-}
-
-impl Memory {
-    /// A path has come: what was registered before its time is taken back from it too.
-    pub(crate) fn take_in(&self, rail: &AnyRail, fabric: &Fabric) {
-        let mut devices = self.lock();
-        match rail {
-            AnyRail::Verbs(rail) if !devices.domains.iter().any(|d| d.is(rail.domain())) => {
-                devices.domains.push(rail.domain().clone());
-            }
-            AnyRail::Thunderbolt(rail) => {
-                devices.cables.retain(|cable| !cable.is_over());
-                devices.cables.extend(rail.memory().cloned());
-            }
-            AnyRail::Devmem(_) => devices.lends = Some(fabric.devmem().clone()),
-            _ => {}
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Devices> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// As they are now: system calls are made without the lock.
-    fn now(&self) -> Devices {
-        self.lock().clone()
-    }
-
-    /// Whether device memory is never registered here, only lent for sending.
-    pub fn only_lends(&self) -> bool {
-        let devices = self.lock();
-        devices.lends.is_some() && devices.domains.is_empty() && devices.cables.is_empty()
-    }
-
-    /// Lends device memory by its dma-buf, `mem` at `offset` of it, to cards that send it from where it lies; for as long as the
-    /// value lives. `None`: nothing here has a use for it.
-    pub fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registered> {
-        let lent = self.now().lends?.register(dmabuf, offset, mem)?;
-        Some(Registered { mem, of: self.clone(), _lent: Some(lent) })
-    }
-
-    /// Whether the connection has devices that registration means something to.
-    pub fn is_registered(&self) -> bool {
-        let devices = self.lock();
-        !devices.domains.is_empty() || !devices.cables.is_empty() || devices.lends.is_some()
-    }
-
-    /// Registers host memory with every RDMA device: for the peer to write where `target`, else to send from. (Rails over
-    /// cables register by themselves, what is used.) It stays registered until the value is dropped, which must be before the
-    /// memory is unmapped; paths that come up in the meantime forget it then, too.
-    ///
-    /// # Errors
-    /// A device's word.
-    pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
-        let made = Registered { mem, of: self.clone(), _lent: None };
-        for domain in self.now().domains {
-            domain.register(mem, target).map_err(|e| chain(&e))?;
-        }
-        Ok(made)
-    }
-}
-
-/// How a card reaches device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirectBy {
-    /// By its dma-buf.
-    DmaBuf,
-    /// By its address, which a module of the GPU's driver translates for the card (nvidia_peermem, or amdgpu's own).
-    PeerMemory,
-}
-
-impl DirectBy {
-    /// For people.
-    pub fn shown(self) -> &'static str {
-        match self {
-            DirectBy::DmaBuf => "by dma-buf",
-            DirectBy::PeerMemory => "as peer memory",
-        }
-    }
-}
-
-impl Memory {
-    /// Registers device memory with every device, so that they move it without staging: by its dma-buf, where `mem` lies at an
-    /// offset, else by its address. `Ok` says how, and what was tried before in vain.
-    ///
-    /// # Errors
-    /// A device takes it in neither way, with both reasons: the memory is to be staged.
-    pub fn register_device(
-        &self,
-        dmabuf: Option<(BorrowedFd<'_>, u64)>,
-        mem: MemSlice,
-        target: bool,
-    ) -> Result<(Registered, DirectBy, Option<String>), String> {
-        let made = || Registered { mem, of: self.clone(), _lent: None };
-        let devices = self.now();
-        let mut why = "no dma-buf of it was given".to_owned();
-        if let Some((fd, offset)) = dmabuf {
-            let held = made();
-            let cards =
-                || devices.domains.iter().try_for_each(|d| d.register_dmabuf(fd, offset, mem, target).map(|_| ()));
-            let cables = || devices.cables.iter().try_for_each(|c| c.register_dmabuf(fd, offset, mem, target));
-            match cards().map_err(|e| chain(&e)).and_then(|()| cables().map_err(|e| chain(&e))) {
-                Ok(()) => return Ok((held, DirectBy::DmaBuf, None)),
-                Err(error) => why = error,
-            }
-        }
-        if !devices.cables.is_empty() {
-            return Err(format!("by dma-buf: {why}; as peer memory: drivers of cables know no such thing"));
-        }
-        let held = made();
-        match devices.domains.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {
-            Ok(()) => Ok((held, DirectBy::PeerMemory, dmabuf.map(|_| why))),
-            Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", chain(&error))),
-        }
-    }
-}
-
-/// Memory registered by [`Memory::register`].
-pub struct Registered {
-    mem: MemSlice,
-    of: Memory,
-    /// Takes the memory back from cards that send from it.
-    _lent: Option<Box<dyn Send + Sync>>,
-}
-
-impl Registered {
-    /// The memory.
-    pub fn mem(&self) -> MemSlice {
-        self.mem
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let devices = self.of.now();
-        devices.domains.iter().for_each(|domain| domain.invalidate(self.mem));
-        devices.cables.iter().for_each(|cable| cable.invalidate(self.mem));
-    }
-}
+pub use memory::{DirectBy, Memory, Registered};
 
 #[cfg(test)]
 mod tests;

@@ -43,11 +43,16 @@ impl Rail for PathRail {
 
     #[inline]
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        if self.rests() {
+            return Err(Busy);
+        }
         each!(self, r => r.data(head, src))
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
-        each!(self, r => r.prepare(mem, target));
+        if !self.rests() {
+            each!(self, r => r.prepare(mem, target));
+        }
     }
 
     fn granted(&mut self, id: u32, mem: MemSlice) {
@@ -91,6 +96,13 @@ impl PathRail {
             }
             _ => PathRail::Plain(rail),
         }
+    }
+
+    /// Whether it is in reserve and is to be given no chunk. Asked before the staging, which accepts chunks that the rail
+    /// has yet to take.
+    #[inline]
+    fn rests(&self) -> bool {
+        matches!(self.room(), AnyRail::Reserve(reserve) if !reserve.is_called())
     }
 
     /// What its room wants people to know.

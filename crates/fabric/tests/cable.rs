@@ -401,3 +401,57 @@ fn memory_that_is_taken_back_is_forgotten_by_a_cable_that_came_back() {
     let again = twice(kept);
     twice(again);
 }
+
+/// Device memory goes by its dma-buf over a cable that came back, whether it was registered before the cable went or while it was away;
+/// once its owner has taken it back, it is staged there. TCP in reserve, which would stage all of it, is given nothing.
+#[test]
+fn device_memory_is_registered_with_a_cable_that_came_back() {
+    const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];
+    let world = joined(true, 0, [LITTLE, LITTLE], true);
+    let (mut a, mut b) = world.pair();
+    let sim = SimGpu::new(SimConfig::default()).unwrap();
+    let gpu: Arc<dyn Gpu> = sim.clone();
+    a.attach(&gpu).unwrap();
+    b.attach(&gpu).unwrap();
+    let len = 3 << 20;
+    let made = [(); 4].map(|()| (GpuBuf::new(&gpu, len).unwrap(), UnixStream::pair().unwrap().0));
+    let mem = |n: usize| made[n].0.slice();
+    let register = |end: &Channel, n: usize| {
+        let (held, by, _) = end.memory().register_device(Some((made[n].1.as_fd(), 0)), mem(n), true).unwrap();
+        assert_eq!(by, DirectBy::DmaBuf);
+        held
+    };
+    let mut held = vec![register(&a, 0), register(&b, 1)];
+    let ring = world.ring.as_ref().unwrap();
+    for round in 0..2 {
+        ring.unplug();
+        let until = Instant::now() + Duration::from_secs(60);
+        while [0, 1].iter().any(|n| world.count(*n, "rail lost: thunderbolt") <= round) {
+            assert!(Instant::now() < until, "{}", world.all(0));
+            message(&mut a, &mut b, 1000, 2).unwrap();
+        }
+        if round == 0 {
+            held.extend([register(&a, 2), register(&b, 3)]);
+        }
+        ring.replug();
+        while [0, 1].iter().any(|n| world.count(*n, "rail back: thunderbolt") <= round) {
+            assert!(Instant::now() < until, "{}", world.all(0));
+            message(&mut a, &mut b, 1000, 3).unwrap();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Staging has memory for one direction alone.
+        for (here, there) in [(0, 1), (2, 3)] {
+            moved(&mut a, &mut b, mem(here), mem(there), 4).unwrap();
+            moved(&mut b, &mut a, mem(there), mem(here), 5).unwrap();
+        }
+    }
+    let short = || world.count(0, "LS1311") + world.count(1, "LS1311");
+    assert_eq!(short(), 0, "nothing was staged: {}", world.all(0));
+    held.truncate(2);
+    moved(&mut b, &mut a, mem(1), mem(0), 6).unwrap();
+    moved(&mut a, &mut b, mem(2), mem(3), 7).unwrap();
+    moved(&mut b, &mut a, mem(3), mem(2), 8).unwrap();
+    assert!(short() > 0, "what was taken back is staged, for which there is too little: {}", world.all(0));
+    drop((a, b));
+    assert_eq!(sim.fault(), None);
+}

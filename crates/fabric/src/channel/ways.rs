@@ -129,7 +129,10 @@ impl Channel {
             rail.offload(queue);
         }
         // Before anything is posted there.
-        self.memory.take_in(rail.room(), &self.fabric);
+        if let Err(why) = self.memory.take_in(rail.room(), &self.fabric) {
+            let what = format!("downgrade: device memory is staged before {room} {path}: {why}");
+            self.fabric.log().warn(&what);
+        }
         if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
             if let Returns::Dials { redials, .. } = &mut self.returns {
                 redials.iter_mut().for_each(|r| r.lost(path, now));

@@ -65,7 +65,10 @@ pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdic
             let Duo { room: r, a, mut b } = duo;
             drop(a);
             let got = alone(r, &mut b, recv, "a message whose sender closed after it");
-            assert!(matches!(got, Ok(n) if n == len as u64), "a message of {len} sent before a close, {want:?}: {got:?}");
+            assert!(
+                matches!(got, Ok(n) if n == len as u64),
+                "a message of {len} sent before a close, {want:?}: {got:?}"
+            );
             check_bytes(dst.slice(), 1);
         }
     }

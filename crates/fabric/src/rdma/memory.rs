@@ -1,0 +1,225 @@
+//! The memory of the devices under a connection.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use linkspan_transport::MemSlice;
+use linkspan_verbs::Domain;
+
+use super::AnyNic;
+use crate::room::AnyRail;
+use crate::{Fabric, chain};
+
+/// The memory of the RDMA devices and cables under a connection: registered here, it costs the connection's operations nothing more.
+/// Cheap to copy; copies are one, and know the paths that have come since.
+#[derive(Clone, Default)]
+pub struct Memory(Arc<Mutex<Known>>);
+
+/// What there is, and what paths that come later are told of.
+#[derive(Default)]
+struct Known {
+    devices: Devices,
+    /// Device memory that is registered by its dma-buf.
+    lent: Vec<Weak<Lent>>,
+}
+
+/// A dma-buf, for as long as the memory that is registered by it.
+struct Lent {
+    fd: OwnedFd,
+    offset: u64,
+    mem: MemSlice,
+    target: bool,
+}
+
+/// Those of the paths that are up.
+#[derive(Clone, Default)]
+struct Devices {
+    domains: Vec<Domain<AnyNic>>,
+    cables: Vec<linkspan_thunderbolt::Memory>,
+    /// What sends device memory from where it lies.
+    lends: Option<Arc<dyn crate::devmem::Ports>>,
+}
+
+impl Memory {
+    /// A path has come: what was registered before its time is taken back from it too, and device memory is registered with it by the
+    /// dma-buf. Where that cannot be, the path has that memory staged, and why is what comes back.
+    pub(crate) fn take_in(&self, rail: &AnyRail, fabric: &Fabric) -> Result<(), String> {
+        // Under the lock: whoever takes memory back meanwhile finds it registered here, or not at all.
+        let mut known = self.lock();
+        let Known { devices, lent } = &mut *known;
+        lent.retain(|lent| lent.strong_count() > 0);
+        let mut lent = lent.iter().filter_map(Weak::upgrade);
+        match rail {
+            AnyRail::Verbs(rail) if !devices.domains.iter().any(|d| d.is(rail.domain())) => {
+                devices.domains.push(rail.domain().clone());
+                lent.try_for_each(|l| l.to_card(rail.domain()))
+            }
+            AnyRail::Thunderbolt(rail) => {
+                devices.cables.retain(|cable| !cable.is_over());
+                devices.cables.extend(rail.memory().cloned());
+                rail.memory().map_or(Ok(()), |cable| lent.try_for_each(|l| l.to_cable(cable)))
+            }
+            AnyRail::Devmem(_) => {
+                devices.lends = Some(fabric.devmem().clone());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// As they are now: system calls are made without the lock.
+    fn now(&self) -> Devices {
+        self.lock().devices.clone()
+    }
+
+    /// Whether device memory is never registered here, only lent for sending.
+    pub fn only_lends(&self) -> bool {
+        let devices = &self.lock().devices;
+        devices.lends.is_some() && devices.domains.is_empty() && devices.cables.is_empty()
+    }
+
+    /// Lends device memory by its dma-buf, `mem` at `offset` of it, to cards that send it from where it lies; for as long as the
+    /// value lives. `None`: nothing here has a use for it.
+    pub fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registered> {
+        let lent = self.now().lends?.register(dmabuf, offset, mem)?;
+        Some(Registered { mem, of: self.clone(), lent: None, _sends: Some(lent) })
+    }
+
+    /// Whether the connection has devices that registration means something to.
+    pub fn is_registered(&self) -> bool {
+        let devices = &self.lock().devices;
+        !devices.domains.is_empty() || !devices.cables.is_empty() || devices.lends.is_some()
+    }
+
+    /// Registers host memory with every RDMA device: for the peer to write where `target`, else to send from. (Rails over
+    /// cables register by themselves, what is used.) It stays registered until the value is dropped, which must be before the
+    /// memory is unmapped; paths that come up in the meantime forget it then, too.
+    ///
+    /// # Errors
+    /// A device's word.
+    pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
+        let made = Registered { mem, of: self.clone(), lent: None, _sends: None };
+        for domain in self.now().domains {
+            domain.register(mem, target).map_err(|e| chain(&e))?;
+        }
+        Ok(made)
+    }
+}
+
+/// How a card reaches device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectBy {
+    /// By its dma-buf.
+    DmaBuf,
+    /// By its address, which a module of the GPU's driver translates for the card (nvidia_peermem, or amdgpu's own).
+    PeerMemory,
+}
+
+impl DirectBy {
+    /// For people.
+    pub fn shown(self) -> &'static str {
+        match self {
+            DirectBy::DmaBuf => "by dma-buf",
+            DirectBy::PeerMemory => "as peer memory",
+        }
+    }
+}
+
+impl Memory {
+    /// Registers device memory with every device, so that they move it without staging: by its dma-buf, where `mem` lies at an
+    /// offset, else by its address. `Ok` says how, and what was tried before in vain.
+    ///
+    /// # Errors
+    /// A device takes it in neither way, with both reasons: the memory is to be staged.
+    pub fn register_device(
+        &self,
+        dmabuf: Option<(BorrowedFd<'_>, u64)>,
+        mem: MemSlice,
+        target: bool,
+    ) -> Result<(Registered, DirectBy, Option<String>), String> {
+        let made = |lent| Registered { mem, of: self.clone(), lent, _sends: None };
+        let mut why = "no dma-buf of it was given".to_owned();
+        if let Some((fd, offset)) = dmabuf {
+            // What took it before another did not forgets it with this.
+            let mut held = made(None);
+            match self.by_dmabuf(fd, offset, mem, target) {
+                Ok(lent) => {
+                    held.lent = Some(lent);
+                    return Ok((held, DirectBy::DmaBuf, None));
+                }
+                Err(error) => why = error,
+            }
+        }
+        let devices = self.now();
+        if !devices.cables.is_empty() {
+            return Err(format!("by dma-buf: {why}; as peer memory: drivers of cables know no such thing"));
+        }
+        let held = made(None);
+        match devices.domains.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {
+            Ok(()) => Ok((held, DirectBy::PeerMemory, dmabuf.map(|_| why))),
+            Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", chain(&error))),
+        }
+    }
+
+    /// With everything that there is, and with what comes later for as long as the result lives.
+    fn by_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<Arc<Lent>, String> {
+        let fd = fd.try_clone_to_owned().map_err(|e| format!("its descriptor cannot be copied: {e}"))?;
+        let lent = Arc::new(Lent { fd, offset, mem, target });
+        // Known first: a path that comes at this moment registers it too, which does no harm.
+        let devices = {
+            let mut known = self.lock();
+            known.lent.push(Arc::downgrade(&lent));
+            known.devices.clone()
+        };
+        let done = devices.domains.iter().try_for_each(|d| lent.to_card(d));
+        // A cable that is away takes it when it is back.
+        let mut cables = devices.cables.iter().filter(|cable| !cable.is_over());
+        done.and_then(|()| cables.try_for_each(|c| lent.to_cable(c)))?;
+        Ok(lent)
+    }
+}
+
+impl Lent {
+    fn to_card(&self, domain: &Domain<AnyNic>) -> Result<(), String> {
+        let made = domain.register_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target);
+        made.map(|_| ()).map_err(|e| chain(&e))
+    }
+
+    fn to_cable(&self, cable: &linkspan_thunderbolt::Memory) -> Result<(), String> {
+        cable.register_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target).map_err(|e| chain(&e))
+    }
+}
+
+/// Memory registered by [`Memory::register`].
+pub struct Registered {
+    mem: MemSlice,
+    of: Memory,
+    /// What paths that come later register it by.
+    lent: Option<Arc<Lent>>,
+    /// Takes the memory back from cards that send from it.
+    _sends: Option<Box<dyn Send + Sync>>,
+}
+
+impl Registered {
+    /// The memory.
+    pub fn mem(&self) -> MemSlice {
+        self.mem
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // First, so that no path that comes now registers it again.
+        let devices = {
+            let known = self.of.lock();
+            self.lent = None;
+            known.devices.clone()
+        };
+        devices.domains.iter().for_each(|domain| domain.invalidate(self.mem));
+        devices.cables.iter().for_each(|cable| cable.invalidate(self.mem));
+    }
+}
