@@ -37,7 +37,10 @@ static const struct run runs[] = {
     {"kernel, calls of 1 MiB", KERNEL, 64, 1, 1, 0},
     {"kernel, calls of 256 KiB", KERNEL, 16, 1, 1, 0},
     {"kernel, calls of 128 KiB", KERNEL, 8, 1, 1, 0},
+    {"kernel, calls of 8 pages, scattered in the target", KERNEL, 8, 1, 7919, 0},
     {"kernel, calls of 16 pages, scattered in the target", KERNEL, 16, 1, 7919, 0},
+    {"kernel, calls of 64 pages, scattered in the target", KERNEL, 64, 1, 7919, 0},
+    {"kernel, calls of 16 pages, scattered in both", KERNEL, 16, 5003, 7919, 0},
     {"kernel, calls of 64 pages, scattered in both", KERNEL, 64, 5003, 7919, 0},
     {"ring of 256 KiB", RING, 1, 1, 7919, 256 << 10},
     {"ring of 512 KiB", RING, 1, 1, 7919, 512 << 10},
@@ -78,22 +81,34 @@ static void past(char *to, const char *from) {
 #endif
 }
 
+// One page more; neighbours are one range.
+static unsigned long add(struct iovec *list, unsigned long count, char *at) {
+    struct iovec *last = &list[count - 1];
+    if (count > 1 && (char *)last->iov_base + last->iov_len == at) {
+        last->iov_len += PAGE;
+        return count;
+    }
+    list[count] = (struct iovec){at, PAGE};
+    return count + 1;
+}
+
 static void shared_copy(const struct run *r, int reads) {
     long first;
     while ((first = atomic_fetch_add(&cursor.v, r->unit)) < PAGES) {
         struct iovec from[65] = {{gate, 8}}, to[65] = {{gate, 8}};
-        const int whole = r->way == KERNEL && r->from == 1 && r->to == 1, count = whole ? 1 : r->unit;
-        for (int n = 0; n < count; n++) {
-            const size_t len = whole ? (size_t)r->unit * PAGE : PAGE;
-            from[n + 1] = (struct iovec){page(source, first + n, r->from), len};
-            to[n + 1] = (struct iovec){page(target, first + n, r->to), len};
+        unsigned long sources = 1, targets = 1;
+        for (int n = 0; n < r->unit; n++) {
+            char *s = page(source, first + n, r->from), *t = page(target, first + n, r->to);
             if (r->way == MEMCPY) {
-                memcpy(to[n + 1].iov_base, from[n + 1].iov_base, len);
+                memcpy(t, s, PAGE);
+                continue;
             }
+            sources = add(from, sources, s);
+            targets = add(to, targets, t);
         }
         const ssize_t want = 8 + (ssize_t)r->unit * PAGE;
-        if (r->way == KERNEL && (reads ? process_vm_readv(self, to, count + 1, from, count + 1, 0)
-                                       : process_vm_writev(self, from, count + 1, to, count + 1, 0)) != want) {
+        if (r->way == KERNEL && (reads ? process_vm_readv(self, to, targets, from, sources, 0)
+                                       : process_vm_writev(self, from, sources, to, targets, 0)) != want) {
             perror("process_vm_*");
             exit(1);
         }

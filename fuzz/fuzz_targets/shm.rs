@@ -22,7 +22,7 @@ const HEAD_B: usize = TAIL_B + 2 * LINE;
 const TAIL_A: usize = SIDES;
 const INSIDE: [usize; 2] = [SIDES + 6 * LINE, SIDES + SIDE + 6 * LINE];
 const SLOTS: usize = 8192;
-const RINGS: usize = 16384;
+const RINGS: usize = 32768;
 const RING: usize = 64 << 10;
 
 /// Ranges of the victim's buffer that may be written: posted receives, then a region.
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let choice = input.u8();
     let cma = choice & 1 != 0;
-    let config = Config { ring: RING, cma, cma_from: 4096, slice: 4096, ..Config::default() };
+    let config = Config { ring: RING, cma, cma_from: 4096, slice: 4096, rows: choice & 4 != 0, ..Config::default() };
     let (rail, peer) = pair(config).expect("shared memory with ourselves");
     let mut victim = Conn::new([rail], choice & 2 != 0);
     let memory = HostBuf::new(ALL);

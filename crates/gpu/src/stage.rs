@@ -36,8 +36,8 @@ pub const CHUNK: usize = 512 << 10;
 /// times.
 const SEQUENTIAL: usize = 8 << 20;
 
-/// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once (shared memory with
-/// cross-memory attach), with room for what is being copied on.
+/// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once, or four rows of 2 MiB in place of as many
+/// (shared memory with cross-memory attach), with room for what is being copied on.
 const DIRECT: usize = 40 << 20;
 
 /// How a rail stages.

@@ -15,6 +15,7 @@ use linkspan_transport::{Buf, MemSlice};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::map::whole;
+use crate::slot::MAX_SLICES;
 
 #[cfg(test)]
 mod tests;
@@ -96,6 +97,92 @@ pub struct Remote {
     gate: u64,
 }
 
+/// Bytes that a copy moves at the gate.
+const GATE: usize = 8;
+
+/// What one call copies: ranges of ours, each with its place in the peer. Neighbours become one range, on either side by
+/// itself: the kernel pins each range of the peer by itself, for which it takes as long as for copying 4 KiB.
+#[derive(Debug)]
+pub struct Ranges {
+    local: List,
+    remote: List,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct List {
+    /// The first is the gate's.
+    entries: [libc::iovec; MAX_SLICES as usize + 1],
+    used: usize,
+}
+
+impl List {
+    const EMPTY: List = List {
+        entries: [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_SLICES as usize + 1],
+        used: 1,
+    };
+
+    fn add(&mut self, base: u64, len: usize) {
+        let (before, rest) = self.entries.split_at_mut(self.used);
+        match before.last_mut() {
+            Some(last) if self.used > 1 && (last.iov_base as u64).checked_add(last.iov_len as u64) == Some(base) => {
+                last.iov_len += len;
+            }
+            _ => {
+                if let Some(next) = rest.first_mut() {
+                    *next = iov(base, len);
+                    self.used += 1;
+                }
+            }
+        }
+    }
+
+    fn behind(&mut self, base: u64) -> &[libc::iovec] {
+        self.entries[0] = iov(base, GATE);
+        &self.entries[..self.used]
+    }
+}
+
+impl Ranges {
+    /// None yet.
+    pub fn new() -> Ranges {
+        Ranges { local: List::EMPTY, remote: List::EMPTY, bytes: 0 }
+    }
+
+    fn of(ours: MemSlice, address: u64) -> Ranges {
+        let mut ranges = Ranges::new();
+        let _ = ranges.add(ours, address);
+        ranges
+    }
+
+    /// One more: `ours` and the same number of bytes at `address` in the peer. At most [`MAX_SLICES`]; false beyond.
+    #[must_use]
+    pub fn add(&mut self, ours: MemSlice, address: u64) -> bool {
+        let room = self.local.used.max(self.remote.used) <= MAX_SLICES as usize;
+        if room {
+            self.local.add(ours.as_ptr() as u64, ours.len());
+            self.remote.add(address, ours.len());
+            self.bytes += ours.len();
+        }
+        room
+    }
+
+    /// Whether there is nothing to copy.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    fn behind(&mut self, word: u64, gate: u64) -> (&[libc::iovec], &[libc::iovec]) {
+        (self.local.behind(word), self.remote.behind(gate))
+    }
+}
+
+impl Default for Ranges {
+    fn default() -> Ranges {
+        Ranges::new()
+    }
+}
+
 fn iov(base: u64, len: usize) -> libc::iovec {
     libc::iovec { iov_base: base as *mut libc::c_void, iov_len: len }
 }
@@ -109,30 +196,46 @@ impl Remote {
     /// Reads what is at `address` in the peer into `dst`.
     ///
     /// # Errors
-    /// `EFAULT`: one of the ranges cannot be reached this way, or the gate is closed. `EPERM`, `ENOSYS`: forbidden.
-    /// `ESRCH`: the process ended.
+    /// As [`Remote::pull_all`].
     pub fn pull(self, address: u64, dst: MemSlice) -> io::Result<()> {
-        let mut word = 0u64;
-        let local = [iov(&raw mut word as u64, 8), iov(dst.as_ptr() as u64, dst.len())];
-        let remote = [iov(self.gate, 8), iov(address, dst.len())];
-        // SAFETY: writes to `word` and to `dst`, which is writable by the promise of `MemSlice::new`.
-        let n = unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
-        whole(n, 8 + dst.len())
+        self.pull_all(&mut Ranges::of(dst, address))
     }
 
-    /// Writes `src` to `address` in the peer, who has granted it. (Where the peer is this very process, as in a
+    /// Writes `src` to `address` in the peer, who has granted it.
+    ///
+    /// # Errors
+    /// As [`Remote::pull_all`].
+    pub fn push(self, src: MemSlice, address: u64) -> io::Result<()> {
+        self.push_all(&mut Ranges::of(src, address))
+    }
+
+    /// Reads the peer's side of `ranges` into ours.
+    ///
+    /// # Errors
+    /// `EFAULT`: one of the ranges cannot be reached this way, or the gate is closed. `EPERM`, `ENOSYS`: forbidden.
+    /// `ESRCH`: the process ended.
+    pub fn pull_all(self, ranges: &mut Ranges) -> io::Result<()> {
+        let mut word = 0u64;
+        let (local, remote) = ranges.behind(&raw mut word as u64, self.gate);
+        let (locals, remotes) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
+        // SAFETY: writes to `word` and to the local ranges, which are writable by the promise of `MemSlice::new`.
+        let n = unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), locals, remote.as_ptr(), remotes, 0) };
+        whole(n, GATE + ranges.bytes)
+    }
+
+    /// Writes our side of `ranges` to the peer's, who has granted it. (Where the peer is this very process, as in a
     /// pair, the grant was made by our own other end.)
     ///
     /// # Errors
-    /// As [`Remote::pull`].
-    pub fn push(self, src: MemSlice, address: u64) -> io::Result<()> {
+    /// As [`Remote::pull_all`].
+    pub fn push_all(self, ranges: &mut Ranges) -> io::Result<()> {
         let word = 0u64;
-        let local = [iov(&raw const word as u64, 8), iov(src.as_ptr() as u64, src.len())];
-        let remote = [iov(self.gate, 8), iov(address, src.len())];
-        // SAFETY: reads `word` and `src`, which is readable by the promise of `MemSlice::new`; what it writes is
-        // the peer's, at the address that it published for this.
-        let n = unsafe { libc::process_vm_writev(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
-        whole(n, 8 + src.len())
+        let (local, remote) = ranges.behind(&raw const word as u64, self.gate);
+        let (locals, remotes) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
+        // SAFETY: reads `word` and the local ranges, which are readable by the promise of `MemSlice::new`; what it
+        // writes is the peer's, at the addresses that it published for this.
+        let n = unsafe { libc::process_vm_writev(self.pid, local.as_ptr(), locals, remote.as_ptr(), remotes, 0) };
+        whole(n, GATE + ranges.bytes)
     }
 
     /// Whether this process may read the peer's memory, and whether the peer is who it says: the nonce at its gate.

@@ -4,18 +4,20 @@
 //! 0      name, version, ring size; the nonces of the two sides
 //! 4096   two side blocks: what this side writes, one purpose a line
 //! 8192   two slot tables: transfers sent by A, transfers sent by B
-//! 16384  ring A -> B, ring B -> A
+//! 16384  two tables of places: where the pages of a row go, of transfers sent by A, by B
+//! 32768  ring A -> B, ring B -> A
 //! ```
 
 use std::ops::Range;
 
 use crate::ring::LINE;
+use crate::slot::MAX_SLICES;
 
 /// First word of a map: "lnkspnSM".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lnkspnSM");
 
 /// Version of this layout; other versions are refused.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Transfers of one direction that can be under way. Four keep both processes busy; the rest absorbs a receiver
 /// that looks late.
@@ -98,7 +100,15 @@ pub(crate) fn slot(s: Side, i: usize) -> usize {
     TABLES + (s.index() * SLOTS + i) * SLOT_BYTES
 }
 
-const RINGS: usize = 16384;
+const PLACES: usize = 16384;
+
+/// Where the receiver says where slice `n` of a row in slot `i` goes.
+pub(crate) fn place(s: Side, i: usize, n: usize) -> usize {
+    debug_assert!(i < SLOTS && n < MAX_SLICES as usize);
+    PLACES + ((s.index() * SLOTS + i) * MAX_SLICES as usize + n) * size_of::<u64>()
+}
+
+const RINGS: usize = 32768;
 
 /// Largest page size that Linux runs on: 64 KiB on some ARM kernels.
 const PAGE_MAX: usize = 64 << 10;
@@ -124,5 +134,6 @@ pub fn total(ring: usize) -> usize {
     RINGS + 2 * ring
 }
 
-const _: () = assert!(TABLES + 2 * SLOTS * SLOT_BYTES <= RINGS);
+const _: () = assert!(TABLES + 2 * SLOTS * SLOT_BYTES <= PLACES);
+const _: () = assert!(PLACES + 2 * SLOTS * MAX_SLICES as usize * size_of::<u64>() <= RINGS);
 const _: () = assert!(SIDES + 2 * SIDE_BYTES <= TABLES);

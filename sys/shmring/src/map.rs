@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::layout::{self, Side};
 use crate::past;
 use crate::ring::{Area, Consumer, Producer};
-use crate::slot::Words;
+use crate::slot::{MAX_SLICES, Words};
 
 #[cfg(test)]
 mod tests;
@@ -387,7 +387,12 @@ impl Slots {
     /// Slot `i`, below [`crate::SLOTS`].
     #[inline]
     pub fn get(&self, i: usize) -> Option<SlotWords<'_>> {
-        (i < layout::SLOTS).then(|| SlotWords { map: &self.map, at: layout::slot(self.sender, i) })
+        let (at, places) = (layout::slot, layout::place);
+        (i < layout::SLOTS).then(|| SlotWords {
+            map: &self.map,
+            at: at(self.sender, i),
+            places: places(self.sender, i, 0),
+        })
     }
 }
 
@@ -396,6 +401,15 @@ impl Slots {
 pub struct SlotWords<'a> {
     map: &'a Map,
     at: usize,
+    places: usize,
+}
+
+impl SlotWords<'_> {
+    /// Where slice `n` of a row goes, 0: nowhere; the receiver's. `n` is below [`crate::slot::MAX_SLICES`].
+    #[inline]
+    pub fn place(&self, n: u32) -> &AtomicU64 {
+        self.map.word(self.places + (n % MAX_SLICES) as usize * size_of::<u64>())
+    }
 }
 
 impl Words for SlotWords<'_> {

@@ -9,6 +9,8 @@
 //! and the generation of the offer, so each step is one atomic read-modify-write, and of finish and stop exactly one
 //! is first.
 
+use std::ops::Range;
+
 use crate::sync::{AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
@@ -106,14 +108,24 @@ pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bo
 /// # Errors
 /// Another generation stands there.
 pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>, Scribbled> {
+    Ok(claim_some(w, generation, slices, 1)?.map(|slices| slices.start))
+}
+
+/// Claims up to `most` of the next of `slices` slices, where the transfer is open and one is left.
+///
+/// # Errors
+/// Another generation stands there.
+pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Result<Option<Range<u32>>, Scribbled> {
+    let slices = slices.min(MAX_SLICES);
     let mut word = w.cursor().load(Ordering::Acquire);
     for _ in 0..TRIES {
         let s = check(word, generation)?;
-        if !s.open || s.stopped || s.done || s.next >= slices.min(MAX_SLICES) {
+        if !s.open || s.stopped || s.done || s.next >= slices {
             return Ok(None);
         }
-        match w.cursor().compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Ok(Some(s.next)),
+        let count = most.min(slices - s.next);
+        match w.cursor().compare_exchange_weak(word, word + u64::from(count), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Ok(Some(s.next..s.next + count)),
             Err(now) => word = now,
         }
     }

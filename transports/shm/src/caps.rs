@@ -17,6 +17,9 @@ pub struct Config {
     /// Bytes of the slices in which both sides copy a chunk directly; rounded to pages, and up where a chunk would
     /// have more than 64.
     pub slice: usize,
+    /// Chunks of a few pages go in rows from the first on, however short they are; for tests.
+    #[doc(hidden)]
+    pub rows: bool,
     /// Called between the claim of a slice and its copy; for tests that stop a process exactly there.
     #[doc(hidden)]
     pub between: Option<fn()>,
@@ -24,7 +27,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { ring: 4 << 20, cma: true, cma_from: 48 << 10, slice: 128 << 10, between: None }
+        Config { ring: 4 << 20, cma: true, cma_from: 48 << 10, slice: 128 << 10, rows: false, between: None }
     }
 }
 

@@ -15,6 +15,7 @@ mod live;
 mod memory;
 mod record;
 mod recv;
+mod row;
 mod send;
 mod setup;
 mod wire;

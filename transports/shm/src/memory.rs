@@ -4,11 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::cma::{Gate, Ranges, Remote};
 use linkspan_shmring::map::SlotWords;
 use linkspan_shmring::peer::{Task, this_thread};
 use linkspan_shmring::{Map, Side, slot};
-use linkspan_transport::MemSlice;
 
 /// What became of one slice.
 #[derive(Debug)]
@@ -65,14 +64,14 @@ impl Reach {
         self.pull_only
     }
 
-    /// Reads one claimed slice.
-    pub(crate) fn pull(&self, w: &SlotWords<'_>, generation: u32, from: u64, dst: MemSlice) -> Copied {
-        self.copy(w, generation, |remote| remote.pull(from, dst))
+    /// Reads claimed slices.
+    pub(crate) fn pull(&self, w: &SlotWords<'_>, generation: u32, ranges: &mut Ranges) -> Copied {
+        self.copy(w, generation, |remote| remote.pull_all(ranges))
     }
 
-    /// Writes one claimed slice.
-    pub(crate) fn push(&self, w: &SlotWords<'_>, generation: u32, src: MemSlice, to: u64) -> Copied {
-        self.copy(w, generation, |remote| remote.push(src, to))
+    /// Writes claimed slices.
+    pub(crate) fn push(&self, w: &SlotWords<'_>, generation: u32, ranges: &mut Ranges) -> Copied {
+        self.copy(w, generation, |remote| remote.push_all(ranges))
     }
 
     fn copy(&self, w: &SlotWords<'_>, generation: u32, copy: impl FnOnce(Remote) -> io::Result<()>) -> Copied {

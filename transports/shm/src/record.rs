@@ -6,7 +6,7 @@
 //! 8   the 40 bytes of a head (control, first piece of a chunk, offer)
 //!     or u32 generation, u8 slot, 3 zero, u64 offset in the chunk (piece of a transfer)
 //! 48  control: payload; offer: u64 address, u8 slot, zero, u16 slice in pages of 4 KiB, u32 generation
-//! 64  payload of pieces
+//! 64  payload of pieces; row: for each of its chunks 40 bytes of a head, u64 address
 //! ```
 
 use linkspan_proto::Head;
@@ -35,6 +35,8 @@ pub(crate) enum Tag {
     Piece = 5,
     /// Nothing: the rest of the ring is left out.
     Skip = 6,
+    /// Chunks to be copied directly together; the payload tells which.
+    Row = 7,
 }
 
 /// A record as its receiver sees it, its payload aside.
@@ -59,7 +61,7 @@ pub(crate) struct Direct {
 pub(crate) fn size(tag: Tag, len: usize) -> usize {
     match tag {
         Tag::Ctrl => (CTRL_AT + len).next_multiple_of(LINE),
-        Tag::Chunk | Tag::More | Tag::Piece | Tag::Skip => LINE + len.next_multiple_of(LINE),
+        Tag::Chunk | Tag::More | Tag::Piece | Tag::Skip | Tag::Row => LINE + len.next_multiple_of(LINE),
         Tag::Offer => LINE,
     }
 }
@@ -105,6 +107,32 @@ pub(crate) fn piece(len: usize, slot: u8, generation: u32, offset: u64) -> [u8; 
     line
 }
 
+/// Bytes that say which chunk comes next in a row.
+pub(crate) const ENTRY: usize = HEAD_LEN + 8;
+
+/// The line of a row of `count` chunks.
+pub(crate) fn row(count: usize, slot: u8, generation: u32) -> [u8; LINE] {
+    let mut line = piece(count * ENTRY, slot, generation, 0);
+    line[4] = Tag::Row as u8;
+    line
+}
+
+/// A chunk of a row and where it lies.
+pub(crate) fn entry(head: &Head, address: u64) -> [u8; ENTRY] {
+    let mut entry = [0; ENTRY];
+    entry[..HEAD_LEN].copy_from_slice(head.as_wire());
+    entry[HEAD_LEN..].copy_from_slice(&address.to_le_bytes());
+    entry
+}
+
+/// What [`entry`] made: the head, not yet checked, and the address.
+pub(crate) fn parse_entry(entry: &[u8; ENTRY]) -> ([u8; HEAD_LEN], u64) {
+    let (mut head, mut address) = ([0; HEAD_LEN], [0; 8]);
+    head.copy_from_slice(&entry[..HEAD_LEN]);
+    address.copy_from_slice(&entry[HEAD_LEN..]);
+    (head, u64::from_le_bytes(address))
+}
+
 /// The line of an offer.
 pub(crate) fn offer(head: &Head, direct: Direct) -> [u8; LINE] {
     let mut line = with_head(Tag::Offer, 0, head);
@@ -127,6 +155,7 @@ impl Record {
             4 => Tag::Offer,
             5 => Tag::Piece,
             6 => Tag::Skip,
+            7 => Tag::Row,
             _ => return Err("a record of unknown kind"),
         };
         if len > ready || size(tag, len) > ready || (tag == Tag::Ctrl && len > EAGER_MAX) {
@@ -154,7 +183,7 @@ impl Record {
         }
     }
 
-    /// Generation, slot and offset of a piece.
+    /// Generation, slot and offset of a piece; of a row without the offset.
     pub(crate) fn piece(&self) -> (u32, u8, u64) {
         (u32::from_le_bytes(array(&self.line, 8)), self.line[12], u64::from_le_bytes(array(&self.line, 16)))
     }

@@ -6,14 +6,17 @@ use std::sync::atomic::Ordering;
 
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::{Head, Kind};
+use linkspan_shmring::cma::Ranges;
+use linkspan_shmring::map::SlotWords;
 use linkspan_shmring::ring::{Consumer, LINE};
 use linkspan_shmring::slot::{self, MAX_SLICES, Words};
-use linkspan_shmring::{Lane, Map, Side, Slots};
+use linkspan_shmring::{Lane, Map, SLOTS, Side, Slots};
 use linkspan_transport::{Buf, MemSlice, Sink, Violation};
 
 use crate::caps::{PAGE, SLICE_MAX};
 use crate::memory::{Copied, Reach};
-use crate::record::{CTRL_AT, Direct, LINE_LEN, Record, Tag, size};
+use crate::record::{CTRL_AT, Direct, ENTRY, LINE_LEN, Record, Tag, parse_entry, size};
+use crate::row::{self, LONGEST, Places, ROW};
 use crate::send::{CHUNKS, Fault, all, scribbled};
 
 /// Records and payload bytes that one poll takes from the ring, so that it returns soon.
@@ -36,6 +39,8 @@ struct In {
     /// Through the ring: bytes so far.
     got: usize,
     direct: Option<Transfer>,
+    /// Of a row: its chunks, of which `head` is the first.
+    row: Option<Box<Places>>,
     done: bool,
 }
 
@@ -65,6 +70,8 @@ pub(crate) struct Receiver {
     slots: Slots,
     queue: VecDeque<In>,
     used: u32,
+    /// What finished rows leave for the next.
+    spare: Vec<Box<Places>>,
     scratch: Box<[u8; EAGER_MAX]>,
     quarter: u64,
     freed: u64,
@@ -89,6 +96,7 @@ impl Receiver {
             slots: Slots::new(map, side.other()),
             queue: VecDeque::with_capacity(CHUNKS),
             used: 0,
+            spare: Vec::with_capacity(SLOTS),
             scratch: Box::new([0; EAGER_MAX]),
             quarter: map.ring() as u64 / 4,
             freed: 0,
@@ -189,6 +197,7 @@ impl Receiver {
                 let direct = r.direct();
                 self.begin(r, sink, Some((direct, reach)))
             }
+            Tag::Row => self.row(r, sink, reach),
             Tag::Piece => self.piece(r),
         }
     }
@@ -208,13 +217,66 @@ impl Receiver {
             Some(mem) => Some(mem.sub(0, len.into()).ok_or_else(|| lie("a chunk longer than its place"))?),
             None => None,
         };
-        let mut entry = In { head, dest, got: 0, direct: None, done: false };
+        let mut entry = In { head, dest, got: 0, direct: None, row: None, done: false };
         if let Some((direct, reach)) = direct {
             let t = self.open(&direct, len as usize, dest, reach)?;
             entry.done = t.is_none();
             entry.direct = t;
         }
         self.queue.push_back(entry);
+        Ok(())
+    }
+
+    /// A row: asks where each of its chunks goes and opens its transfer.
+    fn row<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &Reach) -> Result<(), Fault> {
+        let (generation, slot, _) = r.piece();
+        let count = r.len / ENTRY;
+        let (Some(w), Some(text), true) = (self.slots.get(slot.into()), self.scratch.get_mut(..r.len), reach.direct())
+        else {
+            return Err(lie(format!("a row of {count} chunks, slot {slot}")));
+        };
+        if self.used & (1 << slot) != 0 || self.queue.len() == CHUNKS {
+            return Err(lie(format!("more chunks at once than agreed, or slot {slot} twice")));
+        }
+        if !r.len.is_multiple_of(ENTRY) || !(1..=ROW).contains(&count) || !self.rx.get(LINE_LEN, text) {
+            return Err(lie(format!("a row of {} bytes", r.len)));
+        }
+        let mut row = self.spare.pop();
+        for (n, entry) in text.as_chunks().0.iter().enumerate() {
+            let (head, address) = parse_entry(entry);
+            let (head, kind) = Head::decode(&head).map_err(|e| lie(e.to_string()))?;
+            let len = head.len.get() as usize;
+            if !kind.is_payload() || !(1..=LONGEST).contains(&len) {
+                return Err(lie(format!("a {kind:?} of {len} bytes in a row")));
+            }
+            let place = match sink.place(&head).map_err(violation)? {
+                Some(mem) => Some(mem.sub(0, len as u64).ok_or_else(|| lie("a chunk longer than its place"))?),
+                None => None,
+            };
+            w.place(n as u32).store(place.map_or(0, |p| p.as_ptr() as u64), Ordering::Relaxed);
+            let _ = row.get_or_insert_with(|| Places::new(head)).add(head, place, address);
+        }
+        let Some(row) = row else {
+            return Err(lie("a row of nothing"));
+        };
+        let taken = if reach.pull_only() { count as u32 } else { 0 };
+        slot::open(&w, generation, 0, taken).map_err(|_| scribbled())?;
+        self.used |= 1 << slot;
+        self.dirty = true;
+        let transfer = Transfer {
+            slot,
+            generation,
+            address: 0,
+            slice: LONGEST,
+            count: count as u32,
+            claimed: all(taken),
+            read: 0,
+            ringed: 0,
+            ringed_at: 0,
+            quit: false,
+        };
+        let (head, dest) = (row.chunks[0].0, Some(MemSlice::EMPTY));
+        self.queue.push_back(In { head, dest, got: 0, direct: Some(transfer), row: Some(row), done: false });
         Ok(())
     }
 
@@ -290,7 +352,8 @@ impl Receiver {
         let (generation, slot, offset) = r.piece();
         let of = |t: &Transfer| t.slot == slot && t.generation == generation;
         let entry = self.queue.iter_mut().find(|e| !e.done && e.direct.as_ref().is_some_and(of));
-        let Some((dest, t)) = entry.and_then(|e| Some((e.dest?, e.direct.as_mut()?))) else {
+        let parts = entry.and_then(|e| Some((e.dest?, e.row.as_deref(), e.direct.as_mut()?)));
+        let Some((dest, row, t)) = parts else {
             return Err(lie("a piece of no transfer"));
         };
         let index = offset / t.slice as u64;
@@ -298,15 +361,18 @@ impl Receiver {
             return Err(lie(format!("a piece at {offset} of {} slices of {}", t.count, t.slice)));
         }
         let start = index * t.slice as u64;
-        let end = (start + t.slice as u64).min(dest.len() as u64);
+        let (len, place) = t.part(index as u32, dest, row);
+        let end = start + len as u64;
         let expected = (t.claimed | t.read | t.ringed) & (1 << index) == 0
             && offset - start == t.ringed_at as u64
             && r.len > 0
-            && r.len as u64 <= end - offset;
-        let Some(part) = dest.sub(offset, r.len as u64).filter(|_| expected) else {
+            && r.len as u64 <= end.saturating_sub(offset);
+        if !expected {
             return Err(lie(format!("a piece of {} bytes at {offset} that nobody asked for", r.len)));
-        };
-        self.rx.get_checked(LINE_LEN, part).map_err(|e| Fault::System("pread(2) to a destination", e))?;
+        }
+        if let Some(part) = place.and_then(|(place, _)| place.sub(offset - start, r.len as u64)) {
+            self.rx.get_checked(LINE_LEN, part).map_err(|e| Fault::System("pread(2) to a destination", e))?;
+        }
         t.ringed_at += r.len;
         if offset + r.len as u64 == end {
             t.ringed |= 1 << index;
@@ -330,7 +396,7 @@ impl Receiver {
                 continue;
             };
             if !copied {
-                copied = t.read_one(&w, dest, reach)?;
+                copied = t.read_some(&w, dest, entry.row.as_deref(), reach)?;
                 active |= copied;
                 self.dirty |= copied && t.quit;
             }
@@ -351,9 +417,18 @@ impl Receiver {
     /// Reports finished chunks from the front, so that they are reported in order.
     fn report<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
         while self.queue.front().is_some_and(|e| e.done) {
-            if let Some(entry) = self.queue.pop_front() {
+            let Some(entry) = self.queue.pop_front() else {
+                break;
+            };
+            let Some(mut row) = entry.row else {
                 sink.landed(&entry.head).map_err(violation)?;
+                continue;
+            };
+            for (head, ..) in row.chunks.iter().take(row.used) {
+                sink.landed(head).map_err(violation)?;
             }
+            row.clear();
+            self.spare.push(row);
         }
         Ok(())
     }
@@ -390,33 +465,56 @@ impl Receiver {
 }
 
 impl Transfer {
-    /// Reads one slice, if one is left for us. True where something changed.
-    fn read_one(
+    /// How long slice `i` is, where it goes, if anywhere, and where it lies in the sender.
+    fn part(&self, i: u32, dest: MemSlice, row: Option<&Places>) -> (usize, Option<(MemSlice, u64)>) {
+        if let Some(row) = row {
+            return match row.chunks.get(i as usize) {
+                Some((head, place, address)) => (head.len.get() as usize, place.map(|place| (place, *address))),
+                None => (0, None),
+            };
+        }
+        let at = u64::from(i) * self.slice as u64;
+        let len = (self.slice as u64).min((dest.len() as u64).saturating_sub(at));
+        (len as usize, dest.sub(at, len).map(|part| (part, self.address.wrapping_add(at))))
+    }
+
+    /// Reads a slice, or some of a row, if any are left for us. True where something changed.
+    fn read_some(
         &mut self,
-        w: &linkspan_shmring::map::SlotWords<'_>,
+        w: &SlotWords<'_>,
         dest: MemSlice,
+        row: Option<&Places>,
         reach: &Reach,
     ) -> Result<bool, Fault> {
         if self.quit {
             return Ok(false);
         }
+        let most = row.map_or(1, |row| row::call(row.longest, row.used));
         if self.claimed == 0 {
-            match slot::claim(w, self.generation, self.count).map_err(|_| scribbled())? {
+            match slot::claim_some(w, self.generation, self.count, most).map_err(|_| scribbled())? {
                 // A hostile cursor may give a slice twice; it is ours already then, and reading it again does no harm.
-                Some(i) => self.claimed |= 1 << i,
+                Some(slices) => self.claimed |= all(slices.end) & !all(slices.start),
                 None => return Ok(false),
             }
         }
-        let i = self.claimed.trailing_zeros();
-        let at = u64::from(i) * self.slice as u64;
-        let len = (self.slice as u64).min((dest.len() as u64).saturating_sub(at));
-        let Some(part) = dest.sub(at, len) else {
-            return Ok(false);
-        };
-        match reach.pull(w, self.generation, self.address.wrapping_add(at), part) {
+        let (mut ranges, mut bits, mut left) = (Ranges::new(), 0, self.claimed);
+        for _ in 0..most {
+            if left == 0 {
+                break;
+            }
+            let i = left.trailing_zeros();
+            left &= left - 1;
+            bits |= 1 << i;
+            if let (_, Some((part, from))) = self.part(i, dest, row)
+                && !ranges.add(part, from)
+            {
+                return Ok(false);
+            }
+        }
+        match reach.pull(w, self.generation, &mut ranges) {
             Copied::Whole => {
-                self.claimed &= self.claimed - 1;
-                self.read |= 1 << i;
+                self.claimed &= !bits;
+                self.read |= bits;
                 Ok(true)
             }
             Copied::Stopped => Ok(false),

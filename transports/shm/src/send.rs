@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::Head;
+use linkspan_shmring::cma::Ranges;
 use linkspan_shmring::layout::LIGHT;
+use linkspan_shmring::map::SlotWords;
 use linkspan_shmring::ring::Producer;
 use linkspan_shmring::slot::{self, MAX_SLICES, Words};
 use linkspan_shmring::{Lane, Map, SLOTS, Side, Slots};
@@ -14,7 +16,8 @@ use linkspan_transport::{Buf, Busy, MemSlice};
 
 use crate::caps::{Config, PAGE, SLICE_MAX};
 use crate::memory::{Copied, Reach};
-use crate::record::{self, CTRL_AT, Direct, Tag};
+use crate::record::{self, CTRL_AT, Direct, ENTRY, Tag};
+use crate::row::{self, LONGEST, ROW, ROWS, Sources};
 
 /// Chunks that a sender may have under way, counted from the oldest unfinished one; a receiver keeps as many.
 pub(crate) const CHUNKS: usize = 2 * SLOTS;
@@ -28,9 +31,9 @@ const COMPARED: usize = 16 << 10;
 /// Chunks between two whose way into the ring is timed: two looks at the clock are 50 ns.
 const TIMED: u32 = 4;
 
-/// KiB that reach the ring in a microsecond where both processors share a cache: 5 to 15. Where they do not, every line
-/// is fetched from afar: 2 to 3, and copying directly, 7 or more for both together, is faster.
-const NEAR: usize = 4;
+/// KiB that reach the ring in a microsecond where both processors share a cache: 9 to 16 (pages of 16 KiB in 1 to 1.75 us).
+/// Where they do not, every line is fetched from afar: 4 to 7 (in 2.25 to 4.5 us), and copying pages together is faster.
+const NEAR: usize = 8;
 
 /// Slow ones beyond the fast ones after which chunks are copied directly: more than the first way through the largest default
 /// ring, whose pages are made then. How many chunks then are, until the ring is tried again, and how many slow ones
@@ -39,12 +42,14 @@ const SLOW: u32 = 80;
 const DIRECTLY: u32 = 4096;
 const STILL: u32 = 8;
 
-/// Whether chunks of a size that usually goes through the ring go there, by what it was seen to cost.
+/// Whether chunks of a size that usually goes through the ring go there, or in rows, by what it was seen to cost.
 #[derive(Debug, Default)]
 struct Pace {
     chunks: u32,
     slow: u32,
     direct: u32,
+    /// They never go through the ring.
+    never: bool,
 }
 
 impl Pace {
@@ -65,7 +70,7 @@ impl Pace {
 
     /// Whether the next chunk is to be copied directly.
     fn goes_directly(&self) -> bool {
-        self.direct > 0
+        self.direct > 0 || self.never
     }
 }
 
@@ -96,6 +101,8 @@ struct Transfer {
     src: MemSlice,
     slice: usize,
     count: u32,
+    /// Of a row: its chunks, a slice each, in place of `src`.
+    row: Option<Box<Sources>>,
     /// Slices that go through the ring, and how far the lowest of them has gone.
     ringed: u64,
     ringed_at: usize,
@@ -103,6 +110,15 @@ struct Transfer {
     unread: u64,
     /// We could not write the receiver's memory once and do not try again.
     quit: bool,
+}
+
+/// A row that chunks are added to. The receiver hears of it when it is closed.
+#[derive(Debug)]
+struct Open {
+    sources: Box<Sources>,
+    slot: u8,
+    /// Its place in `out`, counted since the beginning.
+    place: u64,
 }
 
 /// A chunk on its way through the ring.
@@ -126,6 +142,11 @@ pub(crate) struct Sender {
     /// Chunks that have left `out` since the beginning.
     left: u64,
     partial: Option<Partial>,
+    row: Option<Open>,
+    /// Rows under way, and what finished ones leave for the next.
+    rows: usize,
+    #[expect(clippy::vec_box, reason = "the boxes go to transfers and back")]
+    spare: Vec<Box<Sources>>,
     free: u32,
     generation: u32,
     piece: usize,
@@ -137,6 +158,8 @@ pub(crate) struct Sender {
     streams: bool,
     ring: usize,
     from: usize,
+    /// Shortest chunk that goes in a row.
+    row_from: usize,
     pace: Pace,
     slice: usize,
     fault: Option<Fault>,
@@ -153,6 +176,9 @@ impl Sender {
             out: VecDeque::with_capacity(CHUNKS),
             left: 0,
             partial: None,
+            row: None,
+            rows: 0,
+            spare: Vec::with_capacity(ROWS),
             free: (1 << SLOTS) - 1,
             generation: 0,
             // A quarter of 64 KiB, so that both sides copy at once; less where the ring is small.
@@ -164,7 +190,8 @@ impl Sender {
             // What chunks leave to control messages: one of the largest, and an eighth of a ring of 512 KiB.
             reserve: (map.ring() / 8).min(64 << 10).max(record::size(Tag::Ctrl, linkspan_proto::head::EAGER_MAX)),
             from: if direct { config.cma_from.max(1) } else { usize::MAX },
-            pace: Pace::default(),
+            row_from: if config.rows { 1 } else { COMPARED },
+            pace: Pace { never: config.rows && direct, ..Pace::default() },
             slice: config.slice,
             fault: None,
         }
@@ -233,6 +260,7 @@ impl Sender {
 
     #[inline]
     pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
+        self.close_row();
         let (len, size) = (body.len(), record::size(Tag::Ctrl, body.len()));
         if !self.room(size) {
             return Err(Busy);
@@ -252,15 +280,22 @@ impl Sender {
     }
 
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        let short = (self.row_from..=LONGEST).contains(&src.len()) && src.len() < self.from;
+        if short && self.pace.goes_directly() {
+            let added = self.by_row(head, src);
+            self.pace.direct = self.pace.direct.saturating_sub(u32::from(added.is_ok()));
+            return added;
+        }
+        self.close_row();
         if self.out.len() == CHUNKS {
             return Err(Busy);
         }
         if (self.from..=DIRECT_MAX).contains(&src.len()) {
             return self.offer(head, src);
         }
-        if self.pace.goes_directly() && (COMPARED..=DIRECT_MAX).contains(&src.len()) {
+        if self.pace.goes_directly() && (self.row_from..=DIRECT_MAX).contains(&src.len()) {
             let offered = self.offer(head, src);
-            self.pace.direct -= u32::from(offered.is_ok());
+            self.pace.direct = self.pace.direct.saturating_sub(u32::from(offered.is_ok()));
             return offered;
         }
         self.by_ring(head, src)
@@ -304,12 +339,86 @@ impl Sender {
             src,
             slice,
             count,
+            row: None,
             ringed: 0,
             ringed_at: 0,
             unread: 0,
             quit: false,
         };
         Ok(self.accept(Some(transfer), false))
+    }
+
+    /// Adds a chunk to the row, which is begun where there is none.
+    fn by_row(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+        if self.row.as_ref().is_some_and(|open| open.sources.used == ROW) {
+            self.close_row();
+        }
+        if self.row.is_none() {
+            self.begin_row()?;
+        }
+        let Some(open) = self.row.as_mut() else {
+            return Err(Busy);
+        };
+        let at = record::LINE_LEN + open.sources.used * ENTRY;
+        // There is room for it since the row was begun.
+        if !(self.tx.put(at, &record::entry(head, src.as_ptr() as u64)) && open.sources.add(src)) {
+            return Err(Busy);
+        }
+        self.items += 1;
+        Ok(self.items)
+    }
+
+    fn begin_row(&mut self) -> Result<(), Busy> {
+        let slot = self.free.trailing_zeros() as u8;
+        let full = self.out.len() == CHUNKS || self.rows == ROWS || usize::from(slot) >= SLOTS;
+        if full || !self.room(record::size(Tag::Row, ROW * ENTRY)) {
+            return Err(Busy);
+        }
+        self.free &= !(1 << slot);
+        self.rows += 1;
+        let sources = self.spare.pop().unwrap_or_else(Sources::new);
+        let place = self.left + self.out.len() as u64;
+        // The first of its chunks is the next item.
+        self.out.push_back(Out { item: self.items + 1, direct: None, done: false });
+        self.row = Some(Open { sources, slot, place });
+        Ok(())
+    }
+
+    /// Tells the receiver of the row that was begun.
+    #[inline]
+    fn close_row(&mut self) {
+        if let Some(open) = self.row.take() {
+            self.publish_row(open);
+        }
+    }
+
+    fn publish_row(&mut self, open: Open) {
+        let Open { sources, slot, place } = open;
+        let Some(w) = self.slots.get(slot.into()) else {
+            return;
+        };
+        self.generation = self.generation.wrapping_add(1);
+        let (generation, count) = (self.generation, sources.used);
+        slot::offer(&w, generation);
+        if !self.tx.put(0, &record::row(count, slot, generation)) {
+            return;
+        }
+        self.publish(record::size(Tag::Row, count * ENTRY));
+        let transfer = Transfer {
+            slot,
+            generation,
+            src: MemSlice::EMPTY,
+            slice: LONGEST,
+            count: count as u32,
+            row: Some(sources),
+            ringed: 0,
+            ringed_at: 0,
+            unread: 0,
+            quit: false,
+        };
+        if let Some(out) = self.out.get_mut((place - self.left) as usize) {
+            out.direct = Some(transfer);
+        }
     }
 
     fn by_ring(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
@@ -370,6 +479,7 @@ impl Sender {
 
     /// A bounded step: pieces while the ring takes them, at most one slice, and the end of finished transfers.
     pub(crate) fn advance(&mut self, reach: &Reach) -> Result<bool, Fault> {
+        self.close_row();
         let mut active = self.more();
         let mut worked = false;
         for i in 0..self.out.len() {
@@ -386,6 +496,11 @@ impl Sender {
             match step? {
                 Step::Done => {
                     self.free |= 1 << t.slot;
+                    if let Some(mut row) = t.row.take() {
+                        row.clear();
+                        self.spare.push(row);
+                        self.rows -= 1;
+                    }
                     out.done = true;
                     active = true;
                 }
@@ -425,25 +540,31 @@ impl Sender {
         t.ringed |= unread;
         // Cannot write and the receiver can: leave the rest to it. Neither can: the ring takes the rest.
         if t.ringed == 0 && (!t.quit || t.unread != 0) {
-            let claimed = slot::claim(&w, t.generation, t.count).map_err(|_| scribbled())?;
-            let Some(i) = claimed else {
+            let most = t.row.as_ref().map_or(1, |row| row::call(row.longest, row.used));
+            let claimed = slot::claim_some(&w, t.generation, t.count, most).map_err(|_| scribbled())?;
+            let Some(claimed) = claimed else {
                 return Ok(Step::Nothing);
             };
+            let bits = all(claimed.end) & !all(claimed.start);
             if t.quit {
-                w.unsent().fetch_or(1 << i, Ordering::Release);
-                t.ringed = 1 << i;
+                w.unsent().fetch_or(bits, Ordering::Release);
+                t.ringed = bits;
             } else {
-                let at = u64::from(i) * t.slice as u64;
-                let len = (t.slice as u64).min(t.src.len() as u64 - at);
-                let part = t.src.sub(at, len).unwrap_or(MemSlice::EMPTY);
-                let to = w.dest().load(Ordering::Relaxed).wrapping_add(at);
-                match reach.push(&w, t.generation, part, to) {
-                    Copied::Whole => _ = w.sent().fetch_or(1 << i, Ordering::Release),
+                let mut ranges = Ranges::new();
+                for i in claimed {
+                    if let Some(to) = t.place(&w, i)
+                        && !ranges.add(t.part(i), to)
+                    {
+                        return Ok(Step::Nothing);
+                    }
+                }
+                match reach.push(&w, t.generation, &mut ranges) {
+                    Copied::Whole => _ = w.sent().fetch_or(bits, Ordering::Release),
                     Copied::Stopped => return Ok(Step::Nothing),
                     Copied::Refused => {
                         t.quit = true;
-                        w.unsent().fetch_or(1 << i, Ordering::Release);
-                        t.ringed = 1 << i;
+                        w.unsent().fetch_or(bits, Ordering::Release);
+                        t.ringed = bits;
                     }
                 }
                 return Ok(Step::Copied);
@@ -457,11 +578,11 @@ impl Sender {
     fn pieces(&mut self, t: &mut Transfer) -> Result<Step, Fault> {
         let mut step = Step::Nothing;
         while t.ringed != 0 {
+            let slice = t.part(t.ringed.trailing_zeros());
             let at = t.ringed.trailing_zeros() as usize * t.slice + t.ringed_at;
-            let end = ((t.ringed.trailing_zeros() as usize + 1) * t.slice).min(t.src.len());
-            let len = (end - at).min(self.piece);
+            let len = (slice.len() - t.ringed_at).min(self.piece);
             let size = record::size(Tag::Piece, len);
-            let Some(part) = t.src.sub(at as u64, len as u64) else {
+            let Some(part) = slice.sub(t.ringed_at as u64, len as u64) else {
                 break;
             };
             if !self.room(size + self.reserve) || !self.tx.put(0, &record::piece(len, t.slot, t.generation, at as u64))
@@ -472,7 +593,7 @@ impl Sender {
             self.publish(size);
             step = Step::Copied;
             t.ringed_at += len;
-            if at + len == end {
+            if t.ringed_at == slice.len() {
                 t.ringed &= t.ringed - 1;
                 t.ringed_at = 0;
             }
@@ -482,7 +603,10 @@ impl Sender {
 
     /// Whether a sleeper would miss something it could do now.
     pub(crate) fn could_work(&self) -> bool {
-        if self.fault.is_some() || (self.partial.is_some() && self.tx.has_room(self.piece + self.reserve + 128)) {
+        if self.fault.is_some()
+            || self.row.is_some()
+            || (self.partial.is_some() && self.tx.has_room(self.piece + self.reserve + 128))
+        {
             return true;
         }
         self.out.iter().filter(|o| !o.done).filter_map(|o| o.direct.as_ref()).any(|t| {
@@ -506,6 +630,28 @@ impl Sender {
             if let Some(w) = self.slots.get(t.slot.into()) {
                 slot::stop(&w);
             }
+        }
+    }
+}
+
+impl Transfer {
+    /// The bytes of slice `i`.
+    fn part(&self, i: u32) -> MemSlice {
+        let part = match &self.row {
+            Some(row) => row.parts.get(i as usize).copied(),
+            None => {
+                let at = u64::from(i) * self.slice as u64;
+                self.src.sub(at, (self.slice as u64).min((self.src.len() as u64).saturating_sub(at)))
+            }
+        };
+        part.unwrap_or(MemSlice::EMPTY)
+    }
+
+    /// Where slice `i` goes in the receiver, if anywhere.
+    fn place(&self, w: &SlotWords<'_>, i: u32) -> Option<u64> {
+        match self.row {
+            Some(_) => Some(w.place(i).load(Ordering::Relaxed)).filter(|&to| to != 0),
+            None => Some(w.dest().load(Ordering::Relaxed).wrapping_add(u64::from(i) * self.slice as u64)),
         }
     }
 }

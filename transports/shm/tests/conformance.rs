@@ -1,4 +1,4 @@
-//! The suite that every room passes: with the direct copy from its usual size on, with every chunk copied directly
+//! The suite that every room passes: with the direct copy from its usual size on, with short chunks in rows, with every chunk copied directly
 //! through the smallest ring, and with the ring alone.
 
 use linkspan_shm::{Config, ShmRail, pair};
@@ -37,6 +37,11 @@ mod usual {
 mod small {
     use super::*;
     linkspan_transport::conformance_suite!(tiny, Shm(tiny()));
+}
+
+mod rows {
+    use super::*;
+    linkspan_transport::conformance_suite!(rows, Shm(Config { ring: 64 << 10, rows: true, ..Config::default() }));
 }
 
 mod without {

@@ -61,6 +61,11 @@ mod direct {
     linkspan_transport::conformance_suite!(device, Staged::new(Config::default()));
 }
 
+mod rows {
+    use super::*;
+    linkspan_transport::conformance_suite!(device, Staged::new(Config { rows: true, ..Config::default() }));
+}
+
 mod ring {
     use super::*;
     linkspan_transport::conformance_suite!(device, Staged::new(Config { cma: false, ..Config::default() }));

@@ -81,6 +81,53 @@ fn a_destination_that_is_gone_is_an_error_and_not_a_signal() {
     assert!(matches!(until_down(&mut a, &mut none), Down::PeerGone { .. }));
 }
 
+/// Chunks of a row, some of which can be copied directly and some not, and some of which go nowhere.
+#[test]
+fn a_row_of_memory_that_cannot_be_reached_and_of_memory_that_can() {
+    const PAGE: usize = 20_000;
+    with_secret(|secret| {
+        let (mut a, mut b) = pair(Config { rows: true, ..Config::default() }).expect("a step");
+        for (src, dst) in [(HostBuf::new(LEN).slice(), secret()), (secret(), HostBuf::new(LEN).slice())] {
+            let bytes = pattern(8, LEN);
+            assert!(src.fill(0, &bytes));
+            let (mut sink, mut none) = (Catch::new(dst), Catch::new(MemSlice::EMPTY));
+            let mut item = 0;
+            for seq in 0..(LEN / PAGE) as u32 {
+                let at = u64::from(seq) * PAGE as u64;
+                let part = src.sub(at, PAGE as u64).expect("a step");
+                item = a.data(&head(Kind::Chunk, seq, PAGE, at), part).expect("a step");
+            }
+            let all = LEN / PAGE;
+            drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() == all);
+            assert!(dst.to_vec() == bytes, "other bytes");
+        }
+    });
+}
+
+#[test]
+fn chunks_of_a_row_that_nobody_wants_are_done_and_the_others_arrive() {
+    const PAGE: usize = 20_000;
+    let (mut a, mut b) = pair(Config { rows: true, ..Config::default() }).expect("a step");
+    let (src, dst) = (filled(&pattern(4, LEN)), HostBuf::new(LEN));
+    let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
+    sink.unwanted = vec![1, 5];
+    let mut item = 0;
+    for seq in 0..8u32 {
+        let at = u64::from(seq) * PAGE as u64;
+        let part = src.slice().sub(at, PAGE as u64).expect("a step");
+        item = a.data(&head(Kind::Chunk, seq, PAGE, at), part).expect("a step");
+    }
+    assert_eq!(a.taken(), 0, "nobody has heard of them");
+    drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() == 8);
+    let (got, sent) = (dst.slice().to_vec(), pattern(4, LEN));
+    for seq in 0..8 {
+        let range = seq * PAGE..(seq + 1) * PAGE;
+        let whole = got[range.clone()] == sent[range.clone()];
+        assert_eq!(whole, seq != 1 && seq != 5, "chunk {seq}");
+        assert!(whole || got[range].iter().all(|b| *b == 0));
+    }
+}
+
 #[test]
 fn control_passes_while_a_chunk_falls_back() {
     with_secret(|secret| {

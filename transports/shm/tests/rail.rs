@@ -221,7 +221,7 @@ proptest! {
 
     /// Any mix of messages in both directions, in any rhythm, over any way.
     #[test]
-    fn any_mix_arrives(way in 0usize..3, steps in proptest::collection::vec((0u8..6, 0usize..150_000), 1..60)) {
+    fn any_mix_arrives(way in 0usize..4, steps in proptest::collection::vec((0u8..6, 0usize..150_000), 1..60)) {
         let (mut a, mut b) = pair(ways()[way].1).expect("a step");
         let area = HostBuf::new(60 * 150_000);
         let (mut at_a, mut at_b) = (Catch::new(MemSlice::EMPTY), Catch::new(area.slice()));

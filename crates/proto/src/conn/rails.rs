@@ -47,8 +47,8 @@ pub(super) struct Arriving {
 }
 
 /// Chunks of a rail on their way in at a time. Streams bring one after the other; rooms that copy directly begin on the
-/// next ones early.
-const MAX_ARRIVING: usize = 64;
+/// next ones early, on four rows of 64 pages where pages are copied together.
+const MAX_ARRIVING: usize = 320;
 
 /// Rails remembered that the peer declared down before they came up on this side; far more than can be in the making
 /// at a time.

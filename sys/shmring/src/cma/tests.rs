@@ -1,6 +1,7 @@
-use linkspan_transport::HostBuf;
+use linkspan_transport::{Buf, HostBuf};
 
-use super::{Gate, Remote};
+use super::{Gate, Ranges, Remote};
+use crate::slot::MAX_SLICES;
 
 fn me() -> i32 {
     std::process::id() as i32
@@ -12,12 +13,45 @@ fn pull_and_push_pass_an_open_gate() {
     let remote = Remote::new(me(), gate.address());
     remote.probe([1, 2]).unwrap();
     let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
-    assert!(linkspan_transport::Buf::fill(&src.slice(), 99_999, &[42]));
+    assert!(src.slice().fill(99_999, &[42]));
     remote.pull(src.slice().as_ptr() as u64, dst.slice()).unwrap();
     assert_eq!(dst.slice().to_vec()[99_999], 42);
     let dst = HostBuf::new(100_000);
     remote.push(src.slice(), dst.slice().as_ptr() as u64).unwrap();
     assert_eq!(dst.slice().to_vec()[99_999], 42);
+}
+
+/// Neighbours on one side need not be neighbours on the other.
+#[test]
+fn many_ranges_go_each_to_its_place() {
+    const LEN: u64 = 5000;
+    let gate = Gate::new([1, 2]).unwrap();
+    let remote = Remote::new(me(), gate.address());
+    let bytes: Vec<u8> = (0..u64::from(MAX_SLICES) * LEN).map(|n| (n * 7 % 251) as u8).collect();
+    let src = HostBuf::new(bytes.len());
+    assert!(src.slice().fill(0, &bytes));
+    for pulls in [false, true] {
+        let dst = HostBuf::new(bytes.len());
+        let mut ranges = Ranges::new();
+        assert!(ranges.is_empty());
+        for n in 0..u64::from(MAX_SLICES) {
+            // Backwards in pairs: 1, 0, 3, 2, ...
+            let (from, to) = (src.slice().sub(n * LEN, LEN).unwrap(), dst.slice().sub((n ^ 1) * LEN, LEN).unwrap());
+            let (ours, theirs) = if pulls { (to, from) } else { (from, to) };
+            assert!(ranges.add(ours, theirs.as_ptr() as u64));
+        }
+        assert!(!ranges.add(src.slice(), 0), "a full list takes no more");
+        if pulls {
+            remote.pull_all(&mut ranges).unwrap()
+        } else {
+            remote.push_all(&mut ranges).unwrap()
+        }
+        let got = dst.slice().to_vec();
+        for n in 0..MAX_SLICES as usize {
+            let (from, to) = (n * LEN as usize, (n ^ 1) * LEN as usize);
+            assert!(got[to..to + LEN as usize] == bytes[from..from + LEN as usize], "range {n}");
+        }
+    }
 }
 
 /// The claim that the whole revocation stands on: a closed gate ends a copy before its first byte of payload.
@@ -27,7 +61,7 @@ fn a_closed_gate_stops_a_copy_before_its_first_byte() {
     let remote = Remote::new(me(), gate.address());
     gate.close().unwrap();
     let (src, dst) = (HostBuf::new(8192), HostBuf::new(8192));
-    assert!(linkspan_transport::Buf::fill(&src.slice(), 0, &[42; 8192]));
+    assert!(src.slice().fill(0, &[42; 8192]));
     let fault = Some(libc::EFAULT);
     assert_eq!(remote.push(src.slice(), dst.slice().as_ptr() as u64).unwrap_err().raw_os_error(), fault);
     assert_eq!(remote.pull(src.slice().as_ptr() as u64, dst.slice()).unwrap_err().raw_os_error(), fault);

@@ -5,7 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Words, all_out, claim, enter, finish, leave, offer, open, state, stop};
+use super::{Words, all_out, claim, claim_some, enter, finish, leave, offer, open, state, stop};
 use crate::sync::{AtomicU64, Ordering};
 
 const SLICES: u32 = 2;
@@ -71,10 +71,12 @@ fn both_copy_and_every_slice_is_copied_once() {
             thread::spawn(move || while push_one(&slot) {})
         };
         let mut mine = 0u64;
-        while let Some(i) = claim(&*slot, 1, SLICES).unwrap() {
-            // SAFETY: loom checks the access.
-            slot.memory[i as usize].with_mut(|m| unsafe { *m += 1 });
-            mine |= 1 << i;
+        while let Some(slices) = claim_some(&*slot, 1, SLICES, 2).unwrap() {
+            for i in slices {
+                // SAFETY: loom checks the access.
+                slot.memory[i as usize].with_mut(|m| unsafe { *m += 1 });
+                mine |= 1 << i;
+            }
         }
         while mine | slot.sent.load(Ordering::Acquire) != (1 << SLICES) - 1 {
             thread::yield_now();

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Scribbled, State, Words, claim, finish, offer, open, state, stop};
+use super::{Scribbled, State, Words, claim, claim_some, finish, offer, open, state, stop};
 use crate::layout::Side;
 use crate::map::{Map, Slots};
 
@@ -22,6 +22,20 @@ fn a_transfer_from_offer_to_finish() {
     assert_eq!(finish(&w, 7), Ok(true));
     assert!(state(&w, 7).unwrap().done);
     assert!(stop(&w), "a later stop learns that it had finished");
+}
+
+#[test]
+fn several_slices_are_claimed_at_once_and_none_beyond_the_last() {
+    let all = slots();
+    let w = all.get(1).unwrap();
+    offer(&w, 3);
+    assert_eq!(claim_some(&w, 3, 5, 2), Ok(None), "not open yet");
+    assert_eq!(open(&w, 3, 0, 0), Ok(true));
+    assert_eq!(claim_some(&w, 3, 5, 3), Ok(Some(0..3)));
+    assert_eq!(claim_some(&w, 3, 5, 3), Ok(Some(3..5)));
+    assert_eq!(claim_some(&w, 3, 5, 3), Ok(None));
+    w.place(0).store(7, Ordering::Relaxed);
+    assert_eq!(all.get(2).unwrap().place(0).load(Ordering::Relaxed), 0, "places of another slot");
 }
 
 #[test]

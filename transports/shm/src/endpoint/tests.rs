@@ -76,15 +76,17 @@ fn chunk(seq: u32, len: usize) -> Head {
 
 #[test]
 fn a_receiver_survives_any_scribbling() {
-    let config = Config { ring: 64 << 10, cma_from: 8 << 10, slice: 4096, ..Config::default() };
     let src = HostBuf::new(64 << 10);
     let mut downs = 0;
-    for seed in 1..=400u64 {
+    for seed in 1..=600u64 {
+        // Every third with rows.
+        let (rows, cma_from) = (seed % 3 == 0, if seed % 3 == 0 { 48 << 10 } else { 8 << 10 });
+        let config = Config { ring: 64 << 10, cma_from, slice: 4096, rows, ..Config::default() };
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         // Everything at once for odd seeds, one kind of thing for even ones.
         let (from, to) = match seed % 4 {
             0 => (4096, 8192),
-            2 => (8192, 16384),
+            2 => (8192, 32768),
             _ => (4096, layout::total(config.ring)),
         };
         let (mut a, mut b) = pair(config).unwrap();
@@ -120,7 +122,7 @@ fn a_receiver_survives_any_scribbling() {
         assert!(start.elapsed() < Duration::from_secs(5), "seed {seed}: the drop hangs");
         assert!(sink.intact(), "seed {seed}");
     }
-    assert!(downs > 100, "scribbling must be noticed more often than {downs} times in 400");
+    assert!(downs > 100, "scribbling must be noticed more often than {downs} times in 600");
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_chunk_that_was_stopped_before_its_end_is_not_reported() {
 #[test]
 fn a_piece_at_an_impossible_offset_is_a_lie() {
     const TAIL: usize = 4096;
-    const RING: usize = 16384;
+    const RING: usize = 32768;
     for offset in [u64::MAX, u64::MAX - 4095, 64 << 10, 1 << 40] {
         let config = Config { ring: 64 << 10, cma_from: 8 << 10, slice: 4096, ..Config::default() };
         let (mut a, mut b) = pair(config).unwrap();

@@ -11,6 +11,8 @@ use linkspan_transport::{Buf, Busy, Down, HostBuf, MemSlice, Poll, Rail, Sink, V
 pub(crate) struct Catch {
     pub(crate) area: MemSlice,
     pub(crate) drain: bool,
+    /// Chunks whose bytes go nowhere.
+    pub(crate) unwanted: Vec<u32>,
     pub(crate) ctrl: Vec<(u32, Vec<u8>)>,
     pub(crate) placed: Vec<u32>,
     pub(crate) landed: Vec<u32>,
@@ -18,7 +20,7 @@ pub(crate) struct Catch {
 
 impl Catch {
     pub(crate) fn new(area: MemSlice) -> Catch {
-        Catch { area, drain: false, ctrl: Vec::new(), placed: Vec::new(), landed: Vec::new() }
+        Catch { area, drain: false, unwanted: Vec::new(), ctrl: Vec::new(), placed: Vec::new(), landed: Vec::new() }
     }
 }
 
@@ -29,7 +31,7 @@ impl Sink for Catch {
     }
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
         self.placed.push(head.seq.get());
-        if self.drain {
+        if self.drain || self.unwanted.contains(&head.seq.get()) {
             return Ok(None);
         }
         self.area.sub(head.offset.get(), head.len.get().into()).map(Some).ok_or(Violation("outside the area".into()))
@@ -94,8 +96,9 @@ pub(crate) fn until_down(rail: &mut ShmRail, sink: &mut Catch) -> Down {
 }
 
 /// Every way the room has: both processes copy, and the ring alone.
-pub(crate) fn ways() -> [(&'static str, Config); 3] {
+pub(crate) fn ways() -> [(&'static str, Config); 4] {
     let direct = Config::default();
     let small = Config { ring: 64 << 10, cma_from: 1, slice: 4096, ..direct };
-    [("direct", direct), ("small ring, all direct", small), ("ring", Config { cma: false, ..direct })]
+    let rows = Config { ring: 64 << 10, rows: true, ..direct };
+    [("direct", direct), ("rows", rows), ("small ring, all direct", small), ("ring", Config { cma: false, ..direct })]
 }
