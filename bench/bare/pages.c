@@ -1,6 +1,6 @@
 // What the machine itself does with 4,096 pages of 16 KiB between two threads, one on each of two processors: copied by the kernel
 // (process_vm_readv(2) in one thread, process_vm_writev(2) in the other, from one cursor), by memcpy, and through rings of several
-// sizes, with the reader's stores as they are or past the caches.
+// sizes, with the reader's stores as they are or past the caches. Pages that are neighbours go to the kernel as one range.
 //
 //   cc -O2 -pthread bench/bare/pages.c -o pages && ./pages [ROUNDS]
 //

@@ -129,6 +129,7 @@ impl Enemy<'_> {
             (true, 1) => 3,
             (true, 2 | 3) => 4,
             (true, 4) => 5,
+            (true, 6) => 7,
             (true, _) => 2,
         };
         if tag == 4 {
@@ -149,6 +150,17 @@ impl Enemy<'_> {
                 bytes[58..60].copy_from_slice(&(self.input.near(1) as u16).to_le_bytes());
                 bytes[60..64].copy_from_slice(&(self.input.near(1) as u32).to_le_bytes());
                 0
+            }
+            7 => {
+                // A row of one chunk.
+                let address = self.input.near(bytes.as_ptr() as u64 & !4095);
+                bytes[8..LINE].fill(0);
+                bytes[8..12].copy_from_slice(&(self.input.near(1) as u32).to_le_bytes());
+                bytes[12] = self.input.u8() % 20;
+                bytes.extend_from_slice(head.as_wire());
+                bytes.extend_from_slice(&address.to_le_bytes());
+                bytes.resize(2 * LINE, 0xCD);
+                48
             }
             _ => {
                 if tag == 5 {
