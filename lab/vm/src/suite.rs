@@ -9,6 +9,7 @@ mod install;
 mod liar;
 mod load;
 mod memory;
+mod perf;
 mod rdma;
 mod ring;
 mod shapes;
@@ -290,7 +291,7 @@ pub(crate) const ALL: &[Test] = &[
         since: ANY,
         newest: true,
         ours: false,
-        what: "lspan perf and the plugin over thunderbolt_net; a cut cable is told; an Ethernet rail carries on",
+        what: "every lspan perf test and the plugin over thunderbolt_net; a cut cable is told; an Ethernet rail carries on",
         run: usage::cable,
     },
     Test {

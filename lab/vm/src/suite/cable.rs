@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::perf::{self, Way};
 use super::tb::{self, SOON, found, lost};
 use crate::error::{Result, check};
 use crate::guest::{Guest, Job};
@@ -42,29 +43,8 @@ fn tier(lab: &mut Lab, a: &Guest, b: &Guest, env: &str, device: &str, tier: &str
             format!("lspan status does not tell of {device} at {tier}:\n{status}")
         })?;
     }
-    let serve = format!("{env} LINKSPAN_PATH=thunderbolt LINKSPAN_LOG=info exec lspan perf serve >/tmp/serve.log 2>&1");
-    for (test, more) in [
-        ("bw", "--size 1M --iters 8"),
-        ("lat", "--size 4K --iters 20"),
-        ("jitter", "--size 4K --iters 20"),
-        ("load", "--size 4K --iters 20 --load-size 256K"),
-        ("multi", "--size 256K --iters 8 --streams 2"),
-    ] {
-        let mut server = b.spawn(&serve)?;
-        b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
-        let said = a.run(SOON * 4, &format!("{env} lspan perf {test} 10.1.0.2 --path thunderbolt {more} 2>&1"))?;
-        check(matches!(said.code, 0 | 3) && said.out.contains(device), || {
-            let there = b.sh("cat /tmp/serve.log; dmesg | tail -5").unwrap_or_default();
-            format!(
-                "lspan perf {test} ended with {} or names no {device}: {}{}\n{there}",
-                said.code, said.out, said.err
-            )
-        })?;
-        server.kill();
-        let _ = server.expect("nothing", Duration::from_millis(10));
-        b.until("the server to go", SOON, "! pidof lspan >/dev/null")?;
-    }
-    lab.say(&format!("{tier}: lspan perf bw, lat, jitter, load, multi, every byte checked"));
+    perf::all(a, b, Way { at: "10.1.0.2", env, path: "thunderbolt", device })?;
+    lab.say(&format!("{tier}: {}", perf::ALL));
     let forced = format!("{env} LINKSPAN_PATH=thunderbolt");
     for job in ranks(a, b, &forced, "--test allreduce --quick")? {
         ended(job, SOON * 5, 0, &["thunderbolt /dev/", tier])?;

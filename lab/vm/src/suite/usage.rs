@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::perf::{self, Way};
 use super::tb::{self, SOON, net};
 use crate::error::{Error, Result, check};
 use crate::guest::{Guest, Job};
@@ -45,6 +46,12 @@ fn status(guest: &Guest, peer: &str) -> Result<()> {
     check(table.contains("thunderbolt0") && table.contains("0-1"), || format!("no cable in the table:\n{table}"))
 }
 
+/// Packets that a guest has sent over the cable.
+fn packets(guest: &Guest) -> Result<u64> {
+    let text = guest.sh("cat /sys/class/net/thunderbolt0/statistics/tx_packets")?;
+    text.trim().parse().map_err(|_| Error::Check(format!("{}: no number of packets: {text}", guest.name())))
+}
+
 pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     let cable = Cable::start(lab, &["--topology", "pair"])?;
     let [mut one, mut two] = ["a", "b"].map(|name| lab.guest(name));
@@ -67,16 +74,11 @@ pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     status(b, "a")?;
     lab.say("lspan status on both: the cable, who is at its other end, the path over it");
 
-    let mut server = b.spawn(&format!("{CABLE} exec lspan perf serve"))?;
-    b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
-    let said = a.run(SOON * 2, &format!("{CABLE} lspan perf bw 10.9.0.2 --size 1M --iters 8 2>&1"))?;
-    check(said.code == 0 || said.code == 3, || {
-        format!("lspan perf ended with {}: {}{}", said.code, said.out, said.err)
-    })?;
-    check(said.out.contains("thunderbolt0"), || format!("lspan perf does not name the cable:\n{}", said.out))?;
-    server.kill();
-    let _ = server.expect("listening", Duration::from_millis(10));
-    lab.say("lspan perf over thunderbolt0, named");
+    let sent = packets(a)?;
+    perf::all(a, b, Way { at: "10.9.0.2", env: CABLE, path: "auto", device: "thunderbolt0" })?;
+    let sent = packets(a)? - sent;
+    check(sent > 1000, || format!("{sent} packets left by thunderbolt0: the rest took another way"))?;
+    lab.say(&format!("tier 3 (net), thunderbolt0 named: {}", perf::ALL));
 
     let [first, second] = ranks(a, b, "10.8.0.1", CABLE, "--test allreduce --quick")?;
     for job in [first, second] {
