@@ -11,6 +11,7 @@
 #ifndef LINKSPAN_UAPI_H
 #define LINKSPAN_UAPI_H
 
+#include <linux/const.h>
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
@@ -21,7 +22,7 @@
 /* Longest message that travels without a grant: a frame less its header. */
 #define LS_EAGER_BYTES		4064
 /* Longest message. */
-#define LS_MESSAGE_BYTES	(1ULL << 30)
+#define LS_MESSAGE_BYTES	_BITULL(30)
 /* Channels of a link: ids 0 to 255. */
 #define LS_CHANNELS		256
 /* Messages that a channel's reader holds while nobody asks for them. */
@@ -29,7 +30,7 @@
 /* Regions of an open file. */
 #define LS_REGIONS		1024
 /* Longest region. */
-#define LS_REGION_BYTES		(1ULL << 36)
+#define LS_REGION_BYTES		_BITULL(36)
 /* Entries of a queue: powers of two in these limits. */
 #define LS_ENTRIES_MIN		8
 #define LS_ENTRIES_MAX		4096

@@ -42,6 +42,7 @@ usage: cargo xtask lab COMMAND
   shell [--kernel NAME] [--module FILE.ko]... [--hosts N] [--load NAME]...
                                             guests joined by the virtual cable, with a prompt that speaks to each of them
   module FOLDER [--kernel NAME]             builds the kernel module in FOLDER against a kernel of the lab
+  lint FOLDER [--kernel NAME]...            sparse, the compiler with W=1, and checkpatch over the module in FOLDER
   debug-kernel                              builds the kernel `debug`: KASAN, lockdep, kmemleak, DMA API checks
   fixtures FOLDER [--kernel NAME]           writes what sysfs shows in guests, for the tests of other crates
 ";
@@ -86,6 +87,12 @@ fn act(args: &[String]) -> Result<ExitCode> {
             let kernel = cache.kernel(&words.one_kernel())?;
             for file in setup::module::build(&cache, &kernel, std::path::Path::new(folder))? {
                 println!("{}", file.display());
+            }
+        }
+        ("lint", [folder]) => {
+            let cache = cache::Cache::open()?;
+            for name in words.kernels() {
+                setup::lint::run(&cache, &cache.kernel(&name)?, std::path::Path::new(folder))?;
             }
         }
         ("run", [_, ..]) => return run::run(&words),

@@ -6,6 +6,7 @@
 pub(crate) mod apt;
 pub(crate) mod debug;
 pub(crate) mod kernel;
+pub(crate) mod lint;
 pub(crate) mod module;
 
 use std::fs;
@@ -119,7 +120,8 @@ fn packages_words() -> String {
 }
 
 fn modules_words() -> String {
-    module::LEFT_OFF.map(|(_, name)| name).join(" ")
+    let modules = module::LEFT_OFF.map(|(_, name)| name);
+    [&modules[..], &module::SCRIPTS[..1]].concat().join(" ")
 }
 
 fn kernel_done(cache: &Cache, known: Known) -> bool {

@@ -13,7 +13,16 @@ use crate::setup::{BUILD, apt};
 pub(crate) const LEFT_OFF: [(&str, &str); 2] =
     [("USB4_STREAM", "thunderbolt_stream"), ("USB4_DMA_TEST", "thunderbolt_dma_test")];
 
-/// Builds those of [`LEFT_OFF`] that this kernel's sources have and its packages lack, from the very same version.
+/// What is taken out of a kernel's sources beside its modules: checkpatch and its lists.
+pub(crate) const SCRIPTS: [&str; 3] = ["checkpatch.pl", "spelling.txt", "const_structs.checkpatch"];
+
+/// Folder of [`SCRIPTS`] in the root.
+pub(crate) fn scripts(kernel: &str) -> String {
+    format!("build/checkpatch-{kernel}")
+}
+
+/// Builds those of [`LEFT_OFF`] that this kernel's sources have and its packages lack, from the very same version, and keeps
+/// that version's [`SCRIPTS`].
 pub(crate) fn left_off(cache: &Cache, title: &str, known: Known) -> Result<()> {
     let (root, kernel) = (cache.root(), cache.kernel(known.name)?);
     headers(&root, title, &kernel.release)?;
@@ -21,9 +30,12 @@ pub(crate) fn left_off(cache: &Cache, title: &str, known: Known) -> Result<()> {
     let source = format!("linux-source-{}", known.name);
     let folder = format!("build/source-{}", known.name);
     apt::download(&root, title, &[format!("{source}={}", version.trim())], &folder)?;
+    let (keep, from) = (scripts(known.name), SCRIPTS.map(|name| format!("'*/scripts/{name}'")).join(" "));
     let unpack = format!(
         "cd /{folder}\ndpkg-deb --fsys-tarfile {source}_*.deb | tar -x -O --wildcards '*/{source}.tar.xz' |\n\
-         xz -dc -T0 | tar -x --strip-components=2 --wildcards '*/drivers/thunderbolt'\nrm -f *.deb"
+         xz -dc -T0 | tar -x --strip-components=2 --wildcards '*/drivers/thunderbolt' {from}\nrm -f *.deb\n\
+         mkdir -p /{keep}\nmv {} /{keep}/",
+        SCRIPTS.join(" ")
     );
     proc::watched(title, &mut root::script(&root, &unpack))?;
     let config = fs::read_to_string(kernel.dir.join("config")).at("config")?;
@@ -83,27 +95,47 @@ fn headers(root: &Path, title: &str, release: &str) -> Result<()> {
     proc::watched(title, &mut root::script(root, &text))
 }
 
-/// Builds the module in `folder` (a Makefile with `obj-m`) for a kernel; the built files are named.
-pub(crate) fn build(cache: &Cache, kernel: &Kernel, folder: &Path) -> Result<Vec<PathBuf>> {
+/// A module's sources in the root.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    /// Where they lie for us.
+    pub(crate) path: PathBuf,
+    /// Where they lie for programs in the root.
+    pub(crate) inside: String,
+}
+
+/// Copies the module in `folder` anew to where it is built, or looked through, for a kernel.
+pub(crate) fn copied(cache: &Cache, kernel: &Kernel, folder: &Path, what_for: &str) -> Result<Copied> {
     let root = cache.root();
     let name = folder.canonicalize().at(folder.display())?;
     let name = name.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_else(|| "module".to_owned());
-    let place = format!("build/{}/{name}", kernel.name);
-    let copy = root.join(&place);
-    if copy.exists() {
-        fs::remove_dir_all(&copy).at(copy.display())?;
+    let above = format!("{what_for}/{}", kernel.name);
+    let place = format!("{above}/{name}");
+    let path = root.join(&place);
+    if path.exists() {
+        fs::remove_dir_all(&path).at(path.display())?;
     }
-    let above = root.join(format!("build/{}", kernel.name));
+    let above = root.join(above);
     fs::create_dir_all(&above).at(above.display())?;
-    proc::output(proc::guarded("cp").arg("-r").arg(folder).arg(&copy))?;
-    let tree = match kernel.name.as_str() {
+    proc::output(proc::guarded("cp").arg("-r").arg(folder).arg(&path))?;
+    Ok(Copied { path, inside: format!("/{place}") })
+}
+
+/// What modules of a kernel are built against, as programs in the root see it.
+pub(crate) fn tree(kernel: &Kernel) -> String {
+    match kernel.name.as_str() {
         DEBUG => "/build/debug/linux".to_owned(),
         _ => format!("/usr/src/linux-headers-{}", kernel.release),
-    };
-    let text = format!("make -s -j\"$(nproc)\" -C {tree} M=/{place} modules");
-    proc::watched(&name, &mut root::script(&root, &text))?;
-    let mut built: Vec<PathBuf> = fs::read_dir(&copy)
-        .at(copy.display())?
+    }
+}
+
+/// Builds the module in `folder` (a Makefile with `obj-m`) for a kernel; the built files are named.
+pub(crate) fn build(cache: &Cache, kernel: &Kernel, folder: &Path) -> Result<Vec<PathBuf>> {
+    let copy = copied(cache, kernel, folder, "build")?;
+    let text = format!("make -s -j\"$(nproc)\" -C {} M={} modules", tree(kernel), copy.inside);
+    proc::watched(&copy.inside, &mut root::script(&cache.root(), &text))?;
+    let mut built: Vec<PathBuf> = fs::read_dir(&copy.path)
+        .at(copy.path.display())?
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|end| end == "ko"))
