@@ -58,7 +58,8 @@ pub(crate) fn short(lab: &mut Lab) -> Result<()> {
     let size = again(&a, &b)?;
     let line = format!("no memory for rings of {LARGEST} entries: they have {size}");
     check((64..LARGEST).contains(&size) && ring::heard(&a, &line)? == 1, || {
-        format!("rings of {size} entries, and no line `{line}`")
+        let there = a.sh("pidof ringtest; dmesg | tail -40; cat /proc/meminfo").unwrap_or_default();
+        format!("rings of {size} entries, and no line `{line}`\n{there}")
     })?;
     both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
     lab.say(&format!(
