@@ -147,7 +147,26 @@ impl Mesh {
 
     /// The way to a host whose listener has these addresses.
     pub(crate) fn way(&self, id: u64, addrs: Vec<SocketAddr>, detour: bool) -> Way {
-        let graph = self.graph();
+        self.way_in(&self.graph(), id, addrs, detour)
+    }
+
+    /// A way over others to such a host: one that is there, or else one that was there a moment ago.
+    pub(crate) fn detour(&self, id: u64, addrs: &[SocketAddr]) -> Way {
+        let way = self.way(id, addrs.to_vec(), true);
+        if !matches!(way, Way::None(_)) {
+            return way;
+        }
+        let graph = {
+            let known = self.shared.known();
+            if known.declared.is_some() {
+                return way;
+            }
+            known.database.remembered(known.own.clone(), clock::now())
+        };
+        self.way_in(&graph, id, addrs.to_vec(), true)
+    }
+
+    fn way_in(&self, graph: &Graph, id: u64, addrs: Vec<SocketAddr>, detour: bool) -> Way {
         let declared = self.shared.known().declared.is_some();
         // A declared node goes by the name of its line, not by the number in its handles.
         let by_addr = |addrs: &[SocketAddr]| {

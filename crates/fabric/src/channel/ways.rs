@@ -63,7 +63,7 @@ impl Channel {
             }
             return;
         }
-        let Way::Over(routes) = mesh.way(handle.host, addrs, true) else { return };
+        let Way::Over(routes) = mesh.detour(handle.host, &addrs) else { return };
         for route in routes {
             let over = route.over.join(", ");
             let reach = Reach::Over(route);

@@ -158,17 +158,22 @@ impl Agent {
         }
     }
 
-    /// Takes a new list of ports in use: their places have changed, so neighbours are met anew.
+    /// Takes a new list of ports in use. Where their places have changed, neighbours hear it as from a host that begins anew.
     fn replug(&mut self, list: Vec<Cabled>) {
         let places = |list: &[Cabled]| list.iter().map(|c| (c.port.name.clone(), c.index)).collect::<Vec<_>>();
         let moved = self.voices.is_empty() || places(&list) != places(&self.ports);
-        self.ports = list;
+        let was = std::mem::replace(&mut self.ports, list);
         self.listens.clear();
         if moved {
             let door = self.setup.port;
             self.voices = self.ports.iter().map(|c| Voice::open(&c.port.name, c.index, door)).collect();
             self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-            self.shared.known().database.forget_ports();
+            let same = |a: &Cabled, b: &Cabled| (&a.port.name, a.index) == (&b.port.name, b.index);
+            let place = |at: u8| {
+                let port = was.get(usize::from(at))?;
+                self.ports.iter().position(|p| same(p, port)).map(|n| n as u8)
+            };
+            self.shared.known().database.move_ports(place);
         }
         self.open();
         self.tell_own();

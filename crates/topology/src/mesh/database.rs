@@ -16,6 +16,10 @@ pub const LINK_TIME: Duration = Duration::from_millis(3500);
 /// later.
 pub const NODE_TIME: Duration = Duration::from_secs(8);
 
+/// For so long a cable that is believed no more is remembered. Beacons are late where processors are busy, and then many cables
+/// seem cut at once; whoever has no way left rather tries one that was there a moment ago than none.
+const MEMORY: Duration = Duration::from_secs(60);
+
 /// Least time between two answers to news.
 const HURRY: Duration = Duration::from_millis(50);
 
@@ -24,6 +28,18 @@ struct Known {
     node: Node,
     /// When its number last grew.
     fresh: Duration,
+    /// Whom it heard once and does not tell of now, with the time at which it last did.
+    once: Vec<(Heard, Duration)>,
+}
+
+impl Known {
+    /// The node with what it told within [`MEMORY`].
+    fn remembered(&self, now: Duration) -> Node {
+        let mut node = self.node.clone();
+        node.heard
+            .extend(self.once.iter().filter(|(_, last)| now.saturating_sub(*last) < MEMORY).map(|(heard, _)| *heard));
+        node
+    }
 }
 
 #[derive(Debug)]
@@ -98,7 +114,15 @@ impl Database {
             let stale = now.saturating_sub(known.fresh) >= NODE_TIME;
             let told = |n: &Node| (n.ports.clone(), n.heard.clone(), n.relays, n.door);
             let news = stale || told(&known.node) != told(&node);
-            *known = Known { node, fresh: now };
+            // After its ports have moved nothing of before holds.
+            let same = (node.epoch, &node.ports) == (known.node.epoch, &known.node.ports);
+            let mut once = std::mem::take(&mut known.once);
+            once.retain(|(heard, last)| same && now.saturating_sub(*last) < MEMORY && !node.heard.contains(heard));
+            let gone = known.node.heard.iter().filter(|heard| same && !node.heard.contains(heard));
+            let was = known.fresh;
+            once.extend(gone.map(|heard| (*heard, was)));
+            once.truncate(HEARD_MAX);
+            *known = Known { node, fresh: now, once };
             return news;
         }
         if self.known.len() >= NODES_MAX {
@@ -109,13 +133,17 @@ impl Database {
                 None => return false,
             }
         }
-        self.known.push(Known { node, fresh: now });
+        self.known.push(Known { node, fresh: now, once: Vec::new() });
         true
     }
 
     /// Whom this node hears now.
     pub fn heard(&self, now: Duration) -> Vec<Heard> {
-        let fresh = self.adjacent.iter().filter(|a| now.saturating_sub(a.last) < LINK_TIME);
+        self.heard_within(LINK_TIME, now)
+    }
+
+    fn heard_within(&self, time: Duration, now: Duration) -> Vec<Heard> {
+        let fresh = self.adjacent.iter().filter(|a| now.saturating_sub(a.last) < time);
         let mut heard: Vec<Heard> = fresh.map(|a| a.heard).collect();
         heard.sort_by_key(|h| (h.port, h.node, h.theirs));
         heard
@@ -133,6 +161,13 @@ impl Database {
         Graph::new(others.chain(std::iter::once(own.clone())).collect())
     }
 
+    /// The mesh with `own` in it, and with cables and nodes that were there within [`MEMORY`].
+    pub fn remembered(&self, mut own: Node, now: Duration) -> Graph {
+        own.heard = self.heard_within(MEMORY, now);
+        let others = self.known.iter().filter(|k| now.saturating_sub(k.fresh) < MEMORY && k.node.id != own.id);
+        Graph::new(others.map(|k| k.remembered(now)).chain(std::iter::once(own.clone())).collect())
+    }
+
     /// Whether neighbours should be told at once what has just been learnt. True once per piece of news.
     pub fn hurries(&mut self, told: Duration, now: Duration) -> bool {
         let due = self.hurry.is_some() && now.saturating_sub(told) >= HURRY;
@@ -147,9 +182,14 @@ impl Database {
         self.news
     }
 
-    /// The places of our ports have changed: whoever was heard by place must be heard again.
-    pub fn forget_ports(&mut self) {
-        self.adjacent.clear();
+    /// The places of our ports have changed: `place` tells where the one that had a place is now, if it is there. Whoever was
+    /// heard on a port that stayed is known still: when a cable goes, the others are what leads around it.
+    pub fn move_ports(&mut self, place: impl Fn(u8) -> Option<u8>) {
+        self.adjacent.retain_mut(|a| {
+            let now = place(a.heard.port);
+            a.heard.port = now.unwrap_or(a.heard.port);
+            now.is_some()
+        });
     }
 }
 

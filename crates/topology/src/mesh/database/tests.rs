@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::super::Way;
 use super::super::world::nodes;
 use super::*;
 
@@ -85,4 +86,71 @@ fn the_time_of_the_last_news_moves_with_news_alone() {
     let alone = Node { seq: 3, heard: Vec::new(), ..list[1].clone() };
     assert!(db.take(100, 0, beacon(&alone, 0, 3), s(3.0)));
     assert_eq!(db.last_news(), s(3.0));
+}
+
+/// A host in a ring loses a cable. That it knows its other neighbour by then is all that leads around.
+#[test]
+fn a_port_that_goes_takes_no_other_neighbour_with_it() {
+    let list = nodes(4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
+    let mut db = Database::default();
+    // To node 1: node 0 is at its port 0, node 2 at its port 1; node 3 is told of by node 0.
+    assert!(db.take(101, 0, beacon(&list[0], 0, 1), s(0.0)));
+    assert!(db.take(101, 1, beacon(&list[2], 0, 1), s(0.0)));
+    let far = Beacon { node: list[3].clone(), ..beacon(&list[0], 0, 2) };
+    assert!(db.take(101, 0, far, s(0.0)));
+    let both = db.graph(list[1].clone(), s(0.5));
+    let to = super::super::world::target(&both, 2);
+    assert!(matches!(both.way(101, &to, false), Way::Direct(_)));
+
+    // Port 1 is gone; the graph is asked before anybody has said anything more.
+    let left = Node { ports: list[1].ports[..1].to_vec(), ..list[1].clone() };
+    db.move_ports(|at| (at == 0).then_some(0));
+    let around = |db: &Database, own: &Node| match db.graph(own.clone(), s(0.6)).way(101, &to, false) {
+        Way::Over(routes) => routes.into_iter().map(|r| (r.interface, r.over)).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let over = vec!["n0".to_owned(), "n3".to_owned()];
+    assert_eq!(around(&db, &left), [("c0".to_owned(), over.clone())]);
+
+    // Now it is port 0 of two that goes: what was port 1 is port 0, and node 2 leads to node 0.
+    let mut db = Database::default();
+    assert!(db.take(101, 0, beacon(&list[0], 0, 1), s(0.0)));
+    assert!(db.take(101, 1, beacon(&list[2], 0, 1), s(0.0)));
+    db.move_ports(|at| at.checked_sub(1));
+    assert_eq!(db.heard(s(0.6)), [Heard { port: 0, node: 102, theirs: 0 }]);
+}
+
+/// Everybody's processor is busy: all cables seem cut at the same time. What was there a moment ago is still worth a try.
+#[test]
+fn a_mesh_that_has_fallen_silent_is_remembered_for_a_while() {
+    let list = nodes(4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
+    let mut db = Database::default();
+    assert!(db.take(101, 0, beacon(&list[0], 0, 1), s(0.0)));
+    for (tick, node) in [(2, &list[3]), (3, &list[2])] {
+        let far = Beacon { node: node.clone(), ..beacon(&list[0], 0, tick) };
+        assert!(db.take(101, 0, far, s(0.0)));
+    }
+    let to = super::super::world::target(&db.graph(list[1].clone(), s(0.1)), 2);
+    let over = |graph: Graph| match graph.way(101, &to, true) {
+        Way::Over(routes) => routes.into_iter().map(|r| r.over).collect::<Vec<_>>(),
+        _ => Vec::new(),
+    };
+    let around = [vec!["n0".to_owned(), "n3".to_owned()]];
+    assert_eq!(over(db.graph(list[1].clone(), s(0.1))), around);
+    // Nobody has been heard for longer than a cable is believed, then than a node is.
+    for late in [4.0, 9.0, 40.0] {
+        assert_eq!(over(db.graph(list[1].clone(), s(late))), [] as [Vec<String>; 0], "{late}");
+        assert_eq!(over(db.remembered(list[1].clone(), s(late))), around, "{late}");
+    }
+    assert_eq!(over(db.remembered(list[1].clone(), s(61.0))), [] as [Vec<String>; 0]);
+
+    // The neighbour is heard again, but it has not heard the next one for too long and says so.
+    let told = Node { seq: 2, heard: list[0].heard[..1].to_vec(), ..list[0].clone() };
+    assert!(db.take(101, 0, beacon(&told, 0, 4), s(41.0)));
+    assert_eq!(over(db.graph(list[1].clone(), s(41.1))), [] as [Vec<String>; 0]);
+    assert_eq!(over(db.remembered(list[1].clone(), s(41.1))), around);
+    // Once its ports have moved, what it heard on them before is not remembered.
+    let moved = Node { epoch: 2, seq: 3, ..told };
+    assert!(db.take(101, 0, Beacon { epoch: 2, ..beacon(&moved, 0, 5) }, s(41.2)));
+    assert_eq!(over(db.remembered(list[1].clone(), s(41.3))), [] as [Vec<String>; 0]);
 }
