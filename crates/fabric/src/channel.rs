@@ -90,6 +90,8 @@ pub struct Channel {
     queue: Option<Arc<Queue>>,
     /// When a way around was looked for last.
     looked: Instant,
+    /// The peer's host in the mesh.
+    peer: Option<u64>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -120,6 +122,10 @@ impl Channel {
             // Nothing is registered yet that it could refuse.
             let _ = memory.take_in(rail.room(), fabric);
         });
+        let peer = match &parts.returns {
+            Returns::Dials { handle, .. } => Some(handle.host),
+            Returns::Accepts { .. } | Returns::Never => None,
+        };
         let channel = Channel {
             meter: Meter::new(fabric.stats(), &parts.device, room),
             conn: parts.conn,
@@ -144,6 +150,7 @@ impl Channel {
             gpu: None,
             queue: None,
             looked: now,
+            peer,
         };
         let mut line = format!("{} via {}", parts.verb, channel.describe());
         if !parts.left_out.is_empty() {
@@ -432,6 +439,7 @@ impl Channel {
             Returns::Accepts { .. } => self.rails_lost > 0,
             Returns::Dials { redials, .. } => redials.iter().any(Redial::is_busy),
         };
+        let mending = mending || self.waits_for_way();
         let watched =
             self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
         if mending || watched { TICK } else { SLEEP }

@@ -332,6 +332,12 @@ impl Fabric {
         self.0.host
     }
 
+    /// Joins a mesh that a test has made, before any other.
+    #[cfg(test)]
+    pub(crate) fn join(&self, mesh: Mesh) {
+        self.0.mesh.mesh.set(mesh).unwrap();
+    }
+
     /// This process's part in the mesh, where the settings ask for one.
     pub(crate) fn mesh(&self) -> Result<Option<&Mesh>, Error> {
         let config = self.config();

@@ -31,7 +31,7 @@ const MAX_WAITING: usize = 256;
 /// Listens on every interface of a device and accepts any number of connections. Poll-driven; may be used from any
 /// thread.
 pub struct Listener {
-    desk: Arc<Mutex<Desk>>,
+    pub(crate) desk: Arc<Mutex<Desk>>,
     handle: [u8; HANDLE_LEN],
 }
 
@@ -305,6 +305,11 @@ impl Desk {
         }
         let at = self.returned.iter().position(|r| r.0 == conn)?;
         Some(self.returned.swap_remove(at).1)
+    }
+
+    /// Whether rails for connection `conn` are being set up: whoever asked has shown that it lives.
+    pub(crate) fn meets(&self, conn: u64) -> bool {
+        self.meetings.iter().any(|m| m.conn == conn) || self.returned.iter().any(|r| r.0 == conn)
     }
 
     fn back(&mut self, conn: u64, back: Back) {

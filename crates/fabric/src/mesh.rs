@@ -177,8 +177,44 @@ impl Mesh {
         graph.way(self.id, &Target { id, addrs }, detour)
     }
 
+    /// The host that tells of this address on one of its ports.
+    pub(crate) fn host_at(&self, ip: IpAddr) -> Option<u64> {
+        let known = self.shared.known();
+        let has = |node: &&Node| node.ports.iter().any(|port| port.addr.is_some_and(|addr| addr.0 == ip));
+        known.database.others(clock::now()).find(has).map(|node| node.id)
+    }
+
+    /// Whether beacons of this host have come lately, over whatever cables. A declared mesh hears nobody.
+    pub(crate) fn hears(&self, host: u64) -> bool {
+        self.shared.known().database.others(clock::now()).any(|node| node.id == host)
+    }
+
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// One without a thread, which hears what a test tells it.
+    #[cfg(test)]
+    pub(crate) fn deaf(id: u64, psk: Psk) -> Mesh {
+        let node =
+            Node { id, epoch: 1, seq: 1, name: "own".into(), relays: false, door: 1, ports: vec![], heard: vec![] };
+        let shared = Shared {
+            known: Mutex::new(Known { database: Database::default(), own: node, declared: None }),
+            stop: AtomicBool::new(false),
+            relays: AtomicUsize::new(0),
+            moved: AtomicUsize::new(0),
+            threads: Mutex::default(),
+        };
+        let means = Means { keys: Keys::new(&psk), psk, options: Options::default() };
+        let (wake, _) = UnixStream::pair().unwrap();
+        Mesh { id, means, shared: Arc::new(shared), thread: None, wake, since: clock::now() }
+    }
+
+    /// Has it hear a beacon of a node, by way of `sender`.
+    #[cfg(test)]
+    pub(crate) fn hear(&self, sender: u64, tick: u64, node: Node) {
+        let beacon = linkspan_proto::mesh::Beacon { sender, port: 0, epoch: 1, tick, node };
+        self.shared.known().database.take(self.id, 0, beacon, clock::now());
     }
 }
 

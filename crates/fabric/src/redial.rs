@@ -134,6 +134,11 @@ impl Redial {
         matches!(self.state, State::Dialing(_) | State::Login(..) | State::Meet(..))
     }
 
+    /// Whether a stream has got to the peer's host over others, and is being made a rail.
+    pub(crate) fn arrives(&self) -> bool {
+        self.reach.relays() > 0 && matches!(self.state, State::Login(..) | State::Meet(..))
+    }
+
     fn again(&mut self, now: Instant) -> State {
         let next = now + self.wait;
         self.wait = (self.wait * 2).min(SELDOM);

@@ -104,6 +104,11 @@ impl Sentinel {
         self.path_lost
     }
 
+    /// The other end's address.
+    pub fn peer_addr(&self) -> std::net::SocketAddr {
+        self.stream.peer_addr()
+    }
+
     /// What to wait for before the next [`Sentinel::check`].
     pub fn wait_fd(&self) -> WaitFd {
         self.stream.wait_fd(false)

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use linkspan_tcp::{Ended, Sentinel};
 use linkspan_transport::{Down, Poll, WaitFd};
 
-use super::Channel;
-use crate::chain;
+use super::{Channel, Returns};
+use crate::redial::Redial;
 use crate::room::first_word;
 use crate::staged::PathRail;
+use crate::{Fabric, chain};
 
 /// How long no path may carry after the sentinel was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
 /// TCP room).
@@ -57,12 +58,28 @@ pub(super) struct Unwatched {
     since: Instant,
     /// Whether a line told it.
     told: bool,
+    /// Nothing carries, but the mesh hears the peer's host: a way around is waited for.
+    waits: bool,
+    /// A rail has come since, over whatever interface.
+    renewed: bool,
     why: Down,
+}
+
+/// Whether the peer's host is known to live by what reaches us over others, and may be reached over them.
+fn lives(fabric: &Fabric, peer: Option<u64>, returns: &Returns) -> bool {
+    let arrives = match returns {
+        Returns::Never => return false,
+        Returns::Accepts { desk, conn } => desk.lock().unwrap_or_else(|e| e.into_inner()).meets(*conn),
+        Returns::Dials { redials, .. } => redials.iter().any(Redial::arrives),
+    };
+    let heard = |host| matches!(fabric.mesh(), Ok(Some(mesh)) if mesh.hears(host));
+    !fabric.config().strict && (arrives || peer.is_some_and(heard))
 }
 
 impl Channel {
     /// Asks the sentinel. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
-    /// with it where no other path carries.
+    /// with it where no other path carries, unless the mesh hears the peer's host: then it is the cable that is dead, and a
+    /// way around may need longer than the sentinel, which counts from the last answer before the cut.
     pub(super) fn watch(&mut self, now: Instant) {
         if let Some(sentinel) = self.sentinel.as_mut()
             && let Err(why) = sentinel.check()
@@ -79,7 +96,7 @@ impl Channel {
                 }
             }
             self.sentinel = None;
-            self.unwatched = Some(Unwatched { since: now, told: false, why });
+            self.unwatched = Some(Unwatched { since: now, told: false, waits: false, renewed: false, why });
             if !path_lost {
                 self.end_unwatched();
             }
@@ -87,16 +104,51 @@ impl Channel {
         let Some(gone) = self.unwatched.as_mut() else { return };
         // Rails over the sentinel's own interface prove nothing: idle ones end a little later.
         let interface = first_word(gone.why.path());
-        if self.conn.carries(|rail| gone.told || rail.room().interface() != interface) {
+        let any = gone.told || gone.renewed;
+        if self.conn.carries(|rail| any || rail.room().interface() != interface) {
             // From here on the rails' own keepalive, and the grace, tell a dead host.
             gone.since = now;
             if !std::mem::replace(&mut gone.told, true) {
                 let line = format!("nothing watches the peer any more, other paths carry on: {}", chain(&gone.why));
                 self.fabric.log().warn(&line);
             }
-        } else if !gone.told || now.duration_since(gone.since) >= GRACE {
+        } else if gone.told || gone.waits {
+            if now.duration_since(gone.since) >= GRACE {
+                self.end_unwatched();
+            }
+        } else if lives(&self.fabric, self.peer, &self.returns) {
+            (gone.since, gone.waits) = (now, true);
+            let line = format!(
+                "the path to the peer is dead, but its host lives: a way around is waited for, {} s at most: {}",
+                GRACE.as_secs(),
+                chain(&gone.why)
+            );
+            self.fabric.log().warn(&line);
+        } else {
             self.end_unwatched();
         }
+    }
+
+    /// Keeps in mind which host of the mesh the peer is on, as long as the sentinel's path shows it: when that is dead the
+    /// host no longer tells of its end of the cable.
+    pub(super) fn know_peer(&mut self) {
+        if self.peer.is_none()
+            && let (Some(sentinel), Ok(Some(mesh))) = (&self.sentinel, self.fabric.mesh())
+        {
+            self.peer = mesh.host_at(sentinel.peer_addr().ip().to_canonical());
+        }
+    }
+
+    /// A rail has come up: what was lost before it proves nothing of it.
+    pub(super) fn renewed(&mut self) {
+        if let Some(gone) = &mut self.unwatched {
+            gone.renewed = true;
+        }
+    }
+
+    /// Whether a way around is waited for.
+    pub(super) fn waits_for_way(&self) -> bool {
+        self.unwatched.as_ref().is_some_and(|gone| gone.waits && !gone.told)
     }
 
     /// What is known of the peer of a connection that is lost.

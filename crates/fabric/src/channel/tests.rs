@@ -13,6 +13,8 @@ use super::*;
 use crate::room::AnyRail;
 use crate::{Config, Log};
 
+mod around;
+
 const LONG: Duration = Duration::from_secs(60);
 
 type Lines = Arc<Mutex<Vec<String>>>;

@@ -49,6 +49,7 @@ impl Channel {
             return;
         }
         self.looked = now;
+        self.know_peer();
         let Returns::Dials { handle, redials, .. } = &mut self.returns else { return };
         let Ok(Some(mesh)) = self.fabric.mesh() else { return };
         let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
@@ -137,7 +138,10 @@ impl Channel {
             if let Returns::Dials { redials, .. } = &mut self.returns {
                 redials.iter_mut().for_each(|r| r.lost(path, now));
             }
-        } else if self.missed.is_back(&info) {
+            return;
+        }
+        self.renewed();
+        if self.missed.is_back(&info) {
             self.meter.add(Counter::RailsBack, 1);
             self.fabric.log().info(&format!("rail back: {room} {path}"));
         } else {

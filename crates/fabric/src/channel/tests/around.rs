@@ -1,0 +1,190 @@
+//! How long a connection whose only path is dead waits for a way around: not only as long as its sentinel, which counts from the
+//! last answer before the cut.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use linkspan_proto::login::{Guard, Token};
+use linkspan_proto::mesh::{Node, Port};
+use linkspan_transport::MAX_RAILS;
+
+use super::*;
+use crate::mesh::Mesh;
+
+/// The peer's host, and one that leads around.
+const PEER: u64 = 77;
+const OTHER: u64 = 78;
+
+/// A fabric in a mesh that knows what it is told.
+fn meshed(strict: bool) -> (Fabric, Lines) {
+    let mut name = [0; 8];
+    getrandom::fill(&mut name).unwrap();
+    let key = std::env::temp_dir().join(format!("around{:x}.psk", u64::from_ne_bytes(name)));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&key).unwrap();
+    file.write_all("01fe".repeat(16).as_bytes()).unwrap();
+    let lines = Lines::default();
+    let said = lines.clone();
+    let log = Log::to(move |_, line| said.lock().unwrap().push(line.to_owned()));
+    let get = |name: &str| match name {
+        "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
+        "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
+        "LINKSPAN_MESH_PORT" => Some("7475".to_owned()),
+        "LINKSPAN_PSK_FILE" => Some(key.to_str().unwrap().to_owned()),
+        "LINKSPAN_STRICT" => strict.then(|| "1".to_owned()),
+        _ => None,
+    };
+    let config = Config::read(&get).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let Guard::Psk { psk, .. } = config.guard.clone() else { panic!("a key was given") };
+    let fabric = Fabric::with_nics(config, log, true, Vec::new()).unwrap();
+    fabric.join(Mesh::deaf(1, psk));
+    (fabric, lines)
+}
+
+/// What the neighbour on the way around tells of the peer's host, whose end of the dead cable has this address.
+fn beacon(fabric: &Fabric, seq: u64, addr: Option<Ipv4Addr>) {
+    let port = |addr: Ipv4Addr| Port {
+        name: "lan1".into(),
+        addr: Some((addr.into(), 24)),
+        mtu: 1500,
+        mbps: 0,
+        carrier: true,
+        rdma: true,
+        gid: true,
+        twin: None,
+    };
+    let ports = addr.map(port).into_iter().collect();
+    let node = Node { id: PEER, epoch: 1, seq, name: "peer".into(), relays: true, door: 1, ports, heard: Vec::new() };
+    fabric.mesh().unwrap().unwrap().hear(OTHER, seq, node);
+}
+
+fn dials(host: u64) -> Returns {
+    let handle = Handle::new(9, Token::random().unwrap(), host);
+    Returns::Dials { handle, conn: 5, next: 64, redials: Vec::new() }
+}
+
+fn accepts(fabric: &Fabric) -> Returns {
+    Returns::Accepts { desk: fabric.listen(0).unwrap().desk, conn: 5 }
+}
+
+/// Two ends of a queue pair on `interface`.
+fn rails(net: &SoftNet, interface: &str, subnet: u8) -> (SoftNic, [AnyRail; 2]) {
+    let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, subnet, n), 1)));
+    let config = RailConfig { timeout: 31, interface: interface.into(), ..RailConfig::default() };
+    let [one, two] =
+        nics.each_ref().map(|nic| Setup::new(Domain::new(AnyNic::Soft(nic.clone())), config.clone()).unwrap());
+    let (one, two) = join(one, two).unwrap();
+    let [first, _] = nics;
+    (first, [one, two].map(|rail| AnyRail::Verbs(Box::new(rail))))
+}
+
+/// Both ends of a connection over one queue pair on `lo`; the second one's sentinel is about to fall silent there.
+fn ends(fabric: &Fabric, returns: Returns) -> (SoftNet, SoftNic, [Channel; 2], TcpStream) {
+    let (net, (sentinel, far)) = (SoftNet::new(1), silenced());
+    let (nic, [one, two]) = rails(&net, "lo", 0);
+    let channel = |rail, sentinel, returns| {
+        let conn = Conn::new([fabric.path_rail(rail)], true);
+        let device = "lo".to_owned();
+        Channel::new(fabric, Parts { conn, sentinel, returns, device, verb: "made", left_out: Vec::new() })
+    };
+    let ends = [channel(one, None, Returns::Never), channel(two, Some(sentinel), returns)];
+    (net, nic, ends, far)
+}
+
+/// The cable is cut, the sentinel ends, and the mesh still hears the host: the connection waits, and goes on over what comes.
+fn waits(fabric: &Fabric, lines: &Lines, returns: Returns) {
+    let (net, nic, [mut a, mut b], _far) = ends(fabric, returns);
+    let (since, mut seq) = (Instant::now(), 1);
+    // Known while the sentinel's path is there; afterwards the host tells of the cable no more.
+    beacon(fabric, seq, Some(Ipv4Addr::LOCALHOST));
+    b.know_peer();
+    net.cable(&nic, false);
+    while !said(lines, "a way around is waited for") {
+        assert!(since.elapsed() < LONG, "{lines:?}");
+        seq += 1;
+        beacon(fabric, seq, None);
+        assert!(b.progress().is_ok(), "{:?} {lines:?}", b.lost());
+    }
+    let (_, [one, two]) = rails(&net, "another0", 1);
+    a.add(one, MAX_RAILS as u32, Instant::now());
+    b.add(two, MAX_RAILS as u32, Instant::now());
+    let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
+    assert!(src.slice().fill(0, &[7; 100_000]));
+    let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+    let mut send = None;
+    while b.test(recv).unwrap().is_none() {
+        assert!(since.elapsed() < 2 * LONG, "{lines:?}");
+        a.progress().unwrap();
+        b.progress().unwrap();
+        if send.is_none() {
+            send = a.post_send(1, src.slice()).unwrap();
+        }
+    }
+    assert!(dst.slice().to_vec().iter().all(|&byte| byte == 7));
+    while !said(lines, "other paths carry on") {
+        assert!(since.elapsed() < 2 * LONG, "{lines:?}");
+        a.progress().unwrap();
+        b.progress().unwrap();
+    }
+}
+
+#[test]
+fn who_dials_waits_while_the_mesh_hears_the_peers_host() {
+    let (fabric, lines) = meshed(false);
+    waits(&fabric, &lines, dials(PEER));
+}
+
+#[test]
+fn who_accepted_waits_too() {
+    let (fabric, lines) = meshed(false);
+    waits(&fabric, &lines, accepts(&fabric));
+}
+
+/// How a connection ends at once whose sentinel falls silent.
+fn ended(strict: bool, heard: bool, returns: Returns) {
+    let (fabric, lines) = meshed(strict);
+    let (net, nic, [_a, mut b], _far) = ends(&fabric, returns);
+    net.cable(&nic, false);
+    let (since, mut seq) = (Instant::now(), 0);
+    while b.progress().is_ok() {
+        assert!(since.elapsed() < LONG && !said(&lines, "is waited for"), "{lines:?}");
+        seq += 1;
+        if heard {
+            beacon(&fabric, seq, None);
+        }
+    }
+    let why = b.lost().unwrap();
+    assert!(why.starts_with("LS0101") && why.contains("timed out"), "{why}");
+}
+
+#[test]
+fn a_host_that_nobody_hears_is_dead_with_its_sentinel() {
+    ended(false, false, dials(PEER));
+}
+
+#[test]
+fn nobody_waits_for_what_cannot_come() {
+    // Strict: a relayed way would be refused. Never: no rail can be added.
+    ended(true, true, dials(PEER));
+    ended(false, true, Returns::Never);
+    // The one that is heard is another host.
+    ended(false, true, dials(OTHER + 1));
+}
+
+#[test]
+fn the_wait_has_an_end() {
+    let (fabric, lines) = meshed(false);
+    let (net, nic, [_a, mut b], _far) = ends(&fabric, dials(PEER));
+    net.cable(&nic, false);
+    let (since, mut seq) = (Instant::now(), 0);
+    while !said(&lines, "a way around is waited for") {
+        assert!(since.elapsed() < LONG, "{lines:?}");
+        seq += 1;
+        beacon(&fabric, seq, None);
+        b.progress().unwrap();
+    }
+    b.watch(Instant::now() + Duration::from_secs(20));
+    assert!(b.lost().is_none());
+    b.watch(Instant::now() + Duration::from_secs(26));
+    assert!(b.lost().unwrap().starts_with("LS0101"));
+}
