@@ -131,10 +131,14 @@ impl Mesh {
 
     /// What is known of the mesh now.
     pub(crate) fn graph(&self) -> Graph {
+        self.graph_at(clock::now())
+    }
+
+    fn graph_at(&self, now: Duration) -> Graph {
         let known = self.shared.known();
         match &known.declared {
             Some(graph) => graph.clone(),
-            None => known.database.graph(known.own.clone(), clock::now()),
+            None => known.database.graph(known.own.clone(), now),
         }
     }
 
@@ -150,9 +154,14 @@ impl Mesh {
         self.way_in(&self.graph(), id, addrs, detour)
     }
 
-    /// A way over others to such a host: one that is there, or else one that was there a moment ago.
-    pub(crate) fn detour(&self, id: u64, addrs: &[SocketAddr]) -> Way {
-        let way = self.way(id, addrs.to_vec(), true);
+    /// A way over others to such a host: one that is there, or else one that was there a moment ago. Where something `carries`
+    /// and a cable of ours led there a moment ago too, everybody is busy, and nothing is cut.
+    pub(crate) fn detour(&self, id: u64, addrs: &[SocketAddr], carries: bool) -> Way {
+        self.detour_at(clock::now(), id, addrs, carries)
+    }
+
+    fn detour_at(&self, now: Duration, id: u64, addrs: &[SocketAddr], carries: bool) -> Way {
+        let way = self.way_in(&self.graph_at(now), id, addrs.to_vec(), true);
         if !matches!(way, Way::None(_)) {
             return way;
         }
@@ -161,8 +170,11 @@ impl Mesh {
             if known.declared.is_some() {
                 return way;
             }
-            known.database.remembered(known.own.clone(), clock::now())
+            known.database.remembered(known.own.clone(), now)
         };
+        if carries && matches!(self.way_in(&graph, id, addrs.to_vec(), false), Way::Direct(_)) {
+            return way;
+        }
         self.way_in(&graph, id, addrs.to_vec(), true)
     }
 
@@ -241,3 +253,6 @@ impl Drop for Mesh {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,13 +58,14 @@ impl Channel {
         // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
         let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
             || now.duration_since(self.last_moved) > STUCK_IDLE;
-        if self.conn.carries(|_| true) && (cabled || !stuck) {
+        let carries = self.conn.carries(|_| true);
+        if carries && (cabled || !stuck) {
             if relayed {
                 widen(&self.fabric, redials, mesh.way(handle.host, addrs, false), self.rdma);
             }
             return;
         }
-        let Way::Over(routes) = mesh.detour(handle.host, &addrs) else { return };
+        let Way::Over(routes) = mesh.detour(handle.host, &addrs, carries) else { return };
         for route in routes {
             let over = route.over.join(", ");
             let reach = Reach::Over(route);
