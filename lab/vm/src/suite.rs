@@ -225,7 +225,7 @@ pub(crate) const ALL: &[Test] = &[
     Test {
         name: "ring-memory",
         level: Level::Full,
-        since: ANY,
+        since: (7, 1),
         newest: true,
         ours: true,
         what: "linkspan.ko where memory is short: rings are halved, transfers go on",

@@ -161,7 +161,7 @@ impl Database {
         Graph::new(others.chain(std::iter::once(own.clone())).collect())
     }
 
-    /// The mesh with `own` in it, and with cables and nodes that were there within [`MEMORY`].
+    /// The mesh with `own` in it, and with cables and nodes that were there within the last 60 s.
     pub fn remembered(&self, mut own: Node, now: Duration) -> Graph {
         own.heard = self.heard_within(MEMORY, now);
         let others = self.known.iter().filter(|k| now.saturating_sub(k.fresh) < MEMORY && k.node.id != own.id);
