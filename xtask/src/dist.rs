@@ -50,9 +50,14 @@ pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
     }
 }
 
+/// Compiles plugin and program.
+pub(crate) fn compile(root: &Path) -> Result<(), String> {
+    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-nccl", "-p", "lspan"]))
+}
+
 /// Plugin and program, and the C library below the same folder.
 fn build(root: &Path, dir: &Path) -> Result<([(PathBuf, bool); 2], Installed), String> {
-    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-nccl", "-p", "lspan"]))?;
+    compile(root)?;
     let built = run::target_dir(root).join("release");
     let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
     fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;

@@ -4,7 +4,7 @@
 //! the targets also run under AddressSanitizer; a stable compiler has the coverage pass but not the sanitizer.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::parts;
@@ -51,18 +51,7 @@ fn fuzz(root: &Path, seconds: u32, only: Option<&str>) -> Result<(), String> {
     if chosen.is_empty() {
         return Err(format!("no fuzz target {}; there are: {}", only.unwrap_or("at all"), all.join(", ")));
     }
-    let sanitize = parts::nightly();
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let built = run::target_dir(root).join(if sanitize { "fuzz-asan" } else { "fuzz" });
-    let mut build = Command::new("cargo");
-    if sanitize {
-        build.arg("+nightly").env_remove("RUSTUP_TOOLCHAIN");
-    }
-    build.args(["build", "--release", "--bins", "--target", &target]).current_dir(&dir);
-    // Inside `cargo xtask` these point at the outer build.
-    build.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTDOC").env("CARGO_TARGET_DIR", &built);
-    build.env("RUSTFLAGS", format!("{COVERAGE}{}", if sanitize { " -Zsanitizer=address" } else { "" }));
-    run::must(&mut build)?;
+    let (programs, sanitize) = build(root)?;
     println!(
         "fuzz: {} targets, {seconds} s each, {}",
         chosen.len(),
@@ -70,13 +59,30 @@ fn fuzz(root: &Path, seconds: u32, only: Option<&str>) -> Result<(), String> {
     );
     let mut failed = Vec::new();
     for name in chosen {
-        let program = built.join(&target).join("release").join(name);
+        let program = programs.join(name);
         if let Err(why) = one(&dir, &run::target_dir(root).join("fuzz-corpus").join(name), &program, name, seconds) {
             eprintln!("fuzz {name}: {why}");
             failed.push(name);
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("fuzz targets failed: {}", failed.join(", "))) }
+}
+
+/// Builds every target: where they are, and whether with AddressSanitizer.
+pub(crate) fn build(root: &Path) -> Result<(PathBuf, bool), String> {
+    let sanitize = parts::nightly();
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let built = run::target_dir(root).join(if sanitize { "fuzz-asan" } else { "fuzz" });
+    let mut build = Command::new("cargo");
+    if sanitize {
+        build.arg("+nightly").env_remove("RUSTUP_TOOLCHAIN");
+    }
+    build.args(["build", "--release", "--bins", "--target", &target]).current_dir(root.join("fuzz"));
+    // Inside `cargo xtask` these point at the outer build.
+    build.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTDOC").env("CARGO_TARGET_DIR", &built);
+    build.env("RUSTFLAGS", format!("{COVERAGE}{}", if sanitize { " -Zsanitizer=address" } else { "" }));
+    run::must(&mut build)?;
+    Ok((built.join(&target).join("release"), sanitize))
 }
 
 /// Runs one target: what it finds goes below the build folder, the checked-in corpus is only read.

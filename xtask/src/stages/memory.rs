@@ -42,19 +42,32 @@ fn nightly(root: &Path, folder: &str) -> Command {
     cargo
 }
 
-/// Tests under AddressSanitizer (with leak detection, its default on Linux).
-pub(crate) fn asan(root: &Path) -> Outcome {
-    if !parts::nightly() {
-        return Outcome::Skipped("no nightly toolchain: a stable compiler has no sanitizer".to_owned());
-    }
+/// The tests under AddressSanitizer, `args` for cargo.
+fn sanitized(root: &Path, args: &[&str]) -> Command {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut cargo = nightly(root, "asan");
     cargo.args(["test", "--lib", "--no-fail-fast", "--target", &target]);
     cargo.args(ASAN_TESTS.iter().flat_map(|name| ["--test", name]));
     cargo.args(ASAN.iter().flat_map(|name| ["-p", name]));
-    cargo.args(["--", "--skip", DRIVERS]);
+    cargo.args(args);
     cargo.env("RUSTFLAGS", "-Zsanitizer=address").env("PROPTEST_CASES", "16");
-    all([run::must(&mut cargo)])
+    cargo
+}
+
+/// Builds them.
+pub(crate) fn prefetch(root: &Path) -> Result<(), String> {
+    if !parts::nightly() {
+        return Err("no nightly toolchain".to_owned());
+    }
+    run::must(&mut sanitized(root, &["--no-run"]))
+}
+
+/// Tests under AddressSanitizer (with leak detection, its default on Linux).
+pub(crate) fn asan(root: &Path) -> Outcome {
+    if !parts::nightly() {
+        return Outcome::Skipped("no nightly toolchain: a stable compiler has no sanitizer".to_owned());
+    }
+    all([run::must(&mut sanitized(root, &["--", "--skip", DRIVERS]))])
 }
 
 /// Tests under Miri.
