@@ -21,7 +21,7 @@ const SECONDS: u32 = 20;
 
 /// Runs one target or all.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
-    let (mut seconds, mut only, mut rest) = (SECONDS, None, args.iter());
+    let (mut seconds, mut seed, mut only, mut rest) = (SECONDS, 0, None, args.iter());
     while let Some(arg) = rest.next() {
         match (*arg, only) {
             ("--seconds", _) => match rest.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0) {
@@ -30,6 +30,10 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
                     return Outcome::Failed("--seconds wants a whole number above 0".to_owned());
                 }
             },
+            ("--seed", _) => match rest.next().and_then(|n| n.parse().ok()) {
+                Some(n) => seed = n,
+                None => return Outcome::Failed("--seed wants a whole number, 0 for another one each time".to_owned()),
+            },
             (name, None) if !name.starts_with('-') => only = Some(name),
             (other, _) => return Outcome::Failed(format!("fuzz does not know {other}")),
         }
@@ -37,13 +41,13 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     if run::which("c++").is_none() {
         return Outcome::Skipped("no C++ compiler for libFuzzer's own sources (Debian: g++)".to_owned());
     }
-    match fuzz(root, seconds, only) {
+    match fuzz(root, seconds, seed, only) {
         Ok(()) => Outcome::Done,
         Err(why) => Outcome::Failed(why),
     }
 }
 
-fn fuzz(root: &Path, seconds: u32, only: Option<&str>) -> Result<(), String> {
+fn fuzz(root: &Path, seconds: u32, seed: u32, only: Option<&str>) -> Result<(), String> {
     let dir = root.join("fuzz");
     let manifest = fs::read_to_string(dir.join("Cargo.toml")).map_err(|e| format!("fuzz/Cargo.toml: {e}"))?;
     let all = targets(&manifest);
@@ -60,7 +64,8 @@ fn fuzz(root: &Path, seconds: u32, only: Option<&str>) -> Result<(), String> {
     let mut failed = Vec::new();
     for name in chosen {
         let program = programs.join(name);
-        if let Err(why) = one(&dir, &run::target_dir(root).join("fuzz-corpus").join(name), &program, name, seconds) {
+        let found = run::target_dir(root).join("fuzz-corpus").join(name);
+        if let Err(why) = one(&dir, &found, &program, name, (seconds, seed)) {
             eprintln!("fuzz {name}: {why}");
             failed.push(name);
         }
@@ -86,7 +91,7 @@ pub(crate) fn build(root: &Path) -> Result<(PathBuf, bool), String> {
 }
 
 /// Runs one target: what it finds goes below the build folder, the checked-in corpus is only read.
-fn one(dir: &Path, found: &Path, program: &Path, name: &str, seconds: u32) -> Result<(), String> {
+fn one(dir: &Path, found: &Path, program: &Path, name: &str, (seconds, seed): (u32, u32)) -> Result<(), String> {
     let artifacts = dir.join("artifacts").join(name);
     for folder in [found, &artifacts] {
         fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -97,6 +102,7 @@ fn one(dir: &Path, found: &Path, program: &Path, name: &str, seconds: u32) -> Re
     }
     let mut command = Command::new(program);
     command.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={}/", artifacts.display()));
+    command.arg(format!("-seed={seed}"));
     // A decoder that needs a second for an input of libFuzzer's default size (4 KiB) hangs, for a server's purposes; it is given
     // twenty, for the clock runs on where a virtual machine stands still.
     // None needs 64 MiB at once either, or 1 GiB in all beside what AddressSanitizer keeps back (256 MiB).
