@@ -78,6 +78,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Patience with a live but silent peer.
     pub stall: Option<Duration>,
+    /// Time that a peer is given to confirm that a path is revoked.
+    pub revoke: Duration,
     /// What guards connections beside the token in the handle.
     pub guard: Guard,
     /// GPU memory in the NCCL plugin.
@@ -129,6 +131,7 @@ impl Config {
         };
         let class = params::TRAFFIC_CLASS.read(get)?.and_then(|v| v.parse().ok());
         let stall = params::STALL_MS.number(get)?.filter(|&ms| ms > 0).map(Duration::from_millis);
+        let revoke = Duration::from_millis(params::REVOKE_MS.number(get)?.unwrap_or(1000));
         let timeout = params::CONNECT_TIMEOUT_MS.number(get)?.unwrap_or(20_000);
         let guard = guard(get)?;
         let mut warnings = Vec::new();
@@ -185,6 +188,7 @@ impl Config {
             },
             connect_timeout: Duration::from_millis(timeout),
             stall,
+            revoke,
             guard,
             stats_dir: stats_dir(params::STATS_DIR.read(get)?, get),
             warnings,

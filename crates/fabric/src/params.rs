@@ -80,6 +80,8 @@ params! {
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
         "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits for ever.";
+    REVOKE_MS = "LINKSPAN_REVOKE_MS", Takes::Number(100, 3_600_000), "1000",
+        "How long a one-sided operation whose time is up waits for the peer to confirm that nothing of it lands any more, milliseconds; then it is reported as unrevoked. A host that lost its peer and cannot dial waits twice as long for it, 2 s at least. More is for hosts whose processors are overbooked.";
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
         "GPU memory in the NCCL plugin. `auto`: taken where the path itself reaches it; elsewhere NCCL is told host memory and stages by itself, which spares a copy. `staged`: taken on every path and staged by linkspan where the path reaches host memory only. `off`: host memory only.";
     STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1 << 20), "1024",

@@ -16,14 +16,11 @@ use crate::ops::{Ending, Fail, Ops};
 use crate::regions::Regions;
 use crate::{Error, Url, View};
 
-/// How long a timed-out operation waits for the peer to confirm that it reads the old path no longer. A living peer's engine
-/// thread answers within a connection's set-up, milliseconds; a second allows for a loaded machine.
-pub(crate) const GRACE: Duration = Duration::from_secs(1);
-
-/// How long a path may take to be made again before the transport is broken.
+/// How long a path may take to be made again before the transport is broken, at least: as long as a revocation may.
 const REMAKE: Duration = Duration::from_secs(10);
 
-/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than died.
+/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than died, at least:
+/// twice as long as a revocation may take.
 const RETURN: Duration = Duration::from_secs(2);
 
 /// How long the side with the smaller number holds its own dialling against a peer that dials at the same time.
@@ -313,10 +310,11 @@ impl State {
     /// Looks at clocks: deadlines and the making of paths.
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.ops.expire(now) {
+            let grace = self.grace();
             match &mut self.phase {
                 Phase::Up(_) => self.revoke("an operation timed out", now),
                 Phase::Making(making) => {
-                    making.revoke_by.get_or_insert(now + GRACE);
+                    making.revoke_by.get_or_insert(now + grace);
                 }
                 _ => self.ops.end(Fail::Timeout, |op| op.expired),
             }
@@ -369,12 +367,23 @@ impl State {
         Some(fate)
     }
 
+    /// How long a timed-out operation waits for the peer to confirm that it reads the old path no longer. A living peer's
+    /// engine thread answers within a connection's set-up, milliseconds.
+    pub(crate) fn grace(&self) -> Duration {
+        self.ctx.fabric().config().revoke
+    }
+
+    /// How long a path may take to be made again.
+    fn patience(&self, dials: bool) -> Duration {
+        if dials { REMAKE.max(self.grace()) } else { RETURN.max(2 * self.grace()) }
+    }
+
     /// Ends the path and makes it again in a new epoch.
     pub(crate) fn revoke(&mut self, why: &str, now: Instant) {
         if let Some(fate) = self.cut(why) {
             self.ctx.fabric().log().info(&format!("path revoked: {why}"));
-            let revoke_by = self.ops.has_expired().then(|| now + GRACE);
-            self.remake(now, REMAKE, revoke_by, fate);
+            let revoke_by = self.ops.has_expired().then(|| now + self.grace());
+            self.remake(now, self.patience(true), revoke_by, fate);
         }
     }
 
@@ -404,7 +413,7 @@ impl State {
         }
         let Some(fate) = self.cut(&why) else { return };
         let now = Instant::now();
-        self.remake(now, if self.target.is_some() { REMAKE } else { RETURN }, None, fate);
+        self.remake(now, self.patience(self.target.is_some()), None, fate);
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
     }
 
@@ -592,7 +601,11 @@ impl State {
         if !say(&mut ch, answer) {
             // It has gone again; it, or we, will dial once more.
             let now = Instant::now();
-            return if self.epoch > 0 { self.remake(now, RETURN, None, Fate::Open) } else { self.phase = Phase::Idle };
+            return if self.epoch > 0 {
+                self.remake(now, self.patience(false), None, Fate::Open)
+            } else {
+                self.phase = Phase::Idle
+            };
         }
         self.up(ch, &Hello { epoch, ..*hello });
     }

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use common::{LONG, PATHS, check, context, filled, pair};
+use common::{BRIEF, LONG, PATHS, check, context, filled, pair};
 use linkspan::hello::Hello;
 use linkspan::{Access, Error, Memory, Notify, Transport, Url};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log, RemoteSlice, Ticket};
@@ -114,7 +114,7 @@ fn id_of(url: &Url) -> u64 {
 
 /// A victim with a guarded region in the middle of its memory, and a raw peer that has connected.
 fn victim() -> (Transport, Memory, Raw) {
-    let victim = context(PATHS[0].1).transport().unwrap();
+    let victim = context(&[PATHS[0].1, &[BRIEF]].concat()).transport().unwrap();
     let url = victim.bind().unwrap();
     let memory = Memory::host(3 * LEN);
     memory.fill(0, &vec![0xEE; 3 * LEN]).unwrap();
@@ -254,6 +254,8 @@ fn a_peer_that_takes_nothing_is_timed_out_and_unrevoked() {
     let began = Instant::now();
     let write = victim.write_blocking(&memory.view(), &theirs, Some(Notify::COUNT), Some(Duration::from_millis(100)));
     assert!(matches!(write, Err(Error::TimedOutUnrevoked)), "{write:?}");
+    // Its own time, and that for confirming.
+    assert!(began.elapsed() >= Duration::from_millis(100 + 1500), "{:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     drop(raw);
 }

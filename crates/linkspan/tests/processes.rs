@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{LONG, PATHS, check, context, filled, until};
+use common::{BRIEF, LONG, PATHS, check, context, filled, until};
 use linkspan::{Access, Error, Memory, Notify, RemoteBuffer, Transport, Url};
 
 const MIB: usize = 1 << 20;
@@ -90,14 +90,14 @@ impl Peer {
     }
 
     fn connect(&self, path: usize) -> Transport {
-        let transport = context(PATHS[path].1).transport().unwrap();
+        let transport = context(&[PATHS[path].1, &[BRIEF]].concat()).transport().unwrap();
         transport.connect_blocking(&self.url, LONG).unwrap();
         transport
     }
 
     /// The same, with the peer as the side that dials.
     fn be_dialled(&mut self, path: usize) -> Transport {
-        let transport = context(PATHS[path].1).transport().unwrap();
+        let transport = context(&[PATHS[path].1, &[BRIEF]].concat()).transport().unwrap();
         let dial = format!("dial {}", transport.bind().unwrap());
         assert_eq!(self.ask(&dial), "dialled");
         transport.wait_connected_blocking(LONG).unwrap();
