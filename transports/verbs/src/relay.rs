@@ -45,8 +45,17 @@ pub struct Relay<N: Nic> {
     rails: Option<[VerbsRail<N>; 2]>,
     /// From the first to the second, and back.
     lanes: [Lane; 2],
-    /// The side that has gone, why, and when.
-    gone: Option<(usize, Down, Instant)>,
+    gone: Option<Gone>,
+}
+
+/// A side that has gone.
+struct Gone {
+    side: usize,
+    why: Down,
+    since: Instant,
+    /// What had come from it was not read to its end. Only where a request of ours failed: behind what could not be read, the next
+    /// would be out of order.
+    unread: bool,
 }
 
 impl<N: Nic> Relay<N> {
@@ -83,8 +92,9 @@ impl<N: Nic> Relay<N> {
             match passed {
                 Ok(Poll::Active) => moved = Poll::Active,
                 Ok(Poll::Idle) => {}
-                Err((side, down)) => {
-                    self.gone = Some((if side == 0 { at } else { 1 - at }, down, Instant::now()));
+                Err(Failed { end, why, unread }) => {
+                    let side = if end == 0 { at } else { 1 - at };
+                    self.gone = Some(Gone { side, why, since: Instant::now(), unread });
                     return Ok(Poll::Active);
                 }
             }
@@ -94,16 +104,20 @@ impl<N: Nic> Relay<N> {
 
     /// One side is gone: passes on what had come from it.
     fn drain(&mut self) -> Result<Poll, Down> {
-        let (Some(rails), Some((side, down, since))) = (&mut self.rails, self.gone.take()) else {
+        let (Some([a, b]), Some(mut gone)) = (&mut self.rails, self.gone.take()) else {
             return Ok(Poll::Idle);
         };
-        let (lane, left) = (&mut self.lanes[side], &mut rails[1 - side]);
+        let lane = &mut self.lanes[gone.side];
+        let (from, left) = if gone.side == 0 { (a, b) } else { (b, a) };
+        if gone.unread {
+            gone.unread = from.take_in(&mut Through { lane, to: left }).is_ok();
+        }
         lane.pump(left);
-        if lane.is_empty() || since.elapsed() > LAST || left.flush().is_err() {
-            return Err(down);
+        if (lane.is_empty() && !gone.unread) || gone.since.elapsed() > LAST || left.flush().is_err() {
+            return Err(gone.why);
         }
         let moved = left.take_in(&mut Nobody)?;
-        self.gone = Some((side, down, since));
+        self.gone = Some(gone);
         Ok(moved)
     }
 
@@ -134,15 +148,23 @@ impl<N: Nic> Drop for Relay<N> {
     }
 }
 
-/// One direction; with the side that failed: 0 where it comes from, 1 where it goes to.
-fn pass<N: Nic>(lane: &mut Lane, from: &mut VerbsRail<N>, to: &mut VerbsRail<N>) -> Result<Poll, (usize, Down)> {
-    let mut moved = from.take_in(&mut Through { lane, to }).map_err(|down| (0, down))?;
+/// What ends the passing on: 0 where it comes from, 1 where it goes to.
+struct Failed {
+    end: usize,
+    why: Down,
+    unread: bool,
+}
+
+/// One direction.
+fn pass<N: Nic>(lane: &mut Lane, from: &mut VerbsRail<N>, to: &mut VerbsRail<N>) -> Result<Poll, Failed> {
+    let read = |why| Failed { end: 0, why, unread: false };
+    let mut moved = from.take_in(&mut Through { lane, to }).map_err(read)?;
     if lane.pump(to) {
         moved = Poll::Active;
     }
-    from.take_more(&mut Through { lane, to }).map_err(|down| (0, down))?;
-    for (side, rail) in [(0, from), (1, to)] {
-        if rail.flush().map_err(|down| (side, down))? == Poll::Active {
+    from.take_more(&mut Through { lane, to }).map_err(read)?;
+    for (end, rail) in [(0, from), (1, to)] {
+        if rail.flush().map_err(|why| Failed { end, why, unread: true })? == Poll::Active {
             moved = Poll::Active;
         }
     }

@@ -14,9 +14,14 @@ use linkspan_net::WaitSet;
 use linkspan_transport::conformance::{Room, Want, check_bytes, pattern};
 use linkspan_transport::{Buf, Conn, Down, Head, HostBuf, Kind, MemSlice, Poll, Rail, Sink, Violation};
 use linkspan_verbs::{Config, Domain, RELAY_CHUNK, Relay, RelayCounts, Setup, VerbsRail, join};
+use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{Faults, SoftConfig, SoftNet, SoftNic};
 
 type R = VerbsRail<SoftNic>;
+type Mock = MockNic<SoftNic>;
+
+/// Number of an error that no queue gets over (errno(3)).
+const EIO: i32 = 5;
 
 /// Hosts in a line, every one with a device for each of its cables; those between relay, in threads of their own.
 struct Line {
@@ -324,4 +329,74 @@ fn a_chunk_too_large_ends_the_rail() {
         assert!(since.elapsed() < Duration::from_secs(30), "the sender is not told");
         let _ = a.flush();
     }
+}
+
+/// Two hops whose devices have scripts: the ends, the relay, and the device that it sends on to the second end from.
+fn scripted() -> (VerbsRail<Mock>, Relay<Mock>, VerbsRail<Mock>, Domain<Mock>) {
+    let net = SoftNet::new(1);
+    let domain =
+        |hop, end| Domain::new(MockNic::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, hop, end), 1))));
+    let side = |d: &Domain<Mock>| Setup::new(d.clone(), Config { chunk: RELAY_CHUNK, ..config() }).expect("a side");
+    let ends = [domain(0, 1), domain(0, 2), domain(1, 1), domain(1, 2)];
+    let hop = |a, b| join(side(a), side(b)).expect("joined");
+    let ((a, before), (behind, b)) = (hop(&ends[0], &ends[1]), hop(&ends[2], &ends[3]));
+    let [.., out, _] = ends;
+    (a, Relay::new(before, behind), b, out)
+}
+
+fn ended(relay: &mut Relay<Mock>) -> Down {
+    let since = Instant::now();
+    loop {
+        assert!(since.elapsed() < Duration::from_secs(30));
+        if let Err(down) = relay.poll() {
+            return down;
+        }
+    }
+}
+
+/// What has come to an end when its relay is gone.
+fn last_words(end: &mut VerbsRail<Mock>) -> Vec<u32> {
+    let (since, mut bag) = (Instant::now(), Bag::default());
+    while end.poll(&mut bag).is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(30), "it is not told");
+        let _ = end.flush();
+    }
+    bag.heads.iter().map(|head| head.seq.get()).collect()
+}
+
+/// A request of the relay's own fails: what had come from there before is passed on, though nobody had read it yet. Nobody would
+/// send an end's last words again.
+#[test]
+fn what_came_before_a_side_failed_is_passed_on() {
+    let (mut a, mut relay, mut b, out) = scripted();
+    let small = HostBuf::new(1 << 10);
+    // More than are read at a time.
+    for n in 0..48 {
+        b.ctrl(&eager(n, small.len()), small.slice()).expect("room");
+    }
+    b.flush().expect("up");
+    a.ctrl(&eager(0, small.len()), small.slice()).expect("room");
+    a.flush().expect("up");
+    out.nic().script().partial = Some((u32::MAX, 0, EIO));
+    let down = ended(&mut relay);
+    assert!(matches!(&down, Down::System { call: "ibv_post_send", .. }), "{down:?}");
+    drop(relay);
+    assert_eq!(last_words(&mut a), (0..48).collect::<Vec<_>>());
+}
+
+/// Behind what could not be read nothing is passed on: it would be out of order.
+#[test]
+fn nothing_is_passed_on_behind_what_could_not_be_read() {
+    let (mut a, mut relay, mut b, _) = scripted();
+    let (small, big) = (HostBuf::new(1 << 10), HostBuf::new(5 * RELAY_CHUNK));
+    b.data(&chunk(0, big.len()), big.slice()).expect("room");
+    b.flush().expect("up");
+    for n in 0..48 {
+        b.ctrl(&eager(n, small.len()), small.slice()).expect("room");
+    }
+    b.flush().expect("up");
+    let down = ended(&mut relay);
+    assert!(matches!(&down, Down::Protocol { why, .. } if why.contains("a relay takes")), "{down:?}");
+    drop(relay);
+    assert_eq!(last_words(&mut a), Vec::<u32>::new());
 }
