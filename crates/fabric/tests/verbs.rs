@@ -566,6 +566,71 @@ fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
     }
 }
 
+/// TCP in reserve is given no chunk of device memory, registered or staged: the staging before it would take what the reserve must
+/// not. There is staging memory for one rail in one direction alone, so that whatever is staged there too fails. So also when the
+/// reserve has been called and rests again.
+#[test]
+fn device_memory_is_not_staged_before_a_reserve_that_rests() {
+    const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];
+    for registered in [true, false] {
+        let world = world_of([LITTLE, LITTLE], true, |config| config.dmabuf = true);
+        let (mut a, mut b) = world.pair();
+        assert_eq!(end_rooms(&a), ["verbs", "tcp"]);
+        let sim = SimGpu::new(SimConfig::default()).unwrap();
+        let gpu: Arc<dyn Gpu> = sim.clone();
+        a.attach(&gpu).unwrap();
+        b.attach(&gpu).unwrap();
+        let len = (3 << 20) + 7;
+        let made = [(); 2].map(|()| {
+            let (buf, (file, _)) = (GpuBuf::new(&gpu, len).unwrap(), UnixStream::pair().unwrap());
+            world.net.dmabuf(file.as_fd(), buf.slice()).unwrap();
+            (buf, file)
+        });
+        let [src, dst] = made.each_ref().map(|m| m.0.slice());
+        let register = |end: &Channel, n: usize| {
+            let (held, by, _) =
+                end.memory().register_device(Some((made[n].1.as_fd(), 0)), made[n].0.slice(), true).unwrap();
+            assert_eq!(by, DirectBy::DmaBuf);
+            held
+        };
+        let _held = registered.then(|| [register(&a, 0), register(&b, 1)]);
+        let carried = |a: &mut Channel, b: &mut Channel, (from, to): (MemSlice, MemSlice), seed: u8| {
+            let pattern: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8 ^ seed).collect();
+            assert!(from.fill(0, &pattern));
+            moved(a, b, from, to).unwrap();
+            assert!(to.to_vec() == pattern, "{len} bytes differ");
+        };
+        for round in 0..2 {
+            for seed in 0..4 {
+                carried(&mut a, &mut b, (src, dst), seed);
+                if registered {
+                    carried(&mut b, &mut a, (dst, src), seed + 100);
+                }
+            }
+            for n in [0, 1] {
+                assert!(!world.said(n, "LS1311"), "something was staged before the reserve: {}", world.all(n));
+                assert_eq!(world.all(n).matches("rail lost").count(), round, "{}", world.all(n));
+            }
+            if round == 0 {
+                world.net.cable(&world.nics[0], false);
+                let since = Instant::now();
+                let soon = || assert!(since.elapsed() < Duration::from_secs(60), "{}", world.all(0));
+                while [0, 1].iter().any(|n| !world.said(*n, "TCP carries on in place of RDMA")) {
+                    soon();
+                    message(&mut a, &mut b, 1000, 1).unwrap();
+                }
+                world.net.cable(&world.nics[0], true);
+                while [0, 1].iter().any(|n| !world.said(*n, "RDMA carries again, TCP is in reserve")) {
+                    soon();
+                    message(&mut a, &mut b, 1000, 2).unwrap();
+                }
+            }
+        }
+        drop((a, b));
+        assert_eq!(sim.fault(), None);
+    }
+}
+
 #[test]
 fn eight_devices_and_what_the_survey_says() {
     let net = SoftNet::new(1);
