@@ -20,6 +20,7 @@ use crate::device::Port;
 use crate::local::{self, Offer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::{Meeting, QPS_MAX};
+use crate::rdma::Rdma;
 use crate::redial::Back;
 use crate::room::AnyRail;
 use crate::secured::Secured;
@@ -366,6 +367,13 @@ impl Half {
                         let berth = fabric.rdma().berth(fabric.config(), &self.run.stream);
                         match berth.map(|berth| if far > 0 { berth.relayed(reason) } else { berth }) {
                             Ok(berth) => (answer.rdma, self.berth) = (true, Some(Berth::Rdma(berth))),
+                            // On a way over others the hops before it have their devices for nothing.
+                            Err(why) if why.is_empty() && far > 0 && Rdma::wanted(fabric.config()) => {
+                                let interface = self.run.stream.interface();
+                                let why =
+                                    format!("the host that is connected to has no RDMA device to use on {interface}");
+                                (answer.no_rdma, self.no_rdma) = (why.clone(), why);
+                            }
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }
                     } else if asked.cable && asked.relays == 0 {

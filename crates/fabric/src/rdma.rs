@@ -126,9 +126,19 @@ impl Rdma {
 
     /// Opens the devices where connections may want them: not in the middle of a login, which has a deadline.
     pub(crate) fn open(&self, config: &Config) {
-        if matches!(config.path, PathChoice::Auto | PathChoice::Verbs) && !config.encrypts() {
+        if Rdma::wanted(config) {
             self.found(config);
         }
+    }
+
+    /// Whether connections may go by RDMA.
+    pub(crate) fn wanted(config: &Config) -> bool {
+        matches!(config.path, PathChoice::Auto | PathChoice::Verbs) && !config.encrypts()
+    }
+
+    /// Whether there is a device that can be used. Opens the devices.
+    pub(crate) fn any(&self, config: &Config) -> bool {
+        !self.found(config).domains.is_empty()
     }
 
     /// Every port, and reasons that concern no port. Opens the devices.
@@ -167,13 +177,7 @@ impl Rdma {
 
     /// The same for an address of ours.
     pub(crate) fn berth_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaBerth, String> {
-        match config.path {
-            PathChoice::Auto | PathChoice::Verbs => {}
-            PathChoice::Tcp | PathChoice::Shm | PathChoice::Thunderbolt | PathChoice::Devmem => {
-                return Err(String::new());
-            }
-        }
-        if config.encrypts() {
+        if !Rdma::wanted(config) {
             return Err(String::new());
         }
         let found = self.found(config);

@@ -9,7 +9,7 @@ use linkspan_transport::WaitFd;
 
 use crate::mesh::Approach;
 use crate::mesh::hops::{self, Hops, Mark};
-use crate::rdma::RdmaBerth;
+use crate::rdma::{Rdma, RdmaBerth};
 use crate::{Fabric, chain};
 
 /// A way to an address of the peer's listener.
@@ -60,12 +60,21 @@ impl Reach {
         stream: &Stream,
         hops: Option<Hops>,
     ) -> Result<(RdmaBerth, Option<Mark>), String> {
-        let berth = fabric.rdma().berth(fabric.config(), stream)?;
+        let (rdma, config) = (fabric.rdma(), fabric.config());
+        let berth = rdma.berth(config, stream).map_err(|why| match &hops {
+            // On a cable a host without a device is no news; on a way of several hops others have theirs for nothing.
+            Some(Hops::Rdma(_)) if why.is_empty() && Rdma::wanted(config) => {
+                format!("the host that connects has no RDMA device to use on {}", stream.interface())
+            }
+            Some(Hops::Tcp(hop)) if why.is_empty() && Rdma::wanted(config) && rdma.any(config) => hop.clone(),
+            _ => why,
+        })?;
         match (self, hops) {
             (Reach::Over(route), Some(Hops::Rdma(mark))) => {
                 let shown = hops::shown("rdma", &route.over);
                 Ok((berth.relayed(format!("relayed over {}: {shown}", route.over.join(", "))), Some(mark)))
             }
+            (Reach::Over(_), Some(Hops::Tcp(why))) if why.is_empty() => Err(hops::EARLIER.into()),
             (Reach::Over(_), Some(Hops::Tcp(why))) => Err(why),
             _ => Ok((berth, None)),
         }
@@ -76,6 +85,14 @@ impl Reach {
         match self {
             Reach::Plain { .. } => 0,
             Reach::Over(route) => route.over.len(),
+        }
+    }
+
+    /// Over whom it leads and where to, for people; `None` where it leads over nobody.
+    pub(crate) fn way(&self) -> Option<String> {
+        match self {
+            Reach::Plain { .. } => None,
+            Reach::Over(route) => Some(format!("the way over {} to {}", route.over.join(", "), self.to())),
         }
     }
 

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Seed};
+use linkspan_tcp::Stream;
 use linkspan_thunderbolt::Role;
 use linkspan_transport::{MAX_RAILS, Rail};
 
 use crate::cable::Berth;
 use crate::logins::{LoginRun, LoginStep};
 use crate::meeting::Meeting;
-use crate::mesh::hops::Mark;
+use crate::mesh::hops::{self, Hops, Mark};
 use crate::reach::{Arriving, Reach};
 use crate::room::AnyRail;
 use crate::secured::Secured;
@@ -31,8 +32,8 @@ pub(crate) struct Redial {
     paths: Vec<String>,
     /// Queue pairs are wanted, which are set up over the stream.
     rdma: bool,
-    /// The next try is for the stream itself: a way over others that has shown that its hops have no RDMA.
-    plain: bool,
+    /// The next try is for the stream itself: a way over others that has shown that its hops have no RDMA; why.
+    plain: Option<String>,
     /// A rail over this cable of our host is wanted, which is set up over the stream.
     cable: Option<String>,
     wait: Duration,
@@ -70,13 +71,13 @@ pub(crate) fn rail_id(number: u16, n: usize) -> u32 {
 impl Redial {
     /// Of a rail that is up.
     pub(crate) fn new(reach: Reach, path: String) -> Redial {
-        Redial { reach, paths: vec![path], rdma: false, plain: false, cable: None, wait: REDIAL, state: State::Up }
+        Redial { reach, paths: vec![path], rdma: false, plain: None, cable: None, wait: REDIAL, state: State::Up }
     }
 
     /// Of one that could not be had yet.
     pub(crate) fn later(reach: Reach) -> Redial {
         let state = State::Down { next: Instant::now() + REDIAL };
-        Redial { reach, paths: Vec::new(), rdma: false, plain: false, cable: None, wait: REDIAL, state }
+        Redial { reach, paths: Vec::new(), rdma: false, plain: None, cable: None, wait: REDIAL, state }
     }
 
     /// Of queue pairs that are up.
@@ -159,12 +160,32 @@ impl Redial {
     }
 
     /// Over others and without queue pairs: at once again, for the stream.
-    fn without(&mut self, now: Instant) -> State {
+    fn without(&mut self, why: &str, now: Instant) -> State {
         if self.insists() {
             return self.again(now);
         }
-        self.plain = true;
+        self.plain = Some(why.to_owned());
         State::Down { next: now }
+    }
+
+    /// Queue pairs are wanted over a stream of ours: where they would be, else why the stream must do.
+    fn berth(&mut self, fabric: &Fabric, stream: &Stream, hops: Option<Hops>) -> Option<(Berth, Option<Mark>)> {
+        if !self.rdma {
+            return None;
+        }
+        let berth = match self.plain.take() {
+            Some(why) => Err(why),
+            None => self.reach.berth(fabric, stream, hops),
+        };
+        match berth {
+            Ok((berth, mark)) => Some((Berth::Rdma(berth), mark)),
+            Err(why) => {
+                if let (Some(way), false) = (self.reach.way(), why.is_empty()) {
+                    fabric.log().warn(&format!("downgrade: {way} goes by TCP, not by RDMA: {why}"));
+                }
+                None
+            }
+        }
     }
 
     /// Moves on. `Some` when the stream is there, under a number of its own taken from `numbers`.
@@ -191,9 +212,7 @@ impl Redial {
                     let number = *numbers;
                     // The last number is tried for ever, in vain: after 65,000 logins that came to nothing.
                     *numbers = number.saturating_add(1);
-                    let wants = self.rdma && !std::mem::take(&mut self.plain);
-                    let berth = wants.then(|| self.reach.berth(fabric, &stream, hops).ok()).flatten();
-                    let berth = berth.map(|(berth, mark)| (Berth::Rdma(berth), mark));
+                    let berth = self.berth(fabric, &stream, hops);
                     let cable = self.cable.as_ref().map(|link| fabric.cables().berth_at(fabric.config(), link));
                     let berth = cable.map_or(berth, |cable| cable.ok().map(|cable| (cable, None)));
                     let relays = self.reach.relays() as u8;
@@ -222,7 +241,10 @@ impl Redial {
                             (self.paths, self.wait) = (vec![secured.stream.path()], REDIAL);
                             return Some(Back { number, secured, rails: Vec::new() });
                         }
-                        Some(_) if !answer.rdma && !answer.cable => self.without(now),
+                        Some(_) if !answer.rdma && !answer.cable => {
+                            let why = hops::refusal(&answer, self.reach.to());
+                            self.without(&why, now)
+                        }
                         Some((berth, Some(mark))) => match secured.stream.try_write(&mark.0) {
                             Ok(Some(Mark::LEN)) => State::Meet(Box::new((secured, Meeting::answer())), number, berth),
                             _ => self.again(now),
@@ -245,7 +267,10 @@ impl Redial {
                         (self.paths, self.wait) = (paths(&rails), REDIAL);
                         return Some(Back { number, secured: meet.0, rails });
                     }
-                    Ok(Some(_)) => self.without(now),
+                    Ok(Some(met)) => {
+                        let why = met.err().unwrap_or_else(|| "no queue pair came up".to_owned());
+                        self.without(&why, now)
+                    }
                     Err(_) => self.again(now),
                 }
             }
@@ -253,3 +278,6 @@ impl Redial {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

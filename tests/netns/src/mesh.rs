@@ -35,6 +35,11 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-strict", "LINKSPAN_STRICT=1 refuses to be relayed", strict),
     test("mesh-strangers", "a neighbour with another key relays nothing, and nothing leaks over routes", strangers),
     test("mesh-ipv6", "a ring with IPv6 addresses alone: both ways round, and a cable that is cut", ipv6_ring),
+    test(
+        "mesh-mixed-way",
+        "a way with one hop without RDMA goes by TCP whole, and both ends say which and why",
+        mixed_way,
+    ),
     test("mesh-file", "a declared mesh needs no beacons", declared),
     test("mesh-encrypt", "sealed from end to end over a relay", encrypt),
     test("mesh-stats", "what a host relays is in its statistics", stats),
@@ -405,6 +410,43 @@ fn ipv6_ring() -> Outcome<String> {
     to.expect("done", SOON * 6)?;
     from.expect("done", SOON)?;
     Ok(up)
+}
+
+fn mixed_way() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")])?;
+    let mut told = Vec::new();
+    // Every host has devices on its cables, but one on one of them: at the first hop, between, at the last.
+    for (host, cable, why) in [
+        ("a", "cab0", "the host that connects has no RDMA device to use on cab0"),
+        ("b", "cab0", "b has no RDMA device to use on cab0"),
+        ("c", "cab1", "c has no RDMA device to use on cab1"),
+        ("d", "cab2", "the host that is connected to has no RDMA device to use on cab2"),
+    ] {
+        let devices = |at: &str, cables: &[&str]| {
+            let there: Vec<&str> = cables.iter().copied().filter(|c| (at, *c) != (host, cable)).collect();
+            there.join(",")
+        };
+        let node = |at: &str, cables: &[&str], args: &[&str]| {
+            mesh.node(at, &[&["soft", devices(at, cables).as_str()], args].concat())
+        };
+        let mut relays = [node("b", &["cab0", "cab1"], &["sit"])?, node("c", &["cab1", "cab2"], &["sit"])?];
+        for relay in &mut relays {
+            relay.expect("sitting", SOON)?;
+        }
+        let mut to = node("d", &["cab2"], &["listen", "12", "1000003"])?;
+        let handle = to.expect("handle", SOON)?;
+        let mut from = node("a", &["cab0"], &["connect", &handle, "12", "1000003"])?;
+        for end in [&mut from, &mut to] {
+            wants(&end.expect("WARN downgrade: TCP in place of RDMA", SOON * 2)?, &[why])?;
+        }
+        wants(&from.expect("WARN downgrade: LS1409", SOON)?, &["3 hops: tcp via b, tcp via c, tcp"])?;
+        let up = from.expect("up", SOON)?;
+        wants(&up, &["tcp", "relayed over b, c"])?;
+        to.expect("done", SOON * 4)?;
+        from.expect("done", SOON)?;
+        told.push(why);
+    }
+    Ok(told.join("; "))
 }
 
 fn declared() -> Outcome<String> {

@@ -4,6 +4,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use linkspan_fabric::nic::AnyNic;
+use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, HostBuf, Level, Log, Poll, Ticket};
 
 /// Messages in flight.
@@ -22,7 +24,11 @@ pub(crate) fn main(args: &[&str]) -> ExitCode {
 fn run(args: &[&str]) -> Result<(), String> {
     let config = Config::from_env().map_err(|e| linkspan_fabric::chain(&e))?;
     let log = Log::to(|level, line| println!("{} {line}", if level == Level::Warn { "WARN" } else { "INFO" }));
-    let fabric = Fabric::new(config, log, false).map_err(|e| linkspan_fabric::chain(&e))?;
+    let (fabric, args) = match args {
+        ["soft", interfaces, rest @ ..] => (Fabric::with_nics(config, log, false, soft(interfaces)?), rest),
+        args => (Fabric::new(config, log, false), args),
+    };
+    let fabric = fabric.map_err(|e| linkspan_fabric::chain(&e))?;
     match args {
         ["listen", count, size, rest @ ..] => {
             let listener = fabric.listen(0).map_err(|e| linkspan_fabric::chain(&e))?;
@@ -62,6 +68,18 @@ fn run(args: &[&str]) -> Result<(), String> {
         ["idle", count, seconds] => idle(&fabric, number(count)?, number(seconds)?),
         other => Err(format!("a node does not know {other:?}")),
     }
+}
+
+/// RDMA devices in software on these interfaces, for what hosts tell each other of theirs: no cable joins those of two processes.
+fn soft(interfaces: &str) -> Result<Vec<AnyNic>, String> {
+    let net = SoftNet::new(1);
+    let nic = |(n, name): (u8, &str)| {
+        let file = format!("/sys/class/net/{name}/ifindex");
+        let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+        let index = text.trim().parse().map_err(|_| format!("{file}: {text}"))?;
+        Ok(AnyNic::Soft(net.nic(SoftConfig::roce(&format!("soft-{name}"), [10, 78, 0, n].into(), index))))
+    };
+    (1..).zip(interfaces.split(',').filter(|name| !name.is_empty())).map(nic).collect()
 }
 
 fn number(text: &str) -> Result<usize, String> {

@@ -10,7 +10,7 @@ use crate::Fabric;
 use crate::cable::Berth;
 use crate::logins::LoginRun;
 use crate::meeting::Meeting;
-use crate::mesh::hops::Mark;
+use crate::mesh::hops::{self, Mark};
 use crate::reach::{Arriving, Reach};
 use crate::room::AnyRail;
 use crate::secured::Secured;
@@ -61,7 +61,7 @@ impl Try {
         if let (Some(mark), true, false) = (self.mark, answer, sealed) {
             // A stream on which nothing is under way takes these few bytes.
             if !matches!(stream.try_write(&mark.0), Ok(Some(Mark::LEN))) {
-                return TryState::Failed("the way broke before it went over to RDMA".into());
+                return TryState::Failed(hops::BROKE.into());
             }
             let meeting = Meeting::answer();
             return TryState::Meet(Box::new((Secured::new(stream, None), meeting)), session.peer_blob);
@@ -83,8 +83,9 @@ impl Try {
                         }
                     }
                 }
-                Some(answer) if !answer.no_rdma.is_empty() => {
-                    self.verbs = Err(format!("the peer says: {}", answer.no_rdma));
+                // A host without a device is no news on a cable; on a way of several hops the others have theirs for nothing.
+                Some(answer) if !answer.no_rdma.is_empty() || self.mark.is_some() => {
+                    self.verbs = Err(hops::refusal(&answer, self.reach.to()));
                 }
                 _ => {}
             }

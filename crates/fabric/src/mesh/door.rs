@@ -13,7 +13,7 @@ use linkspan_transport::WaitFd;
 
 use super::agent::Agent;
 use super::crossing::Over;
-use super::hops::{Hops, Mark};
+use super::hops::{self, Hops, Mark};
 use super::relay::{self, Seat};
 use super::{Approach, Means, measure};
 use crate::logins::{LoginRun, LoginStep};
@@ -232,7 +232,7 @@ fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Ov
     let next = match beyond {
         None => None,
         Some(Hops::Rdma(mark)) => Some(mark),
-        Some(Hops::Tcp(why)) if why.is_empty() => return Err("a relay of an earlier version is on the way".into()),
+        Some(Hops::Tcp(why)) if why.is_empty() => return Err(hops::EARLIER.into()),
         Some(Hops::Tcp(why)) => return Err(why),
     };
     let reason = "this host relays";

@@ -4,6 +4,9 @@
 //! it behind its login at the far end, where nothing is under way any more. The relay finds it, sets a queue pair up with the
 //! next host and then one with the host before, and joins the two.
 
+use std::net::SocketAddr;
+
+use linkspan_proto::greeting::Greeting;
 use linkspan_proto::login::LoginError;
 
 /// Hops at which a message is passed on inside the network cards, if all of them can.
@@ -71,6 +74,23 @@ impl Hops {
             Some(mark) => Hops::Rdma(mark),
             None => Hops::Tcp(text.strip_prefix(TCP).unwrap_or_default().to_owned()),
         }
+    }
+}
+
+/// What is said where a stream goes before its mark has left.
+pub(crate) const BROKE: &str = "the way broke before it went over to RDMA";
+
+/// Why nothing is known of the hops behind a door.
+pub(crate) const EARLIER: &str = "a relay of an earlier version is on the way";
+
+/// Why the host at the end of a way takes part in no RDMA.
+pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {
+    match answer.no_rdma.as_str() {
+        "" => format!(
+            "the peer offers none at {}: its LINKSPAN_PATH leaves RDMA out, or it is of an earlier version",
+            to.ip()
+        ),
+        why => format!("the peer says: {why}"),
     }
 }
 

@@ -1,0 +1,95 @@
+//! What is said of ways over others that come to nothing, or to less than was wanted.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use linkspan_tcp::{Dial, Options};
+use linkspan_topology::mesh::Route;
+use linkspan_verbs_sys::AnyNic;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
+
+use super::*;
+use crate::{Config, Log};
+
+const LONG: Duration = Duration::from_secs(60);
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// A fabric on `lo`, with an RDMA device there or with none.
+fn fabric(device: bool, path: &str) -> (Fabric, Lines) {
+    let lines = Lines::default();
+    let said = lines.clone();
+    let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
+    let get = |name: &str| match name {
+        "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
+        "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
+        "LINKSPAN_PATH" => Some(path.to_owned()),
+        _ => None,
+    };
+    let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
+    let nic = || AnyNic::Soft(SoftNet::new(1).nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, 1), lo)));
+    let nics = device.then(nic).into_iter().collect();
+    (Fabric::with_nics(Config::read(&get).unwrap(), log, false, nics).unwrap(), lines)
+}
+
+fn stream() -> Stream {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut dial = Dial::start(None, listener.local_addr().unwrap(), &Options::default(), LONG).unwrap();
+    loop {
+        if let Some(stream) = dial.poll().unwrap() {
+            return stream;
+        }
+    }
+}
+
+fn way() -> Redial {
+    let from = Ipv4Addr::LOCALHOST.into();
+    let hops = vec!["10.0.0.2:7475".parse().unwrap(), "10.0.1.2:7475".parse().unwrap(), "10.0.2.2:99".parse().unwrap()];
+    let over = vec!["spark-b".to_owned(), "spark-c".to_owned()];
+    Redial::now(Reach::Over(Route { interface: "lo".into(), from, hops, over, mbps: 0 })).wanting(true)
+}
+
+const NONE: &str = "spark-c has no RDMA device to use on cab1";
+
+#[test]
+fn a_way_that_goes_by_tcp_says_which_hop_has_no_rdma() {
+    let ours = "the host that connects has no RDMA device to use on lo";
+    for (device, hops, why) in [
+        (true, Hops::Tcp(NONE.into()), Some(NONE)),
+        (true, Hops::Tcp(String::new()), Some(hops::EARLIER)),
+        (true, Hops::Rdma(Mark([7; Mark::LEN])), None),
+        (false, Hops::Rdma(Mark([7; Mark::LEN])), Some(ours)),
+    ] {
+        let (fabric, lines) = fabric(device, "auto");
+        assert_eq!(way().berth(&fabric, &stream(), Some(hops)).is_some(), why.is_none());
+        let said = |why| {
+            format!("Warn downgrade: the way over spark-b, spark-c to 10.0.2.2:99 goes by TCP, not by RDMA: {why}")
+        };
+        assert_eq!(*lines.lock().unwrap(), why.map(said).into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_the_far_end_refused_is_said_when_the_stream_has_to_do() {
+    let (fabric, lines) = fabric(true, "auto");
+    let mut way = way();
+    assert!(matches!(way.without("the peer says: no", Instant::now()), State::Down { .. }));
+    assert!(lines.lock().unwrap().is_empty(), "the stream is still to come");
+    assert!(way.berth(&fabric, &stream(), Some(Hops::Rdma(Mark([7; Mark::LEN])))).is_none());
+    assert!(lines.lock().unwrap().iter().all(|line| line.ends_with("not by RDMA: the peer says: no")));
+    assert_eq!(lines.lock().unwrap().len(), 1);
+}
+
+/// Nobody has RDMA, or nobody wants it: TCP is what was to be had.
+#[test]
+fn where_tcp_is_all_there_is_nothing_is_said() {
+    for (device, path, hops) in [
+        (false, "auto", Hops::Tcp(NONE.into())),
+        (true, "tcp", Hops::Tcp(NONE.into())),
+        (true, "tcp", Hops::Rdma(Mark([7; Mark::LEN]))),
+    ] {
+        let (fabric, lines) = fabric(device, path);
+        assert!(way().berth(&fabric, &stream(), Some(hops)).is_none());
+        assert_eq!(*lines.lock().unwrap(), Vec::<String>::new());
+    }
+}
