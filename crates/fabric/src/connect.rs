@@ -253,6 +253,10 @@ impl Connecting {
         {
             // The relays that were told of do not lead there; what is told by now may be truer.
             self.relayed = false;
+            for failed in self.tries.iter().filter(|t| t.reach.relays() > 0) {
+                let line = format!("mesh: {}; the mesh is asked for another way", failed.describe());
+                self.fabric.log().info(&line);
+            }
             self.tries.retain(|t| t.reach.relays() == 0);
         }
         if up || soon || self.relayed || self.same_host || self.proposed.is_some() || !self.fabric.config().meshes() {

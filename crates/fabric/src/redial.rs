@@ -17,7 +17,7 @@ use crate::mesh::hops::{self, Hops, Mark};
 use crate::reach::{Arriving, Reach};
 use crate::room::AnyRail;
 use crate::secured::Secured;
-use crate::{Fabric, clock};
+use crate::{Fabric, chain, clock};
 
 /// Time between the first two tries; it doubles with each one in vain.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -159,10 +159,18 @@ impl Redial {
         }
     }
 
+    /// A try has come to nothing. Of a way over others nobody else knows, so it is told.
+    fn failed(&mut self, fabric: &Fabric, why: &str, now: Instant) -> State {
+        if let Some(way) = self.reach.way() {
+            fabric.log().info(&format!("mesh: {way} has failed: {why}; tried again in {} s", self.wait.as_secs()));
+        }
+        self.again(now)
+    }
+
     /// Over others and without queue pairs: at once again, for the stream.
-    fn without(&mut self, why: &str, now: Instant) -> State {
+    fn without(&mut self, fabric: &Fabric, why: &str, now: Instant) -> State {
         if self.insists() {
-            return self.again(now);
+            return self.failed(fabric, why, now);
         }
         self.plain = Some(why.to_owned());
         State::Down { next: now }
@@ -204,7 +212,7 @@ impl Redial {
             State::Down { .. } if self.insists() && self.portless(fabric) => self.again(now),
             State::Down { .. } => match self.reach.start(fabric, REDIAL * 2) {
                 Ok(dial) => State::Dialing(dial),
-                Err(_) => self.again(now),
+                Err(why) => self.failed(fabric, &why, now),
             },
             State::Dialing(mut dial) => match dial.poll() {
                 Ok(None) => State::Dialing(dial),
@@ -226,10 +234,10 @@ impl Redial {
                     };
                     match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {
                         Ok(login) => State::Login(Box::new(LoginRun { stream, login }), number, berth),
-                        Err(_) => self.again(now),
+                        Err(error) => self.failed(fabric, &chain(&error), now),
                     }
                 }
-                Err(_) => self.again(now),
+                Err(why) => self.failed(fabric, &why, now),
             },
             State::Login(mut run, number, berth) => match run.poll() {
                 Ok(LoginStep::Done(session)) => {
@@ -243,11 +251,11 @@ impl Redial {
                         }
                         Some(_) if !answer.rdma && !answer.cable => {
                             let why = hops::refusal(&answer, self.reach.to());
-                            self.without(&why, now)
+                            self.without(fabric, &why, now)
                         }
                         Some((berth, Some(mark))) => match secured.stream.try_write(&mark.0) {
                             Ok(Some(Mark::LEN)) => State::Meet(Box::new((secured, Meeting::answer())), number, berth),
-                            _ => self.again(now),
+                            _ => self.failed(fabric, hops::BROKE, now),
                         },
                         Some((berth, None)) => {
                             let made = berth.make(fabric.config(), berth.wanted(fabric.config()), Role::Caller);
@@ -257,7 +265,7 @@ impl Redial {
                     }
                 }
                 Ok(_) => State::Login(run, number, berth),
-                Err(_) => self.again(now),
+                Err(error) => self.failed(fabric, &chain(&error), now),
             },
             State::Meet(mut meet, number, berth) => {
                 let (secured, meeting) = &mut *meet;
@@ -269,9 +277,9 @@ impl Redial {
                     }
                     Ok(Some(met)) => {
                         let why = met.err().unwrap_or_else(|| "no queue pair came up".to_owned());
-                        self.without(&why, now)
+                        self.without(fabric, &why, now)
                     }
-                    Err(_) => self.again(now),
+                    Err(error) => self.failed(fabric, &chain(&error), now),
                 }
             }
         };

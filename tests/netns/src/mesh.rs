@@ -40,7 +40,11 @@ pub(crate) const ALL: &[Test] = &[
         "a way with one hop without RDMA goes by TCP whole, and both ends say which and why",
         mixed_way,
     ),
-    test("mesh-file", "a declared mesh needs no beacons", declared),
+    test(
+        "mesh-file",
+        "a declared mesh needs no beacons; a way over a host that is not up yet is told and asked for again",
+        declared,
+    ),
     test("mesh-encrypt", "sealed from end to end over a relay", encrypt),
     test("mesh-stats", "what a host relays is in its statistics", stats),
     test("mesh-relay-cost", "a way over one host costs at most 1.3 times what two cables cost", relay_cost),
@@ -459,8 +463,19 @@ fn declared() -> Outcome<String> {
     let text = "node a 10.77.0.1/24\nnode b 10.77.0.2/24 10.77.1.1/24 # between\nnode c 10.77.1.2/24\n";
     fs::write(&file, text).map_err(|e| e.to_string())?;
     mesh.extra.push(("LINKSPAN_MESH_FILE".into(), file.display().to_string()));
-    let _ranks = mesh.sit(&["b"])?;
-    let up = mesh.send("a", "c");
+    let late = || -> Outcome<String> {
+        let mut to = mesh.node("c", &["listen", "12", "1000003"])?;
+        let handle = to.expect("handle", SOON)?;
+        let mut from = mesh.node("a", &["connect", &handle, "12", "1000003"])?;
+        let line = from.expect("INFO mesh: 10.77.0.1 -> 10.77.1.2", SOON)?;
+        wants(&line, &["(relayed over b): ", "refused", "the mesh is asked for another way"])?;
+        let _ranks = mesh.sit(&["b"])?;
+        let up = from.expect("up", SOON * 2)?;
+        to.expect("done", SOON * 4)?;
+        from.expect("done", SOON)?;
+        Ok(up)
+    };
+    let up = late();
     let _ = fs::remove_file(&file);
     let up = up?;
     wants(&up, &["relayed over b"])?;

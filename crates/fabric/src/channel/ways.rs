@@ -69,7 +69,7 @@ impl Channel {
         for route in routes {
             let over = route.over.join(", ");
             let reach = Reach::Over(route);
-            if redials.iter().any(|r| r.reach().is_same(&reach)) || !room_for_one(redials) {
+            if redials.iter().any(|r| r.reach().is_same(&reach)) || !room_for_one(&self.fabric, redials) {
                 continue;
             }
             let what = format!("LS1423 the way to the peer carries nothing any more; relaying over {over}");
@@ -162,7 +162,7 @@ fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
     for reach in reaches {
         let ways = redials.iter().filter(|r| r.is_up() && r.reach().relays() > 0).count();
         let known = redials.iter().any(|r| r.reach().is_same(&reach));
-        if known || over && ways >= ROUTES_MAX || !room_for_one(redials) {
+        if known || over && ways >= ROUTES_MAX || !room_for_one(fabric, redials) {
             continue;
         }
         let what = match &reach {
@@ -175,11 +175,12 @@ fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
 }
 
 /// Whether one more way can be remembered; one over others that carries nothing makes room.
-fn room_for_one(redials: &mut Vec<Redial>) -> bool {
+fn room_for_one(fabric: &Fabric, redials: &mut Vec<Redial>) -> bool {
     if redials.len() >= MAX_WAYS
         && let Some(idle) = redials.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)
     {
-        redials.remove(idle);
+        let way = redials.remove(idle).reach().way().unwrap_or_default();
+        fabric.log().info(&format!("mesh: {way} carries nothing and is tried no more: a newer way takes its place"));
     }
     redials.len() < MAX_WAYS
 }

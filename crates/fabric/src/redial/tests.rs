@@ -73,7 +73,7 @@ fn a_way_that_goes_by_tcp_says_which_hop_has_no_rdma() {
 fn what_the_far_end_refused_is_said_when_the_stream_has_to_do() {
     let (fabric, lines) = fabric(true, "auto");
     let mut way = way();
-    assert!(matches!(way.without("the peer says: no", Instant::now()), State::Down { .. }));
+    assert!(matches!(way.without(&fabric, "the peer says: no", Instant::now()), State::Down { .. }));
     assert!(lines.lock().unwrap().is_empty(), "the stream is still to come");
     assert!(way.berth(&fabric, &stream(), Some(Hops::Rdma(Mark([7; Mark::LEN])))).is_none());
     assert!(lines.lock().unwrap().iter().all(|line| line.ends_with("not by RDMA: the peer says: no")));

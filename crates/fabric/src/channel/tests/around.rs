@@ -6,10 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use linkspan_proto::login::{Guard, Token};
 use linkspan_proto::mesh::{Node, Port};
+use linkspan_topology::mesh::Route;
 use linkspan_transport::MAX_RAILS;
 
 use super::*;
 use crate::mesh::Mesh;
+use crate::reach::Reach;
 
 /// The peer's host, and one that leads around.
 const PEER: u64 = 77;
@@ -187,4 +189,27 @@ fn the_wait_has_an_end() {
     assert!(b.lost().is_none());
     b.watch(Instant::now() + Duration::from_secs(26));
     assert!(b.lost().unwrap().starts_with("LS0101"));
+}
+
+/// A way around that fails is told of each time: over whom, why, and what comes next.
+#[test]
+fn a_way_around_that_fails_is_told() {
+    let (fabric, lines) = meshed(false);
+    // Nobody is there any more.
+    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let (from, hops) = (Ipv4Addr::LOCALHOST.into(), vec![door, "10.0.9.9:7".parse().unwrap()]);
+    let route = Route { interface: "lo".into(), from, hops, over: vec!["spark-b".into()], mbps: 0 };
+    let (mut way, handle) = (Redial::now(Reach::Over(route)), Handle::new(9, Token::random().unwrap(), PEER));
+    let (since, mut now, mut number) = (Instant::now(), Instant::now(), 64);
+    let failed = || -> Vec<String> { lines.lock().unwrap().iter().filter(|l| l.contains("failed")).cloned().collect() };
+    while failed().len() < 3 {
+        assert!(since.elapsed() < LONG, "{lines:?}");
+        assert!(way.poll(&fabric, &handle, 5, &mut number, now).is_none());
+        // The next try is due at once.
+        now += if way.is_busy() { Duration::ZERO } else { Duration::from_secs(1) };
+    }
+    for (line, wait) in failed().iter().zip([1, 2, 4]) {
+        assert!(line.starts_with("mesh: the way over spark-b to 10.0.9.9:7 has failed: "), "{line}");
+        assert!(line.contains("refused") && line.ends_with(&format!("; tried again in {wait} s")), "{line}");
+    }
 }
