@@ -1,5 +1,7 @@
 //! All rooms side by side. Adding one touches this file and nothing else in the fabric.
 
+use std::time::Duration;
+
 use linkspan_proto::Head;
 use linkspan_shm::ShmRail;
 use linkspan_tcp::{HelpedRail, SealedRail, TcpInfo, TcpRail};
@@ -13,6 +15,13 @@ use crate::reserve::Reserve;
 /// Retransmissions or probes in a row that nothing has answered: they begin 0.2 s apart (or at the round trip) and double, so
 /// six are 12.6 s or more. A peer that is stopped, or whose window is full, has a kernel that answers.
 const UNANSWERED: u8 = 6;
+
+/// The same where round trips are long and six would take minutes: the wait that the sixth at 0.2 s is at. As it has doubled since the
+/// first, what has been waited for in all is nearly as much.
+const WAIT: Duration = Duration::from_millis(12_800);
+
+/// Least retransmissions for that: chance losses do not get there.
+const FEW: u8 = 3;
 
 /// A rail of any room.
 pub enum AnyRail {
@@ -134,9 +143,13 @@ impl AnyRail {
         match self {
             // Not every card gives up by itself, rdma_rxe does not.
             AnyRail::Verbs(rail) => rail.unanswered(),
-            other => other.tcp_info().is_some_and(|info| info.timeouts.max(info.probes) >= UNANSWERED),
+            other => other.tcp_info().is_some_and(|info| is_dead(&info)),
         }
     }
+}
+
+fn is_dead(info: &TcpInfo) -> bool {
+    info.timeouts.max(info.probes) >= UNANSWERED || info.timeouts >= FEW && info.wait >= WAIT
 }
 
 /// The interface that a path begins with.
@@ -149,3 +162,6 @@ impl std::fmt::Debug for AnyRail {
         write!(f, "AnyRail({} {})", self.info().room, self.info().path)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt: Duration,
+    /// How long the kernel waits for an answer before it sends again; it doubles with each of `timeouts`.
+    pub wait: Duration,
     /// Smallest round-trip time seen lately.
     pub min_rtt: Duration,
     /// Segments sent again since the connection began.
@@ -73,6 +75,7 @@ struct Raw {
 }
 
 // Offsets of the same fields in linux/tcp.h.
+const _: () = assert!(std::mem::offset_of!(Raw, rto) == 8);
 const _: () = assert!(std::mem::offset_of!(Raw, total_retrans) == 100);
 const _: () = assert!(std::mem::offset_of!(Raw, bytes_acked) == 120);
 const _: () = assert!(std::mem::offset_of!(Raw, min_rtt) == 148);
@@ -96,6 +99,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let min_rtt = if raw.min_rtt == u32::MAX { 0 } else { raw.min_rtt };
     Ok(TcpInfo {
         rtt: Duration::from_micros(raw.rtt.into()),
+        wait: Duration::from_micros(raw.rto.into()),
         min_rtt: Duration::from_micros(min_rtt.into()),
         retransmitted: raw.total_retrans,
         // tcpi_retransmits of linux/tcp.h, the third byte.
