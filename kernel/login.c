@@ -144,13 +144,21 @@ static bool ls_proof(const struct ls_packet *answer, const u32 nonce[4], u64 pro
 	return ls_prove(&w, sizeof(w), proof);
 }
 
-/* Looks at all of it, whatever is wrong. */
-static bool ls_proves(const struct ls_packet *answer, const u32 nonce[4])
+/*
+ * Looks at all of it, whatever is wrong. A proof says whose it is: one that we
+ * gave ourselves, for our own nonce in a LOGIN of the peer's, does not come
+ * back to us as the peer's, not even from one that took our UUID.
+ */
+static bool ls_proves(struct ls_link *lk, const struct ls_packet *answer, const u32 nonce[4])
 {
+	const uuid_t *peer = lk->xd->remote_uuid, *we = lk->xd->local_uuid;
 	u64 proof[2], theirs[2];
 
+	if (!ls_proof(answer, nonce, proof))
+		return true;
 	memcpy(theirs, answer->proof, sizeof(theirs));
-	return !ls_proof(answer, nonce, proof) || !((proof[0] ^ theirs[0]) | (proof[1] ^ theirs[1]));
+	return uuid_equal(&answer->from, peer) && uuid_equal(&answer->to, we) && !uuid_equal(peer, we) &&
+	       !((proof[0] ^ theirs[0]) | (proof[1] ^ theirs[1]));
 }
 
 static u32 ls_new_session(struct ls_link *lk)
@@ -462,7 +470,7 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 		return 0;
 	switch (p.status) {
 	case LS_OK:
-		if (!ls_proves(&p, nonce)) {
+		if (!ls_proves(lk, &p, nonce)) {
 			if (!lk->told)
 				dev_warn(&lk->dev, "login: the peer does not have our key\n");
 			lk->told = true;

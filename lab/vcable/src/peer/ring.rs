@@ -29,6 +29,11 @@ const OPEN: u8 = 5;
 const CLOSE: u8 = 6;
 const ACK: u8 = 7;
 
+/// Words of a login packet behind its protocol.
+const REQUEST: usize = 9;
+const SESSION: usize = 11;
+const NONCE: std::ops::Range<usize> = 18..22;
+
 /// Bytes of a control frame's header.
 const HEADER: usize = 32;
 /// Between two of our requests.
@@ -37,7 +42,7 @@ const RETRY: u64 = 300 * MS;
 const MOST: u64 = 10_000;
 
 const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring data BYTES EOF, ring next NAME=NUMBER..., \
-                     ring quiet on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
+                     ring quiet on|off, ring mirror on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
 
 /// Fields of our next LOGINs that are not what they should be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +77,10 @@ pub struct Ring {
     status: Option<u32>,
     /// Channel and number of the message that the guest has announced last.
     announced: Option<(u16, u32)>,
+    /// The guest's nonces are given back to it as ours, and what it proves with them as our proof.
+    mirror: bool,
+    /// Number and sequence of the guest's LOGIN that waits for that.
+    mirrored: Option<(u32, u8)>,
 }
 
 /// HopIDs on which we receive control and data, as a driver would take them.
@@ -116,7 +125,7 @@ impl Ring {
 
     /// The request that is due: LOGIN until it is accepted, then READY.
     fn ask(&mut self, io: &mut PeerIo) {
-        if self.uuids.is_none() || self.up {
+        if self.uuids.is_none() || self.up || self.mirror {
             return;
         }
         let kind = if self.accepted && self.theirs.is_some() { READY } else { LOGIN };
@@ -207,6 +216,20 @@ impl Service for Ring {
             return true;
         };
         match *kind {
+            LOGIN if self.mirror => {
+                self.mirrored = Some((*request, message.seq));
+                let Some(mut words) = self.packet(LOGIN, *request, 0, OWN_HOPS) else { return true };
+                words[SESSION] = *session;
+                words[NONCE].copy_from_slice(message.words.get(NONCE).unwrap_or(&[0; 4]));
+                self.send(io, false, message.seq, Some(words));
+            }
+            ANSWER if self.mirror => {
+                self.status = Some(*status);
+                let Some((request, seq)) = self.mirrored.take() else { return true };
+                let mut words = message.words.clone();
+                words[REQUEST] = request;
+                self.send(io, true, seq, Some(words));
+            }
             LOGIN => {
                 self.theirs = Some((*session, [*control as u16, *data as u16]));
                 self.send(io, true, message.seq, self.packet(ANSWER, *request, 0, [0; 2]));
@@ -279,6 +302,12 @@ impl Ring {
             }
             ["quiet", word] => {
                 self.quiet = *word == "on";
+                Ok(String::new())
+            }
+            ["mirror", word] => {
+                self.mirror = *word == "on";
+                self.mirrored = None;
+                self.anew();
                 Ok(String::new())
             }
             ["frame", kind, channel, id, length, bytes] => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ring::{self, DEVICE};
+use super::ring::{self, DEVICE, SYS};
 use super::tb::{self, SOON};
 use crate::error::{Result, check};
 use crate::guest::Guest;
@@ -54,6 +54,9 @@ const LOGINS: [(&str, u32); 7] = [
     ("ring=4294967295", 0),
 ];
 
+/// A key that the host in software does not have.
+const KEY: &str = "00112233445566778899aabbccddeeff";
+
 /// Seeds of random frames, and frames of each.
 const SEEDS: u64 = 20;
 const FRAMES: u64 = 60;
@@ -99,6 +102,26 @@ fn lie(a: &Guest, cable: &Cable, task: &str, says: &str, words: &[&str], wrong: 
     let after = restarts(a)?;
     check(after == before + 1, || format!("{} restarts after `{}`", after - before, words.join(", ")))?;
     Ok(())
+}
+
+/// A host without the key has the guest prove it to itself: the guest's nonce as its own, the guest's answer as its own.
+fn mirrored(a: &Guest, cable: &Cable) -> Result<()> {
+    let again = |key: &str| {
+        a.sh(&format!("cd {SYS} && echo 0 >allowed && echo '{key}' >/sys/module/linkspan/parameters/key"))?;
+        a.until("the link to wait", SOON, &format!("grep -q waiting {SYS}/state"))?;
+        a.sh(&format!("echo 1 >{SYS}/allowed")).map(drop)
+    };
+    cable.tell("peer p ring mirror on")?;
+    let before = ring::heard(a, "the peer does not have our key")?;
+    again(KEY)?;
+    ring::hears(a, "the peer does not have our key", before)?;
+    let state = a.read(&format!("{SYS}/state"))?;
+    check(state.trim() == "login" && cable.tell("peer p ring state")?.contains("status=Some(0)"), || {
+        format!("a host that mirrors: the link is {state}")
+    })?;
+    cable.tell("peer p ring mirror off")?;
+    again("")?;
+    works(a)
 }
 
 /// What a driver must not believe.
@@ -153,6 +176,10 @@ pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
     }
     a.calm()?;
     lab.say("LOGINs of another version, without a session, with HopIDs that cannot be: refused; an honest one is taken after each");
+
+    mirrored(&a, &cable)?;
+    a.calm()?;
+    lab.say("a host without the key that sends our own proof back: refused");
 
     for seed in 1..=5 {
         cable.tell(&format!("peer p ring flood {seed} 200"))?;

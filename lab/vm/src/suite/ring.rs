@@ -12,7 +12,7 @@ use crate::vcable::Cable;
 pub(super) const DEVICE: &str = "/dev/linkspan/0";
 
 /// Where sysfs has it.
-const SYS: &str = "/sys/class/linkspan/linkspan0";
+pub(super) const SYS: &str = "/sys/class/linkspan/linkspan0";
 
 /// 16 MiB.
 const MUCH: u64 = 16 << 20;
