@@ -38,23 +38,22 @@ bool ls_region_whole(u64 pos, u32 len)
 	return offset_in_page(pos) + len <= PAGE_SIZE;
 }
 
+/* For a frame that the device has sent from here, or written: within one page. */
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu)
 {
 	if (r->dmabuf)
 		return;
-	while (len) {
-		u32 n = min_t(u32, len, PAGE_SIZE - offset_in_page(pos));
-
-		if (for_cpu)
-			dma_sync_single_for_cpu(r->dev, ls_region_dma(r, pos), n, r->dir);
-		else
-			dma_sync_single_for_device(r->dev, ls_region_dma(r, pos), n, r->dir);
-		pos += n;
-		len -= n;
-	}
+	if (for_cpu)
+		dma_sync_single_for_cpu(r->dev, ls_region_dma(r, pos), len, r->dir);
+	else
+		dma_sync_single_for_device(r->dev, ls_region_dma(r, pos), len, r->dir);
 }
 
-/* By the CPU, into the region or out of it. The bounds are those of an operation, which were checked. */
+/*
+ * By the CPU, into the region or out of it. The bounds are those of an
+ * operation, which were checked. Nothing is synced: each frame of the device's
+ * was, and what a bounce buffer holds is older than what the program wrote.
+ */
 void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
 {
 	if (r->dmabuf) {
@@ -73,12 +72,10 @@ void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
 		struct page *page = r->pages[pos >> PAGE_SHIFT];
 		u32 n = min_t(u32, len, PAGE_SIZE - offset_in_page(pos));
 
-		ls_region_sync(r, pos, n, true);
 		if (in)
 			memcpy_to_page(page, offset_in_page(pos), buf, n);
 		else
 			memcpy_from_page(buf, page, offset_in_page(pos), n);
-		ls_region_sync(r, pos, n, false);
 		pos += n;
 		buf += n;
 		len -= n;
@@ -109,7 +106,7 @@ static void ls_region_free(struct ls_region *r)
 		dma_buf_put(r->dmabuf);
 	} else {
 		if (r->map)
-			dma_unmap_sgtable(r->dev, r->map, r->dir, 0);
+			dma_unmap_sgtable(r->dev, r->map, r->dir, DMA_ATTR_SKIP_CPU_SYNC);
 		sg_free_table(&r->sgt);
 		if (r->npages)
 			unpin_user_pages_dirty_lock(r->pages, r->npages, r->flags & LS_REGION_WRITE);
@@ -165,7 +162,8 @@ static int ls_pin(struct ls_region *r, u64 addr)
 						GFP_KERNEL_ACCOUNT);
 	if (ret)
 		return ret;
-	ret = dma_map_sgtable(r->dev, &r->sgt, r->dir, 0);
+	/* Frames are synced, one by one. Unmapping would bring back what the program has written over since. */
+	ret = dma_map_sgtable(r->dev, &r->sgt, r->dir, DMA_ATTR_SKIP_CPU_SYNC);
 	if (ret)
 		return ret;
 	r->map = &r->sgt;

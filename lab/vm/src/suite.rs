@@ -250,6 +250,15 @@ pub(crate) const ALL: &[Test] = &[
         run: ring::viommu,
     },
     Test {
+        name: "ring-bounce",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko with bounce buffers for every DMA",
+        run: ring::bounce,
+    },
+    Test {
         name: "ring-leaks",
         level: Level::Full,
         since: ANY,

@@ -423,6 +423,30 @@ fn nothing_left(lab: &mut Lab, opens: u32, cycles: u32) -> Result<()> {
     end(lab, cable, [a, b])
 }
 
+/// Every DMA through bounce buffers, as where memory is encrypted: what is not synced when it should be, or is when it should
+/// not, is seen.
+pub(crate) fn bounce(lab: &mut Lab) -> Result<()> {
+    let (cable, _, [a, b]) = joined(lab, |spec| spec.append = "swiotlb=force".to_owned())?;
+    let used = a.sh("cat /sys/kernel/debug/swiotlb/io_tlb_used")?;
+    check(used.trim().parse::<u64>().is_ok_and(|n| n > 0), || format!("no bounce buffer is in use: {used}"))?;
+    lab.say("up; DMA goes through bounce buffers");
+    let words = |chunk: u64, offset: u64, seed: u64| format!("1 {} {chunk} {offset} {seed}", 4 << 20);
+    transfer(&a, &b, &words(1 << 20, 0, 1), ["", ""])?;
+    transfer(&b, &a, &words(70_001, 0, 2), ["", ""])?;
+    both(
+        (&b, &format!("send {DEVICE} {}", words(300_001, 1234, 3))),
+        (&a, &format!("receive {DEVICE} {}", words(300_001, 77, 3))),
+    )?;
+    both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
+    lab.say("4 MiB each way, memory that is aligned to nothing, and messages, compared");
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        both((to, &format!("rewrite-receive {DEVICE} 7")), (from, &format!("rewrite-send {DEVICE} 7")))?;
+    }
+    calm(&[&a, &b])?;
+    lab.say("what a program wrote after registering is sent, and stays, also when the memory is let go");
+    end(lab, cable, [a, b])
+}
+
 /// Every DMA through an IOMMU that forgets at once what the driver unmaps.
 pub(crate) fn viommu(lab: &mut Lab) -> Result<()> {
     let (cable, _, [a, b]) = joined(lab, |spec| spec.viommu = true)?;

@@ -3,6 +3,7 @@
 mod dmabuf;
 mod how;
 mod plain;
+mod rewrite;
 mod scarce;
 mod swap;
 mod unmapped;
@@ -63,6 +64,8 @@ fn main() -> ExitCode {
         ["dmabuf-gone-receive", device, channel, bytes] => dmabuf::gone_receive(device, n(channel) as u32, n(bytes)),
         ["unmapped-send", device, channel, bytes] => unmapped::send(device, n(channel) as u32, n(bytes)),
         ["unmapped-receive", device, channel, bytes] => unmapped::receive(device, n(channel) as u32, n(bytes)),
+        ["rewrite-send", device, channel] => rewrite::send(device, n(channel) as u32),
+        ["rewrite-receive", device, channel] => rewrite::receive(device, n(channel) as u32),
         ["squeeze", left] => scarce::squeeze(n(left)),
         ["event", device, channel] => event(device, n(channel) as u32),
         _ => Err("usage: ringtest TASK DEVICE ...".to_owned()),
