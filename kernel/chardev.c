@@ -82,6 +82,7 @@ static int ls_close(struct inode *inode, struct file *file)
 		ls_regions_drop(f, &reap);
 	}
 	mutex_unlock(&lk->io);
+	ls_regions_free(lk, &reap);
 	/*
 	 * What was granted goes on in pinned pages. A program that lives on may
 	 * use them again after this: it waits for the end of that, which the
@@ -89,7 +90,6 @@ static int ls_close(struct inode *inode, struct file *file)
 	 */
 	if (!(current->flags & PF_EXITING))
 		wait_event_killable(f->wait, !READ_ONCE(f->live));
-	ls_regions_free(&reap);
 	kref_put(&f->kref, ls_file_free);
 	put_device(&lk->dev);
 	return 0;

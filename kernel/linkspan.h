@@ -170,6 +170,7 @@ struct ls_link {
 	struct ls_chan *chans;
 	struct list_head reap;
 	struct work_struct reap_work;
+	u32 mapped;		/* regions that the rings' device is held for */
 	struct delayed_work watch;
 	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, bells;
 	u64 restarts, polls, pages;
@@ -246,7 +247,7 @@ void ls_chan_close_all(struct ls_file *f);
 int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg);
 int ls_region_remove(struct ls_file *f, u32 id);
 void ls_regions_drop(struct ls_file *f, struct list_head *reap);
-void ls_regions_free(struct list_head *reap);
+void ls_regions_free(struct ls_link *lk, struct list_head *reap);
 void ls_region_put(struct ls_link *lk, struct ls_region *r);
 void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
 dma_addr_t ls_region_dma(struct ls_region *r, u64 pos);

@@ -659,5 +659,4 @@ void ls_login_stop(struct ls_link *lk, bool tell)
 	clear_bit(LS_WANT_UP, &lk->flags);
 	ls_set_state(lk, test_bit(LS_ASLEEP, &lk->flags) ? LS_STATE_LOGIN : LS_STATE_GONE);
 	mutex_unlock(&lk->login);
-	flush_work(&lk->reap_work);
 }

@@ -8,7 +8,11 @@
  * ls_link.io (unpinning takes the locks of the process's memory): from the
  * system call, or by reap_work.
  *
- * Locks: ls_link.io guards ls_region.users and .dead and the reap list.
+ * A device whose driver goes must have nothing mapped: ls_rings_down() waits
+ * for ls_link.mapped, which pinning, that may take for ever, is no part of.
+ *
+ * Locks: ls_link.io guards ls_region.users and .dead, ls_link.mapped and the
+ * reap list.
  */
 #include <linux/dma-buf.h>
 #include <linux/highmem.h>
@@ -94,19 +98,44 @@ static void ls_dma_pages(struct ls_region *r, struct sg_table *sgt, unsigned lon
 	}
 }
 
-static void ls_region_free(struct ls_region *r)
+/* The device that is mapped for, which stays until ls_unmap(). */
+static int ls_map_begin(struct ls_file *f, struct ls_region *r)
 {
+	struct ls_link *lk = f->lk;
+
+	mutex_lock(&lk->io);
+	if (!f->dead && lk->running) {
+		r->dev = get_device(tb_ring_dma_device(lk->pair[0].tx));
+		lk->mapped++;
+	}
+	mutex_unlock(&lk->io);
+	return r->dev ? 0 : -ENODEV;
+}
+
+static void ls_unmap(struct ls_link *lk, struct ls_region *r)
+{
+	if (!iosys_map_is_null(&r->vmap))
+		dma_buf_vunmap_unlocked(r->dmabuf, &r->vmap);
+	if (r->map && r->attach)
+		dma_buf_unmap_attachment_unlocked(r->attach, r->map, r->dir);
+	else if (r->map)
+		dma_unmap_sgtable(r->dev, r->map, r->dir, DMA_ATTR_SKIP_CPU_SYNC);
+	if (r->attach)
+		dma_buf_detach(r->dmabuf, r->attach);
+	put_device(r->dev);
+	mutex_lock(&lk->io);
+	if (!--lk->mapped)
+		wake_up_all(&lk->wait);
+	mutex_unlock(&lk->io);
+}
+
+static void ls_region_free(struct ls_link *lk, struct ls_region *r)
+{
+	if (r->dev)
+		ls_unmap(lk, r);
 	if (r->dmabuf) {
-		if (!iosys_map_is_null(&r->vmap))
-			dma_buf_vunmap_unlocked(r->dmabuf, &r->vmap);
-		if (r->map)
-			dma_buf_unmap_attachment_unlocked(r->attach, r->map, r->dir);
-		if (r->attach)
-			dma_buf_detach(r->dmabuf, r->attach);
 		dma_buf_put(r->dmabuf);
 	} else {
-		if (r->map)
-			dma_unmap_sgtable(r->dev, r->map, r->dir, DMA_ATTR_SKIP_CPU_SYNC);
 		sg_free_table(&r->sgt);
 		if (r->npages)
 			unpin_user_pages_dirty_lock(r->pages, r->npages, r->flags & LS_REGION_WRITE);
@@ -117,11 +146,10 @@ static void ls_region_free(struct ls_region *r)
 	}
 	kvfree(r->pages);
 	kvfree(r->dma);
-	put_device(r->dev);
 	kfree(r);
 }
 
-static int ls_pin(struct ls_region *r, u64 addr)
+static int ls_pin(struct ls_file *f, struct ls_region *r, u64 addr)
 {
 	unsigned long want = DIV_ROUND_UP(r->head + r->length, PAGE_SIZE);
 	unsigned int flags = FOLL_LONGTERM | (r->flags & LS_REGION_WRITE ? FOLL_WRITE : 0);
@@ -157,6 +185,9 @@ static int ls_pin(struct ls_region *r, u64 addr)
 	}
 	mmgrab(mm);
 	r->mm = mm;
+	ret = ls_map_begin(f, r);
+	if (ret)
+		return ret;
 	ret = sg_alloc_table_from_pages_segment(&r->sgt, r->pages, want, 0, want << PAGE_SHIFT,
 						ALIGN_DOWN(dma_get_max_seg_size(r->dev), PAGE_SIZE),
 						GFP_KERNEL_ACCOUNT);
@@ -174,7 +205,7 @@ err:
 	return ret;
 }
 
-static int ls_import(struct ls_region *r, int fd, u64 offset)
+static int ls_import(struct ls_file *f, struct ls_region *r, int fd, u64 offset)
 {
 	struct scatterlist *sg;
 	int i, ret;
@@ -194,6 +225,9 @@ static int ls_import(struct ls_region *r, int fd, u64 offset)
 	r->dma = kvcalloc(r->npages, sizeof(*r->dma), GFP_KERNEL_ACCOUNT);
 	if (!r->dma)
 		return -ENOMEM;
+	ret = ls_map_begin(f, r);
+	if (ret)
+		return ret;
 	r->attach = dma_buf_attach(r->dmabuf, r->dev);
 	if (IS_ERR(r->attach)) {
 		ret = PTR_ERR(r->attach);
@@ -247,19 +281,11 @@ int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
 	default:
 		r->dir = DMA_BIDIRECTIONAL;
 	}
-	mutex_lock(&lk->io);
-	if (!f->dead && lk->running)
-		r->dev = get_device(tb_ring_dma_device(lk->pair[0].tx));
-	mutex_unlock(&lk->io);
-	if (!r->dev) {
-		kfree(r);
-		return -ENODEV;
-	}
 	if (arg->flags & LS_REGION_DMABUF) {
-		ret = ls_import(r, arg->fd, arg->addr);
+		ret = ls_import(f, r, arg->fd, arg->addr);
 	} else {
 		r->head = offset_in_page(arg->addr);
-		ret = ls_pin(r, arg->addr);
+		ret = ls_pin(f, r, arg->addr);
 	}
 	if (ret)
 		goto err;
@@ -282,7 +308,7 @@ int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
 	arg->region = r->id;
 	return 0;
 err:
-	ls_region_free(r);
+	ls_region_free(lk, r);
 	return ret;
 }
 
@@ -301,7 +327,7 @@ int ls_region_remove(struct ls_file *f, u32 id)
 		xa_erase(&f->regions, id);
 	mutex_unlock(&f->lk->io);
 	if (!ret)
-		ls_region_free(r);
+		ls_region_free(f->lk, r);
 	return ret;
 }
 
@@ -327,13 +353,13 @@ void ls_region_put(struct ls_link *lk, struct ls_region *r)
 	queue_work(ls_wq, &lk->reap_work);
 }
 
-void ls_regions_free(struct list_head *reap)
+void ls_regions_free(struct ls_link *lk, struct list_head *reap)
 {
 	struct ls_region *r, *n;
 
 	list_for_each_entry_safe(r, n, reap, list) {
 		list_del(&r->list);
-		ls_region_free(r);
+		ls_region_free(lk, r);
 	}
 }
 
@@ -345,5 +371,5 @@ void ls_reap(struct work_struct *work)
 	mutex_lock(&lk->io);
 	list_splice_init(&lk->reap, &reap);
 	mutex_unlock(&lk->io);
-	ls_regions_free(&reap);
+	ls_regions_free(lk, &reap);
 }

@@ -418,6 +418,7 @@ void ls_rings_down(struct ls_link *lk)
 	ls_frames_free(lk);
 	ls_pairs_free(lk);
 	mutex_unlock(&lk->io);
-	/* Memory of operations that had been given up is let go before the device may vanish. */
+	/* Memory is let go before the device may vanish, also by those who are just about it. */
 	flush_work(&lk->reap_work);
+	wait_event(lk->wait, !READ_ONCE(lk->mapped));
 }
