@@ -247,8 +247,9 @@ static ssize_t allowed_store(struct device *dev, struct device_attribute *attr, 
 	mutex_lock(&lk->login);
 	lk->forced = yes;
 	lk->denied = !yes;
-	mutex_unlock(&lk->login);
+	/* Under login: a link that is being removed is not kicked after its work was cancelled. */
 	ls_kick(lk);
+	mutex_unlock(&lk->login);
 	return n;
 }
 static DEVICE_ATTR_RW(allowed);

@@ -214,7 +214,8 @@ bool ls_poll(struct ls_link *lk)
 	/* Posted again at once, so a busy peer could go on for ever. */
 	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk, lk->pair[0].rx)); left--) {
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
-		if (f->rf.sof == LS_SOF_DATA)
+		/* With two pairs, what was granted is posted to the other ring: no frame of this one counts for it. */
+		if (lk->pairs == 1 && f->rf.sof == LS_SOF_DATA)
 			ls_data_shared(lk, f);
 		else
 			ls_control(lk, f);
