@@ -105,8 +105,6 @@ static void ls_match(struct ls_link *lk, struct ls_chan *c)
 		op->len = m->len;
 		if (m->rts) {
 			op->id = m->id;
-			op->moved = 0;
-			op->done = 0;
 			list_move_tail(&op->list, &c->grants);
 		} else {
 			u8 *from = c->buf + (c->msg_head % LS_CREDITS) * LS_FRAME_BYTES;
@@ -189,7 +187,8 @@ static void ls_pump_data(struct ls_link *lk)
 		u64 pos = op->pos + op->moved;
 		u32 cut = LS_FRAME_BYTES - ((op->peer_head + op->moved) & LS_FRAME_MASK);
 		u32 len = min_t(u64, cut, op->len - op->moved);
-		bool whole = ls_region_whole(pos, len);
+		/* A frame never reaches over two pages. */
+		bool whole = offset_in_page(pos) + len <= PAGE_SIZE;
 		struct list_head *from = whole ? &lk->tx_free : &lk->tx_bounce;
 		struct ls_frame *f;
 
@@ -358,8 +357,6 @@ static const char *ls_got_cts(struct ls_link *lk, struct ls_chan *c, struct ls_h
 	if (head >= LS_FRAME_BYTES)
 		return "a grant beyond a page";
 	op->peer_head = head;
-	op->moved = 0;
-	op->done = 0;
 	list_move_tail(&op->list, &lk->to_send);
 	return NULL;
 }
@@ -469,61 +466,57 @@ void ls_control(struct ls_link *lk, struct ls_frame *f)
 		ls_wrong(lk, wrong);
 }
 
-/* A completion without an operation: the entry was wrong. */
-static void ls_refuse(struct ls_file *f, const struct ls_sqe *sqe, int error)
+/* Whether an entry can be done, and with which region. */
+static int ls_check(struct ls_file *f, const struct ls_sqe *sqe, struct ls_region **region)
 {
-	struct ls_op *op = list_first_entry(&f->free_ops, struct ls_op, list);
+	u32 want = sqe->opcode == LS_OP_SEND ? LS_REGION_READ : LS_REGION_WRITE;
+	struct ls_region *r;
+	struct ls_chan *c;
 
-	op->region = NULL;
-	op->cookie = sqe->cookie;
-	op->channel = sqe->channel;
-	op->opcode = sqe->opcode;
-	list_add(&op->all, &f->lk->ops);
-	f->live++;
-	kref_get(&f->kref);
-	ls_complete(f->lk, op, error, 0);
+	if ((sqe->opcode != LS_OP_SEND && sqe->opcode != LS_OP_RECV) || sqe->reserved0 || sqe->reserved1[0] ||
+	    sqe->reserved1[1] || sqe->reserved1[2] || sqe->length > LS_MESSAGE_BYTES)
+		return -EINVAL;
+	if (sqe->channel >= LS_CHANNELS)
+		return -EBADF;
+	c = &f->lk->chans[sqe->channel];
+	if (c->local != LS_OPEN || c->owner != f)
+		return -EBADF;
+	if (c->hup && (sqe->opcode == LS_OP_SEND || c->msg_head == c->msg_tail))
+		return -EPIPE;
+	r = xa_load(&f->regions, sqe->region);
+	if (!r || !(r->flags & want))
+		return r ? -EACCES : -ENOENT;
+	if (sqe->offset > r->length || sqe->length > r->length - sqe->offset)
+		return -ERANGE;
+	*region = r;
+	return 0;
 }
 
 /* One entry of the submission queue; the caller has seen that there is room for its completion. */
 void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 {
+	struct ls_op *op = list_first_entry(&f->free_ops, struct ls_op, list);
+	struct ls_region *r = NULL;
 	struct ls_link *lk = f->lk;
-	u32 want = sqe->opcode == LS_OP_SEND ? LS_REGION_READ : LS_REGION_WRITE;
-	struct ls_region *r;
+	int ret = ls_check(f, sqe, &r);
 	struct ls_chan *c;
-	struct ls_op *op;
 
-	if ((sqe->opcode != LS_OP_SEND && sqe->opcode != LS_OP_RECV) || sqe->reserved0 || sqe->reserved1[0] ||
-	    sqe->reserved1[1] || sqe->reserved1[2] || sqe->length > LS_MESSAGE_BYTES)
-		return ls_refuse(f, sqe, -EINVAL);
-	if (sqe->channel >= LS_CHANNELS)
-		return ls_refuse(f, sqe, -EBADF);
-	c = &lk->chans[sqe->channel];
-	if (c->local != LS_OPEN || c->owner != f)
-		return ls_refuse(f, sqe, -EBADF);
-	if (c->hup && (sqe->opcode == LS_OP_SEND || c->msg_head == c->msg_tail))
-		return ls_refuse(f, sqe, -EPIPE);
-	r = xa_load(&f->regions, sqe->region);
-	if (!r || !(r->flags & want))
-		return ls_refuse(f, sqe, r ? -EACCES : -ENOENT);
-	if (sqe->offset > r->length || sqe->length > r->length - sqe->offset)
-		return ls_refuse(f, sqe, -ERANGE);
-
-	op = list_first_entry(&f->free_ops, struct ls_op, list);
-	op->file = f;
 	op->region = r;
 	op->cookie = sqe->cookie;
+	op->channel = sqe->channel;
+	op->opcode = sqe->opcode;
+	f->live++;
+	kref_get(&f->kref);
+	list_add_tail(&op->all, &lk->ops);
+	if (ret)
+		return ls_complete(lk, op, ret, 0);
+	r->users++;
 	op->pos = r->head + sqe->offset;
 	op->len = sqe->length;
 	op->moved = 0;
 	op->done = 0;
-	op->channel = sqe->channel;
-	op->opcode = sqe->opcode;
 	op->old = false;
-	r->users++;
-	f->live++;
-	kref_get(&f->kref);
-	list_add_tail(&op->all, &lk->ops);
+	c = &lk->chans[op->channel];
 	trace_linkspan_submit(lk->index, op, op->len, 0);
 	if (sqe->opcode == LS_OP_SEND) {
 		list_move_tail(&op->list, &c->sends);
@@ -537,11 +530,8 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 int ls_chan_open(struct ls_file *f, u32 id)
 {
 	struct ls_link *lk = f->lk;
-	struct ls_chan *c;
+	struct ls_chan *c = &lk->chans[id];
 
-	if (id >= LS_CHANNELS)
-		return -EINVAL;
-	c = &lk->chans[id];
 	if (c->local != LS_FREE)
 		return -EBUSY;
 	c->buf = kvmalloc_array(LS_CREDITS, LS_FRAME_BYTES, GFP_KERNEL_ACCOUNT);
@@ -574,11 +564,8 @@ static void ls_close_one(struct ls_link *lk, struct ls_chan *c)
 
 int ls_chan_close(struct ls_file *f, u32 id)
 {
-	struct ls_chan *c;
+	struct ls_chan *c = &f->lk->chans[id];
 
-	if (id >= LS_CHANNELS)
-		return -EINVAL;
-	c = &f->lk->chans[id];
 	if (c->local != LS_OPEN || c->owner != f)
 		return -EBADF;
 	ls_close_one(f->lk, c);

@@ -75,7 +75,6 @@ struct ls_op {
 struct ls_frame {
 	struct ring_frame rf;
 	struct list_head list;	/* free */
-	struct ls_link *lk;
 	struct page *page;	/* a frame that is copied */
 	dma_addr_t dma;
 	struct ls_op *op;
@@ -251,7 +250,6 @@ void ls_regions_free(struct ls_link *lk, struct list_head *reap);
 void ls_region_put(struct ls_link *lk, struct ls_region *r);
 void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
 dma_addr_t ls_region_dma(struct ls_region *r, u64 pos);
-bool ls_region_whole(u64 pos, u32 len);
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu);
 void ls_reap(struct work_struct *work);
 

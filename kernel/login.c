@@ -282,16 +282,15 @@ static void ls_queue_path(struct ls_link *lk)
 		queue_work(lk->xd->tb->wq, &lk->path_work);
 }
 
-void ls_kick(struct ls_link *lk)
-{
-	if (!test_bit(LS_GONE, &lk->flags))
-		mod_delayed_work(ls_wq, &lk->login_work, 0);
-}
-
 static void ls_again(struct ls_link *lk, unsigned int ms)
 {
 	if (!test_bit(LS_GONE, &lk->flags))
 		mod_delayed_work(ls_wq, &lk->login_work, msecs_to_jiffies(ms));
+}
+
+void ls_kick(struct ls_link *lk)
+{
+	ls_again(lk, 0);
 }
 
 /* From anywhere: the rings are stopped and the login begins anew. */
@@ -308,6 +307,16 @@ static void ls_down_for_peer(struct ls_link *lk)
 {
 	set_bit(LS_WANT_DOWN, &lk->flags);
 	ls_queue_path(lk);
+}
+
+/* All that the login came to. login is held. */
+static void ls_forget(struct ls_link *lk, bool logout, u32 state)
+{
+	ls_release_hops(lk, true, true);
+	lk->peer_session = 0;
+	lk->accepted_by = 0;
+	lk->logout = logout;
+	ls_set_state(lk, state);
 }
 
 /* Both have accepted each other? Then rings are due. login is held. */
@@ -588,11 +597,7 @@ static void ls_path_work(struct work_struct *work)
 		clear_bit(LS_WANT_UP, &lk->flags);
 		ls_rings_down(lk);
 		mutex_lock(&lk->login);
-		ls_release_hops(lk, true, true);
-		lk->peer_session = 0;
-		lk->accepted_by = 0;
-		lk->logout = true;
-		ls_set_state(lk, LS_STATE_LOGIN);
+		ls_forget(lk, true, LS_STATE_LOGIN);
 		clear_bit(LS_WANT_DOWN, &lk->flags);
 		ls_again(lk, 50);
 		mutex_unlock(&lk->login);
@@ -607,11 +612,7 @@ static void ls_path_work(struct work_struct *work)
 			dev_info(&lk->dev, "no second ring pair: control and data share one, receiving copies\n");
 		else
 			dev_err(&lk->dev, "rings or paths cannot be set up: %d; trying again in 5 s\n", ret);
-		ls_release_hops(lk, true, true);
-		lk->peer_session = 0;
-		lk->accepted_by = 0;
-		lk->logout = true;
-		ls_set_state(lk, LS_STATE_LOGIN);
+		ls_forget(lk, true, LS_STATE_LOGIN);
 		ls_again(lk, ret == -EAGAIN ? 50 : 5000);
 	} else {
 		lk->tries = 0;
@@ -650,13 +651,9 @@ void ls_login_stop(struct ls_link *lk, bool tell)
 	if (tell)
 		ls_ask(lk, &p, 200);
 	mutex_lock(&lk->login);
-	ls_release_hops(lk, true, true);
-	lk->peer_session = 0;
-	lk->accepted_by = 0;
 	lk->session = ls_new_session(lk);
-	lk->logout = false;
 	clear_bit(LS_WANT_DOWN, &lk->flags);
 	clear_bit(LS_WANT_UP, &lk->flags);
-	ls_set_state(lk, test_bit(LS_ASLEEP, &lk->flags) ? LS_STATE_LOGIN : LS_STATE_GONE);
+	ls_forget(lk, false, test_bit(LS_ASLEEP, &lk->flags) ? LS_STATE_LOGIN : LS_STATE_GONE);
 	mutex_unlock(&lk->login);
 }

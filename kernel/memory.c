@@ -36,12 +36,6 @@ dma_addr_t ls_region_dma(struct ls_region *r, u64 pos)
 	return r->dma[pos >> PAGE_SHIFT] + offset_in_page(pos);
 }
 
-/* Whether a frame may be sent from here as it is. One never reaches over two pages. */
-bool ls_region_whole(u64 pos, u32 len)
-{
-	return offset_in_page(pos) + len <= PAGE_SIZE;
-}
-
 /* For a frame that the device has sent from here, or written: within one page. */
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu)
 {
@@ -86,12 +80,12 @@ void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
 	}
 }
 
-static void ls_dma_pages(struct ls_region *r, struct sg_table *sgt, unsigned long skip)
+static void ls_dma_pages(struct ls_region *r, unsigned long skip)
 {
 	struct sg_dma_page_iter iter;
 	unsigned long i = 0;
 
-	for_each_sgtable_dma_page(sgt, &iter, 0) {
+	for_each_sgtable_dma_page(r->map, &iter, 0) {
 		if (i >= skip && i - skip < r->npages)
 			r->dma[i - skip] = sg_page_iter_dma_address(&iter);
 		i++;
@@ -198,7 +192,7 @@ static int ls_pin(struct ls_file *f, struct ls_region *r, u64 addr)
 	if (ret)
 		return ret;
 	r->map = &r->sgt;
-	ls_dma_pages(r, r->map, 0);
+	ls_dma_pages(r, 0);
 	return 0;
 err:
 	account_locked_vm(mm, want, false);
@@ -244,7 +238,7 @@ static int ls_import(struct ls_file *f, struct ls_region *r, int fd, u64 offset)
 		if (!PAGE_ALIGNED(sg_dma_address(sg)) || !PAGE_ALIGNED(sg_dma_len(sg)))
 			return -EOPNOTSUPP;
 	}
-	ls_dma_pages(r, r->map, offset >> PAGE_SHIFT);
+	ls_dma_pages(r, offset >> PAGE_SHIFT);
 	for (i = 0; i < r->npages; i++) {
 		if (!r->dma[i])
 			return -EOPNOTSUPP;

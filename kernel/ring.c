@@ -158,7 +158,6 @@ static int ls_frames_alloc(struct ls_link *lk)
 	for (i = 0; i < lk->nframes; i++) {
 		struct ls_frame *f = &lk->frames[i];
 
-		f->lk = lk;
 		INIT_LIST_HEAD(&f->rf.list);
 		if (i < copied) {
 			ret = ls_frame_page(lk, f, ls_frame_dir(lk, i));
