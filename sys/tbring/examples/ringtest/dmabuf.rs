@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use linkspan_tbring::udmabuf::{PAGE, Udmabuf};
-use linkspan_tbring::{Access, Error, Ring};
+use linkspan_tbring::{Access, Error, Region, Ring};
 use linkspan_transport::{Buf, HostBuf};
 
 use crate::how::{How, any, next};
@@ -105,12 +105,18 @@ fn answer(ring: &mut Ring, channel: u32) -> Done {
 }
 
 fn tell(ring: &mut Ring, channel: u32) -> Done {
+    let (_word, region) = say(ring, channel)?;
+    crate::closed(ring, channel, &region)
+}
+
+/// The word that [`answer`] waits for, and takes one completion.
+fn say(ring: &mut Ring, channel: u32) -> Result<(HostBuf, Region), String> {
     let word = HostBuf::new(8);
     fill(&word, 0, b"all here")?;
     let region = ring.register(word.slice(), Access::Both).map_err(text)?;
     ring.send(channel, &region, 0, 8, 1).map_err(text)?;
     next(ring, How::Sleep)?;
-    crate::closed(ring, channel, &region)
+    Ok((word, region))
 }
 
 /// Sizes, offsets and descriptors that are wrong, each with its error, and right ones beside them.
@@ -172,12 +178,13 @@ pub(crate) fn gone_send(device: &str, channel: u32, bytes: u64) -> Done {
         ring.register_dmabuf(fd, 0, bytes, Access::Send).map_err(text)?
     };
     ring.open_channel(channel).map_err(text)?;
+    ring.open_channel(channel + 1).map_err(text)?;
     for at in (0..bytes).step_by(CHUNK as usize) {
         expect(ring.send(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())?;
     }
     ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
     println!("sending");
-    // The receiver asks for the first one, and for the others only a while later.
+    // The receiver asks for the first one, and for the others when it is told to.
     next(&mut ring, How::Sleep)?;
     memory.close();
     drop(memory);
@@ -189,6 +196,7 @@ pub(crate) fn gone_send(device: &str, channel: u32, bytes: u64) -> Done {
         others.push(other);
     }
     expect(any(&mut ring, How::Sleep, Duration::ZERO)?.is_none(), || "the others had left already".into())?;
+    let _word = say(&mut ring, channel + 1)?;
     for _ in (CHUNK..bytes).step_by(CHUNK as usize) {
         next(&mut ring, How::Sleep)?;
     }
@@ -207,13 +215,14 @@ pub(crate) fn gone_receive(device: &str, channel: u32, bytes: u64) -> Done {
         ring.register_dmabuf(fd, 0, bytes, Access::Receive).map_err(text)?
     };
     ring.open_channel(channel).map_err(text)?;
+    ring.open_channel(channel + 1).map_err(text)?;
     let ask = |ring: &mut Ring, at: u64| -> Done {
         expect(ring.receive(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())
     };
     ask(&mut ring, 0)?;
     println!("receiving");
     next(&mut ring, How::Sleep)?;
-    std::thread::sleep(Duration::from_secs(1));
+    answer(&mut ring, channel + 1)?;
     for at in (CHUNK..bytes).step_by(CHUNK as usize) {
         ask(&mut ring, at)?;
     }
