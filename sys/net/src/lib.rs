@@ -16,7 +16,6 @@ mod interfaces;
 mod options;
 mod order;
 mod pipe;
-mod signals;
 mod wait;
 
 pub use data::{queued, recv, recv_mem, recv_row, recv_two, send, send_mem};
@@ -25,10 +24,10 @@ pub use gather::{GATHER_MAX, Gather};
 pub use group::WaitPair;
 pub use info::{TcpInfo, tcp_info};
 pub use interfaces::{Interface, interface_of, interfaces};
+pub use linkspan_thread::block_signals;
 pub use options::{bind_late_port, incoming_cpu};
 pub use order::{copy_ascending, fill_ascending};
 pub use pipe::Pipe;
-pub use signals::block_signals;
 pub use wait::WaitSet;
 
 use std::io;

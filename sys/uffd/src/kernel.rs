@@ -99,13 +99,3 @@ pub(crate) fn page_size() -> u64 {
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(4096)
 }
-
-/// Signals are for the threads of the program.
-pub(crate) fn block_signals() {
-    // SAFETY: the set is initialised by the first call before the second reads it.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
-    }
-}

@@ -65,7 +65,7 @@ impl Unmaps {
         // Also at the end of the process, for as long as anybody may unmap: it is never joined. Its stack is not made smaller: glibc
         // takes out of it what libraries keep for each thread.
         std::thread::Builder::new().name("linkspan unmaps".into()).spawn(move || {
-            kernel::block_signals();
+            linkspan_thread::block_signals();
             ours.listen(&file);
         })?;
         Ok(Unmaps { fd, shared, page: kernel::page_size() })

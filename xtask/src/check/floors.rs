@@ -6,11 +6,12 @@ use crate::tree::Source;
 
 /// Floor of each crate by its folder, times ten; floor 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const FLOORS: [(&str, u32); 18] = [
+const FLOORS: [(&str, u32); 19] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
     ("sys/dl", 15),
+    ("sys/thread", 15),
     ("sys/", 20),
     ("transports/", 30),
     ("crates/topology", 40),

@@ -5,6 +5,7 @@ mod library;
 mod mr;
 mod nic;
 mod qp;
+mod reaper;
 
 pub use cq::HwCq;
 pub use mr::HwMr;

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use linkspan_transport::{Buf, MemSlice};
 
 use super::library::{RegDmabufMr, library};
+use super::reaper::Reaper;
 use super::{Context, HwCq, HwMr, HwQp};
 use crate::{Access, AsyncEvent, Error, Gid, GidEntry, GidKind, Limits, LinkLayer, Mtu, Nic, Port, QpCaps, abi};
 
 /// A device of this machine.
 #[derive(Clone)]
-pub struct HwNic(Arc<Context>);
+pub struct HwNic(Arc<Context>, Arc<Reaper>);
 
 /// Names of the devices of this machine that libibverbs can drive.
 ///
@@ -84,7 +85,7 @@ impl HwNic {
             unsafe { (library.close_device)(raw) };
             return Err(error);
         }
-        let nic = HwNic(Arc::new(Context { library, raw, pd, name: name.to_owned() }));
+        let nic = HwNic(Arc::new(Context { library, raw, pd, name: name.to_owned() }), Arc::new(Reaper::new()));
         // The event descriptor must not block; `event` is asked at any time.
         let fd = nic.event_fd();
         // SAFETY: an open descriptor of ours.
@@ -342,7 +343,7 @@ impl Nic for HwNic {
     }
 
     fn qp(&self, cq: &HwCq, caps: QpCaps) -> Result<HwQp, Error> {
-        HwQp::new(self.0.clone(), cq, caps)
+        HwQp::new(self.0.clone(), self.1.clone(), cq, caps)
     }
 
     fn event(&self) -> Result<Option<AsyncEvent>, Error> {

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use super::cq::RawCq;
+use super::reaper::{Reaper, Remains};
 use super::{Context, HwCq};
 use crate::{
     Address, Error, InitAttr, PostError, Qp, QpCaps, QpState, RecvWr, RtrAttr, RtsAttr, SendOp, SendWr, Sge, abi,
@@ -17,7 +18,8 @@ const LIST: usize = 64;
 pub struct HwQp {
     context: Arc<Context>,
     /// Kept alive: the device completes on it.
-    _cq: Arc<RawCq>,
+    cq: Arc<RawCq>,
+    reaper: Arc<Reaper>,
     raw: *mut abi::IbvQp,
     caps: QpCaps,
     number: u32,
@@ -31,7 +33,7 @@ pub struct HwQp {
 unsafe impl Send for HwQp {}
 
 impl HwQp {
-    pub(super) fn new(context: Arc<Context>, cq: &HwCq, caps: QpCaps) -> Result<HwQp, Error> {
+    pub(super) fn new(context: Arc<Context>, reaper: Arc<Reaper>, cq: &HwCq, caps: QpCaps) -> Result<HwQp, Error> {
         let cap = abi::IbvQpCap {
             max_send_wr: caps.send,
             max_recv_wr: caps.recv,
@@ -68,7 +70,7 @@ impl HwQp {
         // SAFETY: a queue pair that was just made; all fields of requests are numbers or pointers that may be null.
         let (number, sends, recvs) = unsafe { ((*raw).qp_num, Box::new(zeroed()), Box::new(zeroed())) };
         let ranges = Box::new([Sge::default(); LIST]);
-        Ok(HwQp { context, _cq: cq.shared.clone(), raw, caps, number, port: 1, sends, recvs, ranges })
+        Ok(HwQp { context, cq: cq.shared.clone(), reaper, raw, caps, number, port: 1, sends, recvs, ranges })
     }
 
     fn modify(&mut self, attr: &mut abi::IbvQpAttr, mask: i32) -> Result<(), Error> {
@@ -278,8 +280,12 @@ impl Qp for HwQp {
 
 impl Drop for HwQp {
     fn drop(&mut self) {
-        // SAFETY: made by this library, freed once. After it returns the device accesses nothing on its behalf
-        // (ibv_destroy_qp(3)).
-        unsafe { (self.context.library.destroy_qp)(self.raw) };
+        let remains = Remains::new(self.context.clone(), self.cq.clone(), self.raw);
+        // From RESET on the device accesses nothing on its behalf, as after ibv_destroy_qp(3); what refuses it is destroyed
+        // before anybody may take memory away.
+        match self.reset() {
+            Ok(()) => self.reaper.take(remains),
+            Err(_) => drop(remains),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Signals of threads that a library starts.
+//! Threads that a library starts in the program of others.
 
 /// Blocks every signal that can be blocked in the calling thread, so that the process's handlers run on threads of its
 /// own (pthread_sigmask(3)).
