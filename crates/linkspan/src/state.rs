@@ -369,7 +369,7 @@ impl State {
 
     /// How long a timed-out operation waits for the peer to confirm that it reads the old path no longer. A living peer's
     /// engine thread answers within a connection's set-up, milliseconds.
-    pub(crate) fn grace(&self) -> Duration {
+    fn grace(&self) -> Duration {
         self.ctx.fabric().config().revoke
     }
 

@@ -25,9 +25,9 @@ use crate::{Error, RemoteBuffer};
 ///
 /// A `timeout` of `None` waits as long as the peer lives. When an operation's time is up while it is under way, its path is
 /// revoked: the operation reports [`Error::Timeout`] once the peer has confirmed that nothing of the old path lands any more,
-/// or [`Error::TimedOutUnrevoked`] when it has not after one more second (`LINKSPAN_REVOKE_MS`). The path is made again by itself; other operations
-/// go on over the new one, and each notification still comes exactly once. Two-sided messages under way report
-/// [`Error::Interrupted`].
+/// or [`Error::TimedOutUnrevoked`] when it has not after one more second (`LINKSPAN_REVOKE_MS`). The path is made again by
+/// itself; other operations go on over the new one, and each notification still comes exactly once. Two-sided messages under
+/// way report [`Error::Interrupted`].
 ///
 /// A peer whose process or host has died makes the transport [`Error::Broken`], for ever. A new transport to a new peer at
 /// the same place works at once. Dropping a transport ends what is pending with [`Error::Aborted`] and says goodbye.
