@@ -36,16 +36,16 @@ pub const CHUNK: usize = 512 << 10;
 /// times.
 const SEQUENTIAL: usize = 8 << 20;
 
-/// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once, or four rows of 2 MiB in place of as many
-/// (shared memory with cross-memory attach), with room for what is being copied on.
-const DIRECT: usize = 40 << 20;
+/// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once, or seven rows of 2 MiB in place of as many
+/// (shared memory with cross-memory attach): 39 MiB, with room for what is being copied on.
+const DIRECT: usize = 44 << 20;
 
 /// How a rail stages.
 #[derive(Clone, Debug)]
 pub struct Staging {
     /// The device.
     pub gpu: Arc<dyn Gpu>,
-    /// Pinned host memory for each direction, bytes; `None` chooses by the rail (8 MiB, or 40 MiB for rails that begin on
+    /// Pinned host memory for each direction, bytes; `None` chooses by the rail (8 MiB, or 44 MiB for rails that begin on
     /// many chunks at once).
     pub arena: Option<usize>,
     /// What it is taken from.

@@ -47,8 +47,8 @@ impl Path for Channel {
     }
 }
 
-/// Parts of one batch in flight at a time: half of what a connection takes, so that a batch leaves room for others.
-const WINDOW: usize = 256;
+/// Parts of one batch in flight at a time: what a rail alone has in flight, which leaves an eighth of a connection's operations to others.
+const WINDOW: usize = 448;
 
 /// Names an operation until its report was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -113,7 +113,7 @@ pub trait Sink {
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation>;
 
     /// All bytes of the chunk are in place and visible. Chunks land in the order in which they were placed; the next
-    /// ones may be placed before one has landed, up to 320 at a time.
+    /// ones may be placed before one has landed, up to 512 at a time.
     ///
     /// # Errors
     /// The chunk breaks the protocol.

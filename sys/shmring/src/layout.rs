@@ -17,7 +17,7 @@ use crate::slot::MAX_SLICES;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lnkspnSM");
 
 /// Version of this layout; other versions are refused.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// Transfers of one direction that can be under way. Four keep both processes busy; the rest absorbs a receiver
 /// that looks late.

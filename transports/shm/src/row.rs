@@ -13,8 +13,9 @@ pub(crate) const ROW: usize = MAX_SLICES as usize;
 /// Longest chunk that goes in a row. Pieces of it that cannot be copied directly are numbered as if each chunk were as long.
 pub(crate) const LONGEST: usize = 32 << 10;
 
-/// Rows that a sender may have under way: one for each side, and as many behind them.
-pub(crate) const ROWS: usize = 4;
+/// Rows that a sender may have under way. A row is heard of, copied and acknowledged in steps of half a row's copying each: with four
+/// of them the sender had nothing to copy for 7 % of its time; 4,096 pages in one call went from 0.78 of one piece to 0.87 with seven.
+pub(crate) const ROWS: usize = 7;
 
 /// Chunks that are worth a call: of fewer, one side copies all.
 const CALL: usize = 4;

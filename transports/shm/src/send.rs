@@ -36,10 +36,10 @@ const TIMED: u32 = 4;
 const NEAR: usize = 8;
 
 /// Slow ones beyond the fast ones after which chunks are copied directly: more than the first way through the largest default
-/// ring, whose pages are made then. How many chunks then are, until the ring is tried again, and how many slow ones
-/// suffice after that.
+/// ring, whose pages are made then. How many chunks then are, until the ring is tried again (1 GiB of pages of 16 KiB, a
+/// tenth of a second; trying costs some thirty slow pages), and how many slow ones suffice after that.
 const SLOW: u32 = 80;
-const DIRECTLY: u32 = 4096;
+const DIRECTLY: u32 = 65536;
 const STILL: u32 = 8;
 
 /// Whether chunks of a size that usually goes through the ring go there, or in rows, by what it was seen to cost.

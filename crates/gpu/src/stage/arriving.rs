@@ -13,8 +13,8 @@ use super::{Means, is_direct};
 use crate::device::AnyGpu;
 use crate::{Event, Gpu, GpuError, Stream};
 
-/// Chunks placed or being copied on at a time: the 320 that the contract allows, less one that is being asked for.
-const CHUNKS: usize = 319;
+/// Chunks placed or being copied on at a time: the 512 that the contract allows, less one that is being asked for.
+const CHUNKS: usize = 511;
 
 #[derive(Clone, Copy, Debug)]
 struct Placed {

@@ -13,9 +13,9 @@ pub const MAX_RAILS: usize = 8;
 /// acknowledgement takes; each more would make the end of a transfer wait longer for the slowest rail.
 const WINDOW: usize = 3;
 
-/// Chunks in flight on a rail that is alone; only memory is saved by a bound here. 4 MiB of pages of 16 KiB: what a stream's
-/// buffers hold.
-const WINDOW_ALONE: usize = 256;
+/// Chunks in flight on a rail that is alone; only memory is saved by a bound here. Seven rows of 64 pages that are copied together: one
+/// under way on either side, three whose copies or acknowledgements the other side has yet to notice, two to go on with.
+const WINDOW_ALONE: usize = 448;
 
 /// A chunk that was sent and not acknowledged; `head` and `src` suffice to send it again.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +47,8 @@ pub(super) struct Arriving {
 }
 
 /// Chunks of a rail on their way in at a time. Streams bring one after the other; rooms that copy directly begin on the
-/// next ones early, on four rows of 64 pages where pages are copied together.
-const MAX_ARRIVING: usize = 320;
+/// next ones early, on seven rows of 64 pages where pages are copied together.
+const MAX_ARRIVING: usize = 512;
 
 /// Rails remembered that the peer declared down before they came up on this side; far more than can be in the making
 /// at a time.
