@@ -129,9 +129,24 @@ pub struct Region {
     fd: Arc<OwnedFd>,
     id: u32,
     length: u64,
+    registered: bool,
 }
 
 impl Region {
+    /// Lets the memory go: from then on the device does not touch it. `Some` is the region itself, where operations on it are
+    /// under way; it stays registered then.
+    pub fn release(mut self) -> Option<Region> {
+        self.registered = self.in_use();
+        self.registered.then_some(self)
+    }
+
+    /// Tries to let it go; whether operations on it keep it.
+    fn in_use(&self) -> bool {
+        // Whatever else the device says, it has no such region any more: that of a link that was lost is let go already.
+        call(self.fd.as_fd(), abi::IOC_UNREGISTER, &mut abi::Id { id: self.id, reserved: 0 }).is_err()
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
+    }
+
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.length
@@ -145,8 +160,10 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // In use or gone: the device lets it go itself.
-        let _ = call(self.fd.as_fd(), abi::IOC_UNREGISTER, &mut abi::Id { id: self.id, reserved: 0 });
+        if self.registered {
+            // In use: the device lets it go when it is closed.
+            self.in_use();
+        }
     }
 }
 
@@ -364,7 +381,7 @@ impl Ring {
 
 fn add(fd: &Arc<OwnedFd>, mut argument: abi::Register) -> Result<Region> {
     call(fd.as_fd(), abi::IOC_REGISTER, &mut argument).map_err(|()| Error::call("registering memory"))?;
-    Ok(Region { fd: fd.clone(), id: argument.region, length: argument.length })
+    Ok(Region { fd: fd.clone(), id: argument.region, length: argument.length, registered: true })
 }
 
 /// Registers memory with an open device; may be used from any thread. The device stays open as long as it lives.

@@ -211,7 +211,11 @@ impl Swap {
             Some(done) => done,
             None => {
                 if !wait.is_zero() {
-                    self.ring.doorbell(1, wait, false)?;
+                    match self.ring.doorbell(1, wait, false) {
+                        // A signal: whoever has time left waits on, so that no message is under way with an error.
+                        Err(error) if error.errno() == Some(libc::EINTR) => {}
+                        rung => _ = rung?,
+                    }
                 }
                 match self.ring.pop()? {
                     Some(done) => done,
