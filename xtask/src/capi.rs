@@ -19,8 +19,17 @@ pub(crate) const HEADER: &str = "doors/capi/include/linkspan.h";
 pub(crate) const TEXTS: &str = "doors/capi/src/status/texts.in";
 
 /// The exported functions and their types, in the order in which they are to be read.
-const SOURCES: [&str; 6] =
-    ["types", "calls/library", "calls/memory", "calls/transport", "calls/data", "calls/operation"];
+const SOURCES: [&str; 9] = [
+    "types",
+    "types/ring",
+    "calls/library",
+    "calls/memory",
+    "calls/transport",
+    "calls/data",
+    "calls/operation",
+    "calls/ring",
+    "calls/swap",
+];
 
 /// What stands above everything else.
 const ABOUT: &str = "\

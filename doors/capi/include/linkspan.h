@@ -130,6 +130,63 @@
 // Notify: it covers all earlier writes of the transport too, not only its own.
 #define LINKSPAN_FENCE 1
 
+// LS1161: another thread is in a call on this ring or swap; this call did nothing.
+#define LINKSPAN_IN_CALL 1161
+
+// LS1162: the submission queue is full; the entry was not put.
+#define LINKSPAN_QUEUE_FULL 1162
+
+// LS1501: the device cannot be opened.
+#define LINKSPAN_NO_DEVICE 1501
+
+// LS1503: the link did not come up in time.
+#define LINKSPAN_LINK_NOT_UP 1503
+
+// LS1504: the link was lost; close what was opened on it and open it again.
+#define LINKSPAN_LINK_LOST 1504
+
+// LS1505: the driver refused; the words name the error of the system.
+#define LINKSPAN_DEVICE_REFUSED 1505
+
+// LS1506: a range outside of its region or buffer.
+#define LINKSPAN_REGION_BOUNDS 1506
+
+// LS1508: the other host has closed the channel.
+#define LINKSPAN_CHANNEL_ENDED 1508
+
+// LS1509: a message is longer than the place for it; it waits.
+#define LINKSPAN_MESSAGE_LONG 1509
+
+// LS1510: the other host takes nothing.
+#define LINKSPAN_CHANNEL_LATE 1510
+
+// A send; registering: memory that is sent from.
+#define LINKSPAN_RING_SEND 1
+
+// A receive; registering: memory that is received into.
+#define LINKSPAN_RING_RECEIVE 2
+
+// Doorbell: the waiting spins instead of sleeping until an interrupt.
+#define LINKSPAN_DOORBELL_SPIN 1
+
+// State of a link: the other host is not on the allow-list.
+#define LINKSPAN_LINK_WAITING 0
+
+// State of a link: the other host has not answered.
+#define LINKSPAN_LINK_LOGIN 1
+
+// State of a link: rings and paths are being set up.
+#define LINKSPAN_LINK_STARTING 2
+
+// State of a link: ours are set up, the other host's are not known to be.
+#define LINKSPAN_LINK_READY 3
+
+// State of a link: messages go both ways.
+#define LINKSPAN_LINK_UP 4
+
+// State of a link: unplugged or unloaded.
+#define LINKSPAN_LINK_GONE 5
+
 // Settings, interfaces and the engine thread of any number of transports.
 typedef struct linkspan_context linkspan_context;
 
@@ -141,6 +198,12 @@ typedef struct linkspan_memory linkspan_memory;
 
 // An operation that was started and not freed.
 typedef struct linkspan_op linkspan_op;
+
+// An open device of linkspan.ko: queues, registered memory, channels.
+typedef struct linkspan_ring linkspan_ring;
+
+// One channel of such a device with two buffers for each direction that change hands.
+typedef struct linkspan_swap linkspan_swap;
 
 // A connection to one peer.
 typedef struct linkspan_transport linkspan_transport;
@@ -266,6 +329,77 @@ typedef struct linkspan_part {
 
 // Takes the report of an operation, see linkspan_op_then.
 typedef void (*linkspan_done)(int32_t status, uint64_t value, void *arg);
+
+// What a device says about its link and the host at the other end. Counters are since the module was loaded.
+typedef struct linkspan_link_info {
+  // This host, as the Thunderbolt core names it.
+  uint8_t local_uuid[16];
+  // The other one.
+  uint8_t peer_uuid[16];
+  // LINKSPAN_LINK_*.
+  uint32_t state;
+  // How often the link has come up.
+  uint32_t generation;
+  // Gb/s of a lane, as negotiated.
+  uint32_t lane_gbps;
+  // Lanes: 1, 2, or asymmetric 4 (sending) and 8 (receiving).
+  uint32_t lanes;
+  // Entries of the data rings.
+  uint32_t ring_size;
+  // 2; 1 where control and data share one.
+  uint32_t ring_pairs;
+  // Data frames sent.
+  uint64_t sent_frames;
+  // Data frames received.
+  uint64_t received_frames;
+  // Their bytes.
+  uint64_t sent_bytes;
+  // Their bytes.
+  uint64_t received_bytes;
+  // Of those, either way, moved by a processor.
+  uint64_t copied_bytes;
+  // Control frames sent.
+  uint64_t control_frames;
+  // Doorbells.
+  uint64_t doorbells;
+  // Restarts, for a peer that broke the protocol.
+  uint64_t restarts;
+  // Processor time of polling threads, nanoseconds.
+  uint64_t polled_ns;
+  // 0.
+  uint64_t reserved[4];
+} linkspan_link_info;
+
+// How a ring is opened. All zeros but wait_ms: the defaults.
+typedef struct linkspan_ring_options {
+  // How long to wait for the link to come up; 0: not at all.
+  int64_t wait_ms;
+  // Entries of the submission queue: a power of two from 8 to 4096; 0: 256.
+  uint32_t submissions;
+  // Entries of the completion queue, the same; at most as many operations are under way; 0: 512.
+  uint32_t completions;
+  // A thread of the kernel polls for this ring, and sleeps after so long with nothing to do, 1 to 1000000 us: while it is
+  // awake, linkspan_ring_submit is no system call. It takes most of a processor. 0: none.
+  uint32_t thread_us;
+  // 0.
+  uint32_t reserved;
+} linkspan_ring_options;
+
+// A finished send or receive.
+typedef struct linkspan_completion {
+  // The number that was given with it.
+  uint64_t cookie;
+  // Bytes of the message, also where a receive was too short for it.
+  uint64_t length;
+  // LINKSPAN_OK; LINKSPAN_CHANNEL_ENDED; LINKSPAN_MESSAGE_LONG; LINKSPAN_LINK_LOST; LINKSPAN_DEVICE_REFUSED: see error.
+  int32_t status;
+  // The driver's word: 0 or a number of errno.h (ECANCELED: this side has closed the channel, EBADF: it is not open here).
+  int32_t error;
+  // Its channel.
+  uint32_t channel;
+  // LINKSPAN_RING_SEND or LINKSPAN_RING_RECEIVE.
+  uint32_t operation;
+} linkspan_completion;
 
 #ifdef __cplusplus
 extern "C" {
@@ -566,6 +700,153 @@ int32_t linkspan_op_then(struct linkspan_op *op,
 //
 // Threads: one that another thread waits for goes on for that thread.
 int32_t linkspan_op_free(struct linkspan_op *op);
+
+// What the device at `path` (/dev/linkspan/0) says about its link and the other host, without waiting for it.
+int32_t linkspan_link_get(const char *path, struct linkspan_link_info *out);
+
+// Opens the device at `path` (/dev/linkspan/0) and waits for its link. `how` null: 256 and 512 entries, 5 s, no thread.
+//
+// Threads: one at a time, here and in all calls on a ring; another one gets LINKSPAN_IN_CALL, and may call later. A child by
+// fork must not use it.
+int32_t linkspan_ring_open(const char *path,
+                           const struct linkspan_ring_options *how,
+                           struct linkspan_ring **out);
+
+// Ends a ring with its channels and regions: what has not begun is taken back, what moves is waited for. Afterwards the memory that
+// was registered is the caller's alone.
+//
+// Threads: while another thread is in a call on it, LINKSPAN_IN_CALL, and the ring stays open.
+int32_t linkspan_ring_close(struct linkspan_ring *ring);
+
+// What the device says about its link and the other host.
+int32_t linkspan_ring_get(struct linkspan_ring *ring, struct linkspan_link_info *out);
+
+// Registers memory of this process: its pages are pinned and count against the limit of locked memory (ulimit -l). `access`:
+// LINKSPAN_RING_SEND, LINKSPAN_RING_RECEIVE or both. Memory that begins at a page moves without a copy. The bytes must stay mapped
+// until linkspan_ring_release or linkspan_ring_close has returned LINKSPAN_OK. `region`: its number in this ring, never 0.
+int32_t linkspan_ring_register(struct linkspan_ring *ring,
+                               void *address,
+                               size_t length,
+                               uint32_t access,
+                               uint64_t *region);
+
+// Registers `length` bytes at `offset` (a multiple of the page size) of a dma-buf. The region keeps the dma-buf, whatever becomes of
+// the descriptor.
+int32_t linkspan_ring_register_dmabuf(struct linkspan_ring *ring,
+                                      int fd,
+                                      uint64_t offset,
+                                      uint64_t length,
+                                      uint32_t access,
+                                      uint64_t *region);
+
+// Lets registered memory go. After LINKSPAN_OK the bytes are the caller's alone; LINKSPAN_MEMORY_IN_USE while operations on it are
+// under way: the region stays as it was.
+int32_t linkspan_ring_release(struct linkspan_ring *ring,
+                              uint64_t region);
+
+// Opens a channel (0 to 255); what is sent waits until the other host opens it too.
+int32_t linkspan_ring_open_channel(struct linkspan_ring *ring, uint32_t channel);
+
+// Closes a channel: operations that have not begun end with ECANCELED, those of the other host with LINKSPAN_CHANNEL_ENDED.
+int32_t linkspan_ring_close_channel(struct linkspan_ring *ring,
+                                    uint32_t channel);
+
+// Puts a send of one message, `length` bytes at `offset` of a region, into the queue; linkspan_ring_submit or _doorbell hands it
+// over. `cookie` comes back in its completion; until then the bytes must not change. LINKSPAN_QUEUE_FULL: it was not put.
+int32_t linkspan_ring_send(struct linkspan_ring *ring,
+                           uint32_t channel,
+                           uint64_t region,
+                           uint64_t offset,
+                           uint64_t length,
+                           uint64_t cookie);
+
+// Puts a receive of one message of at most `length` bytes into the queue, as linkspan_ring_send.
+int32_t linkspan_ring_receive(struct linkspan_ring *ring,
+                              uint32_t channel,
+                              uint64_t region,
+                              uint64_t offset,
+                              uint64_t length,
+                              uint64_t cookie);
+
+// Hands over what was put, without waiting. No system call while a polling thread (linkspan_ring_options) is awake. `waiting` may be
+// null: entries that were not taken yet; where no completions were taken for long, call it again when some were.
+int32_t linkspan_ring_submit(struct linkspan_ring *ring,
+                             uint32_t *waiting);
+
+// Hands over what was put, then waits until `completions` completions are there to be taken, or the time is up, which is no error;
+// a signal ends the wait too. `flags`: 0 or LINKSPAN_DOORBELL_SPIN. `taken` may be null: entries that were taken.
+int32_t linkspan_ring_doorbell(struct linkspan_ring *ring,
+                               uint32_t completions,
+                               int64_t timeout_ms,
+                               uint32_t flags,
+                               uint32_t *taken);
+
+// Takes completions that are there, `room` at most, into `list`. No system call. LINKSPAN_LINK_LOST when the link was lost and all
+// were taken.
+int32_t linkspan_ring_poll(struct linkspan_ring *ring,
+                           struct linkspan_completion *list,
+                           size_t room,
+                           size_t *count);
+
+// Hands over what was put, waits for the first completion, and takes those that are there, as linkspan_ring_poll. `count` 0: none came
+// in time. `flags` as for linkspan_ring_doorbell.
+int32_t linkspan_ring_wait(struct linkspan_ring *ring,
+                           int64_t timeout_ms,
+                           uint32_t flags,
+                           struct linkspan_completion *list,
+                           size_t room,
+                           size_t *count);
+
+// Has an eventfd of the caller's signalled with every completion and when the link is lost; -1 ends that.
+int32_t linkspan_ring_set_eventfd(struct linkspan_ring *ring, int fd);
+
+// A descriptor for epoll, poll or select: readable when completions are there, hung up when the link was lost. It belongs to the
+// ring and is closed with it.
+int32_t linkspan_ring_fd(struct linkspan_ring *ring,
+                         int *out);
+
+// Opens `channel` (0 to 255) of the device at `path` (/dev/linkspan/0) with two buffers of `bytes` bytes for each direction, made
+// whole pages. Waits for the link, and linkspan_swap_send and _flush wait for a buffer, no longer than `wait_ms`.
+//
+// Threads: as for linkspan_ring_open.
+int32_t linkspan_swap_open(const char *path,
+                           uint32_t channel,
+                           uint64_t bytes,
+                           int64_t wait_ms,
+                           struct linkspan_swap **out);
+
+// Ends a swap; messages that the other host has not asked for are taken back, unless linkspan_swap_flush came before. Its buffers are
+// gone afterwards.
+//
+// Threads: as for linkspan_ring_close.
+int32_t linkspan_swap_close(struct linkspan_swap *swap);
+
+// What the device says about its link and the other host.
+int32_t linkspan_swap_get(struct linkspan_swap *swap, struct linkspan_link_info *out);
+
+// The buffer to be filled next, the caller's until the next linkspan_swap_send. It holds what it held two messages ago. `capacity`: its
+// bytes, the longest message.
+int32_t linkspan_swap_front(struct linkspan_swap *swap,
+                            uint8_t **buffer,
+                            uint64_t *capacity);
+
+// Sends the first `length` bytes of the front buffer as one message, and waits until the other one is free to be the front.
+// LINKSPAN_CHANNEL_LATE: it did not become free; linkspan_swap_flush waits on, and comes before anything else is sent.
+int32_t linkspan_swap_send(struct linkspan_swap *swap,
+                           uint64_t length);
+
+// Waits until all that was sent has left. To be called before the end.
+int32_t linkspan_swap_flush(struct linkspan_swap *swap);
+
+// Shows the next message, valid until the next linkspan_swap_receive; null where none comes in time. LINKSPAN_CHANNEL_ENDED: the other
+// side has closed, and all its messages were taken.
+int32_t linkspan_swap_receive(struct linkspan_swap *swap,
+                              int64_t timeout_ms,
+                              const uint8_t **message,
+                              uint64_t *length);
+
+// A descriptor as that of linkspan_ring_fd: readable when a message, or a buffer that was sent, is back.
+int32_t linkspan_swap_fd(struct linkspan_swap *swap, int *out);
 
 #ifdef __cplusplus
 }  // extern "C"

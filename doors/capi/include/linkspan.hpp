@@ -10,7 +10,7 @@
  * dropped lets its operation go on.
  *
  * Threads: as in linkspan.h, any thread may use any object at any time, except that moving, assigning or destroying one is for
- * one thread alone. */
+ * one thread alone; and that a Ring or a Swap is for one thread at a time. */
 
 #ifndef LINKSPAN_HPP
 #define LINKSPAN_HPP
@@ -104,7 +104,8 @@ namespace detail {
     case LINKSPAN_ABORTED: throw Aborted(status, words);
     case LINKSPAN_BROKEN: throw Broken(status, words);
     case LINKSPAN_BOUNDS:
-    case LINKSPAN_NOT_INSIDE: throw OutOfBounds(status, words);
+    case LINKSPAN_NOT_INSIDE:
+    case LINKSPAN_REGION_BOUNDS: throw OutOfBounds(status, words);
     case LINKSPAN_NO_RIGHT:
     case LINKSPAN_REMOTE_ACCESS: throw Refused(status, words);
     default: throw Error(status, words);
@@ -882,6 +883,153 @@ private:
     }
 
     detail::Handle<linkspan_listener, linkspan_listener_close> handle_;
+};
+
+/// What the device at `path` (/dev/linkspan/0) says about its link and the other host.
+inline linkspan_link_info link_info(const std::string &path) {
+    linkspan_link_info info{};
+    detail::check(linkspan_link_get(path.c_str(), &info));
+    return info;
+}
+
+/// The queues of one cable with linkspan.ko at both ends. One thread at a time: in the calls, too.
+class Ring {
+public:
+    explicit Ring(const std::string &path) : Ring(path, nullptr) {}
+    Ring(const std::string &path, const linkspan_ring_options &options) : Ring(path, &options) {}
+
+    linkspan_link_info info() const {
+        linkspan_link_info info{};
+        detail::check(linkspan_ring_get(handle(), &info));
+        return info;
+    }
+
+    /// The number of the registered memory, whose bytes must stay until release() or the end of the ring. `access`:
+    /// LINKSPAN_RING_SEND, LINKSPAN_RING_RECEIVE or both.
+    std::uint64_t add(void *address, std::size_t length, std::uint32_t access) const {
+        std::uint64_t region = 0;
+        detail::check(linkspan_ring_register(handle(), address, length, access, &region));
+        return region;
+    }
+    std::uint64_t add_dmabuf(int fd, std::uint64_t offset, std::uint64_t length, std::uint32_t access) const {
+        std::uint64_t region = 0;
+        detail::check(linkspan_ring_register_dmabuf(handle(), fd, offset, length, access, &region));
+        return region;
+    }
+    /// Lets it go; false while operations use it.
+    bool release(std::uint64_t region) const { return unless(LINKSPAN_MEMORY_IN_USE, linkspan_ring_release(handle(), region)); }
+
+    void open_channel(std::uint32_t channel) const { detail::check(linkspan_ring_open_channel(handle(), channel)); }
+    void close_channel(std::uint32_t channel) const { detail::check(linkspan_ring_close_channel(handle(), channel)); }
+
+    /// Puts one message into the queue; false where it is full.
+    bool send(std::uint32_t channel, std::uint64_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t cookie) const {
+        return unless(LINKSPAN_QUEUE_FULL, linkspan_ring_send(handle(), channel, region, offset, length, cookie));
+    }
+    bool receive(std::uint32_t channel, std::uint64_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t cookie) const {
+        return unless(LINKSPAN_QUEUE_FULL, linkspan_ring_receive(handle(), channel, region, offset, length, cookie));
+    }
+
+    /// Hands over what was put; entries that were not taken yet.
+    std::uint32_t submit() const {
+        std::uint32_t waiting = 0;
+        detail::check(linkspan_ring_submit(handle(), &waiting));
+        return waiting;
+    }
+    /// The same, and waits for completions; entries that were taken. `flags`: 0 or LINKSPAN_DOORBELL_SPIN.
+    std::uint32_t doorbell(std::uint32_t completions, milliseconds timeout, std::uint32_t flags = 0) const {
+        std::uint32_t taken = 0;
+        detail::check(linkspan_ring_doorbell(handle(), completions, timeout.count(), flags, &taken));
+        return taken;
+    }
+    /// Takes completions that are there, `room` at most; how many.
+    std::size_t poll(linkspan_completion *list, std::size_t room) const {
+        std::size_t count = 0;
+        detail::check(linkspan_ring_poll(handle(), list, room, &count));
+        return count;
+    }
+    /// The same, and waits for the first.
+    std::size_t wait(linkspan_completion *list, std::size_t room, milliseconds timeout = forever, std::uint32_t flags = 0) const {
+        std::size_t count = 0;
+        detail::check(linkspan_ring_wait(handle(), timeout.count(), flags, list, room, &count));
+        return count;
+    }
+
+    void set_eventfd(int fd) const { detail::check(linkspan_ring_set_eventfd(handle(), fd)); }
+    int fd() const {
+        int fd = -1;
+        detail::check(linkspan_ring_fd(handle(), &fd));
+        return fd;
+    }
+
+    linkspan_ring *handle() const noexcept { return handle_.get(); }
+
+private:
+    Ring(const std::string &path, const linkspan_ring_options *options) {
+        linkspan_ring *out = nullptr;
+        detail::check(linkspan_ring_open(path.c_str(), options, &out));
+        handle_.reset(out);
+    }
+
+    static bool unless(std::int32_t no, std::int32_t status) {
+        if (status != no) {
+            detail::check(status);
+        }
+        return status != no;
+    }
+
+    detail::Handle<linkspan_ring, linkspan_ring_close> handle_;
+};
+
+/// One channel of such a cable with two buffers for each direction that change hands. One thread at a time.
+class Swap {
+public:
+    /// A range of a buffer.
+    template <class T> struct Bytes {
+        T *data;
+        std::size_t size;
+    };
+
+    Swap(const std::string &path, std::uint32_t channel, std::uint64_t bytes, milliseconds wait = std::chrono::seconds(5)) {
+        linkspan_swap *out = nullptr;
+        detail::check(linkspan_swap_open(path.c_str(), channel, bytes, wait.count(), &out));
+        handle_.reset(out);
+    }
+
+    linkspan_link_info info() const {
+        linkspan_link_info info{};
+        detail::check(linkspan_swap_get(handle(), &info));
+        return info;
+    }
+
+    /// The buffer to be filled next, until the next send().
+    Bytes<std::uint8_t> front() const {
+        std::uint8_t *buffer = nullptr;
+        std::uint64_t capacity = 0;
+        detail::check(linkspan_swap_front(handle(), &buffer, &capacity));
+        return {buffer, static_cast<std::size_t>(capacity)};
+    }
+    void send(std::uint64_t length) const { detail::check(linkspan_swap_send(handle(), length)); }
+    void flush() const { detail::check(linkspan_swap_flush(handle())); }
+
+    /// The next message, until the next receive(); nothing where none comes in time.
+    std::optional<Bytes<const std::uint8_t>> receive(milliseconds timeout = forever) const {
+        const std::uint8_t *message = nullptr;
+        std::uint64_t length = 0;
+        detail::check(linkspan_swap_receive(handle(), timeout.count(), &message, &length));
+        return message ? std::make_optional(Bytes<const std::uint8_t>{message, static_cast<std::size_t>(length)}) : std::nullopt;
+    }
+
+    int fd() const {
+        int fd = -1;
+        detail::check(linkspan_swap_fd(handle(), &fd));
+        return fd;
+    }
+
+    linkspan_swap *handle() const noexcept { return handle_.get(); }
+
+private:
+    detail::Handle<linkspan_swap, linkspan_swap_close> handle_;
 };
 
 /// What each process of this user has moved through each device (linkspan_stats_read).

@@ -10,10 +10,14 @@ mod library;
 mod memory;
 mod objects;
 mod operation;
+mod ring;
+mod swap;
 mod transport;
 
 pub use data::*;
 pub use library::*;
 pub use memory::*;
 pub use operation::*;
+pub use ring::*;
+pub use swap::*;
 pub use transport::*;

@@ -2,7 +2,7 @@
 //!
 //! Three layers. [`calls`] holds the exported functions, each a few lines between a C signature and the Rust API. `raw` is the
 //! only place that follows a pointer: what C hands in is checked there and becomes a reference, a slice or a place for one
-//! result. Everything else (`table`, `lease`, `op`, `promise`, `status`) is safe code and forbids the rest.
+//! result. Everything else (`table`, `single`, `lease`, `op`, `promise`, `status`) is safe code and forbids the rest.
 //!
 //! Objects are named by handles. They look like pointers, so that a C compiler tells a transport from a memory, but are numbers
 //! that nobody follows: a table slot, a generation and a kind. A handle that is null, was closed, belongs to another kind
@@ -12,10 +12,12 @@
 #[allow(unsafe_code, reason = "exported names, and pointers from C on their way to `raw`")]
 pub mod calls;
 mod lease;
+mod numbers;
 mod op;
 mod promise;
 #[allow(unsafe_code, reason = "the one place that follows pointers from C")]
 mod raw;
+mod single;
 mod status;
 mod table;
 mod text;

@@ -84,6 +84,36 @@ impl<T: Copy> OutList<T> {
     }
 }
 
+/// A place for a list that is filled one by one, `room` elements at most.
+pub(crate) struct Rows<T> {
+    at: NonNull<T>,
+    room: usize,
+}
+
+impl<T: Copy> Rows<T> {
+    /// # Safety
+    /// `list` is null or has room for `room` elements.
+    pub(crate) unsafe fn new(list: *mut T, room: usize, name: &'static str) -> Answer<Rows<T>> {
+        Ok(Rows { at: checked(list, name)?, room })
+    }
+
+    /// Writes from its beginning until there is no next, or no more room; how many. What fails after some comes again.
+    #[inline]
+    pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Answer<Option<T>>) -> Answer<usize> {
+        let mut count = 0;
+        while count < self.room {
+            match next() {
+                // SAFETY: `count` is below the room that the promise of `new` gives.
+                Ok(Some(item)) => unsafe { self.at.add(count).write(item) },
+                Err(error) if count == 0 => return Err(error),
+                Ok(None) | Err(_) => break,
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
 /// A copy of one value.
 ///
 /// # Safety
@@ -189,6 +219,20 @@ pub(crate) unsafe fn lend(
     // SAFETY: as above.
     let slice = unsafe { MemSlice::on_device(gpu.place(), address, len) };
     Ok(Memory::lend_gpu(gpu, slice, writable, owner))
+}
+
+/// Memory of the caller that is used beyond the call.
+///
+/// # Safety
+/// The range stays mapped and readable, and writable where it is to be written, until what it is given to has ended.
+pub(crate) unsafe fn lasting(p: *mut c_void, len: usize) -> Answer<MemSlice> {
+    let p = checked(p.cast::<u8>(), "address")?;
+    if len == 0 || len > LONGEST || (p.as_ptr() as usize).checked_add(len).is_none() {
+        let takes = "one byte or more, and no more than there is memory";
+        return Err(Refusal::Value { name: "length", value: len as i128, takes });
+    }
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { MemSlice::new(p.as_ptr(), len) })
 }
 
 /// Most bytes in one memory: what `MemSlice` holds, more than a machine has.

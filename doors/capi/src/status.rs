@@ -84,6 +84,19 @@ pub(crate) enum Refusal {
     /// An operation that others wait for.
     #[error("LS1160 another thread waits for this operation, or it has a call already: one of them gets its report")]
     Taken,
+    /// An object for one thread at a time.
+    #[error(
+        "LS1161 another thread is in a call on this {0}, which one thread may use at a time: call again when it is back"
+    )]
+    InCall(&'static str),
+    /// No room for one more entry.
+    #[error(
+        "LS1162 the submission queue is full: hand it over (linkspan_ring_doorbell), take completions, and put the entry again"
+    )]
+    QueueFull,
+    /// The device of the kernel module: its errors keep their codes.
+    #[error(transparent)]
+    Device(#[from] linkspan_tbring::Error),
 }
 
 /// Result of everything behind the border.
@@ -118,12 +131,17 @@ impl From<Refusal> for Report {
             Refusal::Linkspan(Timeout) => Some(crate::types::LINKSPAN_TIMEOUT),
             Refusal::Linkspan(TimedOutUnrevoked) => Some(crate::types::LINKSPAN_TIMED_OUT_UNREVOKED),
             Refusal::Linkspan(Aborted) => Some(crate::types::LINKSPAN_ABORTED),
+            Refusal::QueueFull => Some(crate::types::LINKSPAN_QUEUE_FULL),
             _ => None,
         };
         if let Some(status) = known {
             return Report { status, text: None };
         }
-        let text = chain(&refusal);
+        let text = match &refusal {
+            // It says itself what the system said.
+            Refusal::Device(error) => error.to_string(),
+            other => chain(other),
+        };
         let digits = text.strip_prefix("LS").and_then(|rest| rest.get(..4));
         // Every message begins with its code; one that did not would be a mistake of ours.
         let status = digits.and_then(|digits| digits.parse().ok()).filter(|n| *n > 0).unwrap_or(1157);

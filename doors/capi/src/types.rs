@@ -4,6 +4,10 @@
 
 use std::ffi::{c_char, c_void};
 
+mod ring;
+
+pub use ring::*;
+
 /// The call did what it should.
 pub const LINKSPAN_OK: i32 = 0;
 /// LS1101: not done in time; the path was revoked and is made again, the transport stays usable.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_char;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,6 +67,15 @@ pub(super) fn context(context: *mut t::linkspan_context) -> Answer<Context> {
 pub(super) unsafe fn gpu_named(name: *const c_char) -> Answer<Arc<dyn Gpu>> {
     // SAFETY: by the caller's promise.
     Ok(linkspan::gpu(&unsafe { raw::text(name, t::LINKSPAN_GPU_NAME_SIZE, "gpu")? })?)
+}
+
+/// The path of a device.
+///
+/// # Safety
+/// As `raw::text`.
+pub(super) unsafe fn device(path: *const c_char) -> Answer<PathBuf> {
+    // SAFETY: by the caller's promise; the longest path is PATH_MAX (linux/limits.h).
+    Ok(unsafe { raw::text(path, 4096, "path")? }.into())
 }
 
 pub(super) fn started(op: Op<'static>) -> Answer<*mut t::linkspan_op> {

@@ -18,7 +18,7 @@ fn last() -> String {
 
 #[test]
 fn constants_are_the_codes_of_the_errors() {
-    let errors: [(i32, Refusal); 18] = [
+    let errors: [(i32, Refusal); 22] = [
         (t::LINKSPAN_TIMEOUT, Error::Timeout.into()),
         (t::LINKSPAN_TIMED_OUT_UNREVOKED, Error::TimedOutUnrevoked.into()),
         (t::LINKSPAN_ABORTED, Error::Aborted.into()),
@@ -37,6 +37,10 @@ fn constants_are_the_codes_of_the_errors() {
         (t::LINKSPAN_HANDLE, Refusal::Handle { word: "memory", handle: 9 }),
         (t::LINKSPAN_MEMORY_IN_USE, Refusal::MemoryInUse),
         (t::LINKSPAN_OP_TAKEN, Refusal::Taken),
+        (t::LINKSPAN_IN_CALL, Refusal::InCall("ring")),
+        (t::LINKSPAN_QUEUE_FULL, Refusal::QueueFull),
+        (t::LINKSPAN_LINK_LOST, linkspan_tbring::Error::Gone.into()),
+        (t::LINKSPAN_REGION_BOUNDS, linkspan_tbring::Error::Range { offset: 1, length: 2, region: 2 }.into()),
     ];
     for (status, error) in errors {
         let shown = error.to_string();

@@ -72,6 +72,25 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_ACCESS_READ
         LINKSPAN_ACCESS_WRITE
         LINKSPAN_FENCE
+        LINKSPAN_IN_CALL
+        LINKSPAN_QUEUE_FULL
+        LINKSPAN_NO_DEVICE
+        LINKSPAN_LINK_NOT_UP
+        LINKSPAN_LINK_LOST
+        LINKSPAN_DEVICE_REFUSED
+        LINKSPAN_REGION_BOUNDS
+        LINKSPAN_CHANNEL_ENDED
+        LINKSPAN_MESSAGE_LONG
+        LINKSPAN_CHANNEL_LATE
+        LINKSPAN_RING_SEND
+        LINKSPAN_RING_RECEIVE
+        LINKSPAN_DOORBELL_SPIN
+        LINKSPAN_LINK_WAITING
+        LINKSPAN_LINK_LOGIN
+        LINKSPAN_LINK_STARTING
+        LINKSPAN_LINK_READY
+        LINKSPAN_LINK_UP
+        LINKSPAN_LINK_GONE
     }
     layout! { text,
         linkspan_setting { name, value }
@@ -84,6 +103,9 @@ fn the_layout_is_the_one_that_c_was_promised() {
         linkspan_peer_info { path, connected, epoch }
         linkspan_notify { value, flags, reserved }
         linkspan_part { local, remote }
+        linkspan_ring_options { wait_ms, submissions, completions, thread_us, reserved }
+        linkspan_completion { cookie, length, status, error, channel, operation }
+        linkspan_link_info { local_uuid, peer_uuid, state, generation, lane_gbps, lanes, ring_size, ring_pairs, sent_frames, received_frames, sent_bytes, received_bytes, copied_bytes, control_frames, doorbells, restarts, polled_ns, reserved }
     }
     let promised = include_str!("../../tests/abi.txt");
     let promised: Vec<&str> = promised.lines().filter(|l| !l.starts_with("function ")).collect();

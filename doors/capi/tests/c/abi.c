@@ -68,7 +68,32 @@
     PIN(int32_t, linkspan_op_test, (struct linkspan_op *, uint32_t *, uint64_t *)) \
     PIN(int32_t, linkspan_op_wait, (struct linkspan_op *, uint64_t *)) \
     PIN(int32_t, linkspan_op_then, (struct linkspan_op *, linkspan_done, void *)) \
-    PIN(int32_t, linkspan_op_free, (struct linkspan_op *))
+    PIN(int32_t, linkspan_op_free, (struct linkspan_op *)) \
+    PIN(int32_t, linkspan_link_get, (const char *, struct linkspan_link_info *)) \
+    PIN(int32_t, linkspan_ring_open, (const char *, const struct linkspan_ring_options *, struct linkspan_ring **)) \
+    PIN(int32_t, linkspan_ring_close, (struct linkspan_ring *)) \
+    PIN(int32_t, linkspan_ring_get, (struct linkspan_ring *, struct linkspan_link_info *)) \
+    PIN(int32_t, linkspan_ring_register, (struct linkspan_ring *, void *, size_t, uint32_t, uint64_t *)) \
+    PIN(int32_t, linkspan_ring_register_dmabuf, (struct linkspan_ring *, int, uint64_t, uint64_t, uint32_t, uint64_t *)) \
+    PIN(int32_t, linkspan_ring_release, (struct linkspan_ring *, uint64_t)) \
+    PIN(int32_t, linkspan_ring_open_channel, (struct linkspan_ring *, uint32_t)) \
+    PIN(int32_t, linkspan_ring_close_channel, (struct linkspan_ring *, uint32_t)) \
+    PIN(int32_t, linkspan_ring_send, (struct linkspan_ring *, uint32_t, uint64_t, uint64_t, uint64_t, uint64_t)) \
+    PIN(int32_t, linkspan_ring_receive, (struct linkspan_ring *, uint32_t, uint64_t, uint64_t, uint64_t, uint64_t)) \
+    PIN(int32_t, linkspan_ring_submit, (struct linkspan_ring *, uint32_t *)) \
+    PIN(int32_t, linkspan_ring_doorbell, (struct linkspan_ring *, uint32_t, int64_t, uint32_t, uint32_t *)) \
+    PIN(int32_t, linkspan_ring_poll, (struct linkspan_ring *, struct linkspan_completion *, size_t, size_t *)) \
+    PIN(int32_t, linkspan_ring_wait, (struct linkspan_ring *, int64_t, uint32_t, struct linkspan_completion *, size_t, size_t *)) \
+    PIN(int32_t, linkspan_ring_set_eventfd, (struct linkspan_ring *, int)) \
+    PIN(int32_t, linkspan_ring_fd, (struct linkspan_ring *, int *)) \
+    PIN(int32_t, linkspan_swap_open, (const char *, uint32_t, uint64_t, int64_t, struct linkspan_swap **)) \
+    PIN(int32_t, linkspan_swap_close, (struct linkspan_swap *)) \
+    PIN(int32_t, linkspan_swap_get, (struct linkspan_swap *, struct linkspan_link_info *)) \
+    PIN(int32_t, linkspan_swap_front, (struct linkspan_swap *, uint8_t **, uint64_t *)) \
+    PIN(int32_t, linkspan_swap_send, (struct linkspan_swap *, uint64_t)) \
+    PIN(int32_t, linkspan_swap_flush, (struct linkspan_swap *)) \
+    PIN(int32_t, linkspan_swap_receive, (struct linkspan_swap *, int64_t, const uint8_t **, uint64_t *)) \
+    PIN(int32_t, linkspan_swap_fd, (struct linkspan_swap *, int *))
 
 #define PIN(result, name, arguments) result name arguments;
 FUNCTIONS
@@ -134,6 +159,25 @@ int main(int argc, char **argv) {
     CONSTANT(LINKSPAN_ACCESS_READ)
     CONSTANT(LINKSPAN_ACCESS_WRITE)
     CONSTANT(LINKSPAN_FENCE)
+    CONSTANT(LINKSPAN_IN_CALL)
+    CONSTANT(LINKSPAN_QUEUE_FULL)
+    CONSTANT(LINKSPAN_NO_DEVICE)
+    CONSTANT(LINKSPAN_LINK_NOT_UP)
+    CONSTANT(LINKSPAN_LINK_LOST)
+    CONSTANT(LINKSPAN_DEVICE_REFUSED)
+    CONSTANT(LINKSPAN_REGION_BOUNDS)
+    CONSTANT(LINKSPAN_CHANNEL_ENDED)
+    CONSTANT(LINKSPAN_MESSAGE_LONG)
+    CONSTANT(LINKSPAN_CHANNEL_LATE)
+    CONSTANT(LINKSPAN_RING_SEND)
+    CONSTANT(LINKSPAN_RING_RECEIVE)
+    CONSTANT(LINKSPAN_DOORBELL_SPIN)
+    CONSTANT(LINKSPAN_LINK_WAITING)
+    CONSTANT(LINKSPAN_LINK_LOGIN)
+    CONSTANT(LINKSPAN_LINK_STARTING)
+    CONSTANT(LINKSPAN_LINK_READY)
+    CONSTANT(LINKSPAN_LINK_UP)
+    CONSTANT(LINKSPAN_LINK_GONE)
     STRUCT(linkspan_setting)
     FIELD(linkspan_setting, name)
     FIELD(linkspan_setting, value)
@@ -181,5 +225,37 @@ int main(int argc, char **argv) {
     STRUCT(linkspan_part)
     FIELD(linkspan_part, local)
     FIELD(linkspan_part, remote)
+    STRUCT(linkspan_ring_options)
+    FIELD(linkspan_ring_options, wait_ms)
+    FIELD(linkspan_ring_options, submissions)
+    FIELD(linkspan_ring_options, completions)
+    FIELD(linkspan_ring_options, thread_us)
+    FIELD(linkspan_ring_options, reserved)
+    STRUCT(linkspan_completion)
+    FIELD(linkspan_completion, cookie)
+    FIELD(linkspan_completion, length)
+    FIELD(linkspan_completion, status)
+    FIELD(linkspan_completion, error)
+    FIELD(linkspan_completion, channel)
+    FIELD(linkspan_completion, operation)
+    STRUCT(linkspan_link_info)
+    FIELD(linkspan_link_info, local_uuid)
+    FIELD(linkspan_link_info, peer_uuid)
+    FIELD(linkspan_link_info, state)
+    FIELD(linkspan_link_info, generation)
+    FIELD(linkspan_link_info, lane_gbps)
+    FIELD(linkspan_link_info, lanes)
+    FIELD(linkspan_link_info, ring_size)
+    FIELD(linkspan_link_info, ring_pairs)
+    FIELD(linkspan_link_info, sent_frames)
+    FIELD(linkspan_link_info, received_frames)
+    FIELD(linkspan_link_info, sent_bytes)
+    FIELD(linkspan_link_info, received_bytes)
+    FIELD(linkspan_link_info, copied_bytes)
+    FIELD(linkspan_link_info, control_frames)
+    FIELD(linkspan_link_info, doorbells)
+    FIELD(linkspan_link_info, restarts)
+    FIELD(linkspan_link_info, polled_ns)
+    FIELD(linkspan_link_info, reserved)
     return 0;
 }
