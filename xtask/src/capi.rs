@@ -5,12 +5,14 @@ pub(crate) mod install;
 mod suite;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::check::codes;
+use crate::run;
 use crate::tree::Source;
 
-pub(crate) use suite::run;
+pub(crate) use suite::run as test;
 
 /// The header.
 pub(crate) const HEADER: &str = "doors/capi/include/linkspan.h";
@@ -65,6 +67,24 @@ pub(crate) fn header(root: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     bindings.write(&mut bytes);
     String::from_utf8(bytes).map_err(|e| format!("{HEADER}: {e}"))
+}
+
+/// Builds the programs in C and C++ that the lab runs on the device of our kernel module; by the names under which the lab asks for
+/// them and for the shared library that they need.
+pub(crate) fn ring_programs(root: &Path) -> Result<[(&'static str, PathBuf); 3], String> {
+    let installed = install::install(root, &run::target_dir(root).join("capi/prefix"))?;
+    let build = |compiler: &str, words: &[&str], source: &str, name: &str| {
+        let program = run::target_dir(root).join("release").join(name);
+        let mut compile = Command::new(compiler);
+        compile.args(words).args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+        compile.arg(format!("-I{}", installed.prefix.join("include").display()));
+        compile.arg(root.join("doors/capi/tests").join(source)).arg(&installed.shared).arg("-o").arg(&program);
+        run::must(&mut compile).map(|()| program)
+    };
+    let c = build("cc", &["-std=c11"], "lab/ring.c", "ring-c")?;
+    // Guests have no library of C++.
+    let cpp = build("c++", &["-std=c++17", "-static-libstdc++"], "cpp/rings.cpp", "ring-cpp")?;
+    Ok([("RING_C", c), ("RING_CPP", cpp), ("LIBLINKSPAN", installed.shared)])
 }
 
 /// Every code with its message, as an array of pairs.

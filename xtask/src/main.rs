@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         ["dist"] => dist::run(&root, &root.join("dist")),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
-        ["capi"] => capi::run(&root),
+        ["capi"] => capi::test(&root),
         ["loom"] => stages::loom(&root),
         ["asan"] => stages::asan(&root),
         ["miri"] => stages::miri(&root),

@@ -136,6 +136,9 @@ pub(crate) fn puts() -> Vec<Put> {
         ("RINGTEST", "/usr/bin/ringtest"),
         ("URING", "/usr/bin/uring-conformance"),
         ("CABLES", "/usr/bin/cables"),
+        ("RING_C", "/usr/bin/ring-c"),
+        ("RING_CPP", "/usr/bin/ring-cpp"),
+        ("LIBLINKSPAN", "/usr/lib/x86_64-linux-gnu/liblinkspan.so.0"),
     ]
     .into_iter()
     .filter_map(|(name, to)| {

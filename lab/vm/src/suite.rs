@@ -1,6 +1,7 @@
 //! The tests: one entry each.
 
 mod cable;
+mod capi;
 mod conformance;
 mod cost;
 mod dmabuf;
@@ -140,6 +141,15 @@ pub(crate) const ALL: &[Test] = &[
         ours: true,
         what: "linkspan.ko: login, messages, transfers without a copy, dma-buf, credits, wrong calls",
         run: ring::pair,
+    },
+    Test {
+        name: "ring-capi",
+        level: Level::Full,
+        since: ANY,
+        newest: true,
+        ours: true,
+        what: "linkspan.ko from C: rings and swaps compared, wrong calls, a link that is lost",
+        run: capi::capi,
     },
     Test {
         name: "ring-reload",

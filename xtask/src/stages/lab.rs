@@ -93,6 +93,9 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         if run::which("cc").is_some() {
             lab.env("PLUGIN_HOST", super::compile_plugin_host(root)?);
         }
+        if run::which("cc").is_some() && run::which("c++").is_some() {
+            lab.envs(crate::capi::ring_programs(root)?);
+        }
     }
     Ok(lab)
 }
