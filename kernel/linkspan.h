@@ -45,6 +45,7 @@ struct ls_region {
 	struct sg_table sgt;
 	struct sg_table *map;	/* &sgt, or that of the dma-buf */
 	enum dma_data_direction dir;
+	bool sync;		/* the device has some page elsewhere, or not coherent */
 	struct device *dev;
 	struct mm_struct *mm;
 	struct dma_buf *dmabuf;

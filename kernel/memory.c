@@ -39,7 +39,7 @@ dma_addr_t ls_region_dma(struct ls_region *r, u64 pos)
 /* For a frame that the device has sent from here, or written: within one page. */
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu)
 {
-	if (r->dmabuf)
+	if (!r->sync)
 		return;
 	if (for_cpu)
 		dma_sync_single_for_cpu(r->dev, ls_region_dma(r, pos), len, r->dir);
@@ -90,6 +90,19 @@ static void ls_dma_pages(struct ls_region *r, unsigned long skip)
 			r->dma[i - skip] = sg_page_iter_dma_address(&iter);
 		i++;
 	}
+}
+
+/*
+ * Where no page needs it none is synced: memory that is registered twice has one
+ * address then, and the checker of the DMA API cannot tell which of two
+ * mappings a part of it belongs to.
+ */
+static void ls_dma_ask(struct ls_region *r)
+{
+	unsigned long i;
+
+	for (i = 0; i < r->npages && !r->sync; i++)
+		r->sync = dma_need_sync(r->dev, r->dma[i]);
 }
 
 /* The device that is mapped for, which stays until ls_unmap(). */
@@ -193,6 +206,7 @@ static int ls_pin(struct ls_file *f, struct ls_region *r, u64 addr)
 		return ret;
 	r->map = &r->sgt;
 	ls_dma_pages(r, 0);
+	ls_dma_ask(r);
 	return 0;
 err:
 	account_locked_vm(mm, want, false);
