@@ -1,5 +1,5 @@
 //! What a blocking write of 8 bytes with its notification costs over TCP and over shared memory, beside bare loops of the same
-//! run, in interleaved rounds: `blocking_bench [--rounds N] [--count N]`.
+//! run, in interleaved rounds: `blocking_bench [--rounds N] [--count N] [--tcp 0]`.
 //!
 //! *turn*: both sides write, notify and wait in turn; half a round trip. *alone*: one side writes, and waits for the
 //! acknowledgement that every write reports with, while the other one waits for notifications: a whole round trip.
@@ -76,9 +76,12 @@ impl Lane {
 
 fn main() -> Result<()> {
     let (rounds, count) = (option("--rounds", 11)?, option("--count", 20_000)?);
-    let mut ping = TcpPing::new()?;
-    let mut lanes =
-        [Lane::new("tcp", move |count| ping.half(count))?, Lane::new("shm", |count| Ok(line_half(count * 10)))?];
+    let mut lanes = Vec::new();
+    if option("--tcp", 1)? != 0 {
+        let mut ping = TcpPing::new()?;
+        lanes.push(Lane::new("tcp", move |count| ping.half(count))?);
+    }
+    lanes.push(Lane::new("shm", |count| Ok(line_half(count * 10)))?);
     for lane in &mut lanes {
         lane.round(count.min(1000))?;
     }

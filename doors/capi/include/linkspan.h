@@ -825,13 +825,14 @@ int32_t linkspan_swap_close(struct linkspan_swap *swap);
 int32_t linkspan_swap_get(struct linkspan_swap *swap, struct linkspan_link_info *out);
 
 // The buffer to be filled next, the caller's until the next linkspan_swap_send. It holds what it held two messages ago. `capacity`: its
-// bytes, the longest message.
+// bytes, the longest message. After a send that was late it waits on, and may be late too.
 int32_t linkspan_swap_front(struct linkspan_swap *swap,
                             uint8_t **buffer,
                             uint64_t *capacity);
 
 // Sends the first `length` bytes of the front buffer as one message, and waits until the other one is free to be the front.
-// LINKSPAN_CHANNEL_LATE: it did not become free; linkspan_swap_flush waits on, and comes before anything else is sent.
+// LINKSPAN_CHANNEL_LATE: it did not become free; the message is under way, linkspan_swap_front and _flush wait on, and one of them comes
+// before the next message.
 int32_t linkspan_swap_send(struct linkspan_swap *swap,
                            uint64_t length);
 

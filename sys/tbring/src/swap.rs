@@ -99,12 +99,16 @@ impl Swap {
         self.ring.info()
     }
 
-    /// The buffer to be filled next. It holds what it held two messages ago.
-    pub fn front(&mut self) -> &mut [u8] {
+    /// The buffer to be filled next. It holds what it held two messages ago. After a [`Swap::send`] that was late it waits on.
+    ///
+    /// # Errors
+    /// As [`Swap::flush`].
+    pub fn front(&mut self) -> Result<&mut [u8]> {
+        self.free(self.front)?;
         let at = self.at(self.front);
-        // SAFETY: of our own map, mapped for as long as `self` is, initialized by the system; with the program, as `send` saw
+        // SAFETY: of our own map, mapped for as long as `self` is, initialized by the system; with the program, as `free` has seen
         // to, so that the device does not touch it, and borrowed from `self`.
-        unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), self.bytes as usize) }
+        Ok(unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), self.bytes as usize) })
     }
 
     /// Sends the first `length` bytes of the front buffer as one message, and waits until the other one is free to be the front. The
@@ -112,7 +116,7 @@ impl Swap {
     ///
     /// # Errors
     /// [`Error::Range`]; [`Error::Ended`] where the other side has closed the channel; [`Error::Late`] where it takes nothing: then
-    /// the message is under way, and `flush` waits on; [`Error::Gone`], [`Error::Refused`].
+    /// the message is under way, and `front` and `flush` wait on: one of them comes before the next message; [`Error::Gone`], [`Error::Refused`].
     pub fn send(&mut self, length: u64) -> Result<()> {
         self.free(self.front)?;
         if length > self.bytes {

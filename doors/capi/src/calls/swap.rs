@@ -70,7 +70,7 @@ pub unsafe extern "C" fn linkspan_swap_get(swap: *mut linkspan_swap, out: *mut l
 }
 
 /// The buffer to be filled next, the caller's until the next linkspan_swap_send. It holds what it held two messages ago. `capacity`: its
-/// bytes, the longest message.
+/// bytes, the longest message. After a send that was late it waits on, and may be late too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_swap_front(
     swap: *mut linkspan_swap,
@@ -81,15 +81,17 @@ pub unsafe extern "C" fn linkspan_swap_front(
         // SAFETY: the caller's promise, see the module.
         let (buffer, capacity) = unsafe { (Out::new(buffer, "buffer")?, Out::new(capacity, "capacity")?) };
         with(swap, |swap| {
-            capacity.set(swap.capacity());
-            buffer.set(swap.front().as_mut_ptr());
+            let (room, front) = (swap.capacity(), swap.front()?);
+            buffer.set(front.as_mut_ptr());
+            capacity.set(room);
             Ok(())
         })
     })
 }
 
 /// Sends the first `length` bytes of the front buffer as one message, and waits until the other one is free to be the front.
-/// LINKSPAN_CHANNEL_LATE: it did not become free; linkspan_swap_flush waits on, and comes before anything else is sent.
+/// LINKSPAN_CHANNEL_LATE: it did not become free; the message is under way, linkspan_swap_front and _flush wait on, and one of them comes
+/// before the next message.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_swap_send(swap: *mut linkspan_swap, length: u64) -> i32 {
     border(|| with(swap, |swap| Ok(swap.send(length)?)))

@@ -378,6 +378,60 @@ static void swap_task(const char *device, uint32_t channel, bool first) {
     printf("%d messages there and back, all right\n", MESSAGES);
 }
 
+// Messages that the other side does not take yet: told as late, none lost or sent twice, and the front buffer is shown when it is free.
+static void late_task(const char *device, uint32_t channel, bool first) {
+    linkspan_swap *swap, *word;
+    uint8_t *buffer;
+    uint64_t capacity, length;
+    OK(linkspan_swap_open(device, channel, 20000, first ? 300 : BEHIND, &swap));
+    OK(linkspan_swap_open(device, channel + 1, 8, BEHIND, &word));
+    if (!first) {
+        const uint8_t *sent;
+        OK(linkspan_swap_receive(word, BEHIND, &sent, &length));
+        CHECK(sent && length == 1);
+        for (unsigned n = 0, count = *sent; n <= count; n++) {
+            const uint8_t *message;
+            OK(linkspan_swap_receive(swap, BEHIND, &message, &length));
+            CHECK(message && length == 20480 && filled(message, length, n));
+        }
+        OK(linkspan_swap_front(word, &buffer, &capacity));
+        OK(linkspan_swap_send(word, 0));
+        OK(linkspan_swap_flush(word));
+        OK(linkspan_swap_close(swap));
+        OK(linkspan_swap_close(word));
+        return;
+    }
+    unsigned count = 0;
+    for (int status = LINKSPAN_OK; status == LINKSPAN_OK; count++) {
+        CHECK(count < 16);
+        OK(linkspan_swap_front(swap, &buffer, &capacity));
+        write_letters(buffer, capacity, count);
+        status = linkspan_swap_send(swap, capacity);
+        CHECK(status == LINKSPAN_OK || status == LINKSPAN_CHANNEL_LATE);
+    }
+    IS(LINKSPAN_CHANNEL_LATE, linkspan_swap_send(swap, capacity));
+    IS(LINKSPAN_CHANNEL_LATE, linkspan_swap_front(swap, &buffer, &capacity));
+    IS(LINKSPAN_CHANNEL_LATE, linkspan_swap_flush(swap));
+    uint8_t *say;
+    uint64_t room;
+    OK(linkspan_swap_front(word, &say, &room));
+    *say = (uint8_t)count;
+    OK(linkspan_swap_send(word, 1));
+    int status = LINKSPAN_CHANNEL_LATE;
+    for (int tries = 0; tries < 100 && status == LINKSPAN_CHANNEL_LATE; tries++) {
+        status = linkspan_swap_front(swap, &buffer, &capacity);
+    }
+    OK(status);
+    write_letters(buffer, capacity, count);
+    OK(linkspan_swap_send(swap, capacity));
+    const uint8_t *had;
+    OK(linkspan_swap_receive(word, BEHIND, &had, &length));
+    CHECK(had && length == 0);
+    OK(linkspan_swap_close(swap));
+    OK(linkspan_swap_close(word));
+    printf("%u messages before the other side took one: late, none lost\n", count);
+}
+
 // A ring and a swap whose link is pulled: every call says so, and both can be closed.
 static void hold(const char *device) {
     static unsigned char page[4096] __attribute__((aligned(4096)));
@@ -432,6 +486,8 @@ int main(int argc, char **argv) {
         receive_pieces(device, channel);
     } else if (!strcmp(task, "swap") || !strcmp(task, "swap-back")) {
         swap_task(device, channel, !strcmp(task, "swap"));
+    } else if (!strcmp(task, "late") || !strcmp(task, "late-back")) {
+        late_task(device, channel, !strcmp(task, "late"));
     } else if (!strcmp(task, "hold")) {
         hold(device);
     } else {

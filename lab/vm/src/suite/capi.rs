@@ -48,6 +48,8 @@ pub(crate) fn capi(lab: &mut Lab) -> Result<()> {
     }
     let said = both((&a, &format!("swap {DEVICE} 4")), (&b, &format!("swap-back {DEVICE} 4")))?;
     lab.say(&format!("buffers that change hands, both ways: {}", said[0].trim()));
+    let said = both((&a, &format!("late {DEVICE} 6")), (&b, &format!("late-back {DEVICE} 6")))?;
+    lab.say(said[0].trim());
     let jobs = [&a, &b].map(|guest| {
         let part = if guest.name() == a.name() { "ping" } else { "echo" };
         guest.spawn(&format!("exec ring-cpp {DEVICE} {part}"))

@@ -58,14 +58,12 @@ pub(crate) fn dmabuf(lab: &mut Lab) -> Result<()> {
     lab.say("exporters that go in mid-transfer, closed and unmapped: every byte arrives, and nothing is left of them");
     let words = format!("1 {} 1048576 0 1", 64 << 20);
     for sender_dies in [true, false] {
-        let before = ring::passed(if sender_dies { &a } else { &b })?;
-        let mut sender = task(&a, &format!("send {DEVICE} {words} dmabuf"))?;
-        let mut receiver = task(&b, &format!("receive {DEVICE} {words} dmabuf"))?;
-        sender.expect("sending", SOON)?;
-        receiver.expect("receiving", SOON)?;
-        let (dead, alive) = if sender_dies { (&a, receiver) } else { (&b, sender) };
-        ring::under_way(dead, before)?;
-        dead.sh("kill -9 $(pidof ringtest)")?;
+        let dead = if sender_dies { &a } else { &b };
+        let killer = ring::kill_under_way(dead, ring::passed(dead)?)?;
+        let sender = task(&a, &format!("send {DEVICE} {words} dmabuf"))?;
+        let receiver = task(&b, &format!("receive {DEVICE} {words} dmabuf"))?;
+        done(killer, "kill")?;
+        let alive = if sender_dies { receiver } else { sender };
         let said = alive.wait(SOON)?;
         check(said.code == 1 && said.err.contains("Err(32)"), || {
             format!("the other side of a killed process should see EPIPE: {} {}{}", said.code, said.out, said.err)

@@ -234,14 +234,21 @@ pub(super) fn passed(guest: &Guest) -> Result<u64> {
     sum.trim().parse().map_err(|_| Error::Check(format!("no counters of frames: {sum}")))
 }
 
-/// Waits until some frames have passed since there were `before`: a transfer is under way.
+/// A loop that ends when some frames have passed since there were `before`: a transfer is under way.
+fn until_under_way(before: u64) -> String {
+    let frames = "$(awk '/^[tr]x_frames/ { n += $2 } END { print n }' /sys/kernel/debug/linkspan/0)";
+    format!("until [ {frames} -gt {} ]; do :; done", before + 100)
+}
+
+/// Waits until a transfer is under way, with `before` frames passed before it.
 pub(super) fn under_way(guest: &Guest, before: u64) -> Result<()> {
-    let more = format!(
-        "[ $(awk '/^[tr]x_frames/ {{ n += $2 }} END {{ print n }}' /sys/kernel/debug/linkspan/0) -gt {} ]",
-        before + 100
-    );
-    let script = format!("until {more}; do :; done");
-    guest.sh_for(SOON, &script).map(drop)
+    guest.sh_for(SOON, &until_under_way(before)).map(drop)
+}
+
+/// Kills `ringtest` as soon as its transfer is under way: told before that begins, since on a slow kernel a guest hears the next word when
+/// all is over.
+pub(super) fn kill_under_way(guest: &Guest, before: u64) -> Result<Job> {
+    guest.spawn(&format!("{}; kill -9 $(pidof ringtest)", until_under_way(before)))
 }
 
 /// Processes, drivers, cables and hosts that go at the worst moment.
@@ -250,14 +257,12 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     lab.say("up");
     let words = format!("1 {} 1048576 0 1", 64 << 20);
     for sender_dies in [true, false] {
-        let before = passed(if sender_dies { &a } else { &b })?;
-        let mut sender = task(&a, &format!("send {DEVICE} {words}"))?;
-        let mut receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
-        sender.expect("sending", SOON)?;
-        receiver.expect("receiving", SOON)?;
-        let (dead, alive) = if sender_dies { (&a, receiver) } else { (&b, sender) };
-        under_way(dead, before)?;
-        dead.sh("kill -9 $(pidof ringtest)")?;
+        let dead = if sender_dies { &a } else { &b };
+        let killer = kill_under_way(dead, passed(dead)?)?;
+        let sender = task(&a, &format!("send {DEVICE} {words}"))?;
+        let receiver = task(&b, &format!("receive {DEVICE} {words}"))?;
+        done(killer, "kill")?;
+        let alive = if sender_dies { receiver } else { sender };
         let said = alive.wait(SOON)?;
         check(said.code == 1 && said.err.contains("Err(32)"), || {
             format!("the other side of a killed process should see EPIPE: {} {}{}", said.code, said.out, said.err)

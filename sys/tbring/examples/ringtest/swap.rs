@@ -19,7 +19,7 @@ pub(crate) fn send(device: &str, channel: u32, count: u64, room: u64) -> Done {
     println!("sending");
     for i in 0..count {
         let bytes = bytes_of(i + 1, length(i, swap.capacity()));
-        swap.front()[..bytes.len()].copy_from_slice(&bytes);
+        swap.front().map_err(text)?[..bytes.len()].copy_from_slice(&bytes);
         swap.send(bytes.len() as u64).map_err(text)?;
     }
     swap.flush().map_err(text)?;
@@ -43,7 +43,7 @@ pub(crate) fn receive(device: &str, channel: u32, count: u64, room: u64) -> Done
         let right = found == bytes_of(i + 1, length(i, room.next_multiple_of(4096)));
         expect(right, || format!("message {i} of {} bytes is wrong", found.len()))?;
     }
-    swap.front()[..8].copy_from_slice(&count.to_le_bytes());
+    swap.front().map_err(text)?[..8].copy_from_slice(&count.to_le_bytes());
     swap.send(8).map_err(text)?;
     let last = swap.receive(LONG).map(|message| message.map(<[u8]>::len));
     expect(matches!(last, Err(Error::Ended { .. })), || format!("{last:?}, expected the end"))?;
