@@ -16,6 +16,10 @@ use crate::{Event, Gpu, GpuError, Stream};
 /// Chunks placed or being copied on at a time: the 512 that the contract allows, less one that is being asked for.
 const CHUNKS: usize = 511;
 
+/// Copies to the device under way at a time: five rows of 64 pages. Each takes an event, of which every staged rail has so many; where
+/// more chunks land at once, the oldest copy is waited for.
+const EVENTS: usize = 320;
+
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     /// Target and pinned range; `None` where the chunk went to host memory or nowhere.
@@ -49,7 +53,7 @@ impl Arriving {
         placed.extend((0..plain).map(|_| Placed { staged: None }));
         Ok(Arriving {
             stream: gpu.stream()?,
-            events: (0..CHUNKS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
+            events: (0..EVENTS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
             arena: Arena::new(gpu, share.bytes(), CHUNKS + 1)?,
             placed,
             landing: VecDeque::with_capacity(CHUNKS + 1),
@@ -206,6 +210,7 @@ impl<S: Sink> Sink for Port<'_, S> {
     }
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        while self.inner.as_ref().is_some_and(|inner| inner.events.is_empty()) && self.reap_one(true)? {}
         let Some(inner) = self.inner.as_mut() else {
             *self.plain = self.plain.saturating_sub(1);
             return self.sink.landed(head);
@@ -215,8 +220,11 @@ impl<S: Sink> Sink for Port<'_, S> {
             None if inner.landing.is_empty() => return self.sink.landed(head),
             None => None,
             Some((dst, pinned)) => {
-                // As many events as chunks.
-                let event = inner.events.pop().ok_or_else(|| Violation("more chunks than events".into()))?;
+                let Some(event) = inner.events.pop() else {
+                    let why =
+                        self.fault.as_ref().map_or_else(|| "more copies than events".to_owned(), GpuError::to_string);
+                    return Err(Violation(why));
+                };
                 let (gpu, stream) = (&inner.gpu, inner.stream);
                 let started = gpu.copy(stream, dst, pinned).and_then(|()| gpu.record(event, stream));
                 if planted::is(Bug::ReusedEarly) {

@@ -1,0 +1,117 @@
+//! A rail that brings as many chunks at once as the contract allows, for memory of a simulated GPU whose copies take their time: all are
+//! copied and reported, in order, though there are fewer events than chunks.
+
+use std::sync::Arc;
+
+use linkspan_gpu::{Gpu, GpuBuf, Pinned, SimConfig, SimGpu, StagedRail, Staging};
+use linkspan_transport::{Buf, Busy, Caps, Down, Head, Kind, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+
+/// One less than the chunks of a rail that may be on their way in.
+const CHUNKS: usize = 511;
+const LEN: usize = 64;
+
+fn byte(n: usize) -> u8 {
+    (n % 251) as u8
+}
+
+/// Places all of its chunks, fills them, and then says of each that it has landed: what seven rows of pages do that end together.
+struct Burst {
+    info: RailInfo,
+    left: usize,
+}
+
+impl Rail for Burst {
+    fn info(&self) -> &RailInfo {
+        &self.info
+    }
+
+    fn ctrl(&mut self, _: &Head, _: MemSlice) -> Result<u64, Busy> {
+        Err(Busy)
+    }
+
+    fn data(&mut self, _: &Head, _: MemSlice) -> Result<u64, Busy> {
+        Err(Busy)
+    }
+
+    fn taken(&self) -> u64 {
+        0
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        Ok(Poll::Idle)
+    }
+
+    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+        let failed = |v: Violation| Down::Protocol { path: "burst".into(), why: v.0 };
+        let heads: Vec<Head> = (0..std::mem::take(&mut self.left))
+            .map(|n| {
+                let mut head = Head::new(Kind::Chunk);
+                head.len.set(LEN as u32);
+                head.id.set(n as u32);
+                head.sealed()
+            })
+            .collect();
+        for (n, head) in heads.iter().enumerate() {
+            let place = sink.place(head).map_err(failed)?.expect("a place");
+            assert!(place.is_host() && place.fill(0, &[byte(n); LEN]), "pinned memory");
+        }
+        for head in &heads {
+            sink.landed(head).map_err(failed)?;
+        }
+        Ok(if heads.is_empty() { Poll::Idle } else { Poll::Active })
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        None
+    }
+}
+
+struct Target {
+    memory: MemSlice,
+    landed: u32,
+}
+
+impl Sink for Target {
+    fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
+        Err(Violation("no control messages here".into()))
+    }
+
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
+        Ok(self.memory.sub(u64::from(head.id.get()) * LEN as u64, LEN as u64))
+    }
+
+    fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        assert_eq!(head.id.get(), self.landed, "in order");
+        self.landed += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn more_chunks_than_events_land_in_order() {
+    let sim = SimGpu::new(SimConfig { delay: 40, ..SimConfig::default() }).unwrap();
+    let gpu: Arc<dyn Gpu> = sim.clone();
+    let caps = Caps { one_sided: false, device_memory: false, ordered: false, chunk: 1 << 20, speed: 0, local: true };
+    let info = RailInfo { room: "burst", path: "burst".into(), reason: "test".into(), caps };
+    let mut rail = StagedRail::new(Burst { info, left: CHUNKS }, &Staging::new(gpu.clone())).unwrap();
+    let memory = GpuBuf::new(&gpu, CHUNKS * LEN).unwrap();
+    let mut target = Target { memory: memory.slice(), landed: 0 };
+    for _ in 0..100_000 {
+        rail.poll(&mut target).unwrap();
+        if target.landed as usize == CHUNKS {
+            break;
+        }
+    }
+    assert_eq!(target.landed as usize, CHUNKS);
+    let seen = Pinned::new(&gpu, CHUNKS * LEN).unwrap();
+    let (stream, event) = (gpu.stream().unwrap(), gpu.event().unwrap());
+    gpu.copy(stream, seen.slice(), memory.slice()).and_then(|()| gpu.record(event, stream)).unwrap();
+    gpu.wait(event).unwrap();
+    let right: Vec<u8> = (0..CHUNKS * LEN).map(|at| byte(at / LEN)).collect();
+    assert_eq!(seen.slice().to_vec(), right);
+    gpu.retire_event(event);
+    gpu.retire_stream(stream);
+    drop(rail);
+    sim.settle();
+    assert_eq!(sim.fault(), None);
+}
