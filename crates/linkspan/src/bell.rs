@@ -29,9 +29,13 @@ impl Bell {
     }
 
     /// Silences it before the look at what it may have been rung for.
+    ///
+    /// Between the two halves of a ring there is nothing to read yet. Then it stays rung: were it not, what is written next would
+    /// never be read, and whoever sleeps on it would be awake for good.
     pub(crate) fn hear(&self) {
-        if self.rung.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        if self.rung.load(Ordering::SeqCst) && rustix::io::read(&self.fd, &mut [0; 8]).is_ok() {
+            // Not a store: it has to see what was done before the rings that it takes back.
+            self.rung.swap(false, Ordering::SeqCst);
         }
     }
 
@@ -41,5 +45,59 @@ impl Bell {
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn readable(bell: &Bell, wait: Duration) -> bool {
+        let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&bell.fd, PollFlags::IN)];
+        poll(&mut fds, Some(&wait)).is_ok_and(|n| n > 0)
+    }
+
+    #[test]
+    fn a_bell_rung_while_it_is_heard_is_heard_and_then_silent() {
+        const ROUNDS: u32 = 20_000;
+        let (bell, round, done) = (Bell::new().unwrap(), AtomicU32::new(0), AtomicU32::new(0));
+        let wrong = std::thread::scope(|s| {
+            s.spawn(|| {
+                for n in 1..=ROUNDS {
+                    while round.load(Ordering::Acquire) < n {
+                        std::thread::yield_now();
+                    }
+                    bell.ring();
+                    done.store(n, Ordering::Release);
+                }
+            });
+            let mut wrong = None;
+            for n in 1..=ROUNDS {
+                round.store(n, Ordering::Release);
+                let mut heard = false;
+                while done.load(Ordering::Acquire) < n {
+                    for _ in 0..64 {
+                        bell.hear();
+                    }
+                    heard = true;
+                    std::thread::yield_now();
+                }
+                if !heard && !readable(&bell, Duration::from_millis(500)) {
+                    wrong = wrong.or(Some(format!("round {n}: a ring was lost")));
+                }
+                bell.hear();
+                if readable(&bell, Duration::ZERO) {
+                    wrong = wrong.or(Some(format!("round {n}: it rings on after it was heard")));
+                }
+            }
+            wrong
+        });
+        assert_eq!(wrong, None);
     }
 }

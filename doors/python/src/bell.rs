@@ -55,8 +55,10 @@ impl Bell {
 
     /// Silences it and returns the tokens of what may have reported.
     fn hear(&self) -> Vec<u64> {
-        if self.0.rung.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::read(&self.0.fd, &mut [0; 8]);
+        // Between the two halves of a ring there is nothing to read yet. Then it stays rung: were it not, what is written next
+        // would never be read, and the loop would be awake for good.
+        if self.0.rung.load(Ordering::SeqCst) && rustix::io::read(&self.0.fd, &mut [0; 8]).is_ok() {
+            self.0.rung.swap(false, Ordering::SeqCst);
         }
         std::mem::take(&mut *self.0.ready.lock().unwrap_or_else(|e| e.into_inner()))
     }
