@@ -40,9 +40,27 @@ stage() {
             ;;
         *) word="failed" && echo "$name: exit code $code" ;;
     esac
+    [[ $word != failed ]] || (($(free_gib) > 0)) || echo "$name: less than 1 GiB free where the tree lies: that may be why"
     [[ $word != failed ]] || last[$name]=$(tail -n 60 "$log" | cut -c1-400)
     rm -f "$log"
     record "$name" $((SECONDS - from)) "$word" ""
+}
+
+# free_gib: what may still be written where the tree lies, in GiB.
+free_gib() { df --output=avail -B1M . | awk 'END { print int($1 / 1024) }'; }
+
+# room GIB FOLDER...: where less than that is free, gives up what these folders hold: stages that are through built it, or
+# a later one builds it again.
+room() {
+    local need=$1 free folder given=()
+    shift
+    free=$(free_gib)
+    ((free < need)) || return 0
+    for folder in "$@"; do
+        [[ ! -e $folder ]] || { rm -rf "$folder" && given+=("$folder"); }
+    done
+    echo
+    echo "disk: $free GiB free, and $need GiB are wanted from here on: given up: ${given[*]:-nothing, for nothing of it is there}; now $(free_gib) GiB"
 }
 
 # early COMMAND...: runs it beside the stages, with what they leave of the machine. It fails without consequences: the
