@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::WaitFd;
-use linkspan_net::WaitSet;
+use linkspan_net::{Bell, WaitSet};
 
 use crate::Error;
-use crate::bell::Bell;
 
 /// How often the engine looks at transports that blocking calls have driven since its last look. It takes one over when a
 /// look finds that nobody has; until then its descriptors are left to the callers.
@@ -41,10 +40,11 @@ pub(crate) struct Engine {
 impl Engine {
     /// Starts the thread; it ends when [`Engine::stop`] is called.
     pub(crate) fn start() -> Result<Arc<Engine>, Error> {
-        let engine = Arc::new(Engine { list: Mutex::default(), bell: Bell::new()?, stop: AtomicBool::new(false) });
+        let bell = Bell::new().map_err(Error::system("eventfd"))?;
+        let engine = Arc::new(Engine { list: Mutex::default(), bell, stop: AtomicBool::new(false) });
         let own = engine.clone();
         let spawned = std::thread::Builder::new().name("linkspan".into()).spawn(move || own.run());
-        spawned.map_err(|source| Error::System { call: "spawning the engine thread", source })?;
+        spawned.map_err(Error::system("spawning the engine thread"))?;
         Ok(engine)
     }
 

@@ -158,7 +158,7 @@ impl Error {
         matches!(self, Error::Timeout | Error::TimedOutUnrevoked)
     }
 
-    pub(crate) fn system(call: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
-        move |errno| Error::System { call, source: errno.into() }
+    pub(crate) fn system(call: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| Error::System { call, source }
     }
 }

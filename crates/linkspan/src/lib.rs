@@ -29,7 +29,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bell;
 mod context;
 mod door;
 mod engine;

@@ -5,10 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::WaitFd;
-use linkspan_net::WaitSet;
+use linkspan_net::{Bell, WaitSet};
 
 use crate::Error;
-use crate::bell::Bell;
 use crate::engine::{Serve, Served};
 use crate::memory::Hold;
 use crate::ops::{Leftovers, OpId};
@@ -65,7 +64,7 @@ impl Shared {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             cond: Condvar::new(),
-            bell: Bell::new()?,
+            bell: Bell::new().map_err(Error::system("eventfd"))?,
             sleeper: Mutex::default(),
             wants: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -326,7 +325,7 @@ impl Shared {
         if let Some(bell) = self.event.get() {
             return Ok(bell);
         }
-        let bell = Bell::new()?;
+        let bell = Bell::new().map_err(Error::system("eventfd"))?;
         Ok(self.event.get_or_init(|| bell))
     }
 

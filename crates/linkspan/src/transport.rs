@@ -1,6 +1,6 @@
 //! The transport: one peer, one-sided and two-sided operations.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -400,7 +400,7 @@ impl Transport {
     /// # Errors
     /// The system refuses a descriptor.
     pub fn event_fd(&self) -> Result<BorrowedFd<'_>, Error> {
-        self.shared.event().map(|bell| bell.fd())
+        self.shared.event().map(AsFd::as_fd)
     }
 
     /// Silences the event descriptor and moves on what can move, without waiting. True where something moved.

@@ -1,0 +1,59 @@
+//! An eventfd that one thread rings to wake another out of poll(2).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linkspan_transport::WaitFd;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A descriptor that can be read from when it is rung until it is heard. Any thread may do either.
+#[derive(Debug)]
+pub struct Bell {
+    fd: OwnedFd,
+    rung: AtomicBool,
+}
+
+impl Bell {
+    /// One that is silent.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new() -> io::Result<Bell> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Bell { fd, rung: AtomicBool::new(false) })
+    }
+
+    /// Wakes whoever sleeps on it. One system call, and none while it has not been heard.
+    pub fn ring(&self) {
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            // It can only fail when the counter is full, and then it is heard anyway.
+            let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Silences it before the look at what it may have been rung for.
+    ///
+    /// Between the two halves of a ring there is nothing to read yet. Then it stays rung: were it not, what is written next would
+    /// never be read, and whoever sleeps on it would be awake for good.
+    pub fn hear(&self) {
+        if self.rung.load(Ordering::SeqCst) && rustix::io::read(&self.fd, &mut [0; 8]).is_ok() {
+            // Not a store: it has to see what was done before the rings that it takes back.
+            self.rung.swap(false, Ordering::SeqCst);
+        }
+    }
+
+    /// What to sleep on.
+    pub fn wait_fd(&self) -> WaitFd {
+        WaitFd { fd: self.fd.as_raw_fd(), read: true, write: false }
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;
