@@ -396,7 +396,7 @@ static __poll_t ls_poll_file(struct file *file, poll_table *wait)
 	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
 		return EPOLLERR;
 	poll_wait(file, &f->wait, wait);
-	if (READ_ONCE(f->dead))
+	if (smp_load_acquire(&f->dead)) /* pairs with ls_flow_reset() */
 		mask |= EPOLLHUP | EPOLLERR;
 	if (ls_unread(f))
 		mask |= EPOLLIN | EPOLLRDNORM;

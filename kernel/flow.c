@@ -90,6 +90,21 @@ static void ls_chan_free(struct ls_chan *c)
 	c->buf = NULL;
 }
 
+/*
+ * By the CPU, at this place of an operation's region. Where an exporter does not
+ * let it the bytes would be missing from a message, so nothing goes on.
+ */
+static bool ls_copy(struct ls_link *lk, struct ls_op *op, u64 pos, void *buf, u32 len, bool in)
+{
+	if (ls_region_copy(op->region, pos, buf, len, in)) {
+		lk->running = false;
+		ls_restart(lk, "an exporter did not let a dma-buf be copied");
+		return false;
+	}
+	lk->copied += len;
+	return true;
+}
+
 /* Receives meet messages, in order. */
 static void ls_match(struct ls_link *lk, struct ls_chan *c)
 {
@@ -109,9 +124,8 @@ static void ls_match(struct ls_link *lk, struct ls_chan *c)
 		} else {
 			u8 *from = c->buf + (c->msg_head % LS_CREDITS) * LS_FRAME_BYTES;
 
-			if (m->len)
-				ls_region_copy(op->region, op->pos, from, m->len, true);
-			lk->copied += m->len;
+			if (m->len && !ls_copy(lk, op, op->pos, from, m->len, true))
+				return;
 			ls_complete(lk, op, 0, m->len);
 		}
 		c->msg_head++;
@@ -160,9 +174,8 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 		h->length = cpu_to_le32(op->len);
 		if (op->len <= LS_EAGER_BYTES) {
 			h->type = LS_MSG;
-			if (op->len)
-				ls_region_copy(op->region, op->pos, h + 1, op->len, false);
-			lk->copied += op->len;
+			if (op->len && !ls_copy(lk, op, op->pos, h + 1, op->len, false))
+				return 0;
 			len += op->len;
 			ls_complete(lk, op, 0, op->len);
 		} else {
@@ -182,7 +195,7 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 /* Frames of transfers that were granted, as long as there are any. */
 static void ls_pump_data(struct ls_link *lk)
 {
-	while (!list_empty(&lk->to_send)) {
+	while (lk->running && !list_empty(&lk->to_send)) {
 		struct ls_op *op = list_first_entry(&lk->to_send, struct ls_op, list);
 		u64 pos = op->pos + op->moved;
 		u32 cut = LS_FRAME_BYTES - ((op->peer_head + op->moved) & LS_FRAME_MASK);
@@ -195,16 +208,15 @@ static void ls_pump_data(struct ls_link *lk)
 		if (list_empty(from))
 			return;
 		f = list_first_entry(from, struct ls_frame, list);
-		list_del_init(&f->list);
-		f->op = op;
-		f->len = len;
 		if (whole) {
 			f->rf.buffer_phy = ls_region_dma(op->region, pos);
 			ls_region_sync(op->region, pos, len, false);
-		} else {
-			ls_region_copy(op->region, pos, page_address(f->page), len, false);
-			lk->copied += len;
+		} else if (!ls_copy(lk, op, pos, page_address(f->page), len, false)) {
+			return;
 		}
+		list_del_init(&f->list);
+		f->op = op;
+		f->len = len;
 		op->moved += len;
 		if (op->moved == op->len)
 			list_del_init(&op->list);
@@ -216,7 +228,7 @@ void ls_pump(struct ls_link *lk)
 {
 	if (!lk->running || !lk->sending)
 		return;
-	while (!list_empty(&lk->ready) && !list_empty(&lk->ctl_free)) {
+	while (lk->running && !list_empty(&lk->ready) && !list_empty(&lk->ctl_free)) {
 		struct ls_chan *c = list_first_entry(&lk->ready, struct ls_chan, ready);
 		struct ls_frame *f = list_first_entry(&lk->ctl_free, struct ls_frame, list);
 		u32 len = ls_say(lk, c, page_address(f->page));
@@ -283,8 +295,8 @@ static void ls_data(struct ls_link *lk, struct ls_frame *f, struct ls_op *op, u6
 	lk->rx_frames++;
 	lk->rx_bytes += len;
 	if (f->page) {
-		ls_region_copy(op->region, pos, page_address(f->page), len, true);
-		lk->copied += len;
+		if (!ls_copy(lk, op, pos, page_address(f->page), len, true))
+			return;
 	} else {
 		ls_region_sync(op->region, pos, len, true);
 	}
@@ -657,10 +669,11 @@ void ls_flow_reset(struct ls_link *lk)
 		ls_chan_free(c);
 	}
 	list_for_each_entry_safe(f, n, &lk->files, list) {
-		f->dead = true;
+		/* In this order: who hears of it from poll() finds it in the queues. */
+		WRITE_ONCE(f->q->dead, 1);
+		smp_store_release(&f->dead, true); /* pairs with ls_poll_file() */
 		ls_polling(f, false);
 		list_del_init(&f->list);
-		WRITE_ONCE(f->q->dead, 1);
 		ls_regions_drop(f, &lk->reap);
 		ls_file_wake(f);
 	}

@@ -249,7 +249,7 @@ int ls_region_remove(struct ls_file *f, u32 id);
 void ls_regions_drop(struct ls_file *f, struct list_head *reap);
 void ls_regions_free(struct ls_link *lk, struct list_head *reap);
 void ls_region_put(struct ls_link *lk, struct ls_region *r);
-void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
+int ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
 dma_addr_t ls_region_dma(struct ls_region *r, u64 pos);
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu);
 void ls_reap(struct work_struct *work);

@@ -50,21 +50,23 @@ void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu)
 /*
  * By the CPU, into the region or out of it. The bounds are those of an
  * operation, which were checked. Nothing is synced: each frame of the device's
- * was, and what a bounce buffer holds is older than what the program wrote.
+ * was, and what a bounce buffer holds is older than what the program wrote. It
+ * fails where the exporter of a dma-buf does not let the CPU at it.
  */
-void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
+int ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
 {
 	if (r->dmabuf) {
 		u64 at = r->start + pos;
 		enum dma_data_direction dir = in ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
+		int ret = dma_buf_begin_cpu_access(r->dmabuf, dir);
 
-		dma_buf_begin_cpu_access(r->dmabuf, dir);
+		if (ret)
+			return ret;
 		if (in)
 			iosys_map_memcpy_to(&r->vmap, at, buf, len);
 		else
 			iosys_map_memcpy_from(buf, &r->vmap, at, len);
-		dma_buf_end_cpu_access(r->dmabuf, dir);
-		return;
+		return dma_buf_end_cpu_access(r->dmabuf, dir);
 	}
 	while (len) {
 		struct page *page = r->pages[pos >> PAGE_SHIFT];
@@ -78,6 +80,7 @@ void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
 		buf += n;
 		len -= n;
 	}
+	return 0;
 }
 
 static void ls_dma_pages(struct ls_region *r, unsigned long skip)
@@ -257,6 +260,10 @@ static int ls_import(struct ls_file *f, struct ls_region *r, int fd, u64 offset)
 		if (!r->dma[i])
 			return -EOPNOTSUPP;
 	}
+	/* To sync them is the exporter's, which does not know of our frames: behind a bounce buffer they would be lost. */
+	ls_dma_ask(r);
+	if (r->sync)
+		return -EOPNOTSUPP;
 	/* Ends of transfers are copied. */
 	return dma_buf_vmap_unlocked(r->dmabuf, &r->vmap);
 }

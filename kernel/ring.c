@@ -20,7 +20,6 @@
  * Locks: ls_link.io, a mutex, guards all that moves bytes; io_work takes it,
  * so it is not held over waiting for that. ls_link.masked is atomic.
  */
-#include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -391,8 +390,6 @@ void ls_rings_down(struct ls_link *lk)
 	mutex_unlock(&lk->io);
 	if (!lk->pair[0].tx)
 		return;
-	/* Rings that were left masked. */
-	queue_work(ls_io_wq, &lk->io_work);
 	cancel_delayed_work_sync(&lk->watch);
 	for (i = 0; i < lk->paths; i++) {
 		struct ls_pair *p = &lk->pair[i];
@@ -400,17 +397,22 @@ void ls_rings_down(struct ls_link *lk)
 		tb_xdomain_disable_paths(lk->xd, p->out_hop, p->tx->hop, p->in_hop, p->rx->hop);
 	}
 	lk->paths = 0;
-	/* Nothing arrives any more. The core warns of a ring that is stopped masked: interrupts run out first. */
-	usleep_range(1000, 2000);
+	/* The core warns of a ring that is stopped masked, and a frame that is finished late would mask it. */
 	for (i = 0; i < 2 * lk->pairs; i++) {
 		if (ls_ring(lk, i)->irq > 0)
-			synchronize_irq(ls_ring(lk, i)->irq);
+			disable_irq(ls_ring(lk, i)->irq);
 	}
-	flush_work(&lk->io_work);
-	for (i = 0; i < lk->pairs; i++) {
-		tb_ring_stop(lk->pair[i].rx);
-		tb_ring_stop(lk->pair[i].tx);
+	cancel_work_sync(&lk->io_work);
+	lk->masked = 0;
+	for (i = 2 * lk->pairs - 1; i >= 0; i--) {
+		tb_ring_poll_complete(ls_ring(lk, i));
+		tb_ring_stop(ls_ring(lk, i));
 	}
+	for (i = 0; i < 2 * lk->pairs; i++) {
+		if (ls_ring(lk, i)->irq > 0)
+			enable_irq(ls_ring(lk, i)->irq);
+	}
+	/* Where all rings share one interrupt it may have come until they were stopped. */
 	cancel_work_sync(&lk->io_work);
 	lk->masked = 0;
 	mutex_lock(&lk->io);

@@ -101,7 +101,9 @@ impl Error {
             Some(libc::ENODEV) => return Error::Gone,
             Some(libc::ENOMEM) => "; raise the limit of locked memory (ulimit -l) or register less",
             Some(libc::EBUSY) => "; it is in use",
-            Some(libc::EOPNOTSUPP) => "; this dma-buf has no pages that the cable's controller can reach",
+            Some(libc::EOPNOTSUPP) => {
+                "; the cable's controller cannot reach this dma-buf, or only through bounce buffers"
+            }
             _ => "",
         };
         Error::Refused { call, source, hint }

@@ -449,6 +449,7 @@ pub(crate) fn bounce(lab: &mut Lab) -> Result<()> {
     }
     calm(&[&a, &b])?;
     lab.say("what a program wrote after registering is sent, and stays, also when the memory is let go");
+    lab.say(done(task(&a, &format!("dmabuf-bounced {DEVICE}"))?, "dmabuf-bounced")?.trim());
     end(lab, cable, [a, b])
 }
 

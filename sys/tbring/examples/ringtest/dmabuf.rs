@@ -119,6 +119,20 @@ fn say(ring: &mut Ring, channel: u32) -> Result<(HostBuf, Region), String> {
     Ok((word, region))
 }
 
+/// Where every DMA goes through a bounce buffer none is taken, for nobody would copy out of it.
+pub(crate) fn bounced(device: &str) -> Done {
+    let ring = open(device)?;
+    let memory = udmabuf(8 * PAGE)?;
+    let fd = memory.dmabuf().ok_or("closed")?;
+    for access in [Access::Send, Access::Receive, Access::Both] {
+        let made = ring.register_dmabuf(fd, 0, 8 * P, access);
+        let found = made.as_ref().err().and_then(Error::errno);
+        expect(found == Some(libc::EOPNOTSUPP), || format!("{access:?}: {made:?}"))?;
+    }
+    println!("dma-bufs are refused behind bounce buffers");
+    Ok(())
+}
+
 /// Sizes, offsets and descriptors that are wrong, each with its error, and right ones beside them.
 pub(crate) fn bad(device: &str) -> Done {
     let mut ring = open(device)?;

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         ["swap-send", device, channel, count, room] => swap::send(device, n(channel) as u32, n(count), n(room)),
         ["swap-receive", device, channel, count, room] => swap::receive(device, n(channel) as u32, n(count), n(room)),
         ["dmabuf-bad", device] => dmabuf::bad(device),
+        ["dmabuf-bounced", device] => dmabuf::bounced(device),
         ["dmabuf-send", device, channel] => dmabuf::send(device, n(channel) as u32),
         ["dmabuf-receive", device, channel] => dmabuf::receive(device, n(channel) as u32),
         ["dmabuf-gone-send", device, channel, bytes] => dmabuf::gone_send(device, n(channel) as u32, n(bytes)),
