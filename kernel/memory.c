@@ -260,7 +260,7 @@ static int ls_import(struct ls_file *f, struct ls_region *r, int fd, u64 offset)
 		if (!r->dma[i])
 			return -EOPNOTSUPP;
 	}
-	/* To sync them is the exporter's, which does not know of our frames: behind a bounce buffer they would be lost. */
+	/* Its exporter, which syncs, does not know of our frames: behind a bounce buffer they would be lost. */
 	ls_dma_ask(r);
 	if (r->sync)
 		return -EOPNOTSUPP;
