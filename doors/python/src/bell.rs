@@ -37,8 +37,8 @@ impl Bell {
 impl Bell {
     #[new]
     fn new() -> PyResult<Bell> {
-        let bell = linkspan_net::Bell::new()
-            .map_err(|e| PyOSError::new_err((e.raw_os_error(), format!("eventfd: {e}"))))?;
+        let bell =
+            linkspan_net::Bell::new().map_err(|e| PyOSError::new_err((e.raw_os_error(), format!("eventfd: {e}"))))?;
         Ok(Bell(Arc::new(Inner { bell, ready: Mutex::default() })))
     }
 
