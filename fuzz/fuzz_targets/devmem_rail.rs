@@ -17,9 +17,7 @@ use linkspan_net::Sent;
 use linkspan_netdev::Received;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{
-    Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd,
-};
+use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 
 const POOL: usize = 64 << 12;
 const PLACE: usize = 256 << 10;
@@ -252,8 +250,8 @@ fuzz_target!(|bytes: &[u8]| {
     static FD: OnceLock<UdpSocket> = OnceLock::new();
     let fd = FD.get_or_init(|| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
     let kernel = Kernel(script.clone(), fd);
-    let mut rail = DevmemRail::new(Control(script.clone(), info), Box::new(kernel), RailConfig::default())
-        .expect("a descriptor");
+    let mut rail =
+        DevmemRail::new(Control(script.clone(), info), Box::new(kernel), RailConfig::default()).expect("a descriptor");
     rail.attach(&any).expect("simulated memory");
     let mut places = Places {
         device: GpuBuf::new(&any, PLACE).expect("simulated memory"),
