@@ -19,7 +19,7 @@ mod perf;
 mod pools;
 mod rendezvous;
 #[cfg(test)]
-#[path = "../tests/schema/mod.rs"]
+#[path = "../tests/integration/schema/mod.rs"]
 mod schema;
 mod selftest;
 mod serve;

@@ -4,7 +4,8 @@
 //! and a peer that is killed. Exit code 4 where the kernel has no such mode. `LINKSPAN_CONFORMANCE=full` takes long.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/integration/common/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
 mod common;
 
 use std::io::Write;

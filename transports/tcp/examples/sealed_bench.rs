@@ -6,7 +6,7 @@
 //! worst that encryption can do.
 #![forbid(unsafe_code)]
 
-#[path = "../tests/common/ciphers.rs"]
+#[path = "../tests/integration/common/ciphers.rs"]
 mod ciphers;
 
 use std::net::SocketAddr;

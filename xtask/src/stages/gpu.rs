@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path, record: Option<&str>, build: bool) -> Outcome {
         drivers.args(["test", "-p", "linkspan-cuda", "-p", "linkspan-hip", "--", "--nocapture", "this_machine"]);
         parts.step("drivers", &mut drivers);
         let mut library = run::cargo(root);
-        library.args(["test", "--release", "-p", "linkspan", "--test", "device", "--", "--nocapture"]);
+        library.args(["test", "--release", "-p", "linkspan", "--test", "integration", "--", "--nocapture", "device::"]);
         parts.step("library", &mut library);
     } else {
         parts.say("skipped: drivers, library: their tests are built by cargo (--no-build)".to_owned());

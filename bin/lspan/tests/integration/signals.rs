@@ -1,0 +1,195 @@
+//! Ctrl-C and kill, with real signals, on either side.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn command(line: &str, stats: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+    command.args(line.split_whitespace()).env("LINKSPAN_IFNAME", "=lo").env("LINKSPAN_LOG", "warn");
+    command.env("LINKSPAN_STATS_DIR", folder(stats)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn folder(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("lspan-signals-{}-{name}", std::process::id()))
+}
+
+fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill").args([format!("-{name}"), process.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn ended(child: Child, within: Duration) -> Output {
+    let since = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(since.elapsed() < within, "{:?}", since.elapsed());
+    output
+}
+
+/// Processes that the process has started, and that are not ended and forgotten.
+fn children(process: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Whether it has ended; an orphan that nobody has waited for yet has too.
+fn gone(process: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        Err(_) => true,
+        Ok(stat) => stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'),
+    }
+}
+
+fn wait_until(what: &str, true_at_last: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !true_at_last() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether the processes with this statistics folder are well into their measurement.
+fn under_way(stats: &str) -> bool {
+    let output = command("stats --json", stats).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let paths = || found["processes"].as_array().into_iter().flatten().flat_map(|one| one["paths"].as_array());
+    let sum = |name: &str| paths().flatten().filter_map(|path| path[name].as_u64()).sum::<u64>();
+    sum("tx_ops") + sum("rx_ops") > 200 || sum("connections") > 8
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind() {
+    for (name, line) in [
+        ("send", "bw -s 64K -d 1h --path tcp"),
+        ("recv", "bw -s 64K -d 1h --path tcp --direction recv --wait sleep"),
+        ("both", "bw -s 64K -d 1h --path auto --bidir"),
+        ("lat", "lat -s 8 -d 1h --path tcp"),
+        ("multi", "multi -s 64K -P 2 -d 1h --path tcp"),
+        ("connect", "connect -d 1h --path tcp"),
+    ] {
+        let client = command(&format!("perf {line} --warmup 0 --json"), name).spawn().unwrap();
+        wait_until("the other side is not started", || !children(client.id()).is_empty());
+        let other = children(client.id())[0];
+        wait_until("nothing moves", || under_way(name));
+        std::thread::sleep(Duration::from_millis(500));
+        // As a terminal does it: both processes get it.
+        signal("INT", other);
+        signal("INT", client.id());
+        let output = ended(client, Duration::from_secs(8));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{line}: {said}");
+        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&record["ok"], &record["exit_code"]), (&Value::from(false), &Value::from(130)));
+        assert!(record["error"].as_str().unwrap().contains("LS0709"), "{record}");
+        let rows = record["results"].as_array().unwrap();
+        assert_eq!(rows.len(), 1, "{line}: {record}");
+        let row = &rows[0];
+        assert!(row["messages"].as_u64().unwrap() > 0 || row["latency"]["count"].as_u64().unwrap() > 0, "{row}");
+        assert!(row["wrong_bytes"] == 0 || name == "connect", "{row}");
+        wait_until("the other side is still there", || gone(other));
+        let left: Vec<_> = std::fs::read_dir(folder(name)).unwrap().map(|file| file.unwrap().path()).collect();
+        // The other side may have been ended before it could tidy up; whoever comes next removes its page.
+        let own = format!("{other}.stats");
+        assert!(left.iter().all(|file| file.ends_with(&own)), "{left:?}");
+        std::fs::remove_dir_all(folder(name)).unwrap();
+    }
+}
+
+struct Server(Child, String);
+
+impl Server {
+    fn start(stats: &str) -> Server {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut child = command(&format!("perf serve --bind 127.0.0.1 --port {port}"), stats).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let server = Server(child, format!("127.0.0.1:{port}"));
+        assert!(lines.any(|line| line.contains("waiting on")), "it ended before it waited");
+        std::thread::spawn(move || lines.for_each(drop));
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Threads of a process; a session of the server is one.
+fn threads(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/task")).unwrap().count()
+}
+
+/// Names of what a process holds open that a connection brings: sockets and shared memory.
+fn held(process: u32) -> usize {
+    let names = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let names = names.filter_map(|file| std::fs::read_link(file.path()).ok());
+    names.filter(|name| ["socket:", "/memfd:"].iter().any(|kind| name.to_string_lossy().starts_with(kind))).count()
+}
+
+#[test]
+fn the_server_goes_on_and_holds_nothing_of_a_client_that_left() {
+    let server = Server::start("goes-on");
+    let before = held(server.0.id());
+    for (how, code) in [("INT", Some(130)), ("TERM", Some(130)), ("KILL", None)] {
+        for path in ["tcp", "auto"] {
+            let line = format!("perf bw -s 1M -d 1h --path {path} {}", server.1);
+            let client = command(&line, "goes-on").spawn().unwrap();
+            wait_until("no session came", || threads(server.0.id()) > 1);
+            std::thread::sleep(Duration::from_millis(400));
+            signal(how, client.id());
+            assert_eq!(ended(client, Duration::from_secs(8)).status.code(), code);
+            wait_until("the session goes on", || threads(server.0.id()) == 1);
+            // A socket whose last words may still be on their way is kept until the next connection is worked on.
+            wait_until("the server still holds the connection", || held(server.0.id()) <= before + 1);
+        }
+    }
+    let output = command(&format!("perf lat -s 8 -n 5 {}", server.1), "goes-on").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    drop(server);
+    let _ = std::fs::remove_dir_all(folder("goes-on"));
+}
+
+#[test]
+fn ctrl_c_on_the_server_ends_it_and_the_client_says_so() {
+    for path in ["tcp", "auto"] {
+        let mut server = Server::start("ends");
+        let line = format!("perf bw -s 64K -d 1h --path {path} {}", server.1);
+        let client = command(&line, "ends").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(900));
+        signal("INT", server.0.id());
+        assert_eq!(server.0.wait().unwrap().code(), Some(130));
+        let output = ended(client, Duration::from_secs(8));
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let said = text(&output.stderr);
+        assert!(said.contains("LS0701") && said.contains("gone"), "{said}");
+        let own = format!("{}.stats", server.0.id());
+        assert!(!folder("ends").join(own).exists(), "the server's statistics are left behind");
+    }
+    let _ = std::fs::remove_dir_all(folder("ends"));
+}
+
+#[test]
+fn a_child_that_is_killed_is_named_as_a_peer_that_is_gone() {
+    for path in ["tcp", "auto"] {
+        let client = command(&format!("perf bw -s 64K -d 1h --path {path}"), "killed").spawn().unwrap();
+        wait_until("the other side is not started", || !children(client.id()).is_empty());
+        let other = children(client.id())[0];
+        std::thread::sleep(Duration::from_millis(900));
+        signal("KILL", other);
+        let output = ended(client, Duration::from_secs(8));
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("LS0701"), "{}", text(&output.stderr));
+    }
+    let _ = std::fs::remove_dir_all(folder("killed"));
+}

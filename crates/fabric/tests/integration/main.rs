@@ -1,0 +1,11 @@
+//! The tests of this crate through its public items, as one program.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
+
+mod cable;
+mod device;
+mod devmem;
+mod helpers;
+mod hostile;
+mod pair;
+mod psk;
+mod verbs;

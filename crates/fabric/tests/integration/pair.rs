@@ -1,0 +1,171 @@
+//! Two ends of a connection in one process, over each path a machine has.
+
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::{Channel, Config, Fabric, HostBuf, Log, Poll, Ticket};
+
+fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric {
+    let get = move |name: &str| {
+        let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
+        base.iter().chain(extra).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())
+    };
+    Fabric::new(Config::read(&get).unwrap(), Log::off(), acked).unwrap()
+}
+
+fn pair(extra: &'static [(&'static str, &'static str)], acked: bool) -> (Channel, Channel) {
+    let fabric = fabric(extra, acked);
+    let listener = fabric.listen(0).unwrap();
+    let mut connecting = fabric.connect(0, &listener.handle()).unwrap();
+    let (mut here, mut there) = (None, None);
+    let until = Instant::now() + Duration::from_secs(10);
+    while here.is_none() || there.is_none() {
+        assert!(Instant::now() < until, "no connection within 10 s");
+        if here.is_none() {
+            here = connecting.poll().unwrap();
+        }
+        if there.is_none() {
+            there = listener.accept().unwrap();
+        }
+    }
+    (here.unwrap(), there.unwrap())
+}
+
+/// With acknowledgements there is a sentinel on one host too, whose login must not spoil the offer of the other stream.
+#[test]
+fn one_host_shares_memory_where_nothing_is_forced() {
+    for acked in [false, true] {
+        let (a, b) = pair(&[("LINKSPAN_PATH", "auto")], acked);
+        for end in [&a, &b] {
+            assert_eq!(end.rails().map(|rail| rail.room).collect::<Vec<_>>(), ["shm"], "{}", end.describe());
+        }
+    }
+}
+
+fn finish(a: &mut Channel, ta: Ticket, b: &mut Channel, tb: Ticket) -> (u64, u64) {
+    let (mut da, mut db) = (None, None);
+    let until = Instant::now() + Duration::from_secs(30);
+    while da.is_none() || db.is_none() {
+        assert!(Instant::now() < until, "no completion within 30 s");
+        for end in [&mut *a, &mut *b] {
+            end.progress().unwrap_or_else(|error| panic!("{error}: {:?}", end.lost()));
+        }
+        da = da.or_else(|| a.test(ta).unwrap());
+        db = db.or_else(|| b.test(tb).unwrap());
+    }
+    (da.unwrap(), db.unwrap())
+}
+
+fn send_and_receive(a: &mut Channel, b: &mut Channel, len: usize) {
+    let (src, dst) = (HostBuf::new(len), HostBuf::new(len + 5));
+    let pattern: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
+    assert!(linkspan_fabric::Buf::fill(&src.slice(), 0, &pattern));
+    let tb = b.post_recv(&[(3, dst.slice())]).unwrap().unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    let ta = loop {
+        assert!(Instant::now() < until, "busy for 10 s");
+        if let Some(ticket) = a.post_send(3, src.slice()).unwrap() {
+            break ticket;
+        }
+        a.progress().unwrap();
+        b.progress().unwrap();
+    };
+    assert_eq!(finish(a, ta, b, tb), (len as u64, len as u64));
+    let mut got = dst.slice().to_vec();
+    assert!(got.split_off(len).iter().all(|&x| x == 0), "bytes behind the message were touched");
+    assert!(got == pattern, "{len} bytes differ");
+}
+
+const SIZES: [usize; 9] = [0, 1, 8, 8192, 8193, 65_536, 1 << 20, (3 << 20) + 7, 32 << 20];
+
+#[test]
+fn messages_of_all_sizes_arrive() {
+    const SHM: &[(&str, &str)] = &[("LINKSPAN_PATH", "shm")];
+    const RING: &[(&str, &str)] = &[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")];
+    for (path, extra) in [("tcp lo", &[] as &[_]), ("shm", SHM), ("shm", RING)] {
+        for acked in [false, true] {
+            let (mut a, mut b) = pair(extra, acked);
+            for end in [&a, &b] {
+                assert!(end.describe().starts_with(path), "{}", end.describe());
+            }
+            for len in SIZES {
+                send_and_receive(&mut a, &mut b, len);
+                send_and_receive(&mut b, &mut a, len);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_peers_end_is_an_error_and_not_silence() {
+    let (mut a, b) = pair(&[], false);
+    let dst = HostBuf::new(64);
+    let ticket = a.post_recv(&[(0, dst.slice())]).unwrap().unwrap();
+    drop(b);
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        assert!(Instant::now() < until, "the loss was not noticed");
+        let _ = a.progress();
+        if a.test(ticket).is_err() {
+            break;
+        }
+    }
+    assert!(a.lost().is_some());
+}
+
+#[test]
+fn a_forced_path_that_cannot_be_taken_is_an_error() {
+    let fabric = fabric(&[("LINKSPAN_TCP_CONGESTION", "no-such-control")], false);
+    let error = fabric.listen(0).unwrap_err().to_string();
+    assert!(error.contains("no-such-control"), "{error}");
+}
+
+#[test]
+fn a_handle_is_not_enough_with_a_wrong_token() {
+    let fabric = fabric(&[("LINKSPAN_CONNECT_TIMEOUT_MS", "2000")], false);
+    let listener = fabric.listen(0).unwrap();
+    let mut handle = listener.handle();
+    handle[24] ^= 1; // the token begins here
+    let mut connecting = fabric.connect(0, &handle).unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    let error = loop {
+        assert!(Instant::now() < until, "neither refused nor timed out");
+        assert!(listener.accept().unwrap().is_none());
+        match connecting.poll() {
+            Ok(None) => {}
+            Ok(Some(_)) => panic!("a forged handle was accepted"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("127.0.0.1"), "{error}");
+}
+
+#[test]
+fn an_idle_connection_finds_nothing_to_do() {
+    let (mut a, _b) = pair(&[], false);
+    for _ in 0..1000 {
+        assert_eq!(a.progress().unwrap(), Poll::Idle);
+    }
+}
+
+#[test]
+fn a_group_reports_the_size_of_each_part() {
+    let (mut a, mut b) = pair(&[], false);
+    let (x, y) = (HostBuf::new(100), HostBuf::new(100));
+    let group = b.post_recv(&[(1, x.slice()), (2, y.slice())]).unwrap().unwrap();
+    let src = HostBuf::new(100);
+    for (tag, len) in [(2, 7), (1, 60)] {
+        let part = linkspan_fabric::Buf::sub(&src.slice(), 0, len).unwrap();
+        a.post_send(tag, part).unwrap().unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut sizes = [0; 2];
+    loop {
+        assert!(Instant::now() < until, "no completion within 10 s");
+        a.progress().unwrap();
+        b.progress().unwrap();
+        if b.test_sizes(group, &mut sizes).unwrap() {
+            break;
+        }
+    }
+    assert_eq!(sizes, [60, 7]);
+}

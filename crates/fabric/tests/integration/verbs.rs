@@ -1,0 +1,660 @@
+//! Connections over RDMA, between hosts that are fabrics with NICs in software.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::nic::soft::{Faults, SoftConfig, SoftNet, SoftNic};
+use linkspan_fabric::nic::{AnyNic, GidEntry, Nic};
+use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice};
+use linkspan_gpu::{SimConfig, SimGpu};
+
+/// Two hosts on one cable.
+struct World {
+    net: SoftNet,
+    nics: [SoftNic; 2],
+    fabrics: [Fabric; 2],
+    lines: [Arc<Mutex<Vec<String>>>; 2],
+}
+
+type Env = &'static [(&'static str, &'static str)];
+
+fn config(extra: Env) -> Config {
+    let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off"), ("LINKSPAN_IB_TIMEOUT", "8")];
+    Config::read(&|name| base.iter().chain(extra).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap()
+}
+
+fn lo() -> u32 {
+    linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index
+}
+
+fn world(envs: [Env; 2], acked: bool) -> World {
+    world_of(envs, acked, |_| {})
+}
+
+fn world_of(envs: [Env; 2], acked: bool, change: impl Fn(&mut SoftConfig)) -> World {
+    let net = SoftNet::new(1);
+    let nics = [1, 2].map(|n| {
+        let mut config = SoftConfig::roce(&format!("soft{n}"), Ipv4Addr::new(10, 0, 0, n), lo());
+        change(&mut config);
+        net.nic(config)
+    });
+    let lines = [(), ()].map(|()| Arc::new(Mutex::new(Vec::new())));
+    let fabrics = [0, 1].map(|n| {
+        let said = lines[n].clone();
+        let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
+        Fabric::with_nics(config(envs[n]), log, acked, vec![AnyNic::Soft(nics[n].clone())]).unwrap()
+    });
+    World { net, nics, fabrics, lines }
+}
+
+type Ends = (Result<Channel, Error>, Result<Channel, Error>);
+
+impl World {
+    /// What comes of a connection from the first host to the second; the side that fails first ends it.
+    fn connect(&self) -> Ends {
+        let listener = self.fabrics[1].listen(0).unwrap();
+        let mut connecting = self.fabrics[0].connect(0, &listener.handle()).unwrap();
+        let (mut here, mut there) = (None, None);
+        let until = Instant::now() + Duration::from_secs(30);
+        while here.is_none() || there.is_none() {
+            assert!(Instant::now() < until, "neither up nor refused within 30 s");
+            if here.is_none() {
+                here = connecting.poll().transpose();
+            }
+            if there.is_none() {
+                there = listener.accept().transpose();
+            }
+            if let Some(Err(_)) = &here {
+                break;
+            }
+        }
+        let none = || Err(Error::NoDevice { index: 9, count: 0 });
+        (here.unwrap_or_else(none), there.unwrap_or_else(none))
+    }
+
+    fn pair(&self) -> (Channel, Channel) {
+        let (a, b) = self.connect();
+        (a.unwrap(), b.unwrap())
+    }
+
+    fn said(&self, n: usize, what: &str) -> bool {
+        self.lines[n].lock().unwrap().iter().any(|line| line.contains(what))
+    }
+
+    fn all(&self, n: usize) -> String {
+        self.lines[n].lock().unwrap().join("\n")
+    }
+}
+
+/// One message; `Err` says how it failed.
+fn message(a: &mut Channel, b: &mut Channel, len: usize, seed: u8) -> Result<(), String> {
+    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let pattern: Vec<u8> = (0..len).map(|i| (i * 7) as u8 ^ seed).collect();
+    assert!(src.slice().fill(0, &pattern));
+    let until = Instant::now() + Duration::from_secs(30);
+    let recv = b.post_recv(&[(3, dst.slice())]).map_err(|e| e.to_string())?.ok_or("busy")?;
+    let (mut send, mut sent, mut got) = (None, false, false);
+    while !sent || !got {
+        assert!(Instant::now() < until, "not done in 30 s: {} | {}", a.describe(), b.describe());
+        let why = |c: &Channel, e: &dyn std::fmt::Display| format!("{e}: {}", c.lost().unwrap_or_default());
+        if let Err(e) = a.progress() {
+            return Err(why(a, &e));
+        }
+        if let Err(e) = b.progress() {
+            return Err(why(b, &e));
+        }
+        match send {
+            None => send = a.post_send(3, src.slice()).map_err(|e| why(a, &e))?,
+            Some(ticket) => sent = sent || a.test(ticket).map_err(|e| why(a, &e))?.is_some(),
+        }
+        got = got || b.test(recv).map_err(|e| why(b, &e))?.is_some();
+    }
+    assert!(dst.slice().to_vec() == pattern, "{len} bytes differ");
+    Ok(())
+}
+
+#[test]
+fn rdma_is_taken_where_both_hosts_have_it_and_the_line_says_how() {
+    for acked in [false, true] {
+        let world = world([&[], &[]], acked);
+        let (mut a, mut b) = world.pair();
+        for (n, len) in [0, 1, 8192, 8193, 1 << 20, (3 << 20) + 7].into_iter().enumerate() {
+            message(&mut a, &mut b, len, n as u8).unwrap();
+            message(&mut b, &mut a, len, 99).unwrap();
+        }
+        for (n, end) in [&a, &b].into_iter().enumerate() {
+            let line = end.describe();
+            let other = 2 - n;
+            let path = format!("verbs soft{}/1 10.0.0.{} -> 10.0.0.{other} (GID 3, MTU 4096, ", n + 1, n + 1);
+            assert!(line.contains(&path) && line.contains("rate unknown"), "{line}");
+            // The stream that the queue pair was set up over is kept where it can take over.
+            assert_eq!(line.contains("in reserve behind RDMA"), acked, "{line}");
+            assert!(world.said(n, &path), "{}", world.all(n));
+            assert!(!world.said(n, "Warn"), "{}", world.all(n));
+        }
+        assert!(world.net.packets() > 1000, "the bytes went over the cable");
+        assert_eq!(end_rooms(&a), if acked { vec!["verbs", "tcp"] } else { vec!["verbs"] });
+    }
+}
+
+fn end_rooms(channel: &Channel) -> Vec<&'static str> {
+    channel.rails().map(|r| r.room).collect()
+}
+
+#[test]
+fn one_sided_operations_go_over_it() {
+    let world = world([&[], &[]], true);
+    let (mut a, mut b) = world.pair();
+    let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+    assert!(src.slice().fill(0, &[7; 1 << 20]));
+    let key = b.expose(dst.slice(), linkspan_fabric::Access::ReadWrite).unwrap();
+    let to = linkspan_fabric::RemoteSlice { key, offset: 0 };
+    let ticket = a.post_write(src.slice(), to, Some(5)).unwrap().unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while a.test(ticket).unwrap().is_none() || b.notifies_seen() == 0 {
+        assert!(Instant::now() < until);
+        a.progress().unwrap();
+        b.progress().unwrap();
+    }
+    assert_eq!(b.take_notify(), Some(5));
+    assert!(dst.slice().to_vec().iter().all(|&x| x == 7));
+}
+
+/// The owner of the memory takes it back while the card still has a write to bring.
+#[test]
+fn a_cut_path_revokes_what_is_still_on_the_cable() {
+    let world = world([&[], &[]], true);
+    let (mut a, mut b) = world.pair();
+    let len = 1 << 20;
+    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    assert!(src.slice().fill(0, &vec![7; len]));
+    let key = b.expose(dst.slice(), linkspan_fabric::Access::ReadWrite).unwrap();
+    let to = linkspan_fabric::RemoteSlice { key, offset: 0 };
+    // The first goes through, so that places are known.
+    for held in [false, true] {
+        if held {
+            // Its first queue pair; see SoftConfig.
+            world.net.hold(&world.nics[1], 0x11);
+        }
+        let ticket = a.post_write(src.slice(), to, Some(1)).unwrap().unwrap();
+        let since = Instant::now();
+        loop {
+            assert!(since.elapsed() < Duration::from_secs(30), "not done in 30 s");
+            a.progress().unwrap();
+            b.progress().unwrap();
+            let done = a.test(ticket).unwrap().is_some();
+            assert!(!(done && held), "nothing can have acknowledged it");
+            if done || held && since.elapsed() > Duration::from_millis(5) {
+                break;
+            }
+        }
+    }
+    b.cut("it took too long");
+    assert!(dst.slice().fill(0, &vec![9; len]));
+    world.net.release();
+    world.net.run();
+    let since = Instant::now();
+    while a.progress().is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(30), "the writer is not told");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(dst.slice().to_vec().iter().all(|&byte| byte == 9), "late bytes landed");
+}
+
+#[test]
+fn several_queue_pairs_share_a_message() {
+    let world = world([&[("LINKSPAN_QPS", "3")], &[("LINKSPAN_QPS", "5")]], false);
+    let (mut a, mut b) = world.pair();
+    assert_eq!(end_rooms(&a), ["verbs", "verbs", "verbs", "tcp"], "the side that connects chooses");
+    assert_eq!(end_rooms(&b), ["verbs", "verbs", "verbs", "tcp"]);
+    for n in 0..4 {
+        message(&mut a, &mut b, 8 << 20, n).unwrap();
+    }
+}
+
+#[test]
+fn the_path_can_be_forced_either_way() {
+    let tcp: Env = &[("LINKSPAN_PATH", "tcp")];
+    let verbs: Env = &[("LINKSPAN_PATH", "verbs")];
+    let here = world([tcp, &[]], false);
+    let (a, b) = here.pair();
+    assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+    assert!(!here.said(0, "Warn") && !here.said(1, "Warn"), "that was asked for");
+    let both = world([verbs, verbs], false);
+    assert_eq!(end_rooms(&both.pair().0), ["verbs"]);
+    let refused = world([verbs, tcp], false).connect().0.unwrap_err().to_string();
+    assert!(refused.starts_with("LS0511 LINKSPAN_PATH=verbs cannot be taken"), "{refused}");
+}
+
+#[test]
+fn a_port_that_is_down_is_a_downgrade_with_its_reason() {
+    for (n, words) in [(0, "soft1/1"), (1, "the peer says: soft2/1")] {
+        let world = world([&[], &[]], false);
+        world.net.cable(&world.nics[n], false);
+        let (mut a, mut b) = world.pair();
+        assert_eq!(end_rooms(&a), ["tcp"]);
+        message(&mut a, &mut b, 100_000, 1).unwrap();
+        for words in ["Warn downgrade: TCP in place of RDMA", words, "the port is not active"] {
+            assert!(world.said(0, words), "{words}: {}", world.all(0));
+        }
+    }
+    let strict = world([&[("LINKSPAN_STRICT", "1")], &[]], false);
+    strict.net.cable(&strict.nics[1], false);
+    let refused = strict.connect().0.unwrap_err().to_string();
+    assert!(refused.starts_with("LS0509") && refused.contains("not active"), "{refused}");
+}
+
+#[test]
+fn a_cable_that_carries_no_packet_is_found_before_the_first_message() {
+    let world = world([&[], &[]], false);
+    world.net.faults(Faults { loss: 1_000_000, ..Faults::default() });
+    let (mut a, mut b) = world.pair();
+    assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+    message(&mut a, &mut b, 100_000, 1).unwrap();
+    for n in [0, 1] {
+        assert!(world.said(n, "Warn downgrade: TCP in place of RDMA"), "{}", world.all(n));
+    }
+    let why = [world.all(0), world.all(1)].join("\n");
+    assert!(why.contains("LS1218 no RDMA packet passes over soft") && why.contains("4791"), "{why}");
+}
+
+#[test]
+fn settings_that_do_not_fit_are_told_by_name() {
+    let wrong = world([&[("LINKSPAN_GID_INDEX", "0"), ("LINKSPAN_PATH", "verbs")], &[]], false);
+    let refused = wrong.connect().0.unwrap_err().to_string();
+    assert!(refused.contains("LS1213 GID index 0 of soft1 port 1"), "{refused}");
+    let chosen = world([&[("LINKSPAN_GID_INDEX", "2")], &[("LINKSPAN_GID_INDEX", "2")]], false);
+    let (a, _b) = chosen.pair();
+    assert!(a.describe().contains("(GID 2, "), "{}", a.describe());
+    assert!(Config::read(&|n| (n == "LINKSPAN_QPS").then(|| "8".to_owned())).is_err());
+}
+
+#[test]
+fn the_order_of_addresses_may_differ_from_host_to_host() {
+    let mut world = world([&[], &[]], false);
+    let mut other = SoftConfig::roce("other", Ipv4Addr::new(10, 0, 0, 9), lo());
+    other.gids.reverse();
+    (0..).zip(&mut other.gids).for_each(|(n, entry)| entry.index = n);
+    let nic = AnyNic::Soft(world.net.nic(other));
+    world.fabrics[1] = Fabric::with_nics(config(&[]), Log::off(), false, vec![nic]).unwrap();
+    let (mut a, mut b) = world.pair();
+    assert!(a.describe().contains("(GID 3, ") && b.describe().contains("(GID 0, "), "{a:?} {b:?}");
+    message(&mut a, &mut b, 100_000, 1).unwrap();
+}
+
+#[test]
+fn infiniband_is_taken_by_lid_and_partition() {
+    let lid = |n: u16| SoftConfig {
+        gids: vec![GidEntry { ifindex: lo(), ..SoftConfig::infiniband("", n).gids[0] }],
+        pkeys: vec![0xffff, 0x8001],
+        ..SoftConfig::infiniband(&format!("ib{n}"), n)
+    };
+    let key: Env = &[("LINKSPAN_IB_PKEY", "1")];
+    for (env, good) in [([&[], &[]] as [Env; 2], true), ([key, key], true), ([key, &[]], false)] {
+        let mut world = world(env, false);
+        for n in [0, 1] {
+            let nic = AnyNic::Soft(world.net.nic(lid(n as u16 + 1)));
+            let said = world.lines[n].clone();
+            let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
+            world.fabrics[n] = Fabric::with_nics(config(env[n]), log, false, vec![nic]).unwrap();
+        }
+        let (mut a, mut b) = world.pair();
+        message(&mut a, &mut b, 3 << 20, 1).unwrap();
+        message(&mut b, &mut a, 8192, 2).unwrap();
+        let line = a.describe();
+        if good {
+            assert!(line.contains("verbs ib1/1 lid 1 -> lid 2 ("), "{line}");
+        } else {
+            assert!(end_rooms(&a) == ["tcp"] && world.said(0, "Warn downgrade: TCP in place of RDMA"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn both_sides_may_connect_at_once() {
+    for round in 0..10 {
+        let world = world([&[], &[]], round % 2 == 0);
+        let listeners = [0, 1].map(|n| world.fabrics[n].listen(0).unwrap());
+        let mut calls = [0, 1].map(|n| world.fabrics[n].connect(0, &listeners[1 - n].handle()).unwrap());
+        let (mut out, mut inn) = ([None, None], [None, None]);
+        let until = Instant::now() + Duration::from_secs(30);
+        while out.iter().chain(&inn).any(Option::is_none) {
+            assert!(Instant::now() < until, "not up in 30 s");
+            for n in [0, 1] {
+                out[n] = out[n].take().or_else(|| calls[n].poll().unwrap());
+                inn[n] = inn[n].take().or_else(|| listeners[n].accept().unwrap());
+            }
+        }
+        let ([Some(mut ab), Some(mut ba)], [Some(mut a_in), Some(mut b_in)]) = (out, inn) else { panic!("all are up") };
+        assert!([&ab, &ba, &a_in, &b_in].iter().all(|c| end_rooms(c)[0] == "verbs"));
+        message(&mut ab, &mut b_in, 1 << 20, 1).unwrap();
+        message(&mut ba, &mut a_in, 1 << 20, 2).unwrap();
+        message(&mut a_in, &mut ba, 5000, 3).unwrap();
+    }
+}
+
+#[test]
+fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
+    for qps in [&[("LINKSPAN_QPS", "1")], &[("LINKSPAN_QPS", "2")]] as [Env; 2] {
+        let world = world([qps, qps], true);
+        let (mut a, mut b) = world.pair();
+        message(&mut a, &mut b, 1 << 20, 1).unwrap();
+        let (src, dst) = (HostBuf::new(16 << 20), HostBuf::new(16 << 20));
+        assert!(src.slice().fill(0, &[5; 16 << 20]));
+        let recv = b.post_recv(&[(3, dst.slice())]).unwrap().unwrap();
+        let mut send = None;
+        let since = Instant::now();
+        let (mut cut, mut sent, mut got) = (None, false, false);
+        while !sent || !got {
+            assert!(since.elapsed() < Duration::from_secs(30), "{}", a.describe());
+            a.progress().unwrap();
+            b.progress().unwrap();
+            match send {
+                None => send = a.post_send(3, src.slice()).unwrap(),
+                Some(ticket) => sent = sent || a.test(ticket).unwrap().is_some(),
+            }
+            got = got || b.test(recv).unwrap().is_some();
+            // In the middle of it.
+            if cut.is_none() && world.net.packets() > 2000 {
+                world.net.cable(&world.nics[0], false);
+                cut = Some(Instant::now());
+            }
+        }
+        let took = cut.expect("cut in the middle").elapsed();
+        eprintln!("over TCP {took:?} after the cable went");
+        assert!(dst.slice().to_vec().iter().all(|&x| x == 5));
+        assert!(
+            world.said(0, "rail lost: verbs") && world.said(0, "TCP carries on in place of RDMA"),
+            "{}",
+            world.all(0)
+        );
+        message(&mut b, &mut a, 1 << 20, 2).unwrap();
+        assert_eq!(end_rooms(&a), ["tcp"]);
+    }
+}
+
+#[test]
+fn rdma_comes_back_with_its_cable_and_tcp_rests_again() {
+    for qps in [&[("LINKSPAN_QPS", "1")], &[("LINKSPAN_QPS", "2")]] as [Env; 2] {
+        let world = world([qps, &[]], true);
+        let (mut a, mut b) = world.pair();
+        let rooms = end_rooms(&a).len();
+        for (round, down) in (1..).zip([0, 1]) {
+            message(&mut a, &mut b, 1 << 20, 1).unwrap();
+            world.net.cable(&world.nics[down], false);
+            let since = Instant::now();
+            // Nobody loses the other while there is no RDMA.
+            while since.elapsed() < Duration::from_millis(2500) || a.rails().count() > 1 || b.rails().count() > 1 {
+                message(&mut b, &mut a, 100_000, 2).unwrap();
+                assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
+            }
+            assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+            world.net.cable(&world.nics[down], true);
+            let since = Instant::now();
+            while a.rails().count() < rooms || b.rails().count() < rooms {
+                message(&mut a, &mut b, 100_000, 3).unwrap();
+                assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
+            }
+            eprintln!("RDMA is back {:?} after its cable", since.elapsed());
+            let packets = world.net.packets();
+            message(&mut a, &mut b, 8 << 20, 4).unwrap();
+            message(&mut b, &mut a, 8 << 20, 5).unwrap();
+            assert!(world.net.packets() > packets + 2000, "the bytes went over the cable");
+            for n in [0, 1] {
+                assert!(world.said(n, "Info rail back: verbs"), "{}", world.all(n));
+                let rested = world.all(n).matches("RDMA carries again, TCP is in reserve").count();
+                assert_eq!(rested, round, "{}", world.all(n));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_queue_pair_without_a_second_rail_is_an_error_with_its_reason() {
+    let world = world([&[], &[]], false);
+    let (mut a, mut b) = world.pair();
+    message(&mut a, &mut b, 1 << 20, 1).unwrap();
+    world.net.remove(&world.nics[1]);
+    let why = message(&mut a, &mut b, 1 << 20, 2).unwrap_err();
+    assert!(why.contains("LS0101") || why.contains("LS0102"), "{why}");
+}
+
+#[test]
+fn a_peer_that_goes_is_told_at_once() {
+    let world = world([&[], &[]], true);
+    let (mut a, b) = world.pair();
+    drop(b);
+    let since = Instant::now();
+    while a.progress().is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(10));
+    }
+    assert!(a.peer_said_bye());
+}
+
+/// Time that this thread has run; schedstat of proc(5).
+fn running() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn an_idle_connection_sleeps_on_completion_events() {
+    let world = world([&[], &[]], true);
+    let (mut a, mut b) = world.pair();
+    message(&mut a, &mut b, 1 << 20, 1).unwrap();
+    let (busy, since) = (running(), Instant::now());
+    while since.elapsed() < Duration::from_secs(4) {
+        linkspan_fabric::wait_any(&mut [&mut a, &mut b], Duration::from_secs(1));
+        a.progress().unwrap();
+        b.progress().unwrap();
+    }
+    let (busy, took) = (running() - busy, since.elapsed());
+    eprintln!("{busy:?} of {took:?}");
+    // Both ends, unoptimized, with what the card in software does by itself.
+    assert!(busy < took / 50, "{busy:?} of {took:?}");
+    message(&mut b, &mut a, 1 << 20, 2).unwrap();
+}
+
+#[test]
+fn registered_memory_costs_the_operations_nothing_and_is_given_back() {
+    let world = world([&[], &[]], false);
+    let (mut a, mut b) = world.pair();
+    let memory = a.memory();
+    assert!(memory.is_registered());
+    let buf = HostBuf::new(1 << 20);
+    let held = memory.register(buf.slice(), true).unwrap();
+    let regions = |n: usize| world.fabrics[n].rdma_registrations();
+    let before = regions(0);
+    for n in 0..5 {
+        let dst = HostBuf::new(1 << 20);
+        let recv = b.post_recv(&[(3, dst.slice())]).unwrap().unwrap();
+        let mut send = None;
+        let until = Instant::now() + Duration::from_secs(30);
+        while send.is_none_or(|t| a.test(t).unwrap().is_none()) || b.test(recv).unwrap().is_none() {
+            assert!(Instant::now() < until, "round {n}");
+            a.progress().unwrap();
+            b.progress().unwrap();
+            if send.is_none() {
+                send = a.post_send(3, buf.slice()).unwrap();
+            }
+            if send.is_some_and(|t| a.test(t).is_ok_and(|d| d.is_some())) {
+                break;
+            }
+        }
+    }
+    assert_eq!(regions(0), before, "registered once");
+    drop(held);
+    message(&mut a, &mut b, 1 << 20, 1).unwrap();
+    assert!(regions(0) > before, "anew after it was given back");
+}
+
+/// One message between memory of any kind; `Err` says how it failed.
+fn moved(a: &mut Channel, b: &mut Channel, src: MemSlice, dst: MemSlice) -> Result<(), String> {
+    let (mut recv, mut send, mut sent, mut got) = (None, None, false, false);
+    let until = Instant::now() + Duration::from_secs(30);
+    while !sent || !got {
+        assert!(Instant::now() < until, "not done in 30 s");
+        if recv.is_none() {
+            recv = b.post_recv(&[(3, dst)]).unwrap();
+        }
+        if send.is_none() {
+            send = a.post_send(3, src).unwrap();
+        }
+        if a.progress().is_err() || b.progress().is_err() {
+            return Err([a.lost(), b.lost()].into_iter().flatten().collect::<Vec<_>>().join("; "));
+        }
+        sent = sent || send.is_some_and(|t| a.test(t).is_ok_and(|d| d.is_some()));
+        got = got || recv.is_some_and(|t| b.test(t).is_ok_and(|d| d.is_some()));
+    }
+    Ok(())
+}
+
+/// Device memory that the cards were given goes past the staging, of which there is enough for one direction alone here.
+#[test]
+fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
+    const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];
+    for (dmabuf, peer_memory) in [(true, false), (true, true), (false, true), (false, false)] {
+        let world = world_of([LITTLE, LITTLE], false, |config| {
+            (config.dmabuf, config.peer_memory) = (dmabuf, peer_memory);
+        });
+        let (mut a, mut b) = world.pair();
+        let sim = SimGpu::new(SimConfig::default()).unwrap();
+        let gpu: Arc<dyn Gpu> = sim.clone();
+        a.attach(&gpu).unwrap();
+        b.attach(&gpu).unwrap();
+        let len = (3 << 20) + 7;
+        // Each begins in the middle of its dma-buf.
+        let made = [(); 2].map(|()| {
+            // What a descriptor is of does not matter to a card in software.
+            let (whole, (file, _)) = (GpuBuf::new(&gpu, len + 4096).unwrap(), UnixStream::pair().unwrap());
+            world.net.dmabuf(file.as_fd(), whole.slice()).unwrap();
+            (whole.slice().sub(4096, len as u64).unwrap(), whole, file)
+        });
+        let pattern: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
+        assert!(made[0].0.fill(0, &pattern));
+        let [up, down] = [(&a, &made[0]), (&b, &made[1])]
+            .map(|(end, (mem, _, file))| end.memory().register_device(Some((file.as_fd(), 4096)), *mem, true));
+        if !dmabuf && !peer_memory {
+            let why = up.err().unwrap();
+            assert!(why.contains("by dma-buf: LS1206 ") && why.contains("as peer memory: LS12"), "{why}");
+            moved(&mut a, &mut b, made[0].0, made[1].0).unwrap();
+            assert!(made[1].0.to_vec() == pattern);
+            let why = moved(&mut b, &mut a, made[1].0, made[0].0).unwrap_err();
+            assert!(why.contains("LS1311"), "it was staged, for which there is no memory: {why}");
+            continue;
+        }
+        let ((_up, how, before), (_down, ..)) = (up.unwrap(), down.unwrap());
+        assert_eq!(how, if dmabuf { DirectBy::DmaBuf } else { DirectBy::PeerMemory });
+        assert_eq!(before.is_some(), !dmabuf, "{before:?}");
+        assert!(a.writes_device_memory());
+        let regions = world.fabrics.each_ref().map(Fabric::rdma_registrations);
+        for _ in 0..3 {
+            assert!(made[1].0.fill(0, &vec![0; len]));
+            moved(&mut a, &mut b, made[0].0, made[1].0).unwrap();
+            assert!(made[1].0.to_vec() == pattern);
+            assert!(made[0].0.fill(0, &vec![0; len]));
+            moved(&mut b, &mut a, made[1].0, made[0].0).unwrap();
+            assert!(made[0].0.to_vec() == pattern);
+        }
+        assert_eq!(world.fabrics.each_ref().map(Fabric::rdma_registrations), regions, "nothing else was registered");
+        drop((a, b));
+        assert_eq!(sim.fault(), None);
+    }
+}
+
+/// TCP in reserve is given no chunk of device memory, registered or staged: the staging before it would take what the reserve must
+/// not. There is staging memory for one rail in one direction alone, so that whatever is staged there too fails. So also when the
+/// reserve has been called and rests again.
+#[test]
+fn device_memory_is_not_staged_before_a_reserve_that_rests() {
+    const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];
+    for registered in [true, false] {
+        let world = world_of([LITTLE, LITTLE], true, |config| config.dmabuf = true);
+        let (mut a, mut b) = world.pair();
+        assert_eq!(end_rooms(&a), ["verbs", "tcp"]);
+        let sim = SimGpu::new(SimConfig::default()).unwrap();
+        let gpu: Arc<dyn Gpu> = sim.clone();
+        a.attach(&gpu).unwrap();
+        b.attach(&gpu).unwrap();
+        let len = (3 << 20) + 7;
+        let made = [(); 2].map(|()| {
+            let (buf, (file, _)) = (GpuBuf::new(&gpu, len).unwrap(), UnixStream::pair().unwrap());
+            world.net.dmabuf(file.as_fd(), buf.slice()).unwrap();
+            (buf, file)
+        });
+        let [src, dst] = made.each_ref().map(|m| m.0.slice());
+        let register = |end: &Channel, n: usize| {
+            let (held, by, _) =
+                end.memory().register_device(Some((made[n].1.as_fd(), 0)), made[n].0.slice(), true).unwrap();
+            assert_eq!(by, DirectBy::DmaBuf);
+            held
+        };
+        let _held = registered.then(|| [register(&a, 0), register(&b, 1)]);
+        let carried = |a: &mut Channel, b: &mut Channel, (from, to): (MemSlice, MemSlice), seed: u8| {
+            let pattern: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8 ^ seed).collect();
+            assert!(from.fill(0, &pattern));
+            moved(a, b, from, to).unwrap();
+            assert!(to.to_vec() == pattern, "{len} bytes differ");
+        };
+        for round in 0..2 {
+            for seed in 0..4 {
+                carried(&mut a, &mut b, (src, dst), seed);
+                if registered {
+                    carried(&mut b, &mut a, (dst, src), seed + 100);
+                }
+            }
+            for n in [0, 1] {
+                assert!(!world.said(n, "LS1311"), "something was staged before the reserve: {}", world.all(n));
+                assert_eq!(world.all(n).matches("rail lost").count(), round, "{}", world.all(n));
+            }
+            if round == 0 {
+                world.net.cable(&world.nics[0], false);
+                let since = Instant::now();
+                let soon = || assert!(since.elapsed() < Duration::from_secs(60), "{}", world.all(0));
+                while [0, 1].iter().any(|n| !world.said(*n, "TCP carries on in place of RDMA")) {
+                    soon();
+                    message(&mut a, &mut b, 1000, 1).unwrap();
+                }
+                world.net.cable(&world.nics[0], true);
+                while [0, 1].iter().any(|n| !world.said(*n, "RDMA carries again, TCP is in reserve")) {
+                    soon();
+                    message(&mut a, &mut b, 1000, 2).unwrap();
+                }
+            }
+        }
+        drop((a, b));
+        assert_eq!(sim.fault(), None);
+    }
+}
+
+#[test]
+fn eight_devices_and_what_the_survey_says() {
+    let net = SoftNet::new(1);
+    let nics: Vec<AnyNic> = (1..=8)
+        .map(|n| {
+            let ifindex = if n == 5 { lo() } else { 1000 + u32::from(n) };
+            AnyNic::Soft(net.nic(SoftConfig::roce(&format!("soft{n}"), Ipv4Addr::new(10, 0, 1, n), ifindex)))
+        })
+        .collect();
+    let many = Fabric::with_nics(config(&[]), Log::off(), false, nics).unwrap();
+    let (ports, reasons) = many.rdma_ports();
+    assert_eq!(ports.len(), 8);
+    assert!(reasons.is_empty() && ports.iter().all(|p| p.why_not.is_none()));
+    assert_eq!((ports[4].name.as_str(), ports[4].interfaces.as_slice()), ("soft5/1", &[lo()][..]));
+    // The one on the interface that reaches the peer is taken.
+    let one = AnyNic::Soft(net.nic(SoftConfig::roce("one", Ipv4Addr::new(10, 0, 2, 1), lo())));
+    assert_eq!(one.name(), "one");
+    let single = Fabric::with_nics(config(&[]), Log::off(), false, vec![one]).unwrap();
+    let world = World {
+        nics: [1, 2].map(|n| net.nic(SoftConfig::roce("spare", Ipv4Addr::new(10, 0, 3, n), 0))),
+        net,
+        fabrics: [many, single],
+        lines: [(), ()].map(|()| Arc::default()),
+    };
+    let (mut a, mut b) = world.pair();
+    assert!(a.describe().contains("verbs soft5/1 10.0.1.5 -> 10.0.2.1"), "{}", a.describe());
+    message(&mut a, &mut b, 1 << 20, 1).unwrap();
+}

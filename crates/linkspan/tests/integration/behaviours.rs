@@ -1,0 +1,563 @@
+//! What users of one-sided transports rely on, each behaviour under the name it is known by.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{LONG, PATHS, check, context, filled, pair, pattern, until};
+use linkspan::{Access, Error, Memory, Notify, OpError, RemoteBuffer, Transport, Url};
+
+const MIB: usize = 1 << 20;
+
+/// A region of `len` bytes on `of`, open for everything.
+fn open(of: &Transport, len: usize) -> (Memory, RemoteBuffer) {
+    let memory = Memory::host(len);
+    let remote = of.expose(&memory.view(), Access::ReadWrite).unwrap().remote();
+    (memory, remote)
+}
+
+#[test]
+fn query_support() {
+    let names = |extra| -> Vec<(&str, bool)> {
+        let list = context(extra).supported();
+        assert!(list.iter().all(|s| !s.why.is_empty()));
+        list.iter().map(|s| (s.path, s.usable)).collect()
+    };
+    // Whether there is RDMA is for the machine to say.
+    assert_eq!(names(&[("LINKSPAN_PATH", "auto")])[..3], [("tcp", true), ("shm", true), ("cma", true)]);
+    assert_eq!(
+        names(&[("LINKSPAN_PATH", "tcp")]),
+        [("tcp", true), ("shm", false), ("cma", false), ("verbs", false), ("thunderbolt", false), ("devmem", false)]
+    );
+    assert_eq!(
+        names(&[("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")]),
+        [("tcp", false), ("shm", true), ("cma", false), ("verbs", false), ("thunderbolt", false), ("devmem", false)]
+    );
+}
+
+#[test]
+fn bind_and_connect() {
+    for (path, extra) in PATHS {
+        let (a, b) = (context(extra).transport().unwrap(), context(extra).transport().unwrap());
+        assert!(!a.connected() && a.path().is_none());
+        let url = b.bind().unwrap();
+        assert_eq!(b.bind().unwrap(), url, "the URL stays the same");
+        let url: Url = url.to_string().parse().unwrap();
+        a.connect_blocking(&url, LONG).unwrap();
+        b.wait_connected_blocking(LONG).unwrap();
+        assert!(a.connected() && b.connected());
+        for end in [&a, &b] {
+            assert!(end.path().unwrap().starts_with(path), "{:?}", end.path());
+            assert_eq!(end.epoch(), 1);
+        }
+        // Once more to the same peer is no error, to another one it is.
+        a.connect_blocking(&url, LONG).unwrap();
+        let other = context(extra).transport().unwrap();
+        let refused = a.connect_blocking(&other.bind().unwrap(), LONG);
+        assert!(matches!(refused, Err(Error::HasPeer)), "{refused:?}");
+    }
+}
+
+#[test]
+fn both_sides_connect_with_each_others_url() {
+    for (_, extra) in PATHS {
+        for _ in 0..5 {
+            let (a, b) = (context(extra).transport().unwrap(), context(extra).transport().unwrap());
+            let (to_a, to_b) = (a.bind().unwrap(), b.bind().unwrap());
+            std::thread::scope(|s| {
+                s.spawn(|| a.connect_blocking(&to_b, LONG).unwrap());
+                s.spawn(|| b.connect_blocking(&to_a, LONG).unwrap());
+            });
+            let (inbox, remote) = open(&b, 100);
+            let src = filled(100, 1);
+            a.write_blocking(&src.view(), &remote, Some(Notify::COUNT), Some(LONG)).unwrap();
+            b.wait_for_write_blocking(Some(LONG)).unwrap();
+            check(&inbox, 0, 100, 1);
+        }
+    }
+}
+
+#[test]
+fn connect_says_why_not() {
+    let ctx = context(&[]);
+    let a = ctx.transport().unwrap();
+    let own = a.bind().unwrap();
+    assert!(matches!(a.connect_blocking(&own, LONG), Err(Error::Connect(_))));
+    let gone = ctx.transport().unwrap().bind().unwrap();
+    let error = a.connect_blocking(&gone, LONG).unwrap_err();
+    assert_eq!(error.code(), "LS1108", "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+    let memory = Memory::host(8);
+    let remote = a.expose(&memory.view(), Access::Read).unwrap().remote();
+    assert!(matches!(a.write_blocking(&memory.view(), &remote, None, None), Err(Error::NotConnected)));
+    let waited = a.wait_connected_blocking(Duration::from_millis(20));
+    assert!(matches!(waited, Err(Error::Connect(_))), "{waited:?}");
+}
+
+#[test]
+fn server_client_data_transfer_write() {
+    for (_, extra) in PATHS {
+        let (client, server) = pair(extra);
+        let (inbox, remote) = open(&server, 8192);
+        let src = filled(8192, 3);
+        assert_eq!(client.write_blocking(&src.view(), &remote, Some(Notify::COUNT), Some(LONG)).unwrap(), 8192);
+        assert_eq!(server.wait_for_write_blocking(Some(LONG)).unwrap(), 0);
+        check(&inbox, 0, 8192, 3);
+    }
+}
+
+#[test]
+fn write_with_various_buffer_sizes() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (inbox, remote) = open(&b, 4 * MIB);
+        for (n, len) in [0, 64, 512, 1024, 4096, 4097, 4098, 8192, 8193, 65536, MIB, 4 * MIB].into_iter().enumerate() {
+            let (src, seed) = (filled(len, n as u64), n as u64);
+            let write = a.write(&src.view(), &remote, Some(Notify::value(seed)), Some(LONG));
+            assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), seed);
+            check(&inbox, 0, len, seed);
+            assert_eq!(write.wait().unwrap(), len as u64);
+        }
+    }
+}
+
+#[test]
+fn server_client_data_transfer_read() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let theirs = filled(MIB, 8);
+        let remote = b.expose(&theirs.view(), Access::Read).unwrap().remote();
+        for len in [0, 1, 64, 8192, 8193, 300_000, MIB] {
+            let dst = Memory::host(len);
+            assert_eq!(a.read_blocking(&dst.view_mut().unwrap(), &remote, Some(LONG)).unwrap(), len as u64);
+            check(&dst, 0, len, 8);
+        }
+    }
+}
+
+#[test]
+fn partial_views_leave_the_rest_alone() {
+    let (a, b) = pair(PATHS[0].1);
+    let (inbox, remote) = open(&b, 1000);
+    let src = filled(1000, 1);
+    let part = remote.slice(300, 200).unwrap();
+    a.write_blocking(&src.slice(50, 200).unwrap(), &part, None, Some(LONG)).unwrap();
+    let got = inbox.to_vec();
+    assert!(got[..300].iter().chain(&got[500..]).all(|&b| b == 0), "bytes beside the part were touched");
+    assert_eq!(got[300..500], pattern(1000, 1)[50..250]);
+    let back = Memory::host(1000);
+    a.read_blocking(&back.slice_mut(10, 100).unwrap(), &part.slice(100, 100).unwrap(), Some(LONG)).unwrap();
+    let back = back.to_vec();
+    assert!(back[..10].iter().chain(&back[110..]).all(|&b| b == 0));
+    assert_eq!(back[10..110], pattern(1000, 1)[150..250]);
+}
+
+#[test]
+fn remote_buffers_travel_as_bytes() {
+    let (a, b) = pair(PATHS[0].1);
+    let (inbox, remote) = open(&b, 64);
+    let there = RemoteBuffer::decode(&remote.encode()).unwrap();
+    a.write_blocking(&filled(64, 2).view(), &there, None, Some(LONG)).unwrap();
+    check(&inbox, 0, 64, 2);
+}
+
+#[test]
+fn reports_registration_reuse() {
+    let (a, _b) = pair(PATHS[0].1);
+    let memory = Memory::host(4096);
+    let first = a.expose(&memory.view(), Access::Write).unwrap();
+    let again = a.expose(&memory.clone().view(), Access::Write).unwrap();
+    assert!(!first.reused_registration() && again.reused_registration());
+    assert_eq!(first.remote(), again.remote(), "the same region has the same key");
+    // Each use is taken back by itself.
+    a.unexpose(&first, LONG).unwrap();
+    a.unexpose(&again, LONG).unwrap();
+    assert!(matches!(a.unexpose(&again, LONG), Err(Error::NotExposed(_))));
+}
+
+#[test]
+fn ref_count_with_two_registrants() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let memory = Memory::host(MIB);
+        let first = b.expose(&memory.view(), Access::ReadWrite).unwrap();
+        let second = b.expose(&memory.view(), Access::ReadWrite).unwrap();
+        assert_eq!(first.remote(), second.remote());
+        b.unexpose(&first, LONG).unwrap();
+        // The other one's is untouched.
+        a.write_blocking(&filled(MIB, 4).view(), &second.remote(), None, Some(LONG)).unwrap();
+        check(&memory, 0, MIB, 4);
+        b.unexpose(&second, LONG).unwrap();
+        let error = a.write_blocking(&filled(8, 5).view(), &second.remote(), None, Some(LONG)).unwrap_err();
+        assert!(matches!(error, Error::Op(OpError::RemoteAccess { .. })), "{error}");
+        assert!(b.unexpose(&second, LONG).is_err(), "taken back more often than given");
+    }
+}
+
+#[test]
+fn cache_miss_dynamic_registrations_are_not_reused() {
+    let (a, _b) = pair(PATHS[0].1);
+    let memory = Memory::host(4096);
+    let whole = a.expose(&memory.view(), Access::Write).unwrap();
+    let rights = a.expose(&memory.view(), Access::Read).unwrap();
+    let part = a.expose(&memory.slice(0, 100).unwrap(), Access::Write).unwrap();
+    assert!(![whole, rights, part].iter().any(|e| e.reused_registration()));
+    assert_ne!(whole.remote().key(), rights.remote().key());
+    assert_ne!(whole.remote().key(), part.remote().key());
+    a.unexpose(&whole, LONG).unwrap();
+    let fresh = a.expose(&memory.view(), Access::Write).unwrap();
+    assert!(!fresh.reused_registration(), "what was taken back is not reused");
+    assert_ne!(fresh.remote().key(), whole.remote().key());
+    assert_eq!(fresh.remote().generation(), 2);
+}
+
+#[test]
+fn errors_that_need_no_peer_come_at_once() {
+    let (a, b) = pair(PATHS[0].1);
+    let memory = filled(100, 1);
+    let to = b.expose(&memory.view(), Access::Write).unwrap().remote();
+    let from = b.expose(&memory.view(), Access::Read).unwrap().remote();
+    let long = Memory::host(101);
+    let error = a.write_blocking(&long.view(), &to, None, None).unwrap_err();
+    assert!(matches!(error, Error::Bounds { len: 101, have: 100, .. }), "{error}");
+    assert!(matches!(a.read_blocking(&long.view_mut().unwrap(), &from, None), Err(Error::Bounds { .. })));
+    assert!(matches!(a.write_blocking(&memory.view(), &from, None, None), Err(Error::NoRight { .. })));
+    assert!(matches!(a.read_blocking(&memory.view_mut().unwrap(), &to, None), Err(Error::NoRight { .. })));
+    let (other, _peer) = pair(PATHS[0].1);
+    assert!(matches!(other.write_blocking(&memory.view(), &to, None, None), Err(Error::WrongPeer)));
+    assert!(matches!(a.send_blocking(u32::MAX, &memory.view(), None), Err(Error::Tag(_))));
+    assert!(matches!(a.write_batch_blocking(&[], Some(Notify::COUNT), None), Err(Error::EmptyBatch)));
+    assert_eq!(a.write_batch_blocking(&[], None, None).unwrap(), 0);
+    a.write_blocking(&memory.view(), &to, None, Some(LONG)).unwrap();
+}
+
+#[test]
+fn a_key_that_was_taken_back_is_refused() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let memory = Memory::host(MIB);
+        let region = b.expose(&memory.view(), Access::ReadWrite).unwrap();
+        for len in [8, MIB] {
+            a.write_blocking(&filled(len, 1).view(), &region.remote(), None, Some(LONG)).unwrap();
+        }
+        b.unexpose(&region, LONG).unwrap();
+        memory.fill(0, &vec![0xEE; MIB]).unwrap();
+        let fresh = b.expose(&memory.slice(0, 8).unwrap(), Access::ReadWrite).unwrap();
+        for len in [8, MIB] {
+            let error = a.write_blocking(&filled(len, 2).view(), &region.remote(), Some(Notify::COUNT), Some(LONG));
+            assert!(matches!(error, Err(Error::Op(OpError::RemoteAccess { .. }))), "{error:?}");
+            let dst = Memory::host(len);
+            let error = a.read_blocking(&dst.view_mut().unwrap(), &region.remote(), Some(LONG));
+            assert!(matches!(error, Err(Error::Op(OpError::RemoteAccess { .. }))), "{error:?}");
+        }
+        assert!(memory.to_vec().iter().all(|&b| b == 0xEE), "bytes came through a stale key");
+        let none = b.wait_for_write_blocking(Some(Duration::from_millis(20)));
+        assert!(matches!(none, Err(Error::Timeout)), "a refused write has notified: {none:?}");
+        a.write_blocking(&filled(8, 3).view(), &fresh.remote(), Some(Notify::COUNT), Some(LONG)).unwrap();
+        b.wait_for_write_blocking(Some(LONG)).unwrap();
+    }
+}
+
+#[test]
+fn timeout_immediately() {
+    let (a, b) = pair(PATHS[0].1);
+    let started = Instant::now();
+    assert!(matches!(b.wait_for_write_blocking(Some(Duration::ZERO)), Err(Error::Timeout)));
+    let (_inbox, remote) = open(&b, 64 * MIB);
+    let src = Memory::host(64 * MIB);
+    let error = a.write_blocking(&src.view(), &remote, None, Some(Duration::ZERO)).unwrap_err();
+    assert!(matches!(error, Error::Timeout), "{error}");
+    assert!(started.elapsed() < LONG);
+    assert_eq!(a.epoch(), 2, "the path was made again");
+}
+
+#[test]
+fn timeout_with_duration() {
+    let (_a, b) = pair(PATHS[1].1);
+    let started = Instant::now();
+    let error = b.wait_for_write_blocking(Some(Duration::from_millis(100))).unwrap_err();
+    assert!(error.is_timeout() && !error.is_broken());
+    assert!(started.elapsed() >= Duration::from_millis(100));
+    let wait = b.wait_for_write(Some(Duration::from_millis(100)));
+    until("the engine thread to see the deadline", || started.elapsed() > Duration::from_millis(250));
+    let mut wait = wait;
+    assert!(matches!(wait.test(), Some(Err(Error::Timeout))));
+}
+
+#[test]
+fn write_zero_timeout_late_completion_safe() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (inbox, remote) = open(&b, 8 * MIB);
+        let junk: Vec<Memory> = (0..32).map(|n| filled(8 * MIB, 100 + n)).collect();
+        let flood: Vec<_> =
+            junk.iter().map(|m| a.write(&m.view(), &remote, Some(Notify::value(1)), Some(Duration::ZERO))).collect();
+        let mut done = 0;
+        for write in flood {
+            match write.wait() {
+                Ok(_) => done += 1,
+                Err(Error::Timeout) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // Its memory is free, and the target's is nobody's but the next writer's.
+        drop(junk);
+        inbox.fill(0, &vec![0xEE; 8 * MIB]).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(inbox.to_vec() == vec![0xEE; 8 * MIB], "bytes of a timed-out write have landed");
+        let good = filled(MIB, 9);
+        a.write_blocking(&good.view(), &remote, Some(Notify::value(2)), Some(LONG)).unwrap();
+        let mut values = Vec::new();
+        while values.last() != Some(&2) {
+            values.push(b.wait_for_write_blocking(Some(LONG)).unwrap());
+        }
+        assert_eq!(values.len(), done + 1, "each write that was done has notified, and no other: {values:?}");
+        check(&inbox, 0, MIB, 9);
+    }
+}
+
+#[test]
+fn destructor_cancels_pending_works() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (_inbox, remote) = open(&b, 64 * MIB);
+        let (src, dst) = (Memory::host(64 * MIB), Memory::host(16 * MIB));
+        let write = a.write(&src.view(), &remote, Some(Notify::COUNT), None);
+        let read = a.read(&dst.view_mut().unwrap(), &remote, None);
+        let wait = a.wait_for_write(None);
+        drop(a);
+        assert!(matches!(wait.wait(), Err(Error::Aborted)));
+        for op in [write, read] {
+            match op.wait() {
+                Err(Error::Aborted) | Ok(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let error = b.wait_for_write_blocking(Some(LONG));
+        let error = if error.is_ok() { b.wait_for_write_blocking(Some(LONG)) } else { error };
+        assert!(error.as_ref().is_err_and(Error::is_broken), "the peer's end is told: {error:?}");
+    }
+}
+
+#[test]
+fn broken_transport_fails_fast() {
+    let (a, b) = pair(PATHS[0].1);
+    let (_inbox, remote) = open(&b, 100);
+    drop(b);
+    until("the end of the peer to be seen", || !a.connected());
+    let memory = Memory::host(100);
+    let started = Instant::now();
+    for outcome in [
+        a.write_blocking(&memory.view(), &remote, None, None),
+        a.read_blocking(&memory.view_mut().unwrap(), &remote, None),
+        a.wait_for_write_blocking(None),
+        a.write(&memory.view(), &remote, None, None).wait(),
+    ] {
+        let error = outcome.unwrap_err();
+        assert_eq!((error.is_broken(), error.code().as_str()), (true, "LS1104"), "{error}");
+        assert!(error.to_string().contains("closed"), "{error}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn notifications_count_and_come_in_order() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (inbox, remote) = open(&b, MIB);
+        let src = filled(MIB, 4);
+        let lens = [MIB, 8, 0, 100_000, 8192, 20_000, 3];
+        let writes: Vec<_> = (0..70)
+            .map(|n| {
+                let view = src.slice(0, lens[n % 7]).unwrap();
+                a.write(&view, &remote, Some(Notify::value(n as u64)), Some(LONG))
+            })
+            .collect();
+        for n in 0..70 {
+            assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), n);
+        }
+        for w in writes {
+            w.wait().unwrap();
+        }
+        assert!(matches!(b.wait_for_write_blocking(Some(Duration::ZERO)), Err(Error::Timeout)), "one too many");
+        check(&inbox, 0, MIB, 4);
+    }
+}
+
+#[test]
+fn a_fenced_notification_covers_all_earlier_writes() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (inbox, remote) = open(&b, 16 * MIB);
+        for round in 0..5 {
+            let big = filled(16 * MIB, round);
+            let plain = a.write(&big.view(), &remote, None, Some(LONG));
+            let mark = Memory::copy_of(b"");
+            let fence = a.write(&mark.view(), &remote, Some(Notify::COUNT.fenced()), Some(LONG));
+            b.wait_for_write_blocking(Some(LONG)).unwrap();
+            check(&inbox, 0, 16 * MIB, round);
+            fence.wait().unwrap();
+            plain.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn batches_scatter_and_gather_in_one_call() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        const PAGE: usize = 16 << 10;
+        const PAGES: usize = 600;
+        let (inbox, remote) = open(&b, 2 * PAGE * PAGES);
+        let src = filled(PAGE * PAGES, 5);
+        // Every other page there, in reverse.
+        let place = |n: usize| remote.slice((2 * (PAGES - 1 - n) * PAGE) as u64, PAGE as u64).unwrap();
+        let parts: Vec<_> = (0..PAGES).map(|n| (src.slice(n * PAGE, PAGE).unwrap(), place(n))).collect();
+        let total = (PAGE * PAGES) as u64;
+        assert_eq!(a.write_batch_blocking(&parts, Some(Notify::value(1)), Some(LONG)).unwrap(), total);
+        assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 1);
+        let (got, want) = (inbox.to_vec(), src.to_vec());
+        for n in 0..PAGES {
+            let at = 2 * (PAGES - 1 - n) * PAGE;
+            assert!(got[at..at + PAGE] == want[n * PAGE..(n + 1) * PAGE], "page {n}");
+            assert!(got[at + PAGE..at + 2 * PAGE].iter().all(|&b| b == 0), "behind page {n}");
+        }
+        let back = Memory::host(PAGE * PAGES);
+        let reads: Vec<_> = (0..PAGES).map(|n| (back.slice_mut(n * PAGE, PAGE).unwrap(), place(n))).collect();
+        assert_eq!(a.read_batch(&reads, Some(LONG)).wait().unwrap(), total);
+        assert!(back.to_vec() == want);
+        // A part that is refused fails the batch, and no notification comes.
+        let forged = b.expose(&inbox.slice(0, PAGE).unwrap(), Access::Write).unwrap();
+        b.unexpose(&forged, LONG).unwrap();
+        let mut bad = parts.clone();
+        bad[300].1 = forged.remote();
+        let error = a.write_batch_blocking(&bad, Some(Notify::value(2)), Some(LONG));
+        assert!(matches!(error, Err(Error::Op(OpError::RemoteAccess { .. }))), "{error:?}");
+        a.write_blocking(&src.slice(0, 1).unwrap(), &remote, Some(Notify::value(3)), Some(LONG)).unwrap();
+        assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 3);
+    }
+}
+
+#[test]
+fn tagged_messages_meet_their_receives() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (small, large) = (filled(100, 1), filled(3 * MIB, 2));
+        let (x, y) = (Memory::host(200), Memory::host(3 * MIB));
+        let first = b.recv(7, &y.view_mut().unwrap(), Some(LONG));
+        let sends = [a.send(9, &small.view(), Some(LONG)), a.send(7, &large.view(), Some(LONG))];
+        assert_eq!(b.recv_blocking(9, &x.view_mut().unwrap(), Some(LONG)).unwrap(), 100);
+        assert_eq!(first.wait().unwrap(), 3 * MIB as u64);
+        for s in sends {
+            s.wait().unwrap();
+        }
+        check(&x, 0, 100, 1);
+        check(&y, 0, 3 * MIB, 2);
+        let tiny = Memory::host(10);
+        let receive = b.recv(1, &tiny.view_mut().unwrap(), Some(LONG));
+        let _ = a.send_blocking(1, &small.view(), Some(LONG));
+        assert!(matches!(receive.wait(), Err(Error::Op(OpError::Oversize { .. }))));
+        assert_eq!(a.send(2, &small.view(), Some(LONG)).wait().unwrap(), 100);
+        assert_eq!(b.recv_blocking(2, &x.view_mut().unwrap(), Some(LONG)).unwrap(), 100);
+    }
+}
+
+#[test]
+fn a_listener_serves_many_peers() {
+    for (_, extra) in PATHS {
+        let server = context(extra);
+        let listener = server.listen().unwrap();
+        let url: Url = listener.url().to_string().parse().unwrap();
+        let client = context(extra);
+        let peers: Vec<Transport> = (0..8).map(|_| client.transport().unwrap()).collect();
+        let connects: Vec<_> = peers.iter().map(|p| p.connect(&url, LONG)).collect();
+        let accepted: Vec<Transport> = (0..8).map(|_| listener.accept_blocking(LONG).unwrap()).collect();
+        for c in connects {
+            c.wait().unwrap();
+        }
+        for (n, peer) in peers.iter().enumerate() {
+            peer.send_blocking(5, &filled(10, n as u64).view(), Some(LONG)).unwrap();
+        }
+        let mut seen: Vec<Vec<u8>> = Vec::new();
+        for end in &accepted {
+            let dst = Memory::host(10);
+            end.recv_blocking(5, &dst.view_mut().unwrap(), Some(LONG)).unwrap();
+            seen.push(dst.to_vec());
+        }
+        (0..8).for_each(|n| assert!(seen.contains(&pattern(10, n)), "message of peer {n}"));
+        // A revoked path comes back through the listener, also when that was dropped.
+        drop(listener);
+        let (_inbox, remote) = open(&accepted[0], 64 * MIB);
+        let of = peers.iter().find(|p| p.write_blocking(&Memory::host(1).view(), &remote, None, Some(LONG)).is_ok());
+        let src = Memory::host(64 * MIB);
+        let error = of.unwrap().write_blocking(&src.view(), &remote, None, Some(Duration::ZERO)).unwrap_err();
+        assert!(matches!(error, Error::Timeout), "{error}");
+        of.unwrap().write_blocking(&src.slice(0, 9).unwrap(), &remote, None, Some(LONG)).unwrap();
+    }
+}
+
+#[test]
+fn a_new_transport_to_the_same_place_works_at_once() {
+    let ctx = context(PATHS[0].1);
+    for round in 0..5 {
+        let (a, b) = (ctx.transport().unwrap(), ctx.transport().unwrap());
+        a.connect_blocking(&b.bind().unwrap(), LONG).unwrap();
+        let (inbox, remote) = open(&b, 8);
+        a.write_blocking(&filled(8, round).view(), &remote, None, Some(LONG)).unwrap();
+        check(&inbox, 0, 8, round);
+    }
+}
+
+#[test]
+fn mapped_memory_is_written_from_and_into() {
+    use std::os::fd::AsFd;
+    let fd = rustix::fs::memfd_create("behaviours", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&fd, 2 * MIB as u64).unwrap();
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let inbox = Memory::map(fd.as_fd(), 0, MIB, true).unwrap();
+        let source = Memory::map(fd.as_fd(), MIB as u64, MIB, true).unwrap();
+        source.fill(0, &pattern(MIB, 6)).unwrap();
+        inbox.fill(0, &vec![0; MIB]).unwrap();
+        let remote = b.expose(&inbox.view(), Access::ReadWrite).unwrap().remote();
+        a.write_blocking(&source.view(), &remote, Some(Notify::COUNT), Some(LONG)).unwrap();
+        b.wait_for_write_blocking(Some(LONG)).unwrap();
+        check(&Memory::map(fd.as_fd(), 0, MIB, false).unwrap(), 0, MIB, 6);
+        let frozen = Memory::map(fd.as_fd(), 0, MIB, false).unwrap();
+        assert!(matches!(b.expose(&frozen.view(), Access::Write), Err(Error::ReadOnly)));
+    }
+}
+
+#[test]
+fn sixty_four_peers_connect() {
+    // The second is what nobody chose: several streams for each peer, all at the door at once.
+    sixty_four(PATHS[1].1);
+    sixty_four(&[("LINKSPAN_PATH", "auto")]);
+}
+
+fn sixty_four(env: &[(&str, &str)]) {
+    let (server, client) = (context(env), context(env));
+    let listener = server.listen().unwrap();
+    let peers: Vec<Transport> = (0..64).map(|_| client.transport().unwrap()).collect();
+    let began = Instant::now();
+    let connects: Vec<_> = peers.iter().map(|p| p.connect(listener.url(), LONG)).collect();
+    for connect in connects {
+        connect.wait().unwrap();
+    }
+    println!("64 peers connected in {:?}", began.elapsed());
+    let accepted: Vec<Transport> = (0..64).map(|_| listener.accept_blocking(LONG).unwrap()).collect();
+    assert!(accepted.iter().chain(&peers).all(Transport::connected));
+}
+
+#[test]
+fn short_waits_beside_a_long_one_leave_nothing_behind() {
+    let (a, b) = pair(PATHS[1].1);
+    let (_inbox, remote) = open(&b, 8);
+    let long = b.wait_for_write(None);
+    for _ in 0..5000 {
+        assert!(matches!(b.wait_for_write_blocking(Some(Duration::ZERO)), Err(Error::Timeout)));
+    }
+    let short = b.wait_for_write(Some(LONG));
+    for value in [1, 2] {
+        a.write_blocking(&Memory::host(8).view(), &remote, Some(Notify::value(value)), Some(LONG)).unwrap();
+    }
+    assert_eq!((long.wait().unwrap(), short.wait().unwrap()), (1, 2), "the oldest wait is served first");
+}

@@ -1,0 +1,12 @@
+//! The tests of this crate through its public items, as one program.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
+
+mod behaviours;
+mod chunks;
+mod common;
+mod concurrency;
+mod device;
+mod examples;
+mod hostile;
+mod idle;
+mod processes;

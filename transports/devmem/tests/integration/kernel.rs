@@ -1,0 +1,97 @@
+//! The kernel's own sockets, as far as a machine without such a card goes: everything comes as host data, and what the kernel
+//! refuses goes another way.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::common::room::{PAYLOAD, run};
+use crate::common::{Leaves, SimRail, streams};
+use linkspan_devmem::{Bound, Cards, DevmemRail, KernelSocket, Lent, RailConfig};
+use linkspan_gpu::{Gpu, SimGpu};
+use linkspan_tcp::Stream;
+use linkspan_transport::conformance::{Room, Want};
+use linkspan_transport::{Conn, MemSlice};
+
+/// Binds nothing, and lends under a number that no kernel gave out.
+#[derive(Debug)]
+struct NoCards;
+
+impl Cards for NoCards {
+    fn bind(&self, _: &str, _: (SocketAddr, SocketAddr), _: BorrowedFd<'_>, _: &Arc<dyn Gpu>) -> Result<Bound, String> {
+        Err("Operation not supported (os error 95)".into())
+    }
+
+    fn lend(&self, _: &str, _: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String> {
+        Ok(Lent { mem, id: 0x00ff_fff0, offset: 0, alive: Arc::new(AtomicBool::new(true)) })
+    }
+}
+
+struct Kernel(Arc<SimGpu>);
+
+fn end(gpu: &Arc<SimGpu>, control: Stream, data: Stream) -> SimRail {
+    let (interface, path) = (data.interface(), data.path());
+    let socket = KernelSocket::new(Leaves::new(data), interface, path, Arc::new(NoCards));
+    let control = control.into_rail(Default::default(), &[]).unwrap();
+    let mut rail = DevmemRail::new(control, Box::new(socket), RailConfig::default()).unwrap();
+    let any: Arc<dyn Gpu> = gpu.clone();
+    rail.attach(&any).unwrap();
+    rail
+}
+
+impl Kernel {
+    fn rails(&self) -> (SimRail, SimRail) {
+        let ((a, b), (c, d)) = (streams(), streams());
+        (end(&self.0, a, c), end(&self.0, b, d))
+    }
+}
+
+impl Room for Kernel {
+    type R = SimRail;
+
+    fn pair(&mut self, want: Want) -> (Conn<SimRail>, Conn<SimRail>) {
+        linkspan_gpu::conformance::use_memory_of(self.0.clone());
+        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| self.rails()).unzip();
+        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    }
+
+    fn rails(&self) -> usize {
+        3
+    }
+}
+
+#[test]
+fn host_data_over_the_kernels_sockets() {
+    run(&PAYLOAD, || Kernel(SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap()));
+}
+
+#[test]
+fn a_refused_send_goes_by_way_of_the_host_and_is_told_with_the_kernels_word() {
+    let gpu = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
+    let mut room = Kernel(gpu.clone());
+    let (mut a, mut b) = room.pair(Want::PLAIN);
+    let any: Arc<dyn Gpu> = gpu.clone();
+    let (src, dst) =
+        (linkspan_gpu::GpuBuf::new(&any, 1 << 20).unwrap(), linkspan_gpu::GpuBuf::new(&any, 1 << 20).unwrap());
+    use linkspan_transport::Buf;
+    assert!(src.slice().fill(0, &[0x5a; 1 << 20]));
+    let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+    let mut send = None;
+    crate::common::until("the message", || {
+        send = send.or_else(|| a.post_send(1, src.slice()).unwrap());
+        a.progress().unwrap();
+        b.progress().unwrap();
+        b.test(recv).unwrap()
+    });
+    assert!(dst.slice().to_vec() == vec![0x5a; 1 << 20]);
+    let mut news = Vec::new();
+    a.try_each_rail(|rail| {
+        news.extend(std::iter::from_fn(|| rail.news()));
+        Ok::<(), ()>(())
+    })
+    .unwrap();
+    assert!(news.iter().any(|l| l.contains("LS1340") && l.contains("Operation not supported")), "{news:?}");
+    assert!(news.iter().any(|l| l.contains("LS1345") && l.contains("Invalid argument")), "{news:?}");
+    assert_eq!(gpu.fault(), None);
+}

@@ -1,0 +1,146 @@
+//! Memory that cannot be copied directly: the ring carries it, and memory that cannot be read at all is an error.
+
+use crate::common::{Catch, ctrl, drive, filled, head, pattern, until_down};
+use linkspan_proto::Kind;
+use linkspan_shm::{Config, pair};
+use linkspan_shmring::strange::{forbidden, secret};
+use linkspan_transport::{Buf, Down, HostBuf, MemSlice, Rail};
+
+const LEN: usize = 300_000;
+
+/// Runs `f` with memory of the kind, or says why this machine has none.
+fn with_secret(f: impl FnOnce(&dyn Fn() -> MemSlice)) {
+    match secret(LEN) {
+        Ok(_) => f(&|| secret(LEN).expect("a step")),
+        Err(e) => eprintln!("cannot be tested here: memfd_secret(2): {e}"),
+    }
+}
+
+fn transfer(src: MemSlice, dst: MemSlice) {
+    let (mut a, mut b) = pair(Config::default()).expect("a step");
+    let bytes = pattern(3, LEN);
+    assert!(src.fill(0, &bytes));
+    let (mut sink, mut none) = (Catch::new(dst), Catch::new(MemSlice::EMPTY));
+    for seq in 0..5 {
+        assert!(dst.fill(0, &vec![0; LEN]));
+        let item = a.data(&head(Kind::Chunk, seq, LEN, 0), src).expect("a step");
+        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() as u32 == seq + 1);
+        assert!(dst.to_vec() == bytes, "other bytes");
+    }
+}
+
+#[test]
+fn a_source_the_receiver_cannot_read() {
+    with_secret(|secret| transfer(secret(), HostBuf::new(LEN).slice()));
+}
+
+#[test]
+fn a_destination_the_sender_cannot_write() {
+    with_secret(|secret| transfer(HostBuf::new(LEN).slice(), secret()));
+}
+
+#[test]
+fn neither_can_reach_the_other() {
+    with_secret(|secret| transfer(secret(), secret()));
+}
+
+#[test]
+fn a_source_that_is_gone_is_an_error_and_not_a_signal() {
+    let (mut a, mut b) = pair(Config::default()).expect("a step");
+    let dst = HostBuf::new(LEN);
+    a.data(&head(Kind::Chunk, 0, LEN, 0), forbidden(LEN).expect("a step")).expect("a step");
+    let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
+    let down = loop {
+        b.poll(&mut sink).expect("a step");
+        if let Err(down) = a.poll(&mut none) {
+            break down;
+        }
+    };
+    assert!(matches!(&down, Down::System { source, .. } if source.raw_os_error() == Some(14)), "{down:?}");
+    drop(a);
+    assert!(matches!(until_down(&mut b, &mut sink), Down::PeerGone { .. }));
+    assert!(sink.landed.is_empty());
+}
+
+#[test]
+fn a_destination_that_is_gone_is_an_error_and_not_a_signal() {
+    let (mut a, mut b) = pair(Config::default()).expect("a step");
+    let src = filled(&pattern(1, LEN));
+    a.data(&head(Kind::Chunk, 0, LEN, 0), src.slice()).expect("a step");
+    let (mut sink, mut none) = (Catch::new(forbidden(LEN).expect("a step")), Catch::new(MemSlice::EMPTY));
+    let down = loop {
+        a.flush().expect("a step");
+        if let Err(down) = b.poll(&mut sink) {
+            break down;
+        }
+    };
+    assert!(matches!(&down, Down::System { source, .. } if source.raw_os_error() == Some(14)), "{down:?}");
+    drop(b);
+    assert!(matches!(until_down(&mut a, &mut none), Down::PeerGone { .. }));
+}
+
+/// Chunks of a row, some of which can be copied directly and some not, and some of which go nowhere.
+#[test]
+fn a_row_of_memory_that_cannot_be_reached_and_of_memory_that_can() {
+    const PAGE: usize = 20_000;
+    with_secret(|secret| {
+        let (mut a, mut b) = pair(Config { rows: true, ..Config::default() }).expect("a step");
+        for (src, dst) in [(HostBuf::new(LEN).slice(), secret()), (secret(), HostBuf::new(LEN).slice())] {
+            let bytes = pattern(8, LEN);
+            assert!(src.fill(0, &bytes));
+            let (mut sink, mut none) = (Catch::new(dst), Catch::new(MemSlice::EMPTY));
+            let mut item = 0;
+            for seq in 0..(LEN / PAGE) as u32 {
+                let at = u64::from(seq) * PAGE as u64;
+                let part = src.sub(at, PAGE as u64).expect("a step");
+                item = a.data(&head(Kind::Chunk, seq, PAGE, at), part).expect("a step");
+            }
+            let all = LEN / PAGE;
+            drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() == all);
+            assert!(dst.to_vec() == bytes, "other bytes");
+        }
+    });
+}
+
+#[test]
+fn chunks_of_a_row_that_nobody_wants_are_done_and_the_others_arrive() {
+    const PAGE: usize = 20_000;
+    let (mut a, mut b) = pair(Config { rows: true, ..Config::default() }).expect("a step");
+    let (src, dst) = (filled(&pattern(4, LEN)), HostBuf::new(LEN));
+    let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
+    sink.unwanted = vec![1, 5];
+    let mut item = 0;
+    for seq in 0..8u32 {
+        let at = u64::from(seq) * PAGE as u64;
+        let part = src.slice().sub(at, PAGE as u64).expect("a step");
+        item = a.data(&head(Kind::Chunk, seq, PAGE, at), part).expect("a step");
+    }
+    assert_eq!(a.taken(), 0, "nobody has heard of them");
+    drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() == 8);
+    let (got, sent) = (dst.slice().to_vec(), pattern(4, LEN));
+    for seq in 0..8 {
+        let range = seq * PAGE..(seq + 1) * PAGE;
+        let whole = got[range.clone()] == sent[range.clone()];
+        assert_eq!(whole, seq != 1 && seq != 5, "chunk {seq}");
+        assert!(whole || got[range].iter().all(|b| *b == 0));
+    }
+}
+
+#[test]
+fn control_passes_while_a_chunk_falls_back() {
+    with_secret(|secret| {
+        let (mut a, mut b) = pair(Config { ring: 64 << 10, ..Config::default() }).expect("a step");
+        let (src, dst) = (secret(), secret());
+        assert!(src.fill(0, &pattern(5, LEN)));
+        a.data(&head(Kind::Chunk, 0, LEN, 0), src).expect("a step");
+        let (mut sink, mut none) = (Catch::new(dst), Catch::new(MemSlice::EMPTY));
+        let mut sent = 0;
+        while sink.landed.is_empty() {
+            sent += u32::from(ctrl(&mut a, sent, &pattern(sent.into(), 8000)).is_ok());
+            a.flush().expect("a step");
+            b.poll(&mut sink).expect("a step");
+        }
+        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, _| b.ctrl.len() as u32 == sent);
+        assert!(sent > 0 && dst.to_vec() == pattern(5, LEN));
+    });
+}

@@ -1,0 +1,279 @@
+//! Two processes: death, stops and closing at every moment, the worst one above all: a peer that stands still with a
+//! claim on a slice of our memory.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{Catch, filled, head, pattern, until_down};
+use linkspan_proto::Kind;
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, Offer, SETUP_TIME, ShmRail};
+use linkspan_transport::{Buf, Down, HostBuf, MemSlice, Poll, Rail};
+use rustix::process::{Pid, Signal, getpid, kill_process};
+
+const CHUNK: usize = 1 << 20;
+const ROLE: &str = "LINKSPAN_SHM_TEST_ROLE";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex<const N: usize>(text: &str) -> [u8; N] {
+    std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).expect("a step"))
+}
+
+/// Stops this process, the first time, between the claim of a slice and its copy.
+fn stop_once() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Ordering::Relaxed) {
+        kill_process(getpid(), Signal::STOP).expect("a step");
+        // Another thread may take the signal and stop us a little later: not before the copy is tried.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The other process. It ends with 0 when the rail went down as it should, and nothing was reported that should not.
+#[test]
+fn role() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let own = linkspan_shm::identity().expect("a step");
+    println!("\nidentity {}", hex(&own.encode()));
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("a step");
+    let (peer, offer) = line.trim().split_once(' ').expect("a step");
+    let peer = Identity::decode(&unhex::<IDENTITY_LEN>(peer)).expect("a step");
+    let offer = Offer::decode(&unhex::<OFFER_LEN>(offer)).expect("a step");
+    let between = role.starts_with("hold").then_some(stop_once as fn());
+    let config = Config { between, cma: !role.ends_with("ring"), ..Config::default() };
+    let deadline = Instant::now() + SETUP_TIME;
+    let mut connecting = Connecting::new(config, &own, &peer, &offer, deadline).expect("a step");
+    let mut rail = loop {
+        if let Some(rail) = connecting.poll(Instant::now()).expect("a step") {
+            break rail;
+        }
+    };
+    let area = filled(&pattern(1, CHUNK));
+    let mut sink = Catch::new(area.slice());
+    let mut seq = 0;
+    loop {
+        if role.contains("send") && (seq == 0 || !role.starts_with("hold")) {
+            seq += u32::from(rail.data(&head(Kind::Chunk, seq, CHUNK, 0), area.slice()).is_ok());
+        }
+        match rail.poll(&mut sink).and_then(|_| rail.flush()) {
+            Ok(_) => {}
+            Err(Down::PeerGone { .. }) => break,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    if role == "hold recv" {
+        assert!(sink.landed.is_empty(), "a chunk whose sender went away was reported");
+    }
+}
+
+struct Peer {
+    child: Child,
+    rail: ShmRail,
+}
+
+impl Peer {
+    fn start(role: &str) -> Peer {
+        let own = linkspan_shm::identity().expect("a step");
+        let mut child = Command::new(std::env::current_exe().expect("a step"))
+            .args(["--exact", "processes::role", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a step");
+        let mut lines = BufReader::new(child.stdout.take().expect("a step")).lines();
+        let text = lines.find_map(|l| l.expect("a step").strip_prefix("identity ").map(String::from)).expect("a step");
+        // Read on, so that the child never meets a closed pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        let peer = Identity::decode(&unhex::<IDENTITY_LEN>(&text)).expect("a step");
+        let deadline = Instant::now() + SETUP_TIME;
+        let (mut accepting, offer) = Accepting::new(Config::default(), &own, &peer, deadline).expect("a step");
+        writeln!(child.stdin.as_mut().expect("a step"), "{} {}", hex(&own.encode()), hex(&offer.encode()))
+            .expect("a step");
+        let rail = loop {
+            if let Some(rail) = accepting.poll(Instant::now()).expect("a step") {
+                break rail;
+            }
+            std::thread::yield_now();
+        };
+        Peer { child, rail }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.child.id() as i32).expect("a step"), signal).expect("a step");
+    }
+
+    fn state(&self) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("a step");
+        stat.rsplit_once(") ").expect("a step").1.chars().next().expect("a step")
+    }
+
+    /// Lets the child stop: a transfer is opened, and then the slices are left to it.
+    fn until_stopped(&mut self, sink: &mut Catch, opened: bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while sink.placed.is_empty() && !opened {
+            self.rail.poll(sink).expect("a step");
+        }
+        self.rail.flush().expect("a step");
+        while self.state() != 'T' {
+            assert!(Instant::now() < end, "it never came to the point where it stops");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn ends_well(mut child: Child) {
+        let end = Instant::now() + Duration::from_secs(20);
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a step") {
+                break status;
+            }
+            assert!(Instant::now() < end, "the other process never ends");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        assert!(status.success(), "the other process: {status}");
+    }
+}
+
+fn expect_death(mut peer: Peer, sink: &mut Catch) {
+    peer.signal(Signal::KILL);
+    let start = Instant::now();
+    let down = until_down(&mut peer.rail, sink);
+    assert!(matches!(down, Down::PeerGone { .. }), "{down}");
+    let start = (start, Instant::now());
+    drop(peer.rail);
+    // "At once": a look every millisecond; the rest is for a busy machine.
+    assert!(start.0.elapsed() < Duration::from_secs(5), "noticed late");
+    assert!(start.1.elapsed() < Duration::from_secs(5), "closed late");
+    peer.child.wait().expect("a step");
+}
+
+#[test]
+fn a_sender_killed_in_mid_stream_is_noticed() {
+    for role in ["send", "send ring"] {
+        let area = HostBuf::new(CHUNK);
+        let mut sink = Catch::new(area.slice());
+        let mut peer = Peer::start(role);
+        while sink.landed.len() < 20 {
+            peer.rail.poll(&mut sink).expect("a step");
+        }
+        assert!(area.slice().to_vec() == pattern(1, CHUNK), "{role}: other bytes");
+        expect_death(peer, &mut sink);
+    }
+}
+
+#[test]
+fn a_receiver_killed_in_mid_stream_is_noticed() {
+    for role in ["recv", "recv ring"] {
+        let src = filled(&pattern(1, CHUNK));
+        let mut sink = Catch::new(MemSlice::EMPTY);
+        let mut peer = Peer::start(role);
+        let mut seq = 0;
+        while peer.rail.taken() < 20 {
+            seq += u32::from(peer.rail.data(&head(Kind::Chunk, seq, CHUNK, 0), src.slice()).is_ok());
+            peer.rail.flush().expect("a step");
+            peer.rail.poll(&mut sink).expect("a step");
+        }
+        expect_death(peer, &mut sink);
+    }
+}
+
+#[test]
+fn a_peer_killed_with_a_claim_is_noticed_and_harmless() {
+    for role in ["hold send", "hold recv"] {
+        let area = filled(&pattern(1, CHUNK));
+        let mut sink = Catch::new(area.slice());
+        let mut peer = Peer::start(role);
+        if role == "hold recv" {
+            peer.rail.data(&head(Kind::Chunk, 0, CHUNK, 0), area.slice()).expect("a step");
+        }
+        peer.until_stopped(&mut sink, role == "hold recv");
+        expect_death(peer, &mut sink);
+        assert!(sink.landed.is_empty(), "{role}");
+    }
+}
+
+#[test]
+fn a_stopped_peer_is_waited_for() {
+    let area = HostBuf::new(CHUNK);
+    let mut sink = Catch::new(area.slice());
+    let mut peer = Peer::start("hold send");
+    peer.until_stopped(&mut sink, false);
+    let end = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < end {
+        peer.rail.poll(&mut sink).expect("a step");
+    }
+    assert!(sink.landed.is_empty(), "a slice is still its");
+    peer.signal(Signal::CONT);
+    let end = Instant::now() + Duration::from_secs(20);
+    while sink.landed.is_empty() {
+        peer.rail.poll(&mut sink).expect("a step");
+        assert!(Instant::now() < end);
+    }
+    assert!(area.slice().to_vec() == pattern(1, CHUNK));
+    drop(peer.rail);
+    Peer::ends_well(peer.child);
+}
+
+/// The promise of the room: after `drop` no byte of the destination changes any more, although the peer had claimed a
+/// slice, was stopped before it copied, and goes on afterwards.
+#[test]
+fn a_writer_stopped_with_a_claim_writes_nothing_after_the_drop() {
+    let area = HostBuf::new(CHUNK);
+    let mut sink = Catch::new(area.slice());
+    let mut peer = Peer::start("hold send");
+    peer.until_stopped(&mut sink, false);
+    while peer.rail.poll(&mut sink).expect("a step") == Poll::Active {}
+    assert!(sink.landed.is_empty());
+    let start = Instant::now();
+    drop(peer.rail);
+    assert!(start.elapsed() < Duration::from_secs(5), "the drop hangs on a stopped peer");
+    assert!(area.slice().fill(0, &vec![0x55; CHUNK]));
+    kill_process(Pid::from_raw(peer.child.id() as i32).expect("a step"), Signal::CONT).expect("a step");
+    Peer::ends_well(peer.child);
+    assert!(area.slice().to_vec() == vec![0x55; CHUNK], "written after the rail was gone");
+}
+
+#[test]
+fn a_reader_stopped_with_a_claim_reports_nothing_after_the_drop() {
+    let src = filled(&pattern(1, CHUNK));
+    let mut sink = Catch::new(MemSlice::EMPTY);
+    let mut peer = Peer::start("hold recv");
+    peer.rail.data(&head(Kind::Chunk, 0, CHUNK, 0), src.slice()).expect("a step");
+    peer.until_stopped(&mut sink, true);
+    let start = Instant::now();
+    drop(peer.rail);
+    assert!(start.elapsed() < Duration::from_secs(5), "the drop hangs on a stopped peer");
+    kill_process(Pid::from_raw(peer.child.id() as i32).expect("a step"), Signal::CONT).expect("a step");
+    // It asserts that nothing was reported.
+    Peer::ends_well(peer.child);
+}
+
+#[test]
+fn a_drop_in_mid_stream_is_quick_and_final() {
+    for role in ["send", "recv", "send ring", "recv ring"] {
+        for landed in [1, 7] {
+            let area = filled(&pattern(1, CHUNK));
+            let mut sink = Catch::new(area.slice());
+            let mut peer = Peer::start(role);
+            let mut seq = 0;
+            while sink.landed.len() < landed && peer.rail.taken() < landed as u64 {
+                if role.starts_with("recv") {
+                    seq += u32::from(peer.rail.data(&head(Kind::Chunk, seq, CHUNK, 0), area.slice()).is_ok());
+                }
+                peer.rail.flush().expect("a step");
+                peer.rail.poll(&mut sink).expect("a step");
+            }
+            let start = Instant::now();
+            drop(peer.rail);
+            assert!(start.elapsed() < Duration::from_secs(5));
+            assert!(area.slice().fill(0, &vec![0x55; CHUNK]));
+            Peer::ends_well(peer.child);
+            assert!(area.slice().to_vec() == vec![0x55; CHUNK], "{role}: written after the drop");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Tier 1 against peers that lie and cables that go.
+
+use std::time::Duration;
+
+use crate::common::Cables;
+use linkspan_proto::{Head, Kind};
+use linkspan_tbring::Access;
+use linkspan_thunderbolt::soft::{SoftRing, SoftRingLink};
+use linkspan_thunderbolt::{RingDevice, RingRail};
+use linkspan_transport::{Buf, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
+
+/// Gives out one place, and counts.
+struct Take {
+    place: MemSlice,
+    landed: usize,
+    messages: usize,
+}
+
+impl Sink for Take {
+    fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
+        self.messages += 1;
+        Ok(())
+    }
+
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
+        Ok(self.place.sub(0, head.len.get().into()))
+    }
+
+    fn landed(&mut self, _: &Head) -> Result<(), Violation> {
+        self.landed += 1;
+        Ok(())
+    }
+}
+
+fn head(kind: Kind, len: usize) -> Head {
+    let mut head = Head::new(kind);
+    head.len.set(len as u32);
+    head.total.set(len as u64);
+    head.sealed()
+}
+
+fn rail(link: &SoftRingLink, side: usize) -> RingRail<SoftRing> {
+    let mut device = link.open(side).expect("plugged in");
+    for channel in [2, 3] {
+        device.open_channel(channel).expect("free");
+    }
+    RingRail::new(device, (2, 3), format!("side {side}"), String::new(), 0, side == 1).expect("registered")
+}
+
+/// A peer that sends what it likes: messages on the first channel, then payloads on the second.
+fn lie(messages: &[&[u8]], payloads: &[usize]) -> Result<Take, String> {
+    let link = SoftRingLink::new();
+    let mut liar = link.open(0).expect("plugged in");
+    for channel in [2, 3] {
+        liar.open_channel(channel).expect("free");
+    }
+    let mut honest = rail(&link, 1);
+    let mem = HostBuf::new(1 << 20);
+    let region = liar.register(mem.slice(), Access::Both).expect("registered");
+    for message in messages {
+        let own = HostBuf::new(message.len().max(1));
+        assert!(own.slice().fill(0, message));
+        let region = liar.register(own.slice(), Access::Send).expect("registered");
+        assert!(liar.send(2, &region, 0, message.len() as u64, 0).expect("up"));
+        liar.doorbell(0, Duration::ZERO, false).expect("up");
+    }
+    for len in payloads {
+        assert!(liar.send(3, &region, 0, *len as u64, 1).expect("up"));
+    }
+    liar.doorbell(0, Duration::ZERO, false).expect("up");
+    let place = HostBuf::new(1 << 20);
+    let mut sink = Take { place: place.slice(), landed: 0, messages: 0 };
+    for _ in 0..20 {
+        let _ = honest.flush();
+        if let Err(down) = honest.poll(&mut sink) {
+            assert!(honest.poll(&mut sink).is_err() && honest.flush().is_err(), "it stays down");
+            return Err(down.to_string());
+        }
+    }
+    Ok(sink)
+}
+
+#[test]
+fn a_peer_that_lies_ends_the_rail() {
+    let chunk = head(Kind::Chunk, 100_000);
+    let good = lie(&[chunk.as_wire()], &[100_000]).expect("no lie");
+    assert_eq!((good.landed, good.messages), (1, 0));
+    let small = [&head(Kind::Chunk, 5).as_wire()[..], b"12345"].concat();
+    assert_eq!(lie(&[&small], &[]).expect("no lie").landed, 1);
+    assert_eq!(lie(&[head(Kind::Bye, 0).as_wire()], &[]).expect("no lie").messages, 1);
+
+    let long = [&head(Kind::Eager, 5).as_wire()[..], b"1234567"].concat();
+    let behind = [&chunk.as_wire()[..], b"1"].concat();
+    let (bodiless, huge) = (head(Kind::Eager, 9), head(Kind::Chunk, (512 << 10) + 1));
+    let lies: [(&[&[u8]], &[usize]); 8] = [
+        (&[b"short"], &[]),
+        (&[&[0; 40]], &[]),
+        (&[&long], &[]),
+        (&[bodiless.as_wire()], &[]),
+        (&[&behind], &[]),
+        (&[huge.as_wire()], &[]),
+        (&[chunk.as_wire()], &[99_999]),
+        (&[chunk.as_wire()], &[100_001]),
+    ];
+    for (messages, payloads) in lies {
+        let down = lie(messages, payloads).err().expect("a lie");
+        assert!(down.starts_with("LS0103"), "{down}");
+    }
+}
+
+#[test]
+fn messages_cost_few_doorbells_and_memory_is_registered_once() {
+    let link = SoftRingLink::new();
+    let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
+    // From here on nothing more than this may be registered: each side once.
+    link.limit(2 << 20);
+    let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+    let mut sink = Take { place: dst.slice(), landed: 0, messages: 0 };
+    a.prepare(src.slice(), false);
+    b.prepare(dst.slice(), true);
+    for n in 1..=200 {
+        a.data(&head(Kind::Chunk, 300_000), src.slice().sub(4096, 300_000).expect("inside")).expect("room");
+        while sink.landed < n {
+            a.flush().expect("up");
+            b.poll(&mut sink).expect("up");
+            b.flush().expect("up");
+            a.poll(&mut sink).expect("up");
+        }
+    }
+    // Forgotten, it cannot be registered again.
+    a.memory().invalidate(src.slice());
+    let refused = a.data(&head(Kind::Chunk, 300_000), src.slice().sub(4096, 300_000).expect("inside"));
+    assert!(refused.is_err());
+    assert!(a.flush().is_err_and(|down| down.to_string().starts_with("LS0102")));
+}
+
+#[test]
+fn the_end_of_a_peer_and_of_a_cable_are_told_after_what_came_before() {
+    let link = SoftRingLink::new();
+    let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
+    let body = HostBuf::new(10);
+    for _ in 0..10 {
+        a.ctrl(&head(Kind::Eager, 10), body.slice()).expect("room");
+    }
+    a.flush().expect("up");
+    drop(a);
+    let mut sink = Take { place: body.slice(), landed: 0, messages: 0 };
+    let down = loop {
+        if let Err(down) = b.poll(&mut sink) {
+            break down.to_string();
+        }
+    };
+    assert_eq!(sink.messages, 10);
+    assert!(down.contains("it closed the rail"), "{down}");
+    drop(b);
+
+    let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
+    assert!(matches!(b.poll(&mut sink), Ok(Poll::Idle)), "a silent peer is well");
+    assert!(a.arm().is_some_and(|fd| fd.read));
+    link.unplug();
+    assert!(a.poll(&mut sink).is_err_and(|down| down.to_string().contains("the link was lost")));
+    assert!(b.poll(&mut sink).is_err());
+    assert!(b.arm().is_none());
+}
+
+#[test]
+fn rails_share_a_link_and_leave_its_channels_free() {
+    let cables = Cables::ring();
+    for _ in 0..300 {
+        let _one = cables.rails();
+        let _two = cables.rails();
+    }
+}
