@@ -1,4 +1,17 @@
-# Installing what the stages need. Sourced by .ci/run.
+# Debian packages that the stages need, as PROGRAM:PACKAGE or FILE:PACKAGE, and how they are installed. Sourced by .ci/run and .ci/full.
+
+# A C and C++ compiler for the tests that play NCCL's part and for those of the C library, pkg-config and cmake (with make) to find that
+# library as its users do, ip and tc for namespaces, debootstrap for the lab's root; clang and the HIP runtime compile the
+# unpack kernel for AMD.
+PACKAGES=(
+    cc:gcc c++:g++ pkg-config:pkg-config make:make cmake:cmake ip:iproute2 tc:iproute2 git:git debootstrap:debootstrap
+    clang-19:clang-19 /usr/lib/x86_64-linux-gnu/libamdhip64.so.5:libamdhip64-5
+)
+
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+export PATH="$PATH:/usr/sbin:/sbin"
+# What virtual machines are made of is fetched once for a machine.
+export LINKSPAN_LAB_CACHE=${LINKSPAN_LAB_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/linkspan-lab}
 
 # need_packages PROGRAM:PACKAGE...: installs the Debian packages of the programs (or files) that are missing. Where that cannot be
 # done it says so, and the stages that need them say so again.

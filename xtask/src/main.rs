@@ -30,7 +30,7 @@ usage: cargo xtask COMMAND
   loom                   model checks of the lock-free parts
   asan                   the one-sided library and what it stands on under AddressSanitizer
   miri                   its memory, views and books under Miri
-  python                 builds the Python wheel in an environment of its own; its tests, mypy, pyright
+  python [--torch]       builds the Python wheel in an environment of its own; its tests, mypy, pyright; with torch, if asked for
   netns NAME...|all [--once]
                          tests that need network namespaces (root); what fails is run once more, with --once it is not
   fuzz [--seconds N] [TARGET]
@@ -42,7 +42,6 @@ usage: cargo xtask COMMAND
   gpu [--no-build] [--record FILE]
                          everything that wants a GPU: drivers, device memory over each path, unpack, plugin, real NCCL; says
                          what is missing here
-  prefetch               what lab, aarch64 and python fetch before they begin
   aarch64 [--fresh]      cross-builds and runs unit, layout and wire tests under qemu-user
 ";
 
@@ -62,7 +61,8 @@ fn main() -> ExitCode {
         ["loom"] => stages::loom(&root),
         ["asan"] => stages::asan(&root),
         ["miri"] => stages::miri(&root),
-        ["python"] => stages::python(&root),
+        ["python"] => stages::python(&root, false),
+        ["python", "--torch"] => stages::python(&root, true),
         ["netns", rest @ ..] => stages::netns(&root, rest),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
         ["lab", rest @ ..] => stages::lab(&root, rest),
@@ -73,7 +73,6 @@ fn main() -> ExitCode {
         ["gpu", "--no-build"] => stages::gpu(&root, None, false),
         ["gpu", "--record", file] => stages::gpu(&root, Some(file), true),
         ["gpu", "--no-build", "--record", file] => stages::gpu(&root, Some(file), false),
-        ["prefetch"] => stages::prefetch(&root),
         ["aarch64"] => stages::aarch64(&root, false),
         ["aarch64", "--fresh"] => stages::aarch64(&root, true),
         ["help" | "--help" | "-h"] => {

@@ -11,7 +11,6 @@ pub(crate) mod unpack;
 use std::path::Path;
 use std::process::Command;
 
-use crate::dist;
 use crate::run::{self, Outcome};
 use crate::tree;
 
@@ -135,23 +134,6 @@ pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
     let mut build = tools.cargo(root);
     build.arg("build").args(packages(&AARCH64_BUILT));
     all([run::must(&mut test), run::must(&mut build)])
-}
-
-/// Fetches what later stages install below the build folder, and builds what debug builds do not wait for, so that they find it. What
-/// cannot be had is no failure here: the stage that wants it says so.
-pub(crate) fn prefetch(root: &Path) -> Outcome {
-    let told = |what: &str, result: Result<(), String>| match result {
-        Ok(()) => println!("prefetch: {what}: there"),
-        Err(why) => println!("prefetch: {what}: {why}"),
-    };
-    told("lab", lab::setup(root));
-    told("aarch64", toolchain::ready(root, false).map(drop));
-    told("python", python::prefetch(root));
-    told("dist", dist::compile(root));
-    let cxx = run::which("c++").map(drop).ok_or_else(|| "no C++ compiler".to_owned());
-    told("fuzz", cxx.and_then(|()| fuzzing::build(root).map(drop)));
-    told("asan", memory::prefetch(root));
-    Outcome::Done
 }
 
 /// Builds the program that plays NCCL's part.

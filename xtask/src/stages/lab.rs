@@ -51,11 +51,6 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
     }
 }
 
-/// Gets what guests are made of.
-pub(crate) fn setup(root: &Path) -> Result<(), String> {
-    run::must(build(root, Needs::Runner)?.arg("setup"))
-}
-
 /// The runner as a command that knows where everything lies.
 fn build(root: &Path, needs: Needs) -> Result<Command, String> {
     let mut cargo = run::cargo(root);

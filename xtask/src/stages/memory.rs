@@ -51,14 +51,6 @@ fn sanitized(root: &Path, args: &[&str]) -> Command {
     cargo
 }
 
-/// Builds them.
-pub(crate) fn prefetch(root: &Path) -> Result<(), String> {
-    if !parts::nightly() {
-        return Err("no nightly toolchain".to_owned());
-    }
-    run::must(&mut sanitized(root, &["--no-run"]))
-}
-
 /// Tests under AddressSanitizer (with leak detection, its default on Linux).
 pub(crate) fn asan(root: &Path) -> Outcome {
     if !parts::nightly() {

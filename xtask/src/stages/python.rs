@@ -9,9 +9,6 @@ use crate::run::{self, Outcome};
 /// What is installed beside the package, from the index that pip is configured for.
 const TOOLS: [&str; 5] = ["maturin>=1.9,<2", "pytest", "mypy", "pyright", "numpy"];
 
-/// Seconds for torch, which brings three gigabytes of CUDA along: where they do not suffice its tests are skipped.
-const TORCH_SECONDS: &str = "150";
-
 /// Asked of Python before anything is made: 3.11 has the buffer protocol in its stable interface.
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
 
@@ -38,7 +35,9 @@ pub(super) fn installed(root: &Path) -> Result<PathBuf, Outcome> {
 }
 
 /// Builds the wheel, installs it into an environment, and runs tests and type checkers there.
-pub(crate) fn run(root: &Path) -> Outcome {
+///
+/// With `torch`, its tests and the recipes run too: three gigabytes more to fetch.
+pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     if let Err(outcome) = python3() {
         return outcome;
     }
@@ -49,9 +48,13 @@ pub(crate) fn run(root: &Path) -> Outcome {
     if let Err(why) = environment(&venv, &TOOLS) {
         return Outcome::Skipped(format!("the tools could not be installed: {why}"));
     }
-    let torch = torch(&bin);
-    if let Err(why) = &torch {
-        println!("skipped: python: tests with torch and both recipes: {why}");
+    if torch && let Err(why) = run::output(pip(&bin).arg("torch")) {
+        return Outcome::Skipped(format!("torch could not be installed: {why}"));
+    }
+    // It may be there from an earlier run.
+    let torch = run::output(Command::new(bin.join("python")).args(["-c", "import torch"])).is_ok();
+    if !torch {
+        println!("python: without torch: its tests and both recipes are left to cargo xtask python --torch");
     }
     if let Err(why) = wheel(root, &folder, &place, &bin) {
         return Outcome::Failed(why);
@@ -68,7 +71,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     // It leaves its cache where it runs.
     stubs.current_dir(&place);
     let mut checked = vec!["python", "tests", "bench"];
-    if torch.is_ok() {
+    if torch {
         checked.push("recipes");
     }
     mypy.args(&checked);
@@ -100,13 +103,6 @@ fn pip(bin: &Path) -> Command {
     command
 }
 
-/// Fetches what [`run()`] installs beside the package.
-pub(crate) fn prefetch(root: &Path) -> Result<(), String> {
-    let venv = run::target_dir(root).join("python/venv");
-    environment(&venv, &TOOLS)?;
-    torch(&venv.join("bin"))
-}
-
 /// An environment with these packages in it.
 pub(super) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> {
     let bin = venv.join("bin");
@@ -114,23 +110,6 @@ pub(super) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> 
         run::output(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
     }
     run::output(pip(&bin).args(packages)).map(drop)
-}
-
-/// torch, if it can be had in time.
-fn torch(bin: &Path) -> Result<(), String> {
-    let import = || run::output(Command::new(bin.join("python")).args(["-c", "import torch"]));
-    if import().is_ok() {
-        return Ok(());
-    }
-    let pip = pip(bin);
-    let mut limited = Command::new("timeout");
-    limited.arg(TORCH_SECONDS).arg(pip.get_program()).args(pip.get_args()).arg("torch");
-    let status = limited.status().map_err(|e| format!("timeout did not start: {e}"))?;
-    match status.code() {
-        Some(0) => import().map(drop).map_err(|_| "torch does not load here".to_owned()),
-        Some(124) => Err(format!("torch could not be had within {TORCH_SECONDS} s")),
-        _ => Err("torch could not be installed".to_owned()),
-    }
 }
 
 /// Builds the wheel and installs it. A development build: the tests ask for behaviour, not for speed.
