@@ -102,21 +102,21 @@ pub trait Sink {
     /// A control message with its whole payload.
     ///
     /// # Errors
-    /// The message breaks the protocol.
+    /// [`Violation`]: the message breaks the protocol.
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation>;
 
     /// The head of a chunk has come: where do its `head.len` bytes go? `None`: nowhere any more (its receive was
     /// revoked), drain them into scratch. The answer holds until `landed` or until the rail is dropped.
     ///
     /// # Errors
-    /// The head breaks the protocol.
+    /// [`Violation`]: the head breaks the protocol.
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation>;
 
     /// All bytes of the chunk are in place and visible. Chunks land in the order in which they were placed; the next
     /// ones may be placed before one has landed, up to 512 at a time.
     ///
     /// # Errors
-    /// The chunk breaks the protocol.
+    /// [`Violation`]: the chunk breaks the protocol.
     fn landed(&mut self, head: &Head) -> Result<(), Violation>;
 }
 
@@ -161,13 +161,13 @@ pub trait Rail {
     /// copied before the call returns. Returns the item's number.
     ///
     /// # Errors
-    /// [`Busy`]: no room at the moment.
+    /// [`Busy`]: the rail takes nothing more at the moment; try again after [`Rail::poll`].
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy>;
 
     /// Accepts a chunk: `head` (sealed, `head.len == src.len()`) and its payload, which the rail reads later.
     ///
     /// # Errors
-    /// [`Busy`]: no room at the moment.
+    /// [`Busy`]: the rail takes nothing more at the moment; try again after [`Rail::poll`].
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy>;
 
     /// Chunks will be cut from this memory, or (`target`) land in it: the whole of it, where the chunks are parts. For
@@ -191,13 +191,13 @@ pub trait Rail {
     /// Hands accepted items to the medium as far as it takes them now.
     ///
     /// # Errors
-    /// The rail is down.
+    /// [`Down`]: the rail can carry nothing any more.
     fn flush(&mut self) -> Result<Poll, Down>;
 
     /// Brings what has arrived to `sink`, a bounded amount per call.
     ///
     /// # Errors
-    /// The rail is down.
+    /// [`Down`]: the rail can carry nothing any more.
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down>;
 
     /// Prepares for sleep: returns what to wait for, or `None` when there is work already. Spurious wake-ups are

@@ -76,9 +76,9 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
         }
         duo.b.progress().expect("progress of the receiver");
         duo.room.pass();
-        wait.round(duo.room.patience(), "both sides to hear of the oversize message");
+        wait.round(duo.room.patience(), "both sides to be told of the oversize message");
     }
-    assert_eq!(told, 1, "the sender hears of it once");
+    assert_eq!(told, 1, "the sender is told of it once");
     let error = received.expect("loop ends with it");
     assert!(is_it(&error), "the receiver says: {error}");
     let beyond = crate::Buf::sub(&dst.slice(), posted as u64, 64).expect("inside");
