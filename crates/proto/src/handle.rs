@@ -105,7 +105,7 @@ pub enum HandleError {
     },
     /// Valid parts in another spelling than the one that [`Handle::encode`] writes.
     #[error(
-        "LS0206 the handle is not in the one spelling that linkspan writes: it was damaged or forged; make a new one"
+        "LS0206 the handle is not in the canonical form that linkspan writes: it was damaged or forged; make a new one"
     )]
     Spelling,
     /// An address that nobody can connect to.
@@ -118,7 +118,7 @@ pub enum HandleError {
     },
     /// No room for one more.
     #[error(
-        "LS0208 no room in the handle for {addr}, it holds {held} already (at most {ADDR_MAX}, or {ADDR_BYTES} compressed bytes): choose interfaces with LINKSPAN_IFNAME"
+        "LS0208 no space in the handle for {addr}, it holds {held} already (at most {ADDR_MAX}, or {ADDR_BYTES} compressed bytes): choose interfaces with LINKSPAN_IFNAME"
     )]
     Full {
         /// The address left out.

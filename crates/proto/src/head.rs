@@ -147,11 +147,11 @@ const _: () = assert!(size_of::<Head>() == HEAD_LEN);
 pub enum BadHead {
     /// The first byte is not [`MAGIC`].
     #[error(
-        "LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not speak linkspan here, or the stream lost its framing"
+        "LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not send linkspan frames here, or the stream lost its framing"
     )]
     Magic(u8),
     /// The sum does not match.
-    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged on the way")]
+    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged in transit")]
     Check {
         /// As received.
         got: u16,

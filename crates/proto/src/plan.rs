@@ -92,7 +92,7 @@ impl Plan {
     /// Reads a plan; total over any bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`BadPlan`], whose text names the field that is wrong.
     pub fn decode(bytes: &[u8; PLAN_LEN]) -> Result<Plan, BadPlan> {
         let wire: &Wire = zerocopy::transmute_ref!(bytes);
         if wire.magic != MAGIC {

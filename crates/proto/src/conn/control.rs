@@ -330,7 +330,7 @@ impl<B: Buf> Engine<B> {
     /// what it sent there can land any more, so that it may send it elsewhere.
     fn on_stranger_down(&mut self, id: u32) -> Result<(), Broken> {
         if !self.cfg.acked || self.control.queue_is_full() {
-            return Err(Broken(format!("word of a rail {id} that never was")));
+            return Err(Broken(format!("message about rail {id}, which never existed")));
         }
         self.rails.bury(id);
         let mut head = Head::new(Kind::RailDown);

@@ -319,7 +319,7 @@ impl<B: Buf> Engine<B> {
     /// A control message has arrived.
     ///
     /// # Errors
-    /// The peer broke the protocol.
+    /// [`Broken`]: the peer broke the protocol; the rail is to be closed.
     pub fn on_ctrl(&mut self, rail: usize, head: &Head, payload: &[u8]) -> Result<(), Broken> {
         let result = self.ctrl(rail, head, payload);
         self.broken |= result.is_err();
@@ -363,7 +363,7 @@ impl<B: Buf> Engine<B> {
     /// The head of a chunk has arrived: its place, or `None` to drain it.
     ///
     /// # Errors
-    /// The peer broke the protocol.
+    /// [`Broken`]: the peer broke the protocol; the rail is to be closed.
     pub fn place(&mut self, rail: usize, head: &Head) -> Result<Option<B>, Broken> {
         let result = self.find_place(rail, head);
         self.broken |= result.is_err();
@@ -394,7 +394,7 @@ impl<B: Buf> Engine<B> {
     /// All bytes of a chunk are in place.
     ///
     /// # Errors
-    /// The peer broke the protocol.
+    /// [`Broken`]: the peer broke the protocol; the rail is to be closed.
     pub fn landed(&mut self, rail: usize, head: &Head) -> Result<(), Broken> {
         let result = self.chunk_landed(rail, head);
         self.broken |= result.is_err();

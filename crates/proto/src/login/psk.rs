@@ -20,7 +20,7 @@ pub enum PskError {
     },
     /// All bytes alike.
     #[error(
-        "LS0242 LINKSPAN_PSK_FILE holds one byte repeated, which anybody can guess: make a key with `openssl rand -hex 32`"
+        "LS0242 LINKSPAN_PSK_FILE holds one byte repeated, which is easy to guess: make a key with `openssl rand -hex 32`"
     )]
     Weak,
     /// Not a regular file.
