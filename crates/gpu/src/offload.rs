@@ -81,7 +81,8 @@ impl Queue {
     /// A queue of which descriptors count from `base`, on this device.
     ///
     /// # Errors
-    /// No pinned memory, or none that the device reads.
+    /// [`GpuError::Call`] where the driver refuses pinned memory, [`GpuError::Unsupported`] where the device cannot
+    /// read it.
     pub fn new(gpu: &Arc<dyn Gpu>, base: u64) -> Result<Arc<Queue>, GpuError> {
         let memory = Pinned::new(gpu, HANDLE + 64)?;
         let device = gpu.device_address(memory.slice())?;

@@ -56,7 +56,7 @@ impl SimGpu {
     /// A device of this behaviour.
     ///
     /// # Errors
-    /// The process has made known more devices than it can.
+    /// [`GpuError::Exhausted`]: the process has registered 4096 devices, the most that it can.
     pub fn new(config: SimConfig) -> Result<Arc<SimGpu>, GpuError> {
         let mut place = None;
         let gpu = Arc::new_cyclic(|me: &Weak<SimGpu>| {

@@ -94,7 +94,8 @@ impl Assembly {
     /// Places the next fragment of the stream; without a batch, nowhere.
     ///
     /// # Errors
-    /// See [`Unplaced`]; nothing has changed.
+    /// [`Unplaced::Full`], [`Unplaced::Beyond`], [`Unplaced::Foreign`], [`Unplaced::Outside`]; nothing has changed
+    /// then.
     pub fn place(&mut self, fragment: Fragment, batch: Option<&mut Batch>) -> Result<Placed, Unplaced> {
         let left = self.left();
         if u64::from(fragment.len()) > left {

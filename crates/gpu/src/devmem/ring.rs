@@ -113,7 +113,7 @@ impl Arrivals {
     /// Takes the next completion: payload, or news for [`Arrivals::state`].
     ///
     /// # Errors
-    /// See [`BadCompletion`]; nothing has changed.
+    /// [`BadCompletion`]: the kernel reported what it cannot have received; nothing has changed then.
     pub fn take(&mut self, completion: Completion) -> Result<Option<Fragment>, BadCompletion> {
         let bad = |what| Err(BadCompletion { what, completion });
         if completion.flags & SKIP != 0 {
@@ -205,7 +205,7 @@ impl Refill {
     /// The kernel has got to `head`.
     ///
     /// # Errors
-    /// It cannot have.
+    /// [`BadRefill::Head`]: the kernel says that it took more entries than it was given.
     pub fn kernel_at(&mut self, head: u32) -> Result<(), BadRefill> {
         let (taken, given) = (head.wrapping_sub(self.head), self.tail.wrapping_sub(self.head));
         if taken > given {
@@ -231,7 +231,7 @@ impl Refill {
     /// of it are still out, and there is nothing to write.
     ///
     /// # Errors
-    /// No page of ours.
+    /// [`BadRefill::Page`]: the number is beyond the area.
     pub fn back(&mut self, page: u32) -> Result<Option<u32>, BadRefill> {
         let pages = self.extra.len();
         let extra = self.extra.get_mut(page as usize).ok_or(BadRefill::Page { page, pages })?;

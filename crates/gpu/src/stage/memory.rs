@@ -36,7 +36,7 @@ impl StageMemory {
     /// A part of it, given back when it is dropped.
     ///
     /// # Errors
-    /// There is not so much left.
+    /// [`GpuError::StageMemory`]: fewer bytes are left.
     pub fn take(&self, bytes: usize) -> Result<Share, GpuError> {
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.0.most);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
