@@ -164,7 +164,9 @@ impl Channel {
     /// staged, and [`Channel::describe`] says so. One GPU for each connection.
     ///
     /// # Errors
-    /// A path reaches host memory only and staging is off, or the connection has another GPU.
+    /// [`GpuError::OtherDevice`] where the connection has another GPU already; [`GpuError::Unsupported`] where a path
+    /// reaches host memory only and staging is off, or strict mode forbids the slower way; any other [`GpuError`] of
+    /// the device.
     pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         if self.gpu.as_ref().is_some_and(|ours| ours.place() == gpu.place()) {
             return Ok(());
@@ -227,7 +229,7 @@ impl Channel {
     /// See [`Conn::post_send`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_send(tag, src);
@@ -251,7 +253,8 @@ impl Channel {
     /// See [`Conn::post_recv`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::post_recv`]: [`ConnError::Op`] for a group of no parts or too many; [`ConnError::DeviceMemory`],
+    /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_recv(parts);
@@ -261,7 +264,8 @@ impl Channel {
     /// See [`Conn::post_write`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::post_write`]: [`ConnError::Op`] for a range that no region can have, or a connection without
+    /// acknowledgements; [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     pub fn post_write(
         &mut self,
         src: MemSlice,
@@ -276,7 +280,7 @@ impl Channel {
     /// See [`Conn::post_read`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Channel::post_write`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_read(dst, from);
         self.meter.posted(answer, Counter::RxBytes, 0)
@@ -352,7 +356,8 @@ impl Channel {
     /// See [`Conn::test`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::test`]: [`ConnError::Op`] where the operation failed or the ticket is not in flight;
+    /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
         let done = self.conn.test(ticket);
@@ -366,7 +371,7 @@ impl Channel {
     /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, and now and then.
     ///
     /// # Errors
-    /// See [`Conn::test`].
+    /// As [`Channel::test`].
     #[inline]
     pub fn test_sent(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
         if let Some(bytes) = self.test(ticket)? {
@@ -387,7 +392,7 @@ impl Channel {
     /// [`Conn::test`] of a receive: true when it is done, with the size of each of its parts in `sizes`.
     ///
     /// # Errors
-    /// See [`Conn::test`].
+    /// As [`Channel::test`].
     #[inline]
     pub fn test_sizes(&mut self, ticket: Ticket, sizes: &mut [usize]) -> Result<bool, ConnError> {
         let Some(bytes) = self.conn.test(ticket)? else { return Ok(false) };
@@ -403,7 +408,7 @@ impl Channel {
     /// Moves everything that can move.
     ///
     /// # Errors
-    /// See [`Conn::progress`].
+    /// As [`Conn::progress`]: [`ConnError::Lost`], [`ConnError::Closed`].
     pub fn progress(&mut self) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
         self.unheard = 0;

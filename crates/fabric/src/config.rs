@@ -106,7 +106,8 @@ impl Config {
     /// From the process environment.
     ///
     /// # Errors
-    /// A value that its parameter does not take, or a key file that cannot be used.
+    /// [`Error::Param`] for a value that its parameter does not take, [`Error::Filter`] for a list of interfaces that
+    /// cannot be read, [`Error::PskRead`] and [`Error::Psk`] for a key file that cannot be used.
     pub fn from_env() -> Result<Config, Error> {
         let names: Vec<String> = std::env::vars_os().filter_map(|(k, _)| k.into_string().ok()).collect();
         let mut config = Config::read(&|name| std::env::var(name).ok())?;

@@ -254,7 +254,7 @@ impl Connecting {
             // The relays that were told of do not lead there; what is told by now may be truer.
             self.relayed = false;
             for failed in self.tries.iter().filter(|t| t.reach.relays() > 0) {
-                let line = format!("mesh: {}; the mesh is asked for another way", failed.describe());
+                let line = format!("mesh: {}; the mesh is asked for another route", failed.describe());
                 self.fabric.log().info(&line);
             }
             self.tries.retain(|t| t.reach.relays() == 0);
@@ -270,7 +270,10 @@ impl Connecting {
     /// Moves on. `Some` when the connection is up.
     ///
     /// # Errors
-    /// No path could be had; names every one that was tried. Also any downgrade in strict mode.
+    /// [`Error::Unreachable`] and [`Error::Timeout`], which name every path that was tried; [`Error::Forced`] where
+    /// `LINKSPAN_PATH` names a path that cannot be taken; [`Error::Strict`] for any downgrade in strict mode;
+    /// [`Error::Plan`], [`Error::Answer`], [`Error::Clear`] and [`Error::Vanished`] where the peer ends the set-up or
+    /// breaks it.
     pub fn poll(&mut self) -> Result<Option<Channel>, Error> {
         for n in 0..self.tries.len() {
             self.poll_try(n)?;

@@ -50,7 +50,7 @@ pub struct Device {
 /// This machine's interfaces with the verdict on each.
 ///
 /// # Errors
-/// The system does not list them.
+/// [`Error::Interfaces`]: `getifaddrs(3)` failed.
 pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
     look(config.interfaces.as_ref(), config.meshes())
 }
@@ -113,7 +113,7 @@ pub(crate) fn port(interface: &Interface, family: Option<&str>) -> Option<Port> 
 /// Groups the usable interfaces into devices.
 ///
 /// # Errors
-/// Nothing is usable, not even loopback.
+/// [`Error::NoInterface`]: no interface is usable, not even loopback.
 pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<Device>, Error> {
     let family = family();
     let host = Host::read(&Roots::default());

@@ -26,7 +26,7 @@ pub trait Ports: Send + Sync + fmt::Debug {
     /// Whether the card of this interface puts payload into device memory.
     ///
     /// # Errors
-    /// Why not; an empty text where nobody set it up and there is nothing to say.
+    /// The reason, as text for the log; empty where device-memory TCP was not asked for.
     fn ready(&self, interface: &str) -> Result<(), String>;
 
     /// The payload stream of a rail.
@@ -126,7 +126,7 @@ pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     }
     match found {
         Err(why) if why.is_empty() => {
-            Err(only_forced(&format!("nobody has set {interface} up: run `lspan devmem up {interface}`")))
+            Err(only_forced(&format!("{interface} is not set up: run `lspan devmem up {interface}`")))
         }
         other => other,
     }

@@ -22,7 +22,8 @@ fn hip() -> Result<&'static linkspan_hip::Driver, GpuError> {
 /// Opens a device by its name; `None` for host memory. The same device each time.
 ///
 /// # Errors
-/// There is no driver, or no such device.
+/// [`GpuError::NoLibrary`] and [`GpuError::Symbol`] where the driver is missing or too old, [`GpuError::NoDevice`] for
+/// a number that it does not have, [`GpuError::Name`] for a simulated GPU, [`GpuError::Call`] where the driver fails.
 pub fn open(name: MemoryName) -> Result<Option<Arc<dyn Gpu>>, GpuError> {
     let MemoryName::Device(kind, ordinal) = name else { return Ok(None) };
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
@@ -59,7 +60,7 @@ pub fn current_cuda() -> Option<Arc<dyn Gpu>> {
 /// threads that work with device memory do, or the device is open already.
 ///
 /// # Errors
-/// No driver knows the address as device memory.
+/// [`GpuError::NoOwner`]: no driver knows the address as device memory.
 pub fn owner(addr: u64) -> Result<Arc<dyn Gpu>, GpuError> {
     let ask = |kind, found: Result<Option<usize>, GpuError>| match found {
         Ok(Some(ordinal)) => open(MemoryName::Device(kind, ordinal)),

@@ -120,7 +120,8 @@ impl Fabric {
     /// one-sided operations; must be the same on both sides (the NCCL plugin uses `false`, the library `true`).
     ///
     /// # Errors
-    /// The machine has no interface to use, not even loopback.
+    /// [`Error::NoInterface`]: the machine has no interface to use, not even loopback. [`Error::Interfaces`]: they
+    /// cannot be listed.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
         let ports = devmem::of_this_machine(&config);
         Fabric::build(config, log, acked, (Rdma::default(), Cables::default(), ports), this_host())
@@ -130,7 +131,7 @@ impl Fabric {
     /// interface that their GIDs name. Such a fabric is a host of its own: it shares no memory with others.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`Fabric::new`]; also [`Error::Login`] where the OS gives no random numbers.
     pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
         let ports = devmem::of_this_machine(&config);
         Fabric::build(config, log, acked, (Rdma::given(nics), Cables::default(), ports), another_host()?)
@@ -139,7 +140,7 @@ impl Fabric {
     /// The same with these cables in place of the machine's own, and no RDMA device.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`Fabric::with_nics`].
     pub fn with_cables(config: Config, log: Log, acked: bool, ports: Arc<thunderbolt::Ports>) -> Result<Fabric, Error> {
         let cards = devmem::of_this_machine(&config);
         let devices = (Rdma::given(Vec::new()), Cables::given(ports), cards);
@@ -150,7 +151,7 @@ impl Fabric {
     /// cards.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`Fabric::with_nics`].
     pub fn with_ports(config: Config, log: Log, acked: bool, ports: Arc<dyn devmem::Ports>) -> Result<Fabric, Error> {
         let devices = (Rdma::given(Vec::new()), Cables::default(), ports);
         Fabric::build(config, log, acked, devices, another_host()?)
@@ -257,7 +258,7 @@ impl Fabric {
     /// Makes one more device of several; returns its index.
     ///
     /// # Errors
-    /// One of them does not exist.
+    /// [`Error::NoDevice`]: one of them does not exist.
     pub fn merge(&self, members: &[usize]) -> Result<usize, Error> {
         let parts: Vec<Device> = members.iter().map(|&n| self.device(n)).collect::<Result<_, _>>()?;
         let merged = Device::merged(&parts, members)?;
@@ -296,7 +297,8 @@ impl Fabric {
     /// Listens on all interfaces of a device.
     ///
     /// # Errors
-    /// There is no such device, or the system refuses.
+    /// [`Error::NoDevice`]; [`Error::Tcp`] where the OS refuses a socket; [`Error::Login`] where it gives no random
+    /// numbers; those of [`Fabric::mesh_graph`].
     pub fn listen(&self, device: usize) -> Result<Listener, Error> {
         self.mesh()?;
         Listener::new(self, device)
@@ -305,7 +307,8 @@ impl Fabric {
     /// Begins to connect to the listener that made `handle`, through a device of ours.
     ///
     /// # Errors
-    /// The handle cannot be used, or there is no such device.
+    /// [`Error::Handle`]: the handle cannot be used. [`Error::NoDevice`]. Failures that come later are told by
+    /// [`Connecting::poll`].
     pub fn connect(&self, device: usize, handle: &[u8; HANDLE_LEN]) -> Result<Connecting, Error> {
         Connecting::new(self, device, handle)
     }
@@ -314,7 +317,8 @@ impl Fabric {
     /// two to come. `None`: the settings ask for no mesh.
     ///
     /// # Errors
-    /// It cannot be joined, or the file that declares it cannot be used.
+    /// [`Error::Mesh`]: a socket or the thread of the mesh cannot be made. [`Error::MeshRead`] and [`Error::MeshFile`]:
+    /// the file that declares the mesh cannot be used.
     pub fn mesh_graph(&self) -> Result<Option<Graph>, Error> {
         Ok(self.mesh()?.map(Mesh::graph))
     }

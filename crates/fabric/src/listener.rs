@@ -100,7 +100,8 @@ impl Listener {
     /// The next connection that is up, if there is one. Never blocks.
     ///
     /// # Errors
-    /// Strict mode forbids the connection that came up, or the system refuses to accept any.
+    /// [`Error::Strict`]: strict mode forbids the connection that came up. [`Error::Tcp`]: the listening socket failed.
+    /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
         linkspan_tcp::linger::sweep();
         let mut desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
@@ -477,7 +478,7 @@ impl Arrival {
         let relays = streams.iter().filter(|s| plan.streams.contains(&s.number)).map(|s| s.relays).max().unwrap_or(0);
         if relays > 0 {
             let what = format!(
-                "LS1424 the peer at {} comes over {relays} other host(s): no cable joins it to this one",
+                "LS1424 the peer at {} is reached over {relays} other host(s): no cable joins it to this one",
                 self.peer
             );
             if fabric.config().strict {
@@ -517,7 +518,7 @@ impl Arrival {
             fabric.log().warn(&format!("downgrade: {what}"));
         }
         if plan.carrier != Carrier::Devmem && fabric.config().path == PathChoice::Devmem {
-            let why = lost_devmem.unwrap_or_else(|| "the peer does not take it; its log says why".into());
+            let why = lost_devmem.unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
             return Err(Error::Forced { path: "devmem", why });
         }
         let config = fabric.config();
@@ -528,7 +529,7 @@ impl Arrival {
             _ => None,
         };
         if let Some(path) = forced.filter(|_| plan.carrier != Carrier::Verbs) {
-            let why = lost.first().cloned().unwrap_or_else(|| "the peer does not take it; its log says why".into());
+            let why = lost.first().cloned().unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
             return Err(Error::Forced { path, why });
         }
         let mut sentinel = match plan.sentinel {

@@ -79,7 +79,7 @@ params! {
     CONNECT_TIMEOUT_MS = "LINKSPAN_CONNECT_TIMEOUT_MS", Takes::Number(100, 3_600_000), "20000",
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
-        "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits for ever.";
+        "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits without limit.";
     REVOKE_MS = "LINKSPAN_REVOKE_MS", Takes::Number(100, 3_600_000), "1000",
         "How long a one-sided operation whose time is up waits for the peer to confirm that nothing of it lands any more, milliseconds; then it is reported as unrevoked. A host that lost its peer and cannot dial waits twice as long for it, 2 s at least. More is for hosts whose processors are overbooked.";
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
@@ -120,7 +120,7 @@ impl Param {
     /// The value from `get` (normally the environment), checked; `None` when unset or empty.
     ///
     /// # Errors
-    /// The value is not one the parameter takes.
+    /// [`BadParam`]: the value is not one the parameter takes.
     pub fn read(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, BadParam> {
         let Some(value) = get(self.name).filter(|v| !v.is_empty()) else {
             return Ok(None);

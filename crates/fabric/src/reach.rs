@@ -92,7 +92,7 @@ impl Reach {
     pub(crate) fn way(&self) -> Option<String> {
         match self {
             Reach::Plain { .. } => None,
-            Reach::Over(route) => Some(format!("the way over {} to {}", route.over.join(", "), self.to())),
+            Reach::Over(route) => Some(format!("the route over {} to {}", route.over.join(", "), self.to())),
         }
     }
 

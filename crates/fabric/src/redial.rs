@@ -189,7 +189,7 @@ impl Redial {
             Ok((berth, mark)) => Some((Berth::Rdma(berth), mark)),
             Err(why) => {
                 if let (Some(way), false) = (self.reach.way(), why.is_empty()) {
-                    fabric.log().warn(&format!("downgrade: {way} goes by TCP, not by RDMA: {why}"));
+                    fabric.log().warn(&format!("downgrade: {way} uses TCP, not RDMA: {why}"));
                 }
                 None
             }

@@ -119,7 +119,7 @@ impl Channel {
         } else if lives(&self.fabric, self.peer, &self.returns) {
             (gone.since, gone.waits) = (now, true);
             let line = format!(
-                "the path to the peer is dead, but its host lives: a way around is waited for, {} s at most: {}",
+                "the path to the peer is dead, but its host answers: waiting for another route, {} s at most: {}",
                 GRACE.as_secs(),
                 chain(&gone.why)
             );

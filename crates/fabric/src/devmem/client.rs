@@ -32,7 +32,7 @@ impl Session {
     /// Opens one.
     ///
     /// # Errors
-    /// Nobody listens, or who listens is neither root nor this user.
+    /// A text for the log: no broker listens at `path`, or its process belongs to neither root nor this user.
     pub fn open(path: &Path) -> Result<Session, String> {
         let no = |call: &str, e: Errno| format!("{call} {}: {e}", path.display());
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -55,7 +55,7 @@ impl Session {
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds: Vec<BorrowedFd<'_>> = with.into_iter().collect();
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-            return Err("no room for a descriptor".into());
+            return Err("no space for a descriptor".into());
         }
         let bytes = question.encode();
         match rustix::net::sendmsg(&self.0, &[std::io::IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
@@ -68,14 +68,14 @@ impl Session {
         if n == 0 {
             return Err("lspan devmem up has ended this session: it prints why".into());
         }
-        let answer = Answer::decode(&answer[..n]).ok_or("lspan devmem up answers in a way that we do not know")?;
+        let answer = Answer::decode(&answer[..n]).ok_or("the answer of lspan devmem up has an unknown format")?;
         answer.0
     }
 
     /// Has a dma-buf of `len` bytes bound to queues: its number.
     ///
     /// # Errors
-    /// Why not.
+    /// The broker's refusal, or that the session ended, as text for the log.
     pub fn bind(&self, dmabuf: BorrowedFd<'_>, len: u64) -> Result<u32, String> {
         self.ask(Question::Bind { len }, Some(dmabuf))
     }
@@ -83,7 +83,7 @@ impl Session {
     /// Has the stream `peer` -> `local` steered to them: the rule's number.
     ///
     /// # Errors
-    /// Why not.
+    /// The broker's refusal, or that the session ended, as text for the log.
     pub fn steer(&self, local: SocketAddr, peer: SocketAddr) -> Result<u32, String> {
         self.ask(Question::Steer { local, peer }, None)
     }
@@ -91,7 +91,7 @@ impl Session {
     /// Ends a rule.
     ///
     /// # Errors
-    /// Why not.
+    /// The broker's refusal, or that the session ended, as text for the log.
     pub fn release(&self, rule: u32) -> Result<(), String> {
         self.ask(Question::Release { rule }, None).map(|_| ())
     }

@@ -198,7 +198,7 @@ impl Agent {
         }
         if !self.listens.is_empty() {
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
-            self.setup.log.info(&format!("mesh: this process meets neighbours on {}", seen.join(", ")));
+            self.setup.log.info(&format!("mesh: this process looks for neighbours on {}", seen.join(", ")));
         }
         self.tell_own();
     }

@@ -209,7 +209,7 @@ impl Half {
         };
         match begun {
             Ok(thread) => agent.shared.keep(thread),
-            Err(error) => agent.setup.log.warn(&format!("mesh: no thread to relay with: {error}")),
+            Err(error) => agent.setup.log.warn(&format!("mesh: the relay thread cannot be started: {error}")),
         }
     }
 }
@@ -249,9 +249,9 @@ fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
     // An address may be there again on a far cable, but not as a door, nor next.
     let again = |(n, hop): &(usize, &SocketAddr)| ours(hop.ip()) && (*n == 0 || hop.port() == agent.setup.port);
     if let Some((_, again)) = path.iter().enumerate().find(again) {
-        return Err(host(format!("LS1407 the way leads back to {}: it runs in a loop", again.ip())));
+        return Err(host(format!("LS1407 the route leads back to {}: it runs in a loop", again.ip())));
     }
-    let Some(next) = path.first() else { return Err(host("a way without hops".into())) };
+    let Some(next) = path.first() else { return Err(host("a route without hops".into())) };
     let known = agent.shared.known();
     // A neighbour that was heard with this address is behind that port; a silent one behind the port of its subnet.
     let told = known.database.heard(clock::now()).into_iter().find_map(|heard| {

@@ -78,10 +78,10 @@ impl Hops {
 }
 
 /// What is said where a stream goes before its mark has left.
-pub(crate) const BROKE: &str = "the way broke before it went over to RDMA";
+pub(crate) const BROKE: &str = "the route broke before it changed to RDMA";
 
 /// Why nothing is known of the hops behind a door.
-pub(crate) const EARLIER: &str = "a relay of an earlier version is on the way";
+pub(crate) const EARLIER: &str = "a relay of an earlier version is on the route";
 
 /// Why the host at the end of a way takes part in no RDMA.
 pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {

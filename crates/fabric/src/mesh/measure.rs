@@ -131,11 +131,11 @@ impl<'a> Prober<'a> {
         let means = &self.mesh.means;
         let approach = match graph.way(self.mesh.id(), &Target { id: asked.id, addrs }, false) {
             Way::Direct(links) => {
-                let link = links.first().ok_or("no way")?;
+                let link = links.first().ok_or("no route")?;
                 Approach::start(means, &link.interface, link.from, &[link.to], PATIENCE)?
             }
             Way::Over(routes) => {
-                let route = routes.first().ok_or("no way")?;
+                let route = routes.first().ok_or("no route")?;
                 Approach::start(means, &route.interface, route.from, &route.hops, PATIENCE)?
             }
             Way::None(why) => return Err(why),

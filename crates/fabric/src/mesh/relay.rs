@@ -193,7 +193,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: 
                 Ok(Some(crossed)) => {
                     match crossed {
                         Ok(relay) => {
-                            log.info(&format!("mesh: the stream on {name} goes over to RDMA"));
+                            log.info(&format!("mesh: the stream on {name} changes to RDMA"));
                             rails = Some(Rails::new(relay, stats, &name));
                         }
                         Err(why) => log.info(&format!("mesh: the stream on {name} stays with TCP: {why}")),

@@ -100,7 +100,7 @@ impl Memory {
     /// memory is unmapped; paths that come up in the meantime forget it then, too.
     ///
     /// # Errors
-    /// A device's word.
+    /// The error of the device that refused (`ibv_reg_mr(3)`), as text for the log.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
         let made = Registered { mem, of: self.clone(), lent: None, _sends: None };
         for domain in self.now().domains {
@@ -134,7 +134,8 @@ impl Memory {
     /// offset, else by its address. `Ok` says how, and what was tried before in vain.
     ///
     /// # Errors
-    /// A device takes it in neither way, with both reasons: the memory is to be staged.
+    /// A device refuses both the dma-buf and the address; the text has both reasons. The memory has to be staged
+    /// through host memory.
     pub fn register_device(
         &self,
         dmabuf: Option<(BorrowedFd<'_>, u64)>,
