@@ -103,7 +103,7 @@ impl Door {
     }
 
     fn refuse(&self, mut coming: Coming, why: &str) {
-        self.fabric.log().info(&format!("a path that came in was given up: {why}"));
+        self.fabric.log().info(&format!("an incoming path was abandoned: {why}"));
         coming.hail.channel.cut(why);
     }
 

@@ -27,7 +27,7 @@ pub enum Error {
     #[error("LS1103 the operation was ended by abort() or because its transport was dropped")]
     Aborted,
     /// The transport cannot be used any more; make a new one.
-    #[error("LS1104 the transport is broken for good: {0}; make a new one")]
+    #[error("LS1104 the transport is permanently broken: {0}; make a new one")]
     Broken(Arc<str>),
     /// A two-sided message was under way when another operation timed out or was aborted; whether it arrived is unknown.
     #[error("LS1105 the path was revoked under a message by another operation; whether the message arrived is unknown")]
@@ -82,7 +82,7 @@ pub enum Error {
     },
     /// The remote buffer belongs to another transport of the peer, or to one that has ended.
     #[error(
-        "LS1112 this remote buffer was given out by another transport (or an earlier life of the peer): ask the peer for one from the transport it talks to us by"
+        "LS1112 this remote buffer was given out by another transport (or by an earlier process of the peer): ask the peer for one from the transport that is connected to this one"
     )]
     WrongPeer,
     /// Memory that must not be written to.

@@ -70,7 +70,7 @@ impl Hello {
     /// Reads a hello; total over any bytes. What a later release writes into the spare bytes is not looked at.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A text that says what is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Hello, &'static str> {
         let Ok(bytes) = <&[u8; HELLO_LEN]>::try_from(bytes) else {
             return Err("its hello has another length");

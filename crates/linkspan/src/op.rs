@@ -73,7 +73,7 @@ impl<'m> Op<'m> {
     /// Waits for the report; this thread drives meanwhile.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Those of the call that began the operation.
     ///
     /// # Panics
     /// The operation was over already.

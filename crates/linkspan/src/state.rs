@@ -149,7 +149,7 @@ impl State {
             armed: false,
             followers: 0,
             gpu: None,
-            why: Arc::from("nobody has connected"),
+            why: Arc::from("no peer has connected"),
             epoch: 0,
             past: [(0, 0); PAST],
             carry: VecDeque::new(),
@@ -541,7 +541,7 @@ impl State {
                 Ok(None) => Dial::Join(hail),
                 Ok(Some(hello)) => {
                     if (self.peer != 0 && hello.from != self.peer) || hello.to != self.id {
-                        return self.give_up("somebody else answered at that URL");
+                        return self.give_up("another process answered at that URL");
                     }
                     self.up(hail.channel, &hello);
                     return true;
@@ -587,10 +587,10 @@ impl State {
     /// A path came in. Its peer is told by our hello that the old one is read no longer.
     pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
         if let Some(why) = self.objection(hello) {
-            self.ctx.fabric().log().info(&format!("a path that came in was refused: {why}"));
+            self.ctx.fabric().log().info(&format!("an incoming path was refused: {why}"));
             return ch.cut(why);
         }
-        self.cut("the peer makes the path again");
+        self.cut("the peer makes a new path");
         if let Err(why) = self.outfit(&mut ch) {
             ch.cut(&why);
             self.breaks(&why);
