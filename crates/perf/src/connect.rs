@@ -21,7 +21,7 @@ pub struct Connects {
 /// Connects and closes, one after another. `interrupt` ends it early.
 ///
 /// # Errors
-/// The first connection that fails.
+/// [`PerfError::Link`]: the first connection that fails ends the test.
 pub fn connects<C: Connector>(connector: &C, stop: Stop, interrupt: &Interrupt) -> Result<Connects, PerfError> {
     let mut handshakes = Recorder::new();
     let start = Instant::now();
