@@ -18,7 +18,7 @@ impl Bell {
     /// One that is silent.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// The error of `eventfd(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new() -> io::Result<Bell> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Bell { fd, rung: AtomicBool::new(false) })

@@ -19,7 +19,7 @@ pub struct Sent {
 /// Lets calls on this socket use MSG_ZEROCOPY (SO_ZEROCOPY, socket(7)).
 ///
 /// # Errors
-/// The kernel (before 4.14) or the socket's kind has none.
+/// The error of `setsockopt(SO_ZEROCOPY)`: ENOPROTOOPT before Linux 4.14, ENOTSUPP (524) for sockets of another kind.
 pub fn enable_zerocopy(fd: BorrowedFd<'_>) -> io::Result<()> {
     crate::options::set_int(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
 }
@@ -27,7 +27,7 @@ pub fn enable_zerocopy(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// Takes one notice from the socket's error queue. `None`: no notice has come.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `recvmsg(MSG_ERRQUEUE)`.
 pub fn sent_notice(fd: BorrowedFd<'_>) -> io::Result<Option<Sent>> {
     loop {
         // Room for a sock_extended_err (16 bytes) and the address behind it (at most 28), aligned as cmsghdr wants.

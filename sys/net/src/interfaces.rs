@@ -44,7 +44,7 @@ impl Interface {
 /// All IPv4 and IPv6 addresses of all interfaces (getifaddrs(3)), in the system's order.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `getifaddrs(3)`, as EMFILE.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `list` is ours to write.
@@ -85,7 +85,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 /// to the loopback interface. `None`: no interface has it.
 ///
 /// # Errors
-/// The system's word.
+/// As [`interfaces`].
 pub fn interface_of(addr: IpAddr, scope: u32) -> io::Result<Option<Interface>> {
     let mut all = interfaces()?;
     let exact = |i: &Interface| i.addr == addr && (scope == 0 || i.index == scope);

@@ -22,7 +22,7 @@ impl Pipe {
     /// A pipe with room for `bytes`, or for as many as the system gives (fs.pipe-max-size, fs.pipe-user-pages-soft).
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `pipe2(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new(bytes: usize) -> io::Result<Pipe> {
         let mut fds: [RawFd; 2] = [-1; 2];
         // SAFETY: the kernel writes two descriptors into an array of two.
@@ -46,7 +46,7 @@ impl Pipe {
     /// Puts the pages of `mem` into the pipe, as many as have room.
     ///
     /// # Errors
-    /// The system's word: EFAULT where memory has no pages of its own, EAGAIN where there is no room at all.
+    /// The error of `vmsplice(2)`: EFAULT where memory has no pages of its own, EAGAIN where the pipe is full.
     pub fn fill(&mut self, mem: MemSlice) -> io::Result<()> {
         let part = libc::iovec { iov_base: mem.as_ptr().cast(), iov_len: mem.len() };
         // SAFETY: one range, mapped for its whole length by the promise behind a MemSlice.
@@ -69,7 +69,7 @@ impl Pipe {
     /// at the moment.
     ///
     /// # Errors
-    /// The system's word, for instance EPIPE.
+    /// The error of `splice(2)`, as EPIPE or ECONNRESET.
     pub fn drain(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         let (from, to, null) = (self.out.as_raw_fd(), fd.as_raw_fd(), std::ptr::null_mut());
         let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;

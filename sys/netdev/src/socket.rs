@@ -74,7 +74,7 @@ impl Socket {
     /// Opens one.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error::System`]: `socket(2)` failed.
     pub fn open() -> Result<Socket, Error> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: takes no memory of ours.

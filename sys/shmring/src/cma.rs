@@ -40,7 +40,7 @@ impl Gate {
     /// An open gate that shows `nonce`.
     ///
     /// # Errors
-    /// The system has no memory.
+    /// The error of `mmap(2)`: ENOMEM.
     pub fn new(nonce: [u64; 2]) -> io::Result<Gate> {
         // SAFETY: a fresh private mapping at an address of the kernel's choice.
         let page = unsafe {
@@ -66,7 +66,7 @@ impl Gate {
     /// life of this process unless [`Gate::reopenable`] is called, since whoever was late may still come.
     ///
     /// # Errors
-    /// The system refuses, which it has no reason to.
+    /// The error of `mprotect(2)`: ENOMEM where the process has too many mappings.
     pub fn close(&mut self) -> io::Result<()> {
         self.keep = true;
         // SAFETY: our own mapping, of which no reference exists.
@@ -241,7 +241,8 @@ impl Remote {
     /// Whether this process may read the peer's memory, and whether the peer is who it says: the nonce at its gate.
     ///
     /// # Errors
-    /// `EPERM`, `ENOSYS`: forbidden. `InvalidData`: another process, or a lie.
+    /// `EPERM`, `ENOSYS`: the OS forbids access to the process. `InvalidData`: the number belongs to another process,
+    /// or the peer gave a wrong address.
     pub fn probe(self, nonce: [u64; 2]) -> io::Result<()> {
         let mut found = [0u64; 2];
         let local = [iov(found.as_mut_ptr() as u64, 16)];

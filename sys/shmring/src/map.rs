@@ -42,7 +42,7 @@ impl Map {
     /// A fresh map with two rings of `ring` bytes (a power of two from `RING_MIN` to `RING_MAX`).
     ///
     /// # Errors
-    /// The size is not allowed, or the system refuses the memory.
+    /// `InvalidInput` for a size that is not allowed; the error of `memfd_create(2)`, `ftruncate(2)` or `mmap(2)`.
     pub fn create(ring: usize) -> io::Result<Map> {
         check_size(ring)?;
         let fd = rustix::fs::memfd_create("linkspan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -58,7 +58,8 @@ impl Map {
     /// Maps what the peer sent, if it is a map of ours with rings of `ring` bytes.
     ///
     /// # Errors
-    /// It is not sealed, not of the right size, or not ours.
+    /// `InvalidData` for a descriptor that is not sealed, has another size or another header; the error of `fstat(2)`,
+    /// `fcntl(2)` or `mmap(2)`.
     pub fn open(fd: OwnedFd, ring: usize) -> io::Result<Map> {
         check_size(ring)?;
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|e| invalid(format!("not a memfd: {e}")))?;

@@ -65,7 +65,7 @@ impl<A: Area> Producer<A> {
     /// `want`.
     ///
     /// # Errors
-    /// The consumer claims to have read what was never written, or went backwards.
+    /// [`Lie`]: the consumer's position is beyond what was written, or went backwards.
     pub fn free(&mut self, want: usize) -> Result<usize, Lie> {
         let size = self.area.size();
         let free = size - (self.tail - self.head);
@@ -155,7 +155,7 @@ impl<A: Area> Consumer<A> {
     /// Bytes that can be read now; looks at the producer's position only when everything seen before is consumed.
     ///
     /// # Errors
-    /// The producer went backwards or claims more than the ring holds.
+    /// [`Lie`]: the producer's position went backwards, or is further ahead than the ring holds.
     #[inline]
     pub fn ready(&mut self) -> Result<usize, Lie> {
         if self.tail == self.head {

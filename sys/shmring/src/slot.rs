@@ -81,7 +81,7 @@ pub fn offer(w: &impl Words, generation: u32) {
 /// The state now.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn state(w: &impl Words, generation: u32) -> Result<State, Scribbled> {
     check(w.cursor().load(Ordering::Acquire), generation)
 }
@@ -90,7 +90,7 @@ pub fn state(w: &impl Words, generation: u32) -> Result<State, Scribbled> {
 /// start. False where the sender has stopped it.
 ///
 /// # Errors
-/// The slot is not as offered.
+/// [`Scribbled`]: the slot is not as it was offered.
 pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bool, Scribbled> {
     w.dest().store(dest, Ordering::Relaxed);
     w.unread().store(0, Ordering::Relaxed);
@@ -106,7 +106,7 @@ pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bo
 /// Claims the next of `slices` slices, where the transfer is open and one is left.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>, Scribbled> {
     Ok(claim_some(w, generation, slices, 1)?.map(|slices| slices.start))
 }
@@ -114,7 +114,7 @@ pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>
 /// Claims up to `most` of the next of `slices` slices, where the transfer is open and one is left.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Result<Option<Range<u32>>, Scribbled> {
     let slices = slices.min(MAX_SLICES);
     let mut word = w.cursor().load(Ordering::Acquire);
@@ -136,7 +136,7 @@ pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Re
 /// torn and must not be reported.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn finish(w: &impl Words, generation: u32) -> Result<bool, Scribbled> {
     let s = check(w.cursor().fetch_or(DONE, Ordering::AcqRel), generation)?;
     Ok(!s.stopped)

@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// The module is of another version.
     #[error(
-        "LS1502 linkspan.ko speaks version {theirs} of its interface, this program version {ours}; update the older one"
+        "LS1502 linkspan.ko has version {theirs} of its interface, this program version {ours}; update the older one"
     )]
     Version {
         /// The module's.
@@ -64,7 +64,9 @@ pub enum Error {
         region: u64,
     },
     /// Indices in the shared memory that no sane driver writes.
-    #[error("LS1507 the queues of the device make no sense ({what}); its module is not what it says")]
+    #[error(
+        "LS1507 the queues of the device are inconsistent ({what}); the module that is loaded is not linkspan.ko of this version"
+    )]
     Queues {
         /// What is wrong.
         what: &'static str,
@@ -76,7 +78,7 @@ pub enum Error {
         channel: u32,
     },
     /// A message that no buffer has room for.
-    #[error("LS1509 a message of {length} bytes waits, and the buffers have {room}; open the channel with larger ones")]
+    #[error("LS1509 a message of {length} bytes waits, and the buffers hold {room}; open the channel with larger ones")]
     Long {
         /// Its bytes.
         length: u64,

@@ -87,7 +87,7 @@ impl Queues {
             return Ok(None);
         }
         if ready > self.cq_entries {
-            return Err(Error::Queues { what: "more completions than there is room for" });
+            return Err(Error::Queues { what: "more completions than the queue holds" });
         }
         let at = (self.cq_head & (self.cq_entries - 1)) as usize;
         // SAFETY: masked, so inside of the entries; the driver does not write this one before the head says so.

@@ -216,7 +216,7 @@ impl Ring {
     /// What the device says about its link.
     ///
     /// # Errors
-    /// [`Error::Refused`].
+    /// [`Error::Refused`]: the driver refuses the question.
     pub fn info(&self) -> Result<Info> {
         device::info_of(self.fd.as_fd())
     }
@@ -233,7 +233,7 @@ impl Ring {
     /// See [`Registrar::register_dmabuf`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Ring::register`].
     pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<Region> {
         self.registrar().register_dmabuf(fd, offset, length, access)
     }
@@ -334,7 +334,7 @@ impl Ring {
     /// when some were taken.
     ///
     /// # Errors
-    /// [`Error::Gone`], [`Error::Refused`].
+    /// [`Error::Gone`]: the link was lost. [`Error::Refused`]: the driver refuses the doorbell.
     #[inline]
     pub fn submit(&mut self) -> Result<()> {
         if self.threaded && !self.queues.asleep() {
@@ -372,7 +372,7 @@ impl Ring {
     /// Has an eventfd signalled with every completion and when the link is lost; `None` ends that.
     ///
     /// # Errors
-    /// [`Error::Refused`].
+    /// [`Error::Refused`]: the descriptor is no eventfd.
     pub fn set_eventfd(&self, event: Option<BorrowedFd<'_>>) -> Result<()> {
         let mut argument = abi::Event { fd: event.map_or(-1, |fd| fd.as_raw_fd()), reserved: 0 };
         call(self.fd.as_fd(), abi::IOC_EVENTFD, &mut argument).map_err(|()| Error::call("setting an eventfd"))

@@ -41,7 +41,8 @@ impl Udmabuf {
     /// As many bytes, rounded up to whole pages, all zero.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `memfd_create(2)`, of opening `/dev/udmabuf` or of its `ioctl`: ENOENT where the kernel has no
+    /// udmabuf, EACCES.
     pub fn new(bytes: usize) -> Result<Udmabuf> {
         let bytes = bytes.max(1).next_multiple_of(PAGE);
         // SAFETY: a zero-terminated name.

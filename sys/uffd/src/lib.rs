@@ -51,7 +51,7 @@ impl Unmaps {
     /// The watch, begun when it is first asked for.
     ///
     /// # Errors
-    /// Why there is none: a kernel without it, or a sandbox that forbids it.
+    /// A text: the kernel has no userfaultfd, or a sandbox forbids it.
     pub fn of_process() -> Result<&'static Unmaps, &'static str> {
         static ONE: OnceLock<Result<Unmaps, String>> = OnceLock::new();
         ONE.get_or_init(|| Unmaps::begin().map_err(|e| format!("userfaultfd: {e}"))).as_ref().map_err(String::as_str)
@@ -74,7 +74,8 @@ impl Unmaps {
     /// Watches the pages of `mem`. Again is no error.
     ///
     /// # Errors
-    /// The kernel cannot: it is no ordinary memory (a file's, a device's), or somebody else watches it.
+    /// The error of `ioctl(UFFDIO_REGISTER)`: `EINVAL` for memory of a file or a device, `EBUSY` where another
+    /// userfaultfd watches it.
     pub fn watch(&self, mem: MemSlice) -> io::Result<()> {
         if mem.is_empty() {
             return Ok(());

@@ -116,8 +116,8 @@ fn register<T>(ring: &OwnedFd, what: c_uint, arg: *mut T, count: c_uint) -> io::
 /// is rung when the kernel has put work off for the thread. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
-/// The step that failed, with the system's word: `EPERM`; `EINVAL` from kernels that know no such thing; `EOPNOTSUPP` from drivers
-/// that cannot; `EEXIST` for a queue in use.
+/// [`UringError`] with the call that failed and its error: `EPERM`; `EINVAL` from kernels without zero-copy receive;
+/// `EOPNOTSUPP` from drivers that cannot; `EEXIST` for a queue in use.
 pub fn zero_copy(
     source: Source,
     area: Area<'_>,
@@ -227,7 +227,7 @@ impl Issuer {
     /// Hands requests to the kernel and runs what it has put off. Never waits.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `io_uring_enter(2)`.
     pub fn enter(&mut self) -> io::Result<()> {
         loop {
             let fd = self.shared.ring.as_raw_fd();
@@ -263,7 +263,7 @@ impl Issuer {
     /// Has the kernel take what stands in the refill ring, which it otherwise does when a card asks for pages (Linux 6.19).
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `io_uring_register(2)`.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut ctrl = Ctrl { id: self.id, op: CTRL_FLUSH_RQ, ..Ctrl::default() };
         register(&self.shared.ring, REGISTER_ZCRX_CTRL, &raw mut ctrl, 0).map(drop)

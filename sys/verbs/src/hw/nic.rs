@@ -20,7 +20,8 @@ pub struct HwNic(Arc<Context>, Arc<Reaper>);
 /// Names of the devices of this machine that libibverbs can drive.
 ///
 /// # Errors
-/// There is no libibverbs, or the kernel does not answer. No devices at all is an empty list.
+/// [`Error::NoLibrary`] and [`Error::NoFunction`] where libibverbs is missing or too old, [`Error::System`] where the
+/// kernel does not answer. No devices at all is an empty list.
 pub fn devices() -> Result<Vec<String>, Error> {
     with_list(|list| list.iter().map(|d| d.0.clone()).collect())
 }
@@ -58,7 +59,8 @@ impl HwNic {
     /// Opens the device of this name.
     ///
     /// # Errors
-    /// No library, no such device, no permission.
+    /// [`Error::NoLibrary`], [`Error::NoFunction`], [`Error::NoDevice`]; [`Error::System`] where `/dev/infiniband`
+    /// cannot be opened.
     pub fn open(name: &str) -> Result<HwNic, Error> {
         let library = library()?;
         let raw = with_list(|list| match list.iter().find(|d| d.0 == name) {

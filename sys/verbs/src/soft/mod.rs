@@ -153,7 +153,7 @@ impl SoftNet {
     /// From now on `fd` is a dma-buf that holds this memory of a device.
     ///
     /// # Errors
-    /// The system's word on the descriptor.
+    /// The error of `fstat(2)` on the descriptor.
     pub fn dmabuf(&self, fd: BorrowedFd<'_>, mem: MemSlice) -> std::io::Result<()> {
         let id = handles::file(fd)?;
         self.lock().dmabufs.insert(id, mem);
