@@ -66,7 +66,7 @@ impl<C: Rail> DevmemRail<C> {
     /// over `control`. The peer has the same pair.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// [`Error::System`]: the OS refuses a descriptor.
     pub fn new(control: C, socket: Box<dyn Socket>, config: RailConfig) -> Result<DevmemRail<C>, Error> {
         let wake = WaitPair::new().map_err(|source| Error::System { call: "epoll_create1", source })?;
         let below = control.info();
@@ -107,7 +107,8 @@ impl<C: Rail> DevmemRail<C> {
     /// comes to the host and is copied from there, and [`DevmemRail::news`] and the rail's reason say so. Set-up: takes long.
     ///
     /// # Errors
-    /// It has another GPU, the GPU lacks what it takes, or (strict) payload cannot come to it directly.
+    /// [`GpuError::OtherDevice`]: the rail has another GPU. [`GpuError::Unsupported`]: the GPU lacks what it takes, or
+    /// (strict) payload cannot come to it directly. [`GpuError::Exhausted`], [`GpuError::Call`].
     pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         if let Some(ours) = &self.gpu {
             return if ours.place() == gpu.place() {

@@ -81,7 +81,7 @@ impl Ring {
     /// of a call.
     ///
     /// # Errors
-    /// The step that failed, with the kernel's word.
+    /// [`Error::System`] and [`Error::Ring`], with the call that failed and the OS error.
     pub(crate) fn start(source: Source, landing: Landing, stream: BorrowedFd<'_>) -> Result<Ring, Error> {
         let system = |call| move |source| Error::System { call, source };
         let stream = stream.try_clone_to_owned().map_err(system("dup"))?;

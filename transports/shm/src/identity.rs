@@ -63,7 +63,7 @@ pub enum NotLocal {
 /// This process.
 ///
 /// # Errors
-/// `/proc` does not tell.
+/// [`NotLocal::Unknown`]: `/proc` cannot be read, or the OS gives no random numbers.
 pub fn identity() -> Result<Identity, NotLocal> {
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).map_err(|e| NotLocal::Unknown { what: "the random source", why: e.to_string() })?;
@@ -89,7 +89,7 @@ impl Identity {
     /// Reads what [`Identity::encode`] wrote.
     ///
     /// # Errors
-    /// Another version, or no identity at all.
+    /// [`NotLocal::Blob`]: another version, or no identity at all.
     pub fn decode(bytes: &[u8; IDENTITY_LEN]) -> Result<Identity, NotLocal> {
         let id: Identity = zerocopy::transmute!(*bytes);
         if id.magic != MAGIC || id.version.get() != VERSION || id.zero.get() != 0 {
@@ -116,7 +116,7 @@ impl Identity {
 /// Whether two processes can share memory by this room.
 ///
 /// # Errors
-/// They cannot, and why.
+/// [`NotLocal`]: the variant says why they cannot share memory.
 pub fn same_host(ours: &Identity, theirs: &Identity) -> Result<(), NotLocal> {
     if ours.boot != theirs.boot {
         return Err(NotLocal::OtherHost);

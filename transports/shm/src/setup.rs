@@ -239,7 +239,7 @@ impl Accepting {
     /// after `deadline` [`Accepting::poll`] fails.
     ///
     /// # Errors
-    /// The peer cannot be local, or the system refuses a resource.
+    /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource.
     pub fn new(
         config: Config,
         own: &Identity,
@@ -258,7 +258,7 @@ impl Accepting {
     /// Goes on. `None`: not yet. Strangers on the socket are turned away and cost nothing.
     ///
     /// # Errors
-    /// The set-up failed; further calls fail too.
+    /// [`SetupError::Timeout`], [`SetupError::System`], [`SetupError::Peer`]; further calls fail too.
     pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
         let step = self.step(now);
         if step.is_err() {
@@ -281,7 +281,7 @@ impl Accepting {
                 Got::NotYet => {}
                 Got::Closed => return Err(SetupError::Peer("the connecting side hung up".into())),
                 Got::Message(_) => {
-                    let ready = Ready::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong last word".into()))?;
+                    let ready = Ready::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong last message".into()))?;
                     ends.verdicts[1] = Verdict(ready.verdict.get());
                     if let (Some(common), Some(ends)) = (self.common.take(), self.ends.take()) {
                         return rail(common, ends).map(Some);
@@ -374,7 +374,7 @@ impl Connecting {
     /// Begins to connect to the peer that made the offer.
     ///
     /// # Errors
-    /// The peer cannot be local, or the system refuses a resource.
+    /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource.
     pub fn new(
         config: Config,
         own: &Identity,
@@ -391,7 +391,7 @@ impl Connecting {
     /// Goes on. `None`: not yet.
     ///
     /// # Errors
-    /// The set-up failed; further calls fail too.
+    /// [`SetupError::Timeout`], [`SetupError::System`], [`SetupError::Peer`]; further calls fail too.
     pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
         let step = self.step(now);
         if step.is_err() {

@@ -88,7 +88,7 @@ impl TcpRail {
     /// already, at least 64 KiB of which fit.
     ///
     /// # Errors
-    /// [`Error::ReadAhead`]: more than that.
+    /// [`Error::ReadAhead`]: more bytes than a rail takes over.
     pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
         let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead { len: read_ahead.len(), max: SCRATCH })?;
         let local = stream.is_local();
@@ -113,7 +113,7 @@ impl TcpRail {
     /// What the kernel knows of the stream, for statistics. A system call.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `getsockopt(TCP_INFO)`.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         self.stream.tcp_info()
     }

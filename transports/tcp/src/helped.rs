@@ -66,7 +66,7 @@ impl HelpedRail {
     /// What the kernel knows of the stream, for statistics. A system call.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `getsockopt(TCP_INFO)`.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         match &self.probe {
             Some(socket) => linkspan_net::tcp_info(socket.as_fd()),

@@ -51,7 +51,8 @@ impl Sentinel {
     /// Asks whether the peer is alive: one system call, so for every few milliseconds and not for every operation.
     ///
     /// # Errors
-    /// It is gone, or it sent something.
+    /// [`Down::PeerGone`]: the stream ended, or the peer said that it leaves. [`Down::Protocol`]: the peer sent
+    /// something else. [`Down::System`]: the OS error.
     pub fn check(&mut self) -> Result<(), Down> {
         use std::io::ErrorKind as K;
         let mut byte = [0; 1];
@@ -63,7 +64,10 @@ impl Sentinel {
             }
             Ok(Some(_)) if byte[0] == LEAVING => {
                 self.ended = Some(Ended::Left);
-                Err(Down::PeerGone { path: self.path.clone(), why: "it has ended this path, and lives".into() })
+                Err(Down::PeerGone {
+                    path: self.path.clone(),
+                    why: "it has closed this path and is still running".into(),
+                })
             }
             Ok(Some(_)) => {
                 self.ended = Some(Ended::Broken);

@@ -50,7 +50,7 @@ impl Memory {
     /// there, then go straight between the cable's controller and the device.
     ///
     /// # Errors
-    /// The driver cannot: the memory is to be staged. [`Error::Refused`] with `EOPNOTSUPP` where the controller cannot reach it,
+    /// The memory is to be staged then. [`Error::Refused`] with `EOPNOTSUPP` where the controller cannot reach it,
     /// `ERANGE` where the dma-buf is shorter, `ENOSPC` where 448 are registered; [`Error::Gone`].
     pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error> {
         self.lock().as_ref().ok_or(Error::Gone)?.register_dmabuf(fd, offset, mem, target)

@@ -106,7 +106,7 @@ impl Setup {
     /// One side.
     ///
     /// # Errors
-    /// [`Error::NoCable`]: this host has none; [`Error::Random`].
+    /// [`Error::NoCable`]: this host has none. [`Error::Random`]: the OS gives no random numbers.
     pub fn new(ports: Arc<Ports>, role: Role, config: Config) -> Result<Setup, Error> {
         if ports.cables.is_empty() {
             let why = [Tier::Ring, Tier::Stream].map(|tier| format!("{tier}: {}", ports.why_not(tier))).join("; ");
@@ -148,7 +148,8 @@ impl Setup {
     /// Bytes from the peer. How many were of the handshake.
     ///
     /// # Errors
-    /// It cannot succeed any more.
+    /// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`], [`Error::Device`]: the
+    /// handshake cannot succeed any more.
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -320,7 +321,7 @@ impl Setup {
             }
             (word, state) => {
                 self.state = state;
-                Err(Error::BadOffer(format!("{word:?} where it was not due")))
+                Err(Error::BadOffer(format!("{word:?} where it was not expected")))
             }
         }
     }
@@ -390,7 +391,7 @@ impl Setup {
     /// Looks at the cable; to be called again and again until [`Setup::is_done`].
     ///
     /// # Errors
-    /// [`Error::OtherPeer`].
+    /// [`Error::OtherPeer`]: the cable does not lead to the peer that logged in.
     pub fn poll(&mut self) -> Result<(), Error> {
         let State::Up { rail, at, since, told: told @ false, .. } = &mut self.state else { return Ok(()) };
         let more = self.role == Role::Caller && *at + 1 < self.joins.len();
@@ -423,7 +424,7 @@ impl Setup {
     /// Whether its time is over. One of many gives up before the peer does.
     ///
     /// # Errors
-    /// [`Error::Deadline`].
+    /// [`Error::Deadline`]: the handshake did not end in time.
     pub fn check(&mut self, now: Instant) -> Result<Duration, Error> {
         let spent = now.saturating_duration_since(self.since);
         let undone = matches!(self.state, State::Asked { .. } | State::Up { told: false, .. });
@@ -441,7 +442,7 @@ impl Setup {
     /// The rail, once [`Setup::is_done`], if there is one; else the handshake back.
     ///
     /// # Errors
-    /// The handshake, not done.
+    /// The handshake itself, where it is not complete yet.
     pub fn finish(mut self) -> Result<Option<CableRail>, Box<Setup>> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Up { rail, heard: true, told: true, .. } => Ok(Some(*rail)),
@@ -469,7 +470,7 @@ fn id(uuid: &[u8; 16]) -> String {
 /// Joins two sides in one process; for tests and tools.
 ///
 /// # Errors
-/// See [`Setup`].
+/// Those of [`Setup`].
 pub fn join(mut a: Setup, mut b: Setup) -> Result<(CableRail, CableRail), Error> {
     loop {
         let n = b.input(a.output())?;

@@ -43,7 +43,7 @@ impl Tier {
     /// From `LINKSPAN_THUNDERBOLT_TIER`: `None` for `auto`.
     ///
     /// # Errors
-    /// [`Error::NoTier`].
+    /// [`Error::NoTier`]: the text names no tier.
     pub fn parse(word: &str) -> Result<Option<Tier>, Error> {
         match word {
             "auto" => Ok(None),
@@ -99,7 +99,7 @@ impl Cable {
     /// Opens it.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`DeviceError::Open`], also where another connection has the stream; those of [`linkspan_tbring::Ring::open`].
     pub fn open(&self, wait: Duration) -> Result<Medium, DeviceError> {
         let gone = || DeviceError::Open {
             path: PathBuf::from(&self.name),

@@ -139,7 +139,7 @@ impl<N: Nic> Domain<N> {
     /// Whether it does.
     ///
     /// # Errors
-    /// Why not: it was not asked to, or the kernel cannot.
+    /// A text: it was not asked to, or the kernel cannot.
     pub fn watches(&self) -> Result<(), &'static str> {
         self.0.unmaps.get().copied().unwrap_or(Err("not asked to")).map(drop)
     }
@@ -217,7 +217,7 @@ impl<N: Nic> Domain<N> {
     /// Registers ahead, so that the first operation does not have to.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<Region<N::Mr>>, Error> {
         self.catch_up();
         if let Some(region) = self.lock().find(mem, target) {
@@ -241,7 +241,8 @@ impl<N: Nic> Domain<N> {
     /// that memory then go straight from and to the device.
     ///
     /// # Errors
-    /// The kernel, the library or the device cannot; the memory is to be staged then.
+    /// [`Error::Unsupported`] or [`Error::System`]: library, kernel or device cannot. The memory is to be staged
+    /// through host memory then.
     pub fn register_dmabuf(
         &self,
         dmabuf: BorrowedFd<'_>,

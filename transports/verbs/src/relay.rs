@@ -80,7 +80,8 @@ impl<N: Nic> Relay<N> {
     /// Passes on what there is.
     ///
     /// # Errors
-    /// A side is gone, and what had come from it is passed on as far as the other takes it. To be dropped then.
+    /// [`Down`] of the side that ended, after what had come from it was passed on as far as the other side takes it.
+    /// The relay is to be dropped then.
     pub fn poll(&mut self) -> Result<Poll, Down> {
         let Some([a, b]) = &mut self.rails else { return Ok(Poll::Idle) };
         if self.gone.is_some() {

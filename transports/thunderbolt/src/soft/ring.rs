@@ -123,7 +123,7 @@ impl SoftRingLink {
     /// Opens the device of side 0 or 1.
     ///
     /// # Errors
-    /// [`Error::Gone`]: unplugged; [`Error::Refused`]: the system gives no descriptors.
+    /// [`Error::Gone`]: the cable is unplugged. [`Error::Refused`]: the OS refuses a descriptor.
     pub fn open(&self, side: usize) -> Result<SoftRing, Error> {
         let mut world = self.lock();
         if world.unplugged {

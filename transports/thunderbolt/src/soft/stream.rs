@@ -53,7 +53,7 @@ impl SoftStreamLink {
     /// With rings of so many entries.
     ///
     /// # Errors
-    /// The system gives no descriptors.
+    /// The error of `eventfd(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new(ring: usize) -> io::Result<SoftStreamLink> {
         let end = || -> io::Result<End> {
             let (tx, rx) = (VecDeque::new(), VecDeque::new());
