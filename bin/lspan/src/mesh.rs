@@ -111,7 +111,7 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
     let graph = || fabric.mesh_graph().map(Option::unwrap_or_default);
     graph()?;
     if args.serve {
-        eprintln!("lspan: meeting neighbours on port {port} and relaying for them until Ctrl-C");
+        eprintln!("lspan: finding neighbours on port {port} and relaying for them until Ctrl-C");
         while !interrupt.raised() {
             thread::sleep(Duration::from_millis(200));
         }

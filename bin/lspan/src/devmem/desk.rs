@@ -126,7 +126,7 @@ impl Desk {
                 let free: Vec<u32> = self.queues.iter().copied().filter(|q| !used.contains(q)).collect();
                 if let Err(why) = sessions[n].serve(card, &free, self.each) {
                     let gone = sessions.remove(n);
-                    say(&format!("process {} of user {} has left{why}", gone.process, gone.user));
+                    say(&format!("process {} of user {} has disconnected{why}", gone.process, gone.user));
                 }
             }
             if ready[0] {
@@ -159,7 +159,7 @@ impl Desk {
             while rustix::net::recv(&fd, &mut [0u8; 1][..], RecvFlags::DONTWAIT).is_ok_and(|(n, _)| n > 0) {}
             return;
         }
-        say(&format!("process {process} of user {user} has come"));
+        say(&format!("process {process} of user {user} has connected"));
         sessions.push(Session { fd, user, process, bound: None, rules: BTreeMap::new(), next: 0 });
     }
 }

@@ -59,7 +59,7 @@ impl Left {
         for (n, line) in whole.lines().enumerate() {
             let mut words = line.split(' ');
             let (kind, mut numbers) = (words.next().unwrap_or_default(), words.map(str::parse::<u32>));
-            let bad = || format!("line {} is not one of ours: {line:?}", n + 1);
+            let bad = || format!("line {} is unknown: {line:?}", n + 1);
             match kind {
                 _ if n == 0 && line == TITLE => {}
                 "rules" => left.rules = true,

@@ -84,7 +84,7 @@ pub(super) fn started(op: Op<'static>) -> Answer<*mut t::linkspan_op> {
 
 /// A timeout that may be none.
 pub(super) fn timeout(ms: i64) -> Answer<Option<Duration>> {
-    let takes = "milliseconds, or -1 for as long as the peer lives";
+    let takes = "milliseconds, or -1 for no limit while the peer is alive";
     match u64::try_from(ms) {
         Ok(ms) => Ok(Some(Duration::from_millis(ms))),
         Err(_) if ms == t::LINKSPAN_FOREVER => Ok(None),

@@ -187,7 +187,10 @@ fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
     // The end of the desk ends everything.
     let begun = calls.iter().filter(|c| !c.starts_with("end of")).count();
     assert_eq!(calls.len(), 2 * begun, "{calls:?}");
-    assert!(said.iter().any(|l| l.contains("has come")) && said.iter().any(|l| l.contains("has left")), "{said:?}");
+    assert!(
+        said.iter().any(|l| l.contains("has connected")) && said.iter().any(|l| l.contains("has disconnected")),
+        "{said:?}"
+    );
 }
 
 #[test]
