@@ -240,7 +240,7 @@ void ls_pump(struct ls_link *lk)
 		list_del_init(&f->list);
 		ls_frame_tx(lk, 0, f, len);
 	}
-	/* Nobody has asked to hear of frames that are free again: now somebody does. */
+	/* Free frames were not reported so far: from now on they are. */
 	if (!list_empty(&lk->ready) && lk->masked && !lk->pollers)
 		queue_work(ls_io_wq, &lk->io_work);
 	ls_pump_data(lk);
@@ -602,7 +602,7 @@ void ls_chan_close_all(struct ls_file *f)
 		mod_delayed_work(ls_wq, &lk->watch, LS_WATCH);
 }
 
-/* Operations of closed files hold memory of nobody: they may take a while, not for ever. */
+/* Operations of closed files hold no memory of a process: they may take a while, but not without limit. */
 static void ls_watch(struct work_struct *work)
 {
 	struct ls_link *lk = container_of(work, struct ls_link, watch.work);

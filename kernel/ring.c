@@ -30,7 +30,7 @@
 #define LS_SOF		1
 #define LS_SOF_DATA	2	/* of data on a shared ring */
 #define LS_EOF_CONTROL	2
-/* Smaller rings do as well: nobody is killed for the sake of large ones. */
+/* Smaller rings do as well: the OOM killer must not run for the sake of large ones. */
 #define LS_GFP		(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 static struct device *ls_dma_dev(struct ls_link *lk)

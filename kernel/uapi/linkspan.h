@@ -25,7 +25,7 @@
 #define LS_MESSAGE_BYTES	_BITULL(30)
 /* Channels of a link: ids 0 to 255. */
 #define LS_CHANNELS		256
-/* Messages that a channel's reader holds while nobody asks for them. */
+/* Messages that a channel's reader holds while they are not asked for. */
 #define LS_CREDITS		16
 /* Regions of an open file. */
 #define LS_REGIONS		1024

@@ -109,7 +109,7 @@ pub(crate) struct Parts {
     pub(crate) device: String,
     /// Which side this is: `connected` or `accepted`.
     pub(crate) verb: &'static str,
-    /// Paths that were tried in vain.
+    /// Paths that were tried without success.
     pub(crate) left_out: Vec<String>,
 }
 

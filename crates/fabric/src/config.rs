@@ -196,7 +196,7 @@ impl Config {
         })
     }
 
-    /// Whether this process takes part in a mesh: it has a port to meet on and the cluster key, without which nobody relays.
+    /// Whether this process takes part in a mesh: it has a mesh port and the cluster key, without which no host relays.
     pub fn meshes(&self) -> bool {
         self.mesh_port != 0 && matches!(self.guard, Guard::Psk { .. })
     }

@@ -106,7 +106,7 @@ pub(crate) fn wished(fabric: &Fabric, mut interfaces: impl Iterator<Item = Strin
     }
 }
 
-/// Whether a connection may take it on this interface. An empty reason is nobody's concern.
+/// Whether a connection may take it on this interface. An empty reason is not logged.
 pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     let config = fabric.config();
     match config.path {
@@ -121,7 +121,7 @@ pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     let found = fabric.devmem().ready(interface);
     if config.encrypts() {
         let why = "LINKSPAN_PSK_MODE=encrypt seals every byte, and a network card opens none";
-        // Somebody set the card up for nothing.
+        // The card was set up without effect: the user is told.
         return Err(if found.is_ok() { why.to_owned() } else { only_forced(why) });
     }
     match found {

@@ -1,4 +1,4 @@
-//! The GPUs of this machine, opened when somebody asks for one. Their drivers' libraries are loaded no earlier.
+//! The GPUs of this machine, opened at the first use. Their drivers' libraries are loaded no earlier.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};

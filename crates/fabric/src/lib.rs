@@ -401,7 +401,7 @@ impl Fabric {
         self.survey().iter().any(|(i, _)| devmem::ready(self, &i.name).is_ok())
     }
 
-    /// Whether every interface of every device is set up for device-memory TCP, and nobody asked for another unpack: then NCCL may
+    /// Whether every interface of every device is set up for device-memory TCP, and no other unpack was asked for: then NCCL may
     /// be told that its own kernels unpack. Connections that come up otherwise say so one by one.
     pub fn offers_unpack(&self) -> bool {
         let devices = self.devices();
@@ -415,7 +415,7 @@ impl Fabric {
             && ports.all(|p| devmem::ready(self, &p.name).is_ok())
     }
 
-    /// Each interface, and whether connections over it may take device-memory TCP; an empty reason where nobody set it up.
+    /// Each interface, and whether connections over it may take device-memory TCP; an empty reason where it is not set up.
     pub fn devmem_interfaces(&self) -> Vec<(String, Result<(), String>)> {
         self.survey().iter().map(|(i, _)| (i.name.clone(), devmem::ready(self, &i.name))).collect()
     }

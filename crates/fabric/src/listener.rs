@@ -201,7 +201,7 @@ impl Desk {
                     self.seat(half, *session);
                 }
                 Err(why) => {
-                    // A stranger is nobody's trouble, but somebody may be looking for the reason.
+                    // An unauthenticated client is ignored, but the reason is logged for whoever debugs a connection.
                     let half = self.halves.swap_remove(n);
                     self.fabric.log().info(&format!("refused a connection from {}: {why}", half.peer));
                 }
@@ -337,7 +337,7 @@ impl Desk {
     }
 }
 
-/// The oldest may be of a connection that is gone, which nobody will ever ask for.
+/// The oldest may be of a connection that has ended and is never taken.
 fn make_room<T>(list: &mut Vec<T>) {
     if list.len() >= MAX_WAITING {
         list.remove(0);

@@ -79,7 +79,7 @@ impl Meeting {
         }
     }
 
-    /// Why there are fewer rails than there could be, once it is over; empty where that is nobody's trouble.
+    /// Why there are fewer rails than there could be, once it is over; empty where the user need not be told.
     pub(crate) fn missing(&mut self) -> Vec<String> {
         std::mem::take(&mut self.missing)
     }

@@ -196,7 +196,7 @@ impl Mesh {
         known.database.others(clock::now()).find(has).map(|node| node.id)
     }
 
-    /// Whether beacons of this host have come lately, over whatever cables. A declared mesh hears nobody.
+    /// Whether beacons of this host have come lately, over any cable. A declared mesh receives none.
     pub(crate) fn hears(&self, host: u64) -> bool {
         self.shared.known().database.others(clock::now()).any(|node| node.id == host)
     }

@@ -212,7 +212,7 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// none.
     fn native(&self, stream: Stream) -> Result<u64, GpuError>;
 
-    /// Waits until what is queued on a stream of somebody else has run.
+    /// Waits until what is queued on a foreign stream has run.
     ///
     /// # Errors
     /// [`GpuError::Call`]: the work in the stream failed, or the handle is not valid.

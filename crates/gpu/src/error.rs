@@ -86,7 +86,7 @@ pub enum GpuError {
         /// What happened.
         what: String,
     },
-    /// Device memory on a staged rail that nobody has given a device.
+    /// Device memory on a staged rail that has no device yet.
     #[error("LS1309 device memory on a connection that was given no GPU; attach the GPU that owns it first")]
     NotAttached,
     /// A connection has the memory of one device.

@@ -13,7 +13,7 @@ pub struct GpuBuf {
 }
 
 impl GpuBuf {
-    /// `len` bytes, whose values nobody promises.
+    /// `len` bytes, with undefined contents.
     ///
     /// # Errors
     /// [`GpuError::Call`] where the driver refuses (out of memory), [`GpuError::Exhausted`].

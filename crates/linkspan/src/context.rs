@@ -59,7 +59,7 @@ impl Context {
     }
 
     /// As [`Context::shared`], for transports that carry memory of GPUs: where a path reaches host memory only, it is staged,
-    /// unless `LINKSPAN_GPU=off`. Another context than that one, so that nobody else pays for it.
+    /// unless `LINKSPAN_GPU=off`. Another context than that one, so that other users of the library do not pay for it.
     ///
     /// # Errors
     /// As [`Context::shared`].

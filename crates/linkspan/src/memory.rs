@@ -18,7 +18,7 @@ pub enum MemoryKind {
     Host,
     /// Pages of a file, a memfd or another descriptor that can be mapped.
     Mapped,
-    /// Pages that somebody else owns and has lent.
+    /// Pages that the application owns and has lent.
     Lent,
     /// Memory of a GPU, ours or lent.
     Device,
@@ -92,13 +92,13 @@ impl Memory {
         Ok(Memory::of(pages.slice(), writable, Owner::Mapped { _pages: pages }, None))
     }
 
-    /// Memory of somebody else: `owner` keeps the bytes mapped and is dropped when nothing uses them any more, on any thread.
+    /// Memory of the application: `owner` keeps the bytes mapped and is dropped when nothing uses them any more, on any thread.
     /// What [`MemSlice::new`] asks for must hold as long as `owner` lives. `writable`: bytes may be written to.
     pub fn lend(slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
         Memory::of(slice, writable, Owner::Lent { _owner: Box::new(owner) }, None)
     }
 
-    /// `len` bytes of a GPU ([`crate::gpu`] opens them), whose values nobody promises. A transport carries them once the GPU is
+    /// `len` bytes of a GPU ([`crate::gpu`] opens them), with undefined contents. A transport carries them once the GPU is
     /// [attached](crate::Transport::attach).
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Memory {
         Ok(Memory::of(buf.slice(), true, Owner::Device { _buf: buf }, Some(gpu.clone())))
     }
 
-    /// Memory of a GPU that somebody else owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at the place of
+    /// Memory of a GPU that the application owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at the place of
     /// `gpu`. What is written from it was finished by the GPU before; what was read into it the GPU may use at once.
     pub fn lend_gpu(gpu: &Arc<dyn Gpu>, slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
         let gpu = (!slice.is_host()).then(|| gpu.clone());

@@ -146,7 +146,7 @@ struct Op {
     touched: bool,
     /// Its time was up while it was under way.
     expired: bool,
-    /// Nobody will ask.
+    /// The report will not be taken.
     detached: bool,
     fail: Option<OpError>,
     result: Option<Result<u64, Fail>>,
@@ -186,7 +186,7 @@ pub(crate) struct Ops {
     soonest: Option<Instant>,
     /// There may be operations whose deadline is not known yet.
     undated: bool,
-    /// Reports since somebody asked.
+    /// Reports since the last query.
     pub(crate) finished: u32,
     /// Unreported operations with a waker.
     pub(crate) woken_later: u32,
@@ -417,7 +417,7 @@ impl Ops {
         }
     }
 
-    /// Nobody will ask for the report any more. Returns a notification that had been given to it, and whether the connection
+    /// The report will not be taken any more. Returns a notification that had been given to it, and whether the connection
     /// still uses its memory.
     pub(crate) fn forget(&mut self, id: OpId) -> (Option<u64>, bool) {
         let Some(op) = self.get(id) else { return (None, false) };

@@ -72,7 +72,7 @@ pub(crate) struct Making {
     dial: Dial,
     since: Instant,
     until: Instant,
-    /// When expired operations report that nobody confirmed.
+    /// When expired operations report that they were not confirmed.
     revoke_by: Option<Instant>,
     /// What will tell of the peer's death.
     witness: Option<Witness>,
@@ -338,7 +338,7 @@ impl State {
         }
     }
 
-    /// Somebody looks after the path who sends nothing: an answer that was expected has not come.
+    /// The path is driven by a caller that sends nothing: an answer that was expected has not come.
     #[inline]
     pub(crate) fn unanswered(&mut self) {
         if self.answers == HABIT && matches!(&self.phase, Phase::Up(ch) if ch.owes_ack()) {
@@ -417,7 +417,7 @@ impl State {
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
     }
 
-    /// The peer is proven dead: nothing of ours lands there any more, and nobody will come back.
+    /// The peer is proven dead: nothing of ours lands there any more, and it will not reconnect.
     fn bereaved(&mut self) {
         self.ops.end(Fail::Timeout, |op| op.expired);
         self.breaks(DEAD);
@@ -530,7 +530,7 @@ impl State {
                         false => Dial::At(now + REDIAL),
                     }
                 }
-                // Nobody listens there any more, or the settings forbid every path: no use in trying again.
+                // There is no listener any more, or the settings forbid every path: trying again cannot succeed.
                 Err(error @ (linkspan_fabric::Error::Vanished { .. } | linkspan_fabric::Error::Timeout { .. })) => {
                     self.why = Arc::from(chain(&error));
                     Dial::At(now + REDIAL)

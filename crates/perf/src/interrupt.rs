@@ -12,7 +12,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(3);
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Nobody wishes it yet.
+    /// Not requested yet.
     pub fn new() -> Interrupt {
         Interrupt::default()
     }
@@ -22,12 +22,12 @@ impl Interrupt {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether somebody has.
+    /// Whether it was requested.
     pub fn raised(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether somebody has, or does within a tenth of a second.
+    /// Whether it was requested, or is within a tenth of a second.
     pub(crate) fn soon(&self) -> bool {
         for _ in 0..100 {
             if self.raised() {

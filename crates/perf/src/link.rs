@@ -39,7 +39,7 @@ pub enum LinkError {
         /// What proved it.
         why: String,
     },
-    /// Nobody answered, or the connection was refused.
+    /// No answer, or the connection was refused.
     #[error("LS0702 no connection to {peer}: {why}")]
     NoPeer {
         /// Whom we looked for.

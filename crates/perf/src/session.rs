@@ -226,7 +226,7 @@ pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), Perf
     serve_until(link, limits, &Interrupt::new())
 }
 
-/// As [`serve`], until somebody wishes it to end; the client then loses its peer.
+/// As [`serve`], until the interrupt is raised; the client then loses its peer.
 ///
 /// # Errors
 /// As [`serve`]; [`LinkError::Interrupted`] in [`PerfError::Link`].

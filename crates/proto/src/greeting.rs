@@ -31,7 +31,7 @@ pub struct Greeting {
     pub relays: u8,
     /// The sender's card on this stream's interface puts payload into device memory, and it would use that.
     pub devmem: bool,
-    /// Why it would not, where somebody should know; at most [`REASON_MAX`] bytes travel.
+    /// Why it would not, where the user should be told; at most [`REASON_MAX`] bytes travel.
     pub no_devmem: String,
 }
 

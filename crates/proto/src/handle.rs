@@ -108,7 +108,7 @@ pub enum HandleError {
         "LS0206 the handle is not in the canonical form that linkspan writes: it was damaged or forged; make a new one"
     )]
     Spelling,
-    /// An address that nobody can connect to.
+    /// An address that cannot be connected to.
     #[error("LS0207 the address {addr} cannot go into a handle: it {why}; listen on the address of one interface")]
     BadAddr {
         /// The address.

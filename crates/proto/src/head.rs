@@ -13,7 +13,7 @@ pub const MAGIC: u8 = 0xC5;
 pub const HEAD_LEN: usize = 40;
 
 /// Bytes of padding behind a head and `len` bytes of body or payload on a byte stream: 1 to 8, up to the next multiple
-/// of 8. So the last byte of a stream is never one that somebody waits for, and a reader may leave it in the socket.
+/// of 8. So the last byte of a stream is never one that a reader needs, and a reader may leave it in the socket.
 pub const fn padding(len: usize) -> usize {
     8 - len % 8
 }

@@ -5,7 +5,7 @@
 //! client                                   server
 //! hello   version range, ids, nonce, code  ->           a wrong code: silence, and the stream is closed
 //!                                          <-  reply    version, nonce, code over both; or a refusal
-//! confirm capabilities, code               ->           only now does the server know that nobody replays
+//! confirm capabilities, code               ->           only now does the server know that this is no replay
 //!                                          <-  finish   capabilities, code
 //! ```
 //!
@@ -123,7 +123,7 @@ impl Login {
     }
 
     /// Takes bytes from the stream and says how many; the rest belong to what follows the login. Takes none once
-    /// the login has ended, and never more than the message at hand needs: a stranger's bytes are bounded by one
+    /// the login has ended, and never more than the message at hand needs: the bytes of an unauthenticated client are bounded by one
     /// hello.
     pub fn feed(&mut self, bytes: &[u8], now: Duration) -> usize {
         self.tick(now);

@@ -48,7 +48,7 @@ pub enum LinkLayer {
     Ethernet,
     /// InfiniBand.
     Infiniband,
-    /// Something else, or nobody says.
+    /// Something else, or unknown.
     Unknown,
 }
 

@@ -20,7 +20,7 @@ pub struct Caps {
     pub ordered: bool,
     /// Chunk size this rail likes best, bytes; at most `linkspan_proto::head::CHUNK_MAX`.
     pub chunk: usize,
-    /// Expected speed, bytes per second, from the link's own word; 0 when nobody knows.
+    /// Expected speed, bytes per second, from the link's own word; 0 when unknown.
     pub speed: u64,
     /// Both ends are on one host.
     pub local: bool,

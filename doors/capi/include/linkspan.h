@@ -473,7 +473,7 @@ int32_t linkspan_memory_map(int fd,
                             uint32_t flags,
                             struct linkspan_memory **out);
 
-// Allocates memory of a GPU (cuda:0, hip:1), whose values nobody promises.
+// Allocates memory of a GPU (cuda:0, hip:1), with undefined contents.
 int32_t linkspan_memory_alloc_device(const char *gpu, size_t length, struct linkspan_memory **out);
 
 // Allocates zeroed memory, aligned to pages. linkspan_memory_get says where it is.

@@ -263,7 +263,7 @@ public:
         return Memory(out);
     }
 
-    /// Bytes of a GPU (cuda:0, hip:1), whose values nobody promises.
+    /// Bytes of a GPU (cuda:0, hip:1), with undefined contents.
     static Memory allocate_on(const std::string &gpu, std::size_t length) {
         linkspan_memory *out = nullptr;
         detail::check(linkspan_memory_alloc_device(gpu.c_str(), length, &out));

@@ -5,7 +5,7 @@
 //! result. Everything else (`table`, `single`, `lease`, `op`, `promise`, `status`) is safe code and forbids the rest.
 //!
 //! Objects are named by handles. They look like pointers, so that a C compiler tells a transport from a memory, but are numbers
-//! that nobody follows: a table slot, a generation and a kind. A handle that is null, was closed, belongs to another kind
+//! that is never dereferenced: a table slot, a generation and a kind. A handle that is null, was closed, belongs to another kind
 //! of object or was made up is an error. No call lets a panic out.
 #![deny(unsafe_code)]
 

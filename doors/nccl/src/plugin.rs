@@ -30,7 +30,7 @@ pub struct Ctx {
 }
 
 impl Plugin {
-    /// The fabric, or the reason why there is none, logged each time somebody needs it.
+    /// The fabric, or the reason why there is none, logged each time it is needed.
     fn fabric(&self) -> Result<&Fabric, Fail> {
         self.fabric.as_ref().map_err(|why| {
             self.log.warn(&format!("linkspan cannot be used: {why}"));

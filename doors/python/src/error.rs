@@ -53,7 +53,7 @@ pub(crate) enum DoorError {
     /// An object that cannot be a notification.
     #[error("LS1190 notify is True, False or a whole number from 0 below 2**64; this is {0}")]
     Notify(String),
-    /// Somebody may resize it.
+    /// It can be resized.
     #[error("LS1191 the storage of this tensor can be resized and could not be fixed: {0}")]
     Resizable(String),
 }

@@ -196,7 +196,7 @@ impl<P: NetPlugin> Global<P> {
         address
     }
 
-    /// A number nobody can guess, never 0.
+    /// A random number, never 0.
     pub(crate) fn ticket() -> u64 {
         use std::hash::{BuildHasher, RandomState};
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -213,7 +213,7 @@ impl<P: NetPlugin> Global<P> {
         let shared = std::mem::take(&mut state.shared);
         drop(state);
         if shared != 0 {
-            // Nobody is left who could be told.
+            // There is no caller left to report to.
             let _ = self.finalize(shared as *mut c_void);
         }
         if self.ctxs.is_empty() {

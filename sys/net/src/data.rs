@@ -58,7 +58,7 @@ pub fn send(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// As [`recv`], into memory that somebody else keeps mapped.
+/// As [`recv`], into memory that the caller keeps mapped.
 ///
 /// # Errors
 /// The error of `recv(2)`, as ECONNRESET; EFAULT for memory that is not mapped.
@@ -67,7 +67,7 @@ pub fn recv_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> 
     retry(|| unsafe { libc::recv(fd.as_raw_fd(), mem.as_ptr().cast(), mem.len(), libc::MSG_DONTWAIT) })
 }
 
-/// As [`send`], from memory that somebody else keeps mapped.
+/// As [`send`], from memory that the caller keeps mapped.
 ///
 /// # Errors
 /// The error of `send(2)`, as EPIPE or ECONNRESET; EFAULT for memory that is not mapped.

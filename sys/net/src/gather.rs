@@ -52,7 +52,7 @@ impl<'a> Gather<'a> {
         self.push_raw(bytes.as_ptr().cast_mut(), bytes.len())
     }
 
-    /// Appends memory that somebody else keeps mapped, see [`MemSlice::new`]. Otherwise as [`Gather::push`].
+    /// Appends memory that the caller keeps mapped, see [`MemSlice::new`]. Otherwise as [`Gather::push`].
     pub fn push_mem(&mut self, mem: MemSlice) -> bool {
         self.push_raw(mem.as_ptr(), mem.len())
     }

@@ -54,7 +54,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut found = Vec::new();
     let mut next = list;
     while !next.is_null() {
-        // SAFETY: a node of the list that getifaddrs made and nobody has freed yet.
+        // SAFETY: a node of the list that getifaddrs made and that is not freed yet.
         let node = unsafe { &*next };
         next = node.ifa_next;
         let Some((addr, _)) = ip_of(node.ifa_addr) else {

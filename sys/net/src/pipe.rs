@@ -29,7 +29,7 @@ impl Pipe {
         if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: both were made by the call above, and nobody else owns them.
+        // SAFETY: both were made by the call above, and owned by nothing else.
         let (out, inn) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
         // A page more: `bytes` that begin within a page.
         let size = libc::c_int::try_from(bytes + 4096).unwrap_or(libc::c_int::MAX);

@@ -40,7 +40,7 @@ pub struct PagePool {
     pub id: u64,
     /// The polling instance that takes from it.
     pub napi: Option<u64>,
-    /// Pages that somebody has: packets, sockets, processes.
+    /// Pages in use: by packets, sockets, processes.
     pub pages: u64,
     /// Their bytes; kernels that do not say: 0.
     pub bytes: u64,

@@ -133,7 +133,7 @@ impl Bare {
     }
 }
 
-/// Claims slices until none is left. A cursor that the peer turns back gains it nothing: nobody copies more slices
+/// Claims slices until none is left. A cursor that the peer turns back has no effect: no side copies more slices
 /// than there are.
 fn share(
     w: &impl Words,

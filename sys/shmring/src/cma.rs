@@ -52,7 +52,7 @@ impl Gate {
             )?
         };
         let page: NonNull<u8> = NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: inside the fresh mapping, aligned, and nobody knows of it yet.
+        // SAFETY: inside the fresh mapping, aligned, and not shared yet.
         unsafe { page.add(NONCE_AT).cast::<[u64; 2]>().write(nonce) };
         Ok(Gate { page, keep: false })
     }
@@ -74,7 +74,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Nobody can come late any more: the address may be given back.
+    /// No late copy is possible any more: the address may be unmapped.
     pub fn reopenable(&mut self) {
         self.keep = false;
     }

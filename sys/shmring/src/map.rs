@@ -18,7 +18,7 @@ use crate::slot::{MAX_SLICES, Words};
 #[cfg(test)]
 mod tests;
 
-/// What the map is sealed with: nobody can shrink it under our feet (SIGBUS), grow it, or unseal it.
+/// What the map is sealed with: no process can shrink it while it is mapped (SIGBUS), grow it, or unseal it.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A sealed memfd, mapped. A memfd and not a file in `/dev/shm`, whose size limit does not concern it.
@@ -94,7 +94,7 @@ impl Map {
         let map = Map { base, ring, fd };
         for range in layout::always(ring) {
             let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE;
-            // SAFETY: the same pages of the same file once more, inside our own mapping, which nobody knows of yet. Populated
+            // SAFETY: the same pages of the same file once more, inside our own mapping, which is not shared yet. Populated
             // now, because a first touch costs over a microsecond a page.
             unsafe {
                 let at = map.base.add(range.start).as_ptr().cast();
@@ -117,7 +117,7 @@ impl Map {
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= layout::total(self.ring));
-        // SAFETY: inside the mapping and aligned, by the assertion; atomics may be shared with anybody.
+        // SAFETY: inside the mapping and aligned, by the assertion; atomics may be shared with other processes.
         unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -147,7 +147,7 @@ impl Map {
     pub(crate) fn nap(&self, side: Side) -> &AtomicU32 {
         let word: *const AtomicU64 = self.sleeping(side);
         // SAFETY: inside the mapping and aligned, as the word it is the first half of, which no other code of a bare
-        // map uses; atomics may be shared with anybody.
+        // map uses; atomics may be shared with other processes.
         unsafe { &*word.cast::<AtomicU32>() }
     }
 
@@ -162,7 +162,7 @@ impl Map {
         self.word(at / 8 * 8 % layout::total(self.ring)).load(Ordering::Relaxed)
     }
 
-    /// Every word of the map, for tests that play a peer gone mad.
+    /// Every word of the map, for tests with a misbehaving peer.
     #[doc(hidden)]
     pub fn scribble(&self, at: usize, value: u64) {
         self.word(at / 8 * 8 % layout::total(self.ring)).store(value, Ordering::Relaxed);
@@ -318,7 +318,7 @@ impl Consumer<Lane> {
             }
     }
 
-    /// Like [`Consumer::get_mem`], past the caches where the processor can: for a place among many, which nobody looks at soon.
+    /// Like [`Consumer::get_mem`], past the caches where the processor can: for a place among many, which is not read soon.
     #[inline]
     #[must_use]
     pub fn get_mem_past(&self, at: usize, dst: MemSlice) -> bool {

@@ -81,7 +81,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: our mapping, which nobody can reach any more.
+        // SAFETY: our mapping, to which no reference exists any more.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.words * 8) };
         debug_assert!(unmapped.is_ok());
     }

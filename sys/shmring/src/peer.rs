@@ -35,7 +35,7 @@ fn option<T: Copy>(socket: impl AsFd, name: libc::c_int, value: &mut T) -> io::R
 }
 
 /// A pidfd of the process at the other end of a Unix socket, straight from the socket: no number that could have
-/// been given to somebody else in between. Also works where the peer is in another pid namespace.
+/// been reused in between. Also works where the peer is in another pid namespace.
 ///
 /// # Errors
 /// The error of `getsockopt(SO_PEERPIDFD)`: `ENOPROTOOPT` before Linux 6.5.

@@ -2,7 +2,7 @@
 //!
 //! Positions count bytes since the start and never wrap (2^64 bytes are 20 years at 25 GB/s). Each side keeps its own
 //! position privately and only publishes it; the other side's is read once per use and checked, so that a lying
-//! index costs its owner the connection and nobody a byte.
+//! index ends the connection and damages no byte.
 
 use crate::sync::{AtomicU64, Ordering};
 

@@ -165,7 +165,7 @@ pub fn leave(inside: &AtomicU64) {
     inside.store(0, Ordering::Release);
 }
 
-/// After [`stop`] of every transfer: who of the peer may still be copying (0: nobody, and nobody will any more).
+/// After [`stop`] of every transfer: which threads of the peer may still be copying (0: none, and none will).
 pub fn all_out(inside: &AtomicU64) -> u64 {
     fence(Ordering::SeqCst);
     inside.load(Ordering::Acquire)

@@ -29,7 +29,7 @@ pub fn secret(len: usize) -> io::Result<MemSlice> {
     Ok(unsafe { MemSlice::new(base.cast(), len) })
 }
 
-/// `len` bytes that nobody can read or write: a broken promise, as after an early unmap. Only system calls may be
+/// `len` bytes that cannot be read or written: a broken promise, as after an early unmap. Only system calls may be
 /// pointed at it; reading it directly is a SIGSEGV.
 ///
 /// # Errors

@@ -63,7 +63,7 @@ pub enum Error {
         /// Bytes of the region.
         region: u64,
     },
-    /// Indices in the shared memory that no sane driver writes.
+    /// Indices in the shared memory that a correct driver does not write.
     #[error(
         "LS1507 the queues of the device are inconsistent ({what}); the module that is loaded is not linkspan.ko of this version"
     )]

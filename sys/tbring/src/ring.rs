@@ -94,7 +94,7 @@ pub(crate) struct Map {
 unsafe impl Send for Map {}
 
 impl Map {
-    /// Memory of nobody else, all zeros.
+    /// Memory of its own, all zeros.
     pub(crate) fn anonymous(bytes: usize) -> Result<Map> {
         Map::new(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }

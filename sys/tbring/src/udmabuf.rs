@@ -50,7 +50,7 @@ impl Udmabuf {
         if memfd < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else has.
+        // SAFETY: a fresh descriptor, owned by nothing else.
         let memfd = unsafe { File::from_raw_fd(memfd) };
         memfd.set_len(bytes as u64)?;
         // SAFETY: a call on our descriptor with a number.
@@ -64,7 +64,7 @@ impl Udmabuf {
         if fd < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else has.
+        // SAFETY: a fresh descriptor, owned by nothing else.
         let dmabuf = unsafe { OwnedFd::from_raw_fd(fd) };
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a fresh mapping at an address of the kernel's choice.

@@ -5,7 +5,7 @@
 //! `UFFD_USER_MODE_ONLY` (Linux 5.11), not for the setting `vm.unprivileged_userfaultfd` either. Ranges are registered for write
 //! protection of which none is ever set, so no access ever faults. A thread that unmaps such memory waits in the kernel
 //! until the event has been read. One thread of ours does nothing but that: it allocates and frees nothing and takes no lock
-//! that others hold while they do, so it can wait for nobody who waits for it.
+//! that others hold while they do, so it cannot be part of a deadlock.
 //!
 //! [`Unmaps::epoch`] is odd while events are being read. It turns odd before any unmapping can return, so whoever looks at it
 //! behind that and finds the number it knew, and even, has missed nothing.
@@ -62,7 +62,7 @@ impl Unmaps {
         let log = Mutex::new(Log { ranges: [(0, 0); KEPT], count: 0 });
         let shared = Arc::new(Shared { epoch: AtomicU64::new(0), log });
         let (ours, file) = (shared.clone(), File::from(fd.try_clone()?));
-        // Also at the end of the process, for as long as anybody may unmap: it is never joined. Its stack is not made smaller: glibc
+        // Also at the end of the process, for as long as memory may be unmapped: it is never joined. Its stack is not made smaller: glibc
         // takes out of it what libraries keep for each thread.
         std::thread::Builder::new().name("linkspan unmaps".into()).spawn(move || {
             linkspan_thread::block_signals();

@@ -59,7 +59,7 @@ pub struct GidEntry {
     pub gid: Gid,
     /// What it names.
     pub kind: GidKind,
-    /// Index of the network interface it belongs to (`if_nametoindex(3)`); 0 when there is none or nobody knows.
+    /// Index of the network interface it belongs to (`if_nametoindex(3)`); 0 when there is none or it is unknown.
     pub ifindex: u32,
 }
 

@@ -31,7 +31,7 @@ pub struct RailConfig {
     pub strict: bool,
 }
 
-/// Half of how many times there was a lack of pages before it is told first: a burst now and then is nobody's trouble.
+/// Half of how many times there was a lack of pages before it is told first: a rare burst is not worth a message.
 const SCARCE_FIRST: u64 = 32;
 
 /// How long payload may follow the end of the control stream: both end together, and this is some round trips with a loss.
@@ -55,7 +55,7 @@ pub struct DevmemRail<C> {
     /// The control rail is down; what came before over the other stream is still delivered.
     control_down: Option<Instant>,
     end: Option<End>,
-    /// What somebody should be told.
+    /// What the user should be told.
     news: VecDeque<String>,
     told_scarce: u64,
     told_refusal: bool,
@@ -178,7 +178,7 @@ impl<C: Rail> DevmemRail<C> {
         self.news.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
     }
 
-    /// Lines that somebody should read, each once: downgrades, and a lack of pages.
+    /// Lines for the log, each once: downgrades, and a lack of pages.
     pub fn news(&mut self) -> Option<String> {
         let scarce = self.intake.counts.scarce;
         if scarce >= self.told_scarce * 2 {

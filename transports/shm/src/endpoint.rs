@@ -66,7 +66,7 @@ impl ShmRail {
         self.watch.fd()
     }
 
-    /// The shared memory, for tests and fuzzers that play a peer gone mad.
+    /// The shared memory, for tests and fuzzers with a misbehaving peer.
     #[doc(hidden)]
     pub fn map(&self) -> &Map {
         self.reach.map()

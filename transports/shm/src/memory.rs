@@ -28,7 +28,7 @@ pub(crate) struct Reach {
     pid: i32,
     remote: Option<Remote>,
     gate: Gate,
-    /// Nothing could prove that a late writer is gone: then nobody writes our memory but us.
+    /// Nothing could prove that a late writer is gone: then only this process writes its memory.
     pull_only: bool,
     between: Option<fn()>,
 }

@@ -255,7 +255,7 @@ impl Accepting {
         Ok((accepting, offer))
     }
 
-    /// Goes on. `None`: not yet. Strangers on the socket are turned away and cost nothing.
+    /// Goes on. `None`: not yet. Other processes on the socket are refused without keeping state for them.
     ///
     /// # Errors
     /// [`SetupError::Timeout`], [`SetupError::System`], [`SetupError::Peer`]; further calls fail too.
@@ -407,7 +407,7 @@ impl Connecting {
         if !self.greeted {
             match rustix::net::connect(socket, &address(offer)?) {
                 Ok(()) => {}
-                // The listener's queue is full of strangers: later.
+                // The listener's queue is full of other connections: later.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
                     common.in_time(now)?;
                     return Ok(None);

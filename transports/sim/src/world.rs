@@ -194,7 +194,7 @@ impl World {
         let link = &mut inner.links[id.0];
         let config = link.config;
         if !link.open[from.other() as usize] {
-            return; // nobody is there to read
+            return; // there is no reader
         }
         let pipe = &mut link.to[from.other() as usize];
         let time = (bytes.len() as u64).saturating_mul(1_000_000_000) / config.speed.max(1);

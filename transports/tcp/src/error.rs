@@ -57,7 +57,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Nobody answers there, or the way is closed.
+    /// No listener there, or no route.
     #[error(
         "LS0306 cannot connect {from} to {remote}; check that the peer listens there and that no firewall is between"
     )]
@@ -82,7 +82,7 @@ pub enum Error {
         /// The limit that passed, milliseconds.
         ms: u128,
     },
-    /// TCP connected a socket to itself: nobody listens on an ephemeral port of this machine.
+    /// TCP connected a socket to itself: there is no listener on that ephemeral port.
     #[error("LS0308 {remote} has no listener: the connection reached itself; the peer has ended or never listened")]
     Itself {
         /// The address.

@@ -21,11 +21,11 @@ pub enum Ended {
     Left,
     /// The peer's kernel has closed it, without a word before: the process is gone, or has dropped the connection.
     Closed,
-    /// It was reset or fell silent, or brought what nobody sends: that proves nothing of the process.
+    /// It was reset or fell silent, or carried an unknown byte: that proves nothing about the process.
     Broken,
 }
 
-/// A stream on which nobody sends before its end. Its keepalive tells a dead host within 25 s, and its end tells a dead
+/// A stream on which neither side sends before its end. Its keepalive tells a dead host within 25 s, and its end tells a dead
 /// process at once, however full the windows of the rails beside it are: a stopped process stays alive for ever,
 /// because its kernel answers.
 #[derive(Debug)]

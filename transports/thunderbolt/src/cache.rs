@@ -246,7 +246,7 @@ enum Told {
     Owner,
     /// The kernel.
     Kernel(&'static Unmaps),
-    /// Nobody: the kernel cannot.
+    /// Nothing: the kernel cannot.
     Nobody,
 }
 
@@ -274,7 +274,7 @@ impl<D: RingDevice> Cache<D> {
         Cache { host: Maps::new(), told: Told::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
     }
 
-    /// From now on nobody need say that host memory is unmapped. `Err`: why none is kept.
+    /// From now on unmapped host memory is noticed without a call. `Err`: why none is kept.
     pub(crate) fn watch(&mut self) -> Result<(), &'static str> {
         let unmaps = Unmaps::of_process();
         self.told = unmaps.map_or(Told::Nobody, Told::Kernel);

@@ -2,7 +2,7 @@
 
 use crate::tier::Tier;
 
-/// The code of [`Error::Elsewhere`], which is nobody's trouble.
+/// The code of [`Error::Elsewhere`], which is not reported to the user.
 pub const ELSEWHERE: &str = "LS1528";
 
 /// What can fail before a rail is up.

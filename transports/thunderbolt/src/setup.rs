@@ -299,7 +299,7 @@ impl Setup {
                 self.ask(at + 1, 0)
             }
             (Word::No { of }, State::Asked { at, medium, tries, .. }) if of == self.asked => {
-                // Somebody over there has those channels, or the whole cable.
+                // Another program of the peer has those channels, or the whole cable.
                 let again = matches!(medium, Medium::Ring(_)) && tries + 1 < CHANNEL_TRIES;
                 drop(medium);
                 if again {
@@ -413,7 +413,7 @@ impl Setup {
         matches!(self.state, State::Up { heard: true, told: true, .. } | State::Without)
     }
 
-    /// Why it has ended without a rail; empty where that is nobody's trouble, or it has not.
+    /// Why it has ended without a rail; empty where the user need not be told, or it has not ended.
     pub fn why_not(&self) -> String {
         match (&self.state, &self.bad) {
             (State::Without, Some(error)) if !matches!(error, Error::Elsewhere) => error.to_string(),

@@ -3,7 +3,7 @@
 //! The device says neither whether what it took has arrived nor, for sure, that the other side has gone; what it has not sent
 //! when it is closed, it drops after half a second, and frames that no receive buffer waits for stay with it. So the bytes
 //! travel in segments, each with the position up to which its sender has read, and no more frames are ever under way than
-//! the peer's receive ring holds: whatever was written needs nobody to arrive. An end mark tells the end.
+//! the peer's receive ring holds: what was written arrives without further calls. An end mark tells the end.
 
 mod rx;
 mod segment;

@@ -89,7 +89,7 @@ pub struct Cable {
     pub hops: (u16, u16),
     /// Entries of a stream's receive ring.
     pub ring: u16,
-    /// Negotiated speed, bytes per second; 0 when nobody says.
+    /// Negotiated speed, bytes per second; 0 when unknown.
     pub speed: u64,
     /// Where to open it.
     pub place: Place,

@@ -462,7 +462,7 @@ impl<N: Nic> Drop for VerbsRail<N> {
                 if completion.id & RECV == 0 {
                     self.tx.completed(completion.id);
                 } else if self.is_goodbye(completion) {
-                    return; // nobody is there to acknowledge ours
+                    return; // the peer does not acknowledge ours
                 }
             }
             if n == 0 {

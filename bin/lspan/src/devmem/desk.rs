@@ -1,6 +1,6 @@
 //! Queues of a card, lent to processes over a local socket.
 //!
-//! A process is who its socket says (SO_PEERCRED), and may steer only streams of its own user: a rule for somebody else's
+//! A process is who its socket says (SO_PEERCRED), and may steer only streams of its own user: a rule for another user's
 //! stream would bring that one's payload into this one's memory.
 
 use std::any::Any;

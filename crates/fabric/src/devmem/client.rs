@@ -41,7 +41,7 @@ impl Session {
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE)).map_err(|e| no("SO_RCVTIMEO", e))?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(PATIENCE)).map_err(|e| no("SO_SNDTIMEO", e))?;
         rustix::net::connect(&fd, &addr).map_err(|e| no("connect to", e))?;
-        // Whoever binds our memory may have it written by anybody.
+        // The process that binds our memory can let any stream write it.
         let them = sockopt::socket_peercred(&fd).map_err(|e| no("SO_PEERCRED of", e))?.uid;
         if !them.is_root() && them != rustix::process::geteuid() {
             return Err(format!("{} belongs to user {}, neither root nor us", path.display(), them.as_raw()));

@@ -256,7 +256,7 @@ impl Agent {
         for (port, voice) in self.voices.iter().enumerate() {
             for _ in 0..BURST {
                 let Some(bytes) = voice.hear(&mut buf) else { break };
-                // Strangers and other clusters are passed over in silence.
+                // Datagrams without our key are ignored.
                 if let (Ok(beacon), false) = (Beacon::decode(bytes, &self.means.keys), self.mute) {
                     self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
                 }

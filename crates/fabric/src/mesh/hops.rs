@@ -25,7 +25,7 @@ pub(crate) struct Mark(pub(crate) [u8; Mark::LEN]);
 impl Mark {
     pub(crate) const LEN: usize = 16;
 
-    /// What nobody can send by chance.
+    /// Bytes that are not sent by chance.
     pub(crate) fn random() -> Result<Mark, LoginError> {
         let mut bytes = [0; Mark::LEN];
         getrandom::fill(&mut bytes).map_err(|_| LoginError::Random)?;

@@ -111,7 +111,7 @@ impl<'a> Prober<'a> {
         Prober { mesh }
     }
 
-    /// Measures a cable of `graph`; takes a second, or a few where nobody answers.
+    /// Measures a cable of `graph`; takes a second, or a few where there is no answer.
     pub fn measure(&self, graph: &Graph, edge: &Edge) -> EdgeSpeed {
         EdgeSpeed { edge: *edge, mbps: self.try_measure(graph, edge) }
     }

@@ -131,7 +131,7 @@ impl DirectBy {
 
 impl Memory {
     /// Registers device memory with every device, so that they move it without staging: by its dma-buf, where `mem` lies at an
-    /// offset, else by its address. `Ok` says how, and what was tried before in vain.
+    /// offset, else by its address. `Ok` says how, and what was tried before without success.
     ///
     /// # Errors
     /// A device refuses both the dma-buf and the address; the text has both reasons. The memory has to be staged

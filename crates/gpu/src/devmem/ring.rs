@@ -68,7 +68,7 @@ pub struct BadCompletion {
 }
 
 /// Follows the one request that receives. It takes a window of bytes and ends, so that a peer fills no more than that of the
-/// area before somebody wants it.
+/// area before it is read.
 #[derive(Debug)]
 pub struct Arrivals {
     user_data: u64,
@@ -159,7 +159,7 @@ impl Arrivals {
     }
 }
 
-/// The kernel's place in the refill ring is beyond ours, or we gave a page back that nobody had.
+/// The kernel's place in the refill ring is beyond ours, or a page was given back twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRefill {
     /// The kernel took what was never given.

@@ -18,7 +18,7 @@ pub struct Run {
     pub count: u32,
 }
 
-/// Tokens whose pages nobody needs any more, oldest first. Tokens belong to one socket; the kernel gives out the lowest free
+/// Tokens whose pages are no longer needed, oldest first. Tokens belong to one socket; the kernel gives out the lowest free
 /// number, so neighbours are often consecutive and travel as runs.
 #[derive(Debug)]
 pub struct Tokens {

@@ -298,7 +298,7 @@ fn write_zero_timeout_late_completion_safe() {
                 Err(error) => panic!("{error}"),
             }
         }
-        // Its memory is free, and the target's is nobody's but the next writer's.
+        // Its memory is free, and the target's belongs to the next writer.
         drop(junk);
         inbox.fill(0, &vec![0xEE; 8 * MIB]).unwrap();
         std::thread::sleep(Duration::from_millis(50));

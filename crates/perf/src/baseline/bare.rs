@@ -154,7 +154,7 @@ pub(crate) fn listen(desc: &LinkDesc, terms: Terms) -> io::Result<u16> {
     Ok(port)
 }
 
-/// The first visitor who knows the token. A stranger costs one look.
+/// The first client that knows the token. Others are dropped after one read.
 fn visit(listener: &TcpListener, token: [u8; 16]) -> io::Result<Socket> {
     let until = Instant::now() + PATIENCE;
     loop {

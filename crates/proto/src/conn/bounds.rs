@@ -10,7 +10,7 @@ const MAX_QUEUED: usize = 1024;
 /// Chunks in flight on the rails of a connection, all to be sent again at worst.
 const MAX_AGAIN: usize = MAX_RAILS * 64;
 
-/// Notifications nobody has taken.
+/// Notifications not taken yet.
 const MAX_NOTIFIES: usize = 64 << 10;
 
 impl<B: Buf> Engine<B> {

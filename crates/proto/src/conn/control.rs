@@ -25,7 +25,7 @@ const NO_RAIL: u32 = u32::MAX;
 const HELD: u64 = 8;
 
 /// Numbers count from 0 in 64 bits; the wire carries the low 32, which are extended on arrival. So nothing that is
-/// kept for long (a receive nobody sends to, a ticket nobody tests) is ever mistaken when they wrap.
+/// kept for long (a receive without a send, a ticket that is never tested) is ever mistaken when they wrap.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) next_seq: u64,

@@ -31,7 +31,7 @@ pub enum Bug {
     LostChunks,
     /// A chunk that was half landed counts as landed.
     TornChunk,
-    /// A send reports before anybody has taken its bytes.
+    /// A send reports before its bytes were taken.
     EarlySendDone,
     /// Bytes of a message longer than its receive are cut off without an error.
     SilentTruncation,

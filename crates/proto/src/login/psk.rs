@@ -35,7 +35,7 @@ pub enum PskError {
         /// `st_mode`.
         mode: u32,
     },
-    /// Somebody else's.
+    /// Owned by another user.
     #[error(
         "LS0245 LINKSPAN_PSK_FILE belongs to user {owner}, this process runs as user {user}: it must be owned by that user or by root"
     )]

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Streams that logged in, each once. Bounded: beyond `bound` the oldest is forgotten, which harms nobody, for a
+/// Streams that logged in, each once. Bounded: beyond `bound` the oldest is forgotten, which is harmless, for a
 /// replayed login fails on the server's nonce; the table stops a peer that holds the token from doubling a stream.
 /// Shared by the logins of one listener; safe to use from several threads.
 #[derive(Debug)]
@@ -65,14 +65,14 @@ impl LoginTable {
         self.lock().order.len()
     }
 
-    /// Whether nobody has logged in.
+    /// Whether no stream has logged in.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 /// Half-open connections of a listener unless told otherwise: 64 peers that come at once, each with a few rails and a sentinel;
-/// a quarter of the descriptors that a process has where nobody raised the limit (1024).
+/// a quarter of the descriptors that a process has where the limit is the default (1024).
 pub const HALF_OPEN_BOUND: usize = 256;
 
 /// Accounts for accepted connections whose login is not done. `K` names one (a slot, a descriptor). When full, the

@@ -118,7 +118,7 @@ impl Graph {
         self.nodes.binary_search_by_key(&id, |n| n.id).ok()
     }
 
-    /// Speed of a cable, Mb/s: its slower end's; 0 when nobody knows.
+    /// Speed of a cable, Mb/s: its slower end's; 0 when unknown.
     pub fn mbps(&self, edge: &Edge) -> u32 {
         let (a, b) = (self.port(edge.a).mbps, self.port(edge.b).mbps);
         if a == 0 || b == 0 { a.max(b) } else { a.min(b) }

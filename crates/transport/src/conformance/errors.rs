@@ -85,7 +85,7 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
     check_poison(beyond, 0xEE, "beyond a receive that was too small");
 }
 
-/// A ticket reports once; then, and for numbers that never were tickets, the answer is an error and harms nobody.
+/// A ticket reports once; then, and for numbers that never were tickets, the answer is an error without side effects.
 pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);

@@ -37,7 +37,7 @@ pub(super) fn id<T>(handle: *mut T) -> u64 {
     handle.addr() as u64
 }
 
-/// A handle for C. Nobody follows it.
+/// A handle for C. It is never dereferenced.
 pub(super) fn handle<T>(id: u64) -> *mut T {
     std::ptr::without_provenance_mut(id as usize)
 }

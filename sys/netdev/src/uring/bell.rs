@@ -23,7 +23,7 @@ impl Bell {
         Ok(Bell(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Rings it. That it cannot be rung any more, after 2^64 times, is nobody's trouble.
+    /// Signals it. A counter that is full, after 2^64 times, is ignored: the reader is woken anyway.
     pub fn ring(&self) {
         let one = 1u64;
         // SAFETY: reads the eight bytes of a number of ours.

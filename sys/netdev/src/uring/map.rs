@@ -78,7 +78,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length, and nobody has a reference any more.
+        // SAFETY: mapped by us with this length, and no reference to it exists any more.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
     }
 }

@@ -283,7 +283,7 @@ impl Issuer {
         self.shared.cq.number(self.shared.params.cq_tail).load(Acquire)
     }
 
-    /// Sleeps until the bell is rung, by the kernel or by somebody.
+    /// Sleeps until the eventfd is signalled, by the kernel or by another thread.
     pub fn wait(&self) {
         self.bell.wait();
     }

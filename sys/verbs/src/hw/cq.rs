@@ -43,7 +43,7 @@ impl HwCq {
         let raw = unsafe { (library.create_cq)(context.raw, depth, null_mut(), channel, 0) };
         if raw.is_null() {
             let error = context.failed("ibv_create_cq");
-            // SAFETY: made above, used by nobody.
+            // SAFETY: made above, not in use.
             unsafe { (library.destroy_comp_channel)(channel) };
             return Err(error);
         }

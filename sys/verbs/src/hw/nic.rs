@@ -83,7 +83,7 @@ impl HwNic {
         let pd = unsafe { (library.alloc_pd)(raw) };
         if pd.is_null() {
             let error = Error::system("ibv_alloc_pd", name, io::Error::last_os_error());
-            // SAFETY: opened above, used by nobody else.
+            // SAFETY: opened above, not used elsewhere.
             unsafe { (library.close_device)(raw) };
             return Err(error);
         }

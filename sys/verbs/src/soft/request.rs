@@ -47,7 +47,7 @@ impl Net {
                 body,
             };
             let step = if posted.is_read() { posted.end() - pair.tx } else { 1 };
-            // Nobody has the address: the packet is lost, as on a real wire.
+            // No host has the address: the packet is lost, as on a real wire.
             if to.is_some() {
                 self.send(packet);
             }

@@ -67,7 +67,7 @@ struct Out {
 impl Out {
     fn tell(&mut self, arrival: Arrival) -> Result<(), Violation> {
         self.told = true;
-        // `open` has seen the room; nobody else fills it.
+        // `open` has seen the free space; only this thread fills it.
         self.arrivals.push(arrival).map_err(|_| Violation("no space for what has arrived".into()))
     }
 

@@ -29,7 +29,7 @@ const EOPNOTSUPP: i32 = 95;
 #[derive(Clone, Copy, Debug)]
 pub struct SoftRegion {
     mem: MemSlice,
-    /// Bytes before it, which nobody uses.
+    /// Bytes before it, which are unused.
     head: u64,
     access: Access,
 }
