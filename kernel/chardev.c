@@ -211,7 +211,7 @@ static u32 ls_unread(struct ls_file *f)
 	return f->cq_tail - READ_ONCE(f->q->cq_head);
 }
 
-/* Entries that can be taken: there is room for their completions. Negative for indices that cannot be. io is held. */
+/* Entries that can be taken: there is space for their completions. Negative for indices that cannot be. io is held. */
 int ls_waiting(struct ls_file *f)
 {
 	/* The index before the entries that it covers. */

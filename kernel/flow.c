@@ -3,7 +3,7 @@
  * Channels, messages and transfers: what goes over the rings and when.
  *
  * A short message (MSG) and the announcement of a long one (RTS) each cost a
- * credit; there are LS_CREDITS to a channel and room for as many messages is
+ * credit; there are LS_CREDITS to a channel and space for as many messages is
  * held at the receiver, so what arrives always has a place and a reader who
  * does not read stalls its own channel only. A long one moves when it has a
  * receive: the receiver posts its pages to the data ring and says CTS; the
@@ -504,7 +504,7 @@ static int ls_check(struct ls_file *f, const struct ls_sqe *sqe, struct ls_regio
 	return 0;
 }
 
-/* One entry of the submission queue; the caller has seen that there is room for its completion. */
+/* One entry of the submission queue; the caller has seen that there is space for its completion. */
 void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 {
 	struct ls_op *op = list_first_entry(&f->free_ops, struct ls_op, list);

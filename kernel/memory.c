@@ -9,7 +9,7 @@
  * system call, or by reap_work.
  *
  * A device whose driver goes must have nothing mapped: ls_rings_down() waits
- * for ls_link.mapped, which pinning, that may take for ever, is no part of.
+ * for ls_link.mapped, which pinning, that may take forever, is no part of.
  *
  * Locks: ls_link.io guards ls_region.users and .dead, ls_link.mapped and the
  * reap list.

@@ -209,7 +209,7 @@ bool ls_poll(struct ls_link *lk)
 			list_add_tail(&f->list, f->page ? &lk->tx_bounce : &lk->tx_free);
 		}
 	}
-	/* Posted again at once, so a busy peer could go on for ever. */
+	/* Posted again at once, so a busy peer could go on forever. */
 	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk, lk->pair[0].rx)); left--) {
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		/* With two pairs, what was granted is posted to the other ring: no frame of this one counts for it. */

@@ -249,7 +249,7 @@ fn uring() -> String {
 fn notes() -> Vec<String> {
     let socket = UdpSocket::bind("127.0.0.1:0");
     let foreign = socket.is_ok_and(|s| foreign_interface(s.as_fd()));
-    let note = "this kernel has Google's own interface for device memory (TCPX, socket option 97); linkspan does not speak it \
+    let note = "this kernel has Google's own interface for device memory (TCPX, socket option 97); linkspan does not use it \
                 and needs an upstream kernel";
     std::iter::once(uring()).chain(foreign.then(|| note.to_owned())).collect()
 }

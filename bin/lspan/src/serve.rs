@@ -19,7 +19,7 @@ use crate::onesided::OneSidedOffers;
 use crate::rendezvous::Desk;
 use crate::signals;
 
-/// Sessions at once; a visitor beyond that is sent away at once.
+/// Sessions at once; a client beyond that is refused at once.
 const SESSIONS: usize = 128;
 
 /// Longest that sessions may take to close after Ctrl-C.

@@ -38,13 +38,13 @@ const TICK_CALLS: u32 = 64;
 /// its peer says once in some hundred messages.
 const UNHEARD: u32 = 8;
 
-/// Least time between two rounds of house-keeping: sentinel, stalled rails, rails that come back.
+/// Least time between two periodic checks: keepalive connection, stalled rails, rails to reconnect.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Longest sleep of a caller that waits. The end of the peer wakes it at once; a second bounds what only the clock sees.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// How lost rails come back.
+/// How lost rails are reconnected.
 pub(crate) enum Returns {
     /// They do not: there is one rail, or it is not TCP.
     Never,
@@ -221,7 +221,7 @@ impl Channel {
         self.conn.rails().map(|(_, r)| r.info())
     }
 
-    /// Rails lost so far; those that came back count too.
+    /// Rails lost so far; those that were reconnected count too.
     pub fn rails_lost(&self) -> u64 {
         self.rails_lost
     }
@@ -335,12 +335,12 @@ impl Channel {
         self.conn.late_error()
     }
 
-    /// Whether the peer ended the connection in good order, as opposed to having died.
+    /// Whether the peer ended the connection regularly, as opposed to having ended without notice.
     pub fn peer_said_bye(&self) -> bool {
         self.conn.peer_said_bye()
     }
 
-    /// Ends the connection without a goodbye: when this returns, nothing of ours reads or writes any memory given to it. The
+    /// Ends the connection without notice to the peer: when this returns, nothing of ours reads or writes any memory given to it. The
     /// peer learns that we live.
     pub fn cut(&mut self, why: &str) {
         self.told_lost = true;
@@ -405,7 +405,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// Moves everything that can move.
+    /// Moves everything that can move without blocking: reads, writes and acknowledges on all rails.
     ///
     /// # Errors
     /// As [`Conn::progress`]: [`ConnError::Lost`], [`ConnError::Closed`].
@@ -450,7 +450,7 @@ impl Channel {
         if mending || watched { TICK } else { SLEEP }
     }
 
-    /// Keeps house after a sleep that [`Channel::arm`] prepared.
+    /// Runs the periodic checks (lost rails, the peer's process) after a sleep that [`Channel::arm`] prepared.
     pub fn after_sleep(&mut self) {
         self.last_tick = self.last_tick.checked_sub(TICK).unwrap_or(self.last_tick);
         self.tick(false);

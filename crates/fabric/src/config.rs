@@ -103,7 +103,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// From the process environment.
+    /// Reads the settings from the process environment.
     ///
     /// # Errors
     /// [`Error::Param`] for a value that its parameter does not take, [`Error::Filter`] for a list of interfaces that
@@ -117,7 +117,7 @@ impl Config {
         Ok(config)
     }
 
-    /// From any source of names and values.
+    /// Reads the settings from any source of names and values.
     ///
     /// # Errors
     /// As [`Config::from_env`].

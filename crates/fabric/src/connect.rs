@@ -115,7 +115,7 @@ impl Connecting {
         if !same_host {
             connecting.later = later(fabric, &device, &connecting.handle, streams);
         }
-        // What shares a subnet is tried beside relays too: the mesh may not have heard both ends of a cable yet.
+        // What shares a subnet is tried beside relays too: the mesh may not have beacons from both ends of a cable yet.
         if same_host || !connecting.ask_mesh()? || connecting.relayed {
             let mesh = fabric.config().meshes() && !same_host;
             for (reach, why, mbps) in pairs(&device, &connecting.handle, streams, same_host, mesh) {
@@ -267,7 +267,7 @@ impl Connecting {
         Ok(())
     }
 
-    /// Moves on. `Some` when the connection is up.
+    /// Makes progress without blocking. `Some` when the connection is up.
     ///
     /// # Errors
     /// [`Error::Unreachable`] and [`Error::Timeout`], which name every path that was tried; [`Error::Forced`] where
@@ -288,7 +288,7 @@ impl Connecting {
         self.conclude()
     }
 
-    /// What to wait for until [`Connecting::poll`] may have news.
+    /// Adds the descriptors of which one becomes ready when [`Connecting::poll`] can make progress.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         for attempt in &self.tries {
             match &attempt.state {

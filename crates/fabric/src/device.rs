@@ -130,7 +130,7 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
         groups.entry(group).or_default().push((interface, port));
     }
     if groups.is_empty() {
-        // A laptop in flight still has its own two processes.
+        // Without a network two processes of this host can still connect.
         let loopback = survey.iter().find(|(i, _)| i.kind == Kind::Loopback);
         if let Some((interface, addr)) = loopback.and_then(|(i, _)| Some((i, address(i, family.as_deref())?))) {
             let port = Port { name: interface.name.clone(), addr, mbps: UNKNOWN_MBPS };

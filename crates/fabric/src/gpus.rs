@@ -45,7 +45,7 @@ pub fn drivers() -> [(Kind, Result<usize, GpuError>); 2] {
     [(Kind::Cuda, cuda().map(|d| d.devices())), (Kind::Hip, hip().map(|d| d.devices()))]
 }
 
-/// Whether there is a device.
+/// Whether a CUDA or HIP driver shows at least one device.
 pub fn any() -> bool {
     drivers().iter().any(|(_, devices)| devices.as_ref().is_ok_and(|&n| n > 0))
 }

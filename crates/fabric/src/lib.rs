@@ -106,7 +106,7 @@ struct MeshSeat {
 }
 
 /// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
-/// round trip where the peer lives; a dead one must not hold up the end.
+/// round trip where the peer is alive; a dead one must not delay the end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Drop for Inner {
@@ -209,7 +209,7 @@ impl Fabric {
         &self.0.config
     }
 
-    /// Where lines go.
+    /// The log.
     pub fn log(&self) -> &Log {
         &self.0.log
     }
@@ -255,7 +255,7 @@ impl Fabric {
         self.0.devices.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Makes one more device of several; returns its index.
+    /// Makes a device that has the interfaces of all `members`; returns its index.
     ///
     /// # Errors
     /// [`Error::NoDevice`]: one of them does not exist.

@@ -182,7 +182,7 @@ impl Meeting {
                     Err(why) => self.end(stream, Err(why))?,
                 }
             }
-            // It says so after its last word of each handshake, so ours are done too.
+            // It says so after its last message of each handshake, so ours are done too.
             UP if self.is_done() || self.ours.is_some() => self.theirs = Some(Ok(())),
             UP => return Err(MessageError::Meeting("its last message too early")),
             REFUSED => {

@@ -148,7 +148,7 @@ impl Param {
     }
 }
 
-/// Names in `env` that begin like ours and are not: spelling mistakes that would otherwise pass in silence.
+/// Names in `env` that begin like ours and are not: spelling mistakes that would otherwise go unnoticed.
 pub fn unknown<'a>(env: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     env.filter(|name| name.starts_with("LINKSPAN_") && !ALL.iter().any(|p| p.name == *name)).collect()
 }

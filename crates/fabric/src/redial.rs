@@ -48,7 +48,7 @@ enum State {
     Meet(Box<(Secured, Meeting)>, u16, Berth),
 }
 
-/// What has come back.
+/// What was reconnected.
 pub(crate) struct Back {
     /// Number of the stream.
     pub(crate) number: u16,
@@ -118,7 +118,7 @@ impl Redial {
     pub(crate) fn lost(&mut self, path: &str, now: Instant) {
         let had = self.paths.len();
         self.paths.retain(|own| own != path);
-        // Queue pairs come back together, so the last one is waited for.
+        // Queue pairs reconnect together, so the last one is waited for.
         if self.paths.len() < had && self.paths.is_empty() {
             self.wait = REDIAL;
             self.state = State::Down { next: now + REDIAL };

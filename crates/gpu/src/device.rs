@@ -1,4 +1,4 @@
-//! What a GPU offers to whoever moves bytes.
+//! What a GPU offers to code that moves bytes.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -32,14 +32,14 @@ impl fmt::Display for Kind {
 /// Whether a device can do something, and why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// It can, by its driver's word.
+    /// It can, according to its driver.
     Yes,
     /// It cannot; the reason.
     No(String),
 }
 
 impl Ability {
-    /// Whether it can.
+    /// Whether the device has this ability.
     pub fn yes(&self) -> bool {
         *self == Ability::Yes
     }

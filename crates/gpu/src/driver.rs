@@ -43,7 +43,7 @@ impl Handles {
         Ok(Some((free.0 - 1) as u32))
     }
 
-    /// Takes a number back, whose handle is given out again.
+    /// Returns a number to the table; its handle is reused.
     pub fn give(&self, number: u32) {
         self.free.lock().unwrap_or_else(|e| e.into_inner()).1.push(number);
     }
@@ -74,7 +74,7 @@ impl Pool {
         found.map_or_else(|| make(size), Ok)
     }
 
-    /// Takes memory back that [`Pool::take`] gave for `len` bytes.
+    /// Returns memory that [`Pool::take`] gave out for `len` bytes.
     pub fn give(&self, len: usize, addr: u64) {
         let size = len.max(1).next_multiple_of(ROUND);
         self.0.lock().unwrap_or_else(|e| e.into_inner()).entry(size).or_default().push(addr);
@@ -94,7 +94,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Of the device with this name (`cuda:0`) and place.
+    /// Tables of the device with this name (`cuda:0`) and memory place.
     pub fn new(id: String, place: Place) -> Shell {
         let (streams, events, pool, kernel) = Default::default();
         Shell { id, place, streams, events, pool, kernel }
@@ -110,19 +110,19 @@ impl Shell {
         self.place
     }
 
-    /// No more of something.
+    /// The error [`GpuError::Exhausted`] of this device.
     #[cold]
     pub fn exhausted(&self, what: &'static str) -> GpuError {
         GpuError::Exhausted { what, device: self.id.clone(), most: MOST }
     }
 
-    /// A range that cannot be used.
+    /// The error [`GpuError::Range`] of this device.
     #[cold]
     pub fn range(&self, addr: u64, len: usize, why: &'static str) -> GpuError {
         GpuError::Range { device: self.id.clone(), addr, len, why }
     }
 
-    /// Something that it cannot do.
+    /// The error [`GpuError::Unsupported`] of this device.
     #[cold]
     pub fn unsupported(&self, what: &'static str, why: String) -> GpuError {
         GpuError::Unsupported { device: self.id.clone(), what, why }
@@ -141,7 +141,7 @@ impl Shell {
         self.pool.give(mem.len(), mem.as_ptr() as u64);
     }
 
-    /// A stream, made by `make` where none has come back.
+    /// A retired stream, or one made by `make`.
     ///
     /// # Errors
     /// The error of `make`; [`GpuError::Exhausted`] where the table is full.
@@ -149,7 +149,7 @@ impl Shell {
         self.streams.take(make)?.map(Stream).ok_or_else(|| self.exhausted("streams"))
     }
 
-    /// Takes a stream back.
+    /// Returns a stream, to be reused.
     pub fn retire_stream(&self, stream: Stream) {
         self.streams.give(stream.0);
     }
@@ -163,7 +163,7 @@ impl Shell {
         self.streams.get(stream.0).ok_or_else(|| self.range(stream.0.into(), 0, "no such stream"))
     }
 
-    /// An event, made by `make` where none has come back.
+    /// A retired event, or one made by `make`.
     ///
     /// # Errors
     /// The error of `make`; [`GpuError::Exhausted`] where the table is full.
@@ -171,7 +171,7 @@ impl Shell {
         self.events.take(make)?.map(Event).ok_or_else(|| self.exhausted("events"))
     }
 
-    /// Takes an event back.
+    /// Returns an event, to be reused.
     pub fn retire_event(&self, event: Event) {
         self.events.give(event.0);
     }
@@ -185,7 +185,7 @@ impl Shell {
         self.events.get(event.0).ok_or_else(|| self.range(event.0.into(), 0, "no such event"))
     }
 
-    /// Source and target of a copy are of one length.
+    /// Checks that source and target of a copy have the same length.
     ///
     /// # Errors
     /// [`GpuError::Range`]: the lengths differ.
@@ -197,7 +197,7 @@ impl Shell {
         }
     }
 
-    /// The memory is on the host and has bytes, so it can be pinned.
+    /// Checks that the memory is on the host and not empty, so that it can be pinned.
     ///
     /// # Errors
     /// [`GpuError::Range`]: the memory is empty or not the host's.

@@ -4,8 +4,8 @@
 //! is found on machines without a GPU:
 //!
 //! * Queued work runs only while events are queried, after seeded delays, streams in a seeded order, long copies
-//!   in pieces. A source is read as late as that: whoever reuses it before the event sends wrong bytes.
-//! * The host side of a copy from the device holds poison until it has run: whoever reads it early reads poison.
+//!   in pieces. A source is read as late as that: reusing it before the event sends wrong bytes.
+//! * The host side of a copy from the device holds poison until it has run: an early read returns poison.
 //! * Fresh and freed device memory is poison; work that touches freed or foreign memory, or host memory that is not
 //!   pinned, is a fault that stays ([`GpuError::Order`]).
 //! * What a network adapter writes ([`SimGpu::nic_write`]) is invisible until [`Gpu::flush_writes`] or some time later.

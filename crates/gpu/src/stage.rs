@@ -37,7 +37,7 @@ pub const CHUNK: usize = 512 << 10;
 const SEQUENTIAL: usize = 8 << 20;
 
 /// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once, or seven rows of 2 MiB in place of as many
-/// (shared memory with cross-memory attach): 39 MiB, with room for what is being copied on.
+/// (shared memory with cross-memory attach): 39 MiB, with space for what is being copied on.
 const DIRECT: usize = 44 << 20;
 
 /// How a rail stages.
@@ -191,7 +191,7 @@ impl<R: Rail> StagedRail<R> {
         self.reach.is_some()
     }
 
-    /// The rail below.
+    /// The rail that staging is in front of.
     pub fn inner(&self) -> &R {
         &self.rail
     }

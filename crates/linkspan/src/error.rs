@@ -7,7 +7,7 @@ use crate::{Access, OpError};
 
 /// Why a call or an operation failed.
 ///
-/// After [`Error::Broken`] a transport is so for ever and says so at once; after every other error it stays usable.
+/// After [`Error::Broken`] every call fails with it at once; after every other error the transport stays usable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -113,7 +113,7 @@ pub enum Error {
     System {
         /// The call.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },

@@ -16,12 +16,12 @@ use crate::shared::Shared;
 use crate::state::{Phase, State};
 use crate::{Error, Transport, Url, UrlKind};
 
-/// Peers that have connected and were not accepted yet; more are turned away.
+/// Peers that have connected and were not accepted yet; more are refused.
 const BACKLOG: usize = 1024;
 
 #[derive(Default)]
 struct Inner {
-    /// Accepted or waiting to be, by number: their peers come back here when a path is made again.
+    /// Accepted or waiting to be, by number: their peers reconnect here when a path is made again.
     children: HashMap<u64, Weak<Shared>>,
     ready: VecDeque<Arc<Shared>>,
     wakers: Vec<Waker>,
@@ -64,7 +64,7 @@ impl Listener {
     }
 
     /// Transports of peers that connect from now on carry memory of `gpu`; see [`Transport::attach`]. A peer whose path cannot
-    /// is turned away, and a line of the log says why.
+    /// is refused, with a line in the log.
     pub fn attach(&self, gpu: &Arc<dyn Gpu>) {
         self.hall.lock().gpu = Some(gpu.clone());
     }
@@ -90,7 +90,7 @@ impl Listener {
         self.hall.lock().ready.pop_front().map(Transport::from_shared)
     }
 
-    /// Waits for the next peer.
+    /// Waits at most `timeout` for the next peer. Any thread may call it.
     ///
     /// # Errors
     /// [`Error::Timeout`]: no peer connected in time. The listener goes on.

@@ -70,7 +70,7 @@ impl<'m> Op<'m> {
         }
     }
 
-    /// Waits for the report; this thread drives meanwhile.
+    /// Waits for the result; the calling thread drives the transport meanwhile. Returns the operation's output.
     ///
     /// # Errors
     /// Those of the call that began the operation.

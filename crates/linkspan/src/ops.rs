@@ -88,7 +88,7 @@ impl Notify {
     /// Counts only; its value is 0.
     pub const COUNT: Notify = Notify { value: 0, fence: false };
 
-    /// Brings a value.
+    /// A notification with this value.
     pub const fn value(value: u64) -> Notify {
         Notify { value, fence: false }
     }
@@ -262,7 +262,7 @@ impl Ops {
         id
     }
 
-    /// As [`Ops::start`], with a time that begins at the next look at the clock: whoever drives looks every few steps, so that is
+    /// As [`Ops::start`], with a time that begins at the next reading of the clock: the driving thread reads it every few steps, so that is
     /// microseconds later, and an operation that is done by then never asks for the time.
     #[inline]
     pub(crate) fn start_within(&mut self, kind: Kind, notify: Option<Notify>, timeout: Option<Duration>) -> OpId {
@@ -319,7 +319,7 @@ impl Ops {
     pub(crate) fn submit(&mut self, id: OpId) {
         match self.get(id).map(|op| op.kind) {
             Some(Kind::Wait) => {
-                // Those that timed out behind one that waits for ever.
+                // Those that timed out behind one that waits forever.
                 if self.waits.len() >= 64 && self.waits.len().is_power_of_two() {
                     let mut waits = std::mem::take(&mut self.waits);
                     waits.retain(|&id| self.is_open(id));
@@ -732,7 +732,7 @@ pub(crate) struct Ending {
     pub(crate) connect: bool,
 }
 
-/// Posts, past errors of earlier messages: that an eager message met too small a receive is told to whoever calls next, and the
+/// Posts, past errors of earlier messages: that an eager message met too small a receive is reported to the next caller, and the
 /// receiver knows it.
 #[inline]
 fn posting<P: Path>(ch: &mut P, post: impl FnOnce(&mut P) -> Posted) -> Posted {

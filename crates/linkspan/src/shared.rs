@@ -79,7 +79,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The lock. A driver that holds it in turns is asked to let go.
+    /// The lock. A driver that holds it is asked to release it.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
         self.wants.fetch_add(1, Ordering::Relaxed);

@@ -19,7 +19,7 @@ use crate::{Error, Url, View};
 /// How long a path may take to be made again before the transport is broken, at least: as long as a revocation may.
 const REMAKE: Duration = Duration::from_secs(10);
 
-/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than died, at least:
+/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than ended, at least:
 /// twice as long as a revocation may take.
 const RETURN: Duration = Duration::from_secs(2);
 
@@ -321,7 +321,7 @@ impl State {
         }
     }
 
-    /// A blocking call has got what arrived. Whoever answers at once, time and again, has the acknowledgement carried by the
+    /// A blocking call has got what arrived. A caller that answers at once, time and again, has the acknowledgement carried by the
     /// answer: a system call less on either side.
     #[inline]
     pub(crate) fn handed_over(&mut self) {
@@ -423,7 +423,7 @@ impl State {
         self.breaks(DEAD);
     }
 
-    /// Ends the transport for ever.
+    /// Breaks the transport permanently.
     pub(crate) fn breaks(&mut self, why: &str) {
         self.cut(why);
         if let Phase::Broken(_) = self.phase {
@@ -436,7 +436,7 @@ impl State {
         self.door = None;
     }
 
-    /// Begins to dial, unless a peer came in by itself.
+    /// Begins to connect, unless the peer has connected.
     pub(crate) fn connect(&mut self, target: Target, until: Instant) -> Result<(), Error> {
         if self.peer != 0 && target.to != self.peer {
             return Err(Error::HasPeer);
@@ -470,7 +470,7 @@ impl State {
         }
     }
 
-    /// The owner is gone: says goodbye and ends everything.
+    /// The owner was dropped: closes the connection and ends everything.
     pub(crate) fn close(&mut self) {
         if let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Broken(Arc::from("it was dropped"))) {
             let _ = ch.progress();
@@ -721,7 +721,7 @@ fn why_remade(target: &Option<Target>) -> &'static str {
     if target.is_some() { "the peer did not answer in time" } else { "the peer did not come back" }
 }
 
-/// Sends our hello. It is small and the path is new, so it leaves at once or never.
+/// Sends our hello. It is small and the path is new, so it is sent at once or not at all.
 fn say(ch: &mut Channel, hello: Hello) -> bool {
     let buf = HostBuf::new(HELLO_LEN);
     let fits = linkspan_fabric::Buf::fill(&buf.slice(), 0, &hello.encode());

@@ -23,14 +23,14 @@ use crate::{Error, RemoteBuffer};
 /// Every operation comes as a future ([`Op`]) that begins at the call, and as a blocking twin whose thread drives the path
 /// itself. All may be called from several threads at a time; operations are posted in the order of the calls.
 ///
-/// A `timeout` of `None` waits as long as the peer lives. When an operation's time is up while it is under way, its path is
+/// A `timeout` of `None` waits as long as the peer is alive. When an operation's time is up while it is under way, its path is
 /// revoked: the operation reports [`Error::Timeout`] once the peer has confirmed that nothing of the old path lands any more,
 /// or [`Error::TimedOutUnrevoked`] when it has not after one more second (`LINKSPAN_REVOKE_MS`). The path is made again by
 /// itself; other operations go on over the new one, and each notification still comes exactly once. Two-sided messages under
 /// way report [`Error::Interrupted`].
 ///
-/// A peer whose process or host has died makes the transport [`Error::Broken`], for ever. A new transport to a new peer at
-/// the same place works at once. Dropping a transport ends what is pending with [`Error::Aborted`] and says goodbye.
+/// A peer whose process or host has ended makes the transport [`Error::Broken`], permanently. A new transport to a new peer at
+/// the same place works at once. Dropping a transport ends what is pending with [`Error::Aborted`] and closes the connection.
 pub struct Transport {
     shared: Arc<Shared>,
 }

@@ -36,7 +36,7 @@ pub fn connects<C: Connector>(connector: &C, stop: Stop, interrupt: &Interrupt) 
             Client::new(link, None).close()
         });
         match one {
-            // A terminal's Ctrl-C goes to both sides, and the other one may hear it first.
+            // A terminal's Ctrl-C goes to both sides, and the other one may get it first.
             Err(_) if handshakes.count() > 0 && interrupt.soon() => break,
             other => other?,
         }

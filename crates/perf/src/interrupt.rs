@@ -1,4 +1,4 @@
-//! A wish to end early, from a signal handler or another thread.
+//! A request to end early, from a signal handler or another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How long a test that was interrupted may take to come to its end in good order.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// Ends what is being measured: the timed part stops where it is and what it found is reported. Clones share one wish.
+/// Ends what is being measured: the timed part stops where it is and what it found is reported. Clones share one request.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 

@@ -47,7 +47,7 @@ pub enum LinkError {
         /// What happened.
         why: String,
     },
-    /// Whoever asked for the test wants it ended.
+    /// The user interrupted the test.
     #[error("LS0709 interrupted; what was measured until then is printed")]
     Interrupted,
     /// Anything else that ended the link.

@@ -217,7 +217,7 @@ impl<L: Link> Client<L> {
     }
 }
 
-/// Serves one session until the client says goodbye or goes away between two tests.
+/// Serves one session until the client closes it or disconnects between two tests.
 ///
 /// # Errors
 /// [`PerfError::Link`]: the link ended inside a test. [`PerfError::Message`] and [`PerfError::Length`]: the client

@@ -148,7 +148,7 @@ const _: () = assert!(size_of::<Reply>() == CTRL_LEN);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// It speaks another version.
+    /// It uses another version.
     Version = 1,
     /// A field is out of its range.
     Invalid = 2,

@@ -11,7 +11,7 @@ const FLAG_RDMA: u8 = 2;
 const FLAG_CABLE: u8 = 4;
 const FLAG_DEVMEM: u8 = 8;
 
-/// Most bytes of [`Greeting::no_rdma`]; the login takes no greeting of more than it has room for.
+/// Most bytes of [`Greeting::no_rdma`]; the login takes no greeting of more than it has space for.
 pub const REASON_MAX: usize = 200;
 
 /// A greeting, decoded.

@@ -1,6 +1,6 @@
 //! The handle: 128 bytes that a listener gives to its peers by way of the job (NCCL's bootstrap, a file, a URL).
 //!
-//! Whoever holds it may connect, for it carries the listener's token. Layout and rules: `docs/PROTOCOL.md`, "Handle".
+//! Every process that has it may connect: it carries the listener's token. Layout and rules: `docs/PROTOCOL.md`, "Handle".
 
 mod addrs;
 
@@ -116,7 +116,7 @@ pub enum HandleError {
         /// What is wrong.
         why: &'static str,
     },
-    /// No room for one more.
+    /// No space for one more.
     #[error(
         "LS0208 no space in the handle for {addr}, it holds {held} already (at most {ADDR_MAX}, or {ADDR_BYTES} compressed bytes): choose interfaces with LINKSPAN_IFNAME"
     )]

@@ -42,7 +42,7 @@ pub struct Plan {
     pub acked: bool,
     /// Streams in the order of the rails.
     pub streams: Vec<u16>,
-    /// The stream that carries nothing and proves that the peer's host lives.
+    /// The stream that carries nothing and shows that the peer's host is alive.
     pub sentinel: Option<u16>,
 }
 

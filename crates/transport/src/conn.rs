@@ -12,7 +12,7 @@ use crate::{Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operation itself is at fault; the connection lives.
+    /// The operation itself failed; the connection stays usable.
     #[error(transparent)]
     Op(#[from] OpError),
     /// The connection is lost for good; [`Conn::lost`] tells why.
@@ -111,7 +111,7 @@ impl Sink for Port<'_> {
 ///
 /// Driven by the caller, one thread at a time: post, [`Conn::progress`], [`Conn::test`]. No call blocks. After set-up
 /// no call allocates, locks or logs until something goes wrong. Dropping it ends every access to local memory and
-/// says goodbye to the peer as far as the medium takes it at that moment.
+/// sends the peer a close message if the medium takes it at that moment.
 pub struct Conn<R: Rail> {
     rails: Rails<R>,
     engine: Engine<MemSlice>,
@@ -186,7 +186,7 @@ impl<R: Rail> Conn<R> {
         self.check_memory(src)?;
         let answer = self.engine.post_send(&mut self.rails, tag, src);
         if let Err(Refused::Failed(_)) = answer {
-            // The receiver is told now: whoever gets an error may never call again.
+            // The receiver is told now: a caller that gets an error may never call again.
             // Not `progress`: it would swallow the error of an earlier message.
             let _ = self.drive();
         }
@@ -362,7 +362,7 @@ impl<R: Rail> Conn<R> {
         if self.rails.up.get(slot).is_some_and(Option::is_some) { self.drop_rail(slot, why) } else { Ok(()) }
     }
 
-    /// Ends the connection for a reason that the rails cannot see, as when the peer's host has died.
+    /// Ends the connection for a reason that the rails cannot see, as when the peer's host is down.
     pub fn fail(&mut self, why: Down) {
         if self.lost.is_none() {
             self.drop_all();
@@ -404,7 +404,7 @@ impl<R: Rail> Conn<R> {
         self.lost.as_ref()
     }
 
-    /// The next rail that was lost since the last call.
+    /// The next loss of a rail that this has not returned yet.
     pub fn news(&mut self) -> Option<RailLost> {
         self.news.pop_front()
     }
@@ -427,7 +427,7 @@ impl<R: Rail> Conn<R> {
         self.engine.late_error()
     }
 
-    /// Whether the peer said goodbye.
+    /// Whether the peer closed the connection regularly.
     pub fn peer_said_bye(&self) -> bool {
         self.engine.peer_said_bye()
     }
@@ -457,7 +457,7 @@ impl<R: Rail> Conn<R> {
     }
 
     /// Reads what had arrived on a rail that cannot be written to any more: a peer that closes has sent its last
-    /// messages, its acknowledgements and its goodbye before.
+    /// messages, its acknowledgements and its close message before.
     #[cold]
     fn drain_rail(&mut self, slot: usize) {
         for _ in 0..DRAIN_POLLS {

@@ -20,7 +20,7 @@ pub struct Caps {
     pub ordered: bool,
     /// Chunk size this rail likes best, bytes; at most `linkspan_proto::head::CHUNK_MAX`.
     pub chunk: usize,
-    /// Expected speed, bytes per second, from the link's own word; 0 when unknown.
+    /// Expected speed, bytes per second, as the link reports it; 0 when unknown.
     pub speed: u64,
     /// Both ends are on one host.
     pub local: bool,
@@ -43,7 +43,7 @@ pub struct RailInfo {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Down {
-    /// The peer process ended, or closed the rail without a goodbye.
+    /// The peer process ended, or closed the rail without a close message.
     #[error("LS0101 the peer at {path} is gone: {why}")]
     PeerGone {
         /// The path as in [`RailInfo`].
@@ -58,11 +58,11 @@ pub enum Down {
         call: &'static str,
         /// The path.
         path: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },
-    /// The peer sent what no honest peer sends.
+    /// The peer sent what a correct peer never sends.
     #[error("LS0103 the peer at {path} broke the protocol: {why}")]
     Protocol {
         /// The path.
@@ -75,13 +75,13 @@ pub enum Down {
     Device {
         /// The path.
         path: String,
-        /// The device's word.
+        /// The device's error.
         why: String,
     },
 }
 
 impl Down {
-    /// The path that it is about.
+    /// The path of the rail that went down.
     pub fn path(&self) -> &str {
         match self {
             Down::PeerGone { path, .. }
@@ -185,7 +185,7 @@ pub trait Rail {
     }
 
     /// Number of the last item that has left for good: its memory may be reused and no further call is needed for
-    /// it to arrive, as long as the peer lives.
+    /// it to arrive, as long as the peer is alive.
     fn taken(&self) -> u64;
 
     /// Hands accepted items to the medium as far as it takes them now.
@@ -205,7 +205,7 @@ pub trait Rail {
     fn arm(&mut self) -> Option<WaitFd>;
 
     /// Whether the path itself has stopped carrying (as opposed to a peer that is silent or slow), as far as the room
-    /// can tell. Asked rarely, only while there are other rails; a rail that says yes is given up.
+    /// can tell. Asked rarely, only while there are other rails; such a rail is closed.
     fn stalled(&mut self) -> bool {
         false
     }

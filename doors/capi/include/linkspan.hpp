@@ -507,7 +507,7 @@ public:
     /// Ends it now: nothing of it reads or writes local memory afterwards.
     void cancel() noexcept { op_.reset(nullptr); }
 
-    /// As a future, which is ready when the operation has reported, whoever waits. Dropping it cancels nothing.
+    /// As a future, which is ready when the operation has reported, whichever thread waits. Dropping it cancels nothing.
     std::future<std::uint64_t> future() && {
         auto state = std::make_unique<Promised>();
         std::future<std::uint64_t> future = state->promise.get_future();

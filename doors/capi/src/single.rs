@@ -40,7 +40,7 @@ impl<T> Single<T> {
 }
 
 impl<T> Inside<'_, T> {
-    /// Takes it out for ever.
+    /// Takes it out permanently.
     pub(crate) fn close(mut self) -> Option<T> {
         self.0.take()
     }

@@ -91,7 +91,7 @@ pub(crate) enum Refusal {
         "LS1161 another thread is in a call on this {0}, which one thread may use at a time: call again when that call has returned"
     )]
     InCall(&'static str),
-    /// No room for one more entry.
+    /// No space for one more entry.
     #[error(
         "LS1162 the submission queue is full: hand it over (linkspan_ring_doorbell), take completions, and put the entry again"
     )]

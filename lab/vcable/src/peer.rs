@@ -37,7 +37,7 @@ pub trait Peer: Send {
         let _ = (io, token);
     }
 
-    /// A command from a script or the control socket. The answer is shown to whoever asked.
+    /// A command from a script or the control socket. The answer goes to the client that asked.
     ///
     /// # Errors
     /// A text: what is wrong with the command, and what is wanted.

@@ -66,7 +66,7 @@ fn told() -> String {
 /// Defines a table of C functions: a struct with a function pointer for each, and `load`, which takes a [`Library`] and
 /// answers with the table or the name of the first function that is missing. Those after `optional` may be missing.
 ///
-/// Whoever writes the table promises that each has the type that the library's header gives it.
+/// The author of the table promises that each has the type that the library's header gives it.
 #[macro_export]
 macro_rules! api {
     (

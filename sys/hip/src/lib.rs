@@ -90,7 +90,7 @@ impl Driver {
     /// [`GpuError::Call`]: `hipPointerGetAttributes` failed.
     pub fn owner(&self, addr: u64) -> Result<Option<usize>, GpuError> {
         let mut found = api::PointerAttribute::EMPTY;
-        // SAFETY: fills the structure, which has more room than any version needs. The address is only looked up.
+        // SAFETY: fills the structure, which has more space than any version needs. The address is only looked up.
         let code = unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as api::Handle) };
         if code == api::INVALID_VALUE {
             return Ok(None);

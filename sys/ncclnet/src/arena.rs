@@ -41,7 +41,7 @@ const DEAD: u64 = 0;
 /// One object with a stable address. `X` stays with the cell when the object changes.
 #[repr(C)]
 pub(crate) struct Cell<T, X = ()> {
-    /// The kind while the object lives; 0 otherwise. First, so that it can be read whatever the type.
+    /// The kind while the object is valid; 0 otherwise. First, so that it can be read whatever the type.
     live: AtomicU64,
     uses: AtomicU64,
     pub(crate) extra: X,

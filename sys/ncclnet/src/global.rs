@@ -46,7 +46,7 @@ impl<P: NetPlugin> Default for Global<P> {
 }
 
 impl<P: NetPlugin> Global<P> {
-    /// Empty; for the macro's static.
+    /// An empty one, for the static of the plugin macro.
     pub const fn new() -> Global<P> {
         Global {
             log: AtomicPtr::new(std::ptr::null_mut()),
@@ -70,7 +70,7 @@ impl<P: NetPlugin> Global<P> {
         let raw = self.log.load(Ordering::Relaxed);
         // SAFETY: only `set_logger` writes it: null or a `LogFn`, and `Option` of a function pointer is null or that.
         let log = unsafe { std::mem::transmute::<*mut c_void, Option<LogFn>>(raw) };
-        // SAFETY: whoever called init promised it.
+        // SAFETY: the caller of init promised it.
         unsafe { Logger::new(log) }
     }
 

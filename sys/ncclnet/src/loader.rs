@@ -33,7 +33,7 @@ pub enum LoadError {
     Load {
         /// The file.
         file: String,
-        /// The dynamic linker's word.
+        /// The error text of the dynamic linker.
         why: String,
     },
     /// It has none of the tables.

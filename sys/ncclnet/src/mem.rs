@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use linkspan_transport::{MemSlice, Place};
 
-/// Where registered memory lives.
+/// Where registered memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemKind {
     /// Host memory.

@@ -96,7 +96,7 @@ impl<'a> Gather<'a> {
         self.send_with(fd, libc::MSG_ZEROCOPY)
     }
 
-    /// Puts the pages of the ranges into the pipe, in order, as many as have room.
+    /// Puts the pages of the ranges into the pipe, in order, as many as have space.
     ///
     /// # Errors
     /// As [`Pipe::fill`].

@@ -9,7 +9,7 @@ use crate::retry;
 
 /// A pipe that pages pass through on their way to a socket.
 ///
-/// Unlike MSG_ZEROCOPY this spares the copy on loopback too, and there is no notice when the kernel has let go of the memory: what
+/// Unlike MSG_ZEROCOPY this spares the copy on loopback too, and there is no notice when the kernel no longer uses the memory: what
 /// changes in it before the peer has read it may change for the peer. Not for more than one thread at a time.
 #[derive(Debug)]
 pub struct Pipe {
@@ -19,7 +19,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe with room for `bytes`, or for as many as the system gives (fs.pipe-max-size, fs.pipe-user-pages-soft).
+    /// A pipe with space for `bytes`, or for as many as the system gives (fs.pipe-max-size, fs.pipe-user-pages-soft).
     ///
     /// # Errors
     /// The error of `pipe2(2)`: EMFILE or ENFILE when no descriptor is left.
@@ -43,7 +43,7 @@ impl Pipe {
         self.held
     }
 
-    /// Puts the pages of `mem` into the pipe, as many as have room.
+    /// Puts the pages of `mem` into the pipe, as many as have space.
     ///
     /// # Errors
     /// The error of `vmsplice(2)`: EFAULT where memory has no pages of its own, EAGAIN where the pipe is full.

@@ -77,7 +77,7 @@ pub fn give_back(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<u64> {
     }
 }
 
-/// Whether this kernel has Google's own interface for device memory (socket option 97), which we do not speak. Upstream
+/// Whether this kernel has Google's own interface for device memory (socket option 97), which linkspan does not use. Upstream
 /// kernels know no such option.
 pub fn foreign_interface(fd: BorrowedFd<'_>) -> bool {
     const GOOGLE_DONTNEED: libc::c_int = 97;

@@ -14,7 +14,7 @@ pub enum Error {
     System {
         /// The call.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -71,7 +71,7 @@ const FAMILY_NAME: u16 = 2;
 const DATAGRAM: usize = 64 << 10;
 
 impl Socket {
-    /// Opens one.
+    /// Opens a generic netlink socket.
     ///
     /// # Errors
     /// [`Error::System`]: `socket(2)` failed.

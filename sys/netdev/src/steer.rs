@@ -174,7 +174,7 @@ impl Rule {
         Ok(Rule { control, place })
     }
 
-    /// Its number on the card.
+    /// The number of the rule on the card.
     pub fn place(&self) -> u32 {
         self.place
     }
@@ -214,7 +214,7 @@ fn free_place(control: &Control) -> Result<u32, Error> {
         return Ok(ANYWHERE);
     }
     let used = count.u32(at::COUNT).min(RULES);
-    // The kernel writes at most as many places as it is told that there is room for.
+    // The kernel writes at most as many places as it is told that there is space for.
     let mut list = Command::new(at::LIST + 4 * used as usize, RULE_LIST);
     list.0.resize(list.0.len().max(RXNFC / 8), 0);
     list.put(at::COUNT, &used.to_ne_bytes());
@@ -228,7 +228,7 @@ fn free_place(control: &Control) -> Result<u32, Error> {
     free.ok_or_else(full)
 }
 
-/// Receive queues that rules and tables count.
+/// Number of receive queues to which rules and tables can lead.
 ///
 /// # Errors
 /// [`Error::Refused`]: `EOPNOTSUPP` where the driver has none to steer to. [`Error::System`] for the socket.
@@ -255,7 +255,7 @@ pub fn spread(interface: &str) -> Result<Vec<u32>, Error> {
     Ok((0..size as usize).map(|n| ask.u32(TABLE_HEAD + 4 * n)).collect())
 }
 
-/// Sets the table. Needs CAP_NET_ADMIN.
+/// Sets the table that spreads streams over queues. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
 /// [`Error::Refused`]: `EPERM` without CAP_NET_ADMIN, `EOPNOTSUPP` where the driver cannot, `EINVAL` for a table of

@@ -83,7 +83,7 @@ struct Known {
 
 const _: () = assert!(size_of::<Probe>() == 16 + 8 * OPS && size_of::<Question>() == 40 && size_of::<Known>() == 40);
 
-/// Asks the kernel.
+/// Asks the kernel whether it has zero-copy receive (`io_uring_register`).
 ///
 /// # Errors
 /// The error of `io_uring_setup(2)`: `EPERM` where the process may use no io_uring, `ENOSYS` where the kernel has none.

@@ -29,7 +29,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// One side, with the peer's memory. It spins, and for ever if the peer is gone.
+    /// One side, with the peer's memory. It spins, and forever if the peer is gone.
     pub fn new(map: &Arc<Map>, remote: Remote) -> Bare {
         Bare::watched(map, Side::A, remote, Box::new(|| Ok(())))
     }

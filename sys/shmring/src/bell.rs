@@ -11,7 +11,7 @@ pub fn arm(sleeping: &AtomicU64) {
     fence(Ordering::SeqCst);
 }
 
-/// Sleeper: awake again.
+/// For the sleeper: it is awake again and needs no wake-up.
 pub fn disarm(sleeping: &AtomicU64) {
     sleeping.store(0, Ordering::Relaxed);
 }

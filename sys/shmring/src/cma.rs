@@ -1,6 +1,6 @@
 //! Cross-memory attach through a gate that its owner can close.
 //!
-//! `process_vm_readv` and `process_vm_writev` name the other process's memory by address. Whoever may use them may
+//! `process_vm_readv` and `process_vm_writev` name the other process's memory by address. A process that may use them may
 //! use them late: a thread that decided to copy can be stopped before it enters the kernel and go on hours later.
 //! So each copy carries, as its first remote element, eight bytes of a *gate* page of the memory's owner. The kernel
 //! works through the elements in order and ends at the first one it cannot reach (process_vm_readv(2)), so once
@@ -37,7 +37,7 @@ pub struct Gate {
 unsafe impl Send for Gate {}
 
 impl Gate {
-    /// An open gate that shows `nonce`.
+    /// An accessible guard page that holds `nonce`.
     ///
     /// # Errors
     /// The error of `mmap(2)`: ENOMEM.
@@ -57,13 +57,13 @@ impl Gate {
         Ok(Gate { page, keep: false })
     }
 
-    /// Where the peer finds it.
+    /// The page's address, to be sent to the peer.
     pub fn address(&self) -> u64 {
         self.page.as_ptr() as u64
     }
 
     /// Closes it: no copy that enters the kernel from now on moves a byte. The address stays taken, closed, for the
-    /// life of this process unless [`Gate::reopenable`] is called, since whoever was late may still come.
+    /// life of this process unless [`Gate::reopenable`] is called, since a late copy may still come.
     ///
     /// # Errors
     /// The error of `mprotect(2)`: ENOMEM where the process has too many mappings.

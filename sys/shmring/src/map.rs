@@ -133,12 +133,12 @@ impl Map {
         }
     }
 
-    /// Whether a side has closed; its word.
+    /// The word that says whether a side has closed.
     pub fn closed(&self, side: Side) -> &AtomicU64 {
         self.word(layout::closed(side))
     }
 
-    /// Whether a side sleeps; its word, for [`crate::bell`].
+    /// The word that says whether a side sleeps, for [`crate::bell`].
     pub fn sleeping(&self, side: Side) -> &AtomicU64 {
         self.word(layout::sleeping(side))
     }
@@ -265,7 +265,7 @@ unsafe impl Area for Lane {
 }
 
 impl Producer<Lane> {
-    /// Like [`Producer::put`], from memory that others may look at.
+    /// Like [`Producer::put`], from memory that other threads may access.
     #[inline]
     #[must_use]
     pub fn put_mem(&mut self, at: usize, src: MemSlice) -> bool {
@@ -306,7 +306,7 @@ impl Producer<Lane> {
 }
 
 impl Consumer<Lane> {
-    /// Like [`Consumer::get`], into memory that others may look at.
+    /// Like [`Consumer::get`], into memory that other threads may access.
     #[inline]
     #[must_use]
     pub fn get_mem(&self, at: usize, dst: MemSlice) -> bool {

@@ -66,7 +66,7 @@ impl Drop for Pages {
     fn drop(&mut self) {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // Where the system refuses, the pages stay as they are, for ever.
+        // Where the OS refuses, the pages stay mapped permanently.
         // SAFETY: replaces our own mapping, whole; handles that are left see zeros.
         let _ = unsafe { rustix::mm::mmap_anonymous(self.base.as_ptr().cast(), self.len, prot, flags) };
     }

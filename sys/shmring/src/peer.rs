@@ -1,4 +1,4 @@
-//! The peer process: who it is, whether it lives, and whether one of its threads can still be inside a copy.
+//! The peer process: which process it is, whether it is alive, and whether one of its threads can still be inside a copy.
 
 use std::cell::Cell;
 use std::io;
@@ -112,7 +112,7 @@ impl Task {
         after.and_then(|r| r.chars().next()).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Whether [`Task::outside`] can find anything out here.
+    /// Whether [`Task::outside`] works on this system.
     ///
     /// # Errors
     /// The error of reading `/proc/PID/stat`: `/proc` is not mounted, or hides the peer.

@@ -27,7 +27,7 @@ const STOP: u64 = 1 << 17;
 const DONE: u64 = 1 << 18;
 const GEN: u32 = 32;
 
-/// Attempts at a contended cursor before we give way until the next call; an honest peer loses us one or two.
+/// Attempts at a contended cursor before the call returns; with a correct peer one or two are lost.
 const TRIES: u32 = 16;
 
 /// The words of a slot. Each is written by one side only, except the cursor.
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// The cursor does not carry the generation that both agreed on: the peer scribbled.
+/// The cursor does not carry the generation that both agreed on: the peer overwrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scribbled;
 
@@ -148,7 +148,7 @@ pub fn stop(w: &impl Words) -> bool {
 }
 
 /// Announces that this thread is about to touch the peer's memory for a transfer, and asks whether it still may.
-/// `inside` is this side's own word; it is cleared by [`leave`] in either case.
+/// `inside` is this side's own flag; it is cleared by [`leave`] in either case.
 ///
 /// With [`all_out`] this is Dekker's handshake: of "I am inside" and "it is stopped" at least one side sees the
 /// other's.
@@ -160,7 +160,7 @@ pub fn enter(inside: &AtomicU64, who: u64, w: &impl Words, generation: u32) -> b
     (word >> GEN) as u32 == generation && word & STOP == 0
 }
 
-/// The copy that began with [`enter`] is over.
+/// Ends the copy that began with [`enter`].
 pub fn leave(inside: &AtomicU64) {
     inside.store(0, Ordering::Release);
 }

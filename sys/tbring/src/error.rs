@@ -15,7 +15,7 @@ pub enum Error {
     Open {
         /// Its path.
         path: PathBuf,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
         /// The way out, where there is one; begins with `; `.
@@ -47,7 +47,7 @@ pub enum Error {
     Refused {
         /// What was asked for.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
         /// The way out, where the error number tells one; begins with `; `.
@@ -77,7 +77,7 @@ pub enum Error {
         /// Its number.
         channel: u32,
     },
-    /// A message that no buffer has room for.
+    /// A message that no buffer has space for.
     #[error("LS1509 a message of {length} bytes waits, and the buffers hold {room}; open the channel with larger ones")]
     Long {
         /// Its bytes.

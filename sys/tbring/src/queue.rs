@@ -1,6 +1,6 @@
 //! The queues in memory that is shared with the driver.
 //!
-//! Indices count for ever, modulo 2^32. The driver's are read once and checked; entries are moved by raw copies.
+//! Indices count modulo 2^32. The driver's are read once and checked; entries are moved by raw copies.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};

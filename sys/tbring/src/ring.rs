@@ -142,7 +142,7 @@ impl Region {
 
     /// Tries to let it go; whether operations on it keep it.
     fn in_use(&self) -> bool {
-        // Whatever else the device says, it has no such region any more: that of a link that was lost is let go already.
+        // Whatever else the device says, it has no such region any more: that of a link that was lost is released already.
         call(self.fd.as_fd(), abi::IOC_UNREGISTER, &mut abi::Id { id: self.id, reserved: 0 }).is_err()
             && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
     }
@@ -242,7 +242,7 @@ impl Ring {
         self.add(abi::Register { addr, length, flags: access.flags(), ..Default::default() })
     }
 
-    /// What registers memory with this open device, from any thread.
+    /// A handle that registers memory with this open device. Any thread may use it.
     pub fn registrar(&self) -> Registrar {
         Registrar(self.fd.clone())
     }
@@ -330,7 +330,7 @@ impl Ring {
     }
 
     /// Hands over what was put, and does not wait. With a polling thread ([`Options::thread`]) that is awake, no system call; else
-    /// a doorbell. With entries that were not taken for lack of room for their completions ([`Ring::waiting`]), call it again
+    /// a doorbell. With entries that were not taken for lack of space for their completions ([`Ring::waiting`]), call it again
     /// when some were taken.
     ///
     /// # Errors
@@ -363,7 +363,7 @@ impl Ring {
         }
     }
 
-    /// Entries that were put and not handed over, or not taken for lack of room for their completions.
+    /// Entries that were put and not handed over, or not taken for lack of space for their completions.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.queues.waiting()

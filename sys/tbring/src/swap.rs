@@ -182,7 +182,7 @@ impl Swap {
         unsafe { self.map.base().add(buffer * self.bytes as usize) }
     }
 
-    /// Puts an entry; there is room: there are fewer buffers than entries.
+    /// Puts an entry; there is space: there are fewer buffers than entries.
     fn put(&mut self, entry: impl Fn(&mut Ring, &Region, u32) -> Result<bool>, region: usize) -> Result<()> {
         let Swap { ring, _regions: regions, channel, .. } = self;
         if entry(ring, &regions[region], *channel)? {
@@ -198,7 +198,7 @@ impl Swap {
         Ok(())
     }
 
-    /// Waits for a send buffer to come back.
+    /// Waits until a send buffer is free.
     fn free(&mut self, buffer: usize) -> Result<()> {
         let begun = Instant::now();
         while self.places[buffer] == Place::Driver {
@@ -217,7 +217,7 @@ impl Swap {
             None => {
                 if !wait.is_zero() {
                     match self.ring.doorbell(1, wait, false) {
-                        // A signal: whoever has time left waits on, so that no message is under way with an error.
+                        // A signal: a caller with time left waits on, so that no message is under way with an error.
                         Err(error) if error.errno() == Some(libc::EINTR) => {}
                         rung => _ = rung?,
                     }

@@ -38,7 +38,7 @@ struct Create {
 const CREATE: u64 = 1 << 30 | 24 << 16 | (b'u' as u64) << 8 | 0x42;
 
 impl Udmabuf {
-    /// As many bytes, rounded up to whole pages, all zero.
+    /// A dma-buf of `bytes` bytes of host memory, rounded up to whole pages, all zero.
     ///
     /// # Errors
     /// The error of `memfd_create(2)`, of opening `/dev/udmabuf` or of its `ioctl`: ENOENT where the kernel has no

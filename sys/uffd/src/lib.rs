@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use linkspan_transport::{Buf, MemSlice};
 
-/// Ranges remembered: whoever has not looked for longer is told that all may be gone.
+/// Ranges remembered: a reader that is further behind is told that all may be gone.
 const KEPT: usize = 1024;
 
 /// A range of addresses: from, to.
@@ -48,7 +48,7 @@ pub struct Unmaps {
 }
 
 impl Unmaps {
-    /// The watch, begun when it is first asked for.
+    /// The watch of this process; the first call starts its thread.
     ///
     /// # Errors
     /// A text: the kernel has no userfaultfd, or a sandbox forbids it.
@@ -71,7 +71,7 @@ impl Unmaps {
         Ok(Unmaps { fd, shared, page: kernel::page_size() })
     }
 
-    /// Watches the pages of `mem`. Again is no error.
+    /// Watches the pages of `mem`. Watching them again is no error.
     ///
     /// # Errors
     /// The error of `ioctl(UFFDIO_REGISTER)`: `EINVAL` for memory of a file or a device, `EBUSY` where another
@@ -91,7 +91,8 @@ impl Unmaps {
         self.shared.epoch.load(Ordering::Acquire)
     }
 
-    /// Waits until no event is being read; the number then.
+    /// Waits until the thread is not reading an event, and returns [`Unmaps::epoch`], which is even then. Any thread
+    /// may call it.
     pub fn settled(&self) -> u64 {
         loop {
             match self.epoch() {

@@ -157,7 +157,7 @@ impl<C: Rail> DevmemRail<C> {
         Ok(())
     }
 
-    /// Where the card puts payload, once it is bound.
+    /// The GPU memory that the card fills, once it is bound.
     pub fn pool(&self) -> Option<MemSlice> {
         self.intake.bound()
     }
@@ -343,7 +343,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
             || self.news.front().is_some();
         let control = control.filter(|_| !work)?;
         let data = self.socket.wait(self.intake.wants(), self.out.pending()).ok()?;
-        // A set that cannot be made is no reason to sleep for ever: the caller looks again.
+        // A set that cannot be made is no reason to sleep forever: the caller looks again.
         self.wake.arm([Some(control), Some(data)]).ok()
     }
 

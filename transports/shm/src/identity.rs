@@ -41,7 +41,7 @@ pub enum NotLocal {
     Unknown {
         /// The file.
         what: &'static str,
-        /// The system's word.
+        /// The OS error.
         why: String,
     },
     /// Another host, or another boot of it.
@@ -60,7 +60,7 @@ pub enum NotLocal {
     OtherNetwork,
 }
 
-/// This process.
+/// The identity of this process, with a fresh nonce.
 ///
 /// # Errors
 /// [`NotLocal::Unknown`]: `/proc` cannot be read, or the OS gives no random numbers.
@@ -113,7 +113,7 @@ impl Identity {
     }
 }
 
-/// Whether two processes can share memory by this room.
+/// Whether two processes can share memory by this transport.
 ///
 /// # Errors
 /// [`NotLocal`]: the variant says why they cannot share memory.

@@ -106,7 +106,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a sleeping peer must hear of what was freed or finished. Space alone is announced by quarters of the
+    /// Whether a sleeping peer must be told of what was freed or finished. Space alone is announced by quarters of the
     /// ring, or when nothing else is to be done (`idle`).
     #[inline]
     pub(crate) fn unannounced(&self, idle: bool) -> bool {

@@ -169,7 +169,7 @@ impl World {
         pipe.fin_at.is_some_and(|at| at <= inner.now) && all_read
     }
 
-    /// Whether the other end has closed, which a sender hears of before it has read everything.
+    /// Whether the other end has closed, which a sender learns before it has read everything.
     pub(crate) fn reset(&self, id: LinkId, end: End) -> bool {
         let inner = self.inner.borrow();
         inner.links[id.0].to[end as usize].fin_at.is_some_and(|at| at <= inner.now)

@@ -106,7 +106,7 @@ impl Dial {
         Some((WaitFd { fd: socket.as_raw_fd(), read: false, write: true }, self.deadline))
     }
 
-    /// Where to.
+    /// The address it connects to.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }

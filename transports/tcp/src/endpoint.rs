@@ -25,7 +25,7 @@ pub const CHUNK: usize = 512 << 10;
 pub struct RailConfig {
     /// Why this path was taken, for [`RailInfo`].
     pub reason: String,
-    /// Expected speed from the link's own word, bytes per second; 0 when unknown.
+    /// Expected speed as the link reports it, bytes per second; 0 when unknown.
     pub speed: u64,
     /// Chunk size for [`Caps`], bytes.
     pub chunk: usize,

@@ -12,7 +12,7 @@ pub enum Error {
     Open {
         /// For this address.
         addr: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -23,7 +23,7 @@ pub enum Error {
     Bind {
         /// The address.
         addr: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -42,7 +42,7 @@ pub enum Error {
         option: &'static str,
         /// The value.
         value: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -53,7 +53,7 @@ pub enum Error {
     Congestion {
         /// Its name.
         name: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -66,7 +66,7 @@ pub enum Error {
         from: String,
         /// The peer's.
         remote: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -95,7 +95,7 @@ pub enum Error {
         call: &'static str,
         /// The listener.
         addr: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -104,7 +104,7 @@ pub enum Error {
     Stillborn {
         /// The peer, where known.
         peer: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },

@@ -79,7 +79,7 @@ impl Listen {
                     return Err(Error::Listen { call: "accept", addr: self.addr, source });
                 }
             };
-            // A connection that is already gone again is not the listener's trouble.
+            // A connection that has already ended is no error of the listener.
             if let Ok(stream) = self.dress(socket, from) {
                 let peer = stream.peer_addr();
                 return Ok(Some((stream, peer)));
@@ -88,7 +88,7 @@ impl Listen {
         Ok(None)
     }
 
-    /// What to wait for before the next [`Listen::accept`].
+    /// The descriptor that becomes ready when [`Listen::accept`] has a connection.
     pub fn wait_fd(&self) -> WaitFd {
         WaitFd { fd: self.socket.as_raw_fd(), read: true, write: false }
     }

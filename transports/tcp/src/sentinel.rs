@@ -26,7 +26,7 @@ pub enum Ended {
 }
 
 /// A stream on which neither side sends before its end. Its keepalive tells a dead host within 25 s, and its end tells a dead
-/// process at once, however full the windows of the rails beside it are: a stopped process stays alive for ever,
+/// process at once, however full the windows of the rails beside it are: a stopped process stays alive forever,
 /// because its kernel answers.
 #[derive(Debug)]
 pub struct Sentinel {
@@ -76,7 +76,7 @@ impl Sentinel {
             }
             Err(source) => {
                 let told = matches!(source.kind(), K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted);
-                // A kernel that closes a socket with our word unread in it resets the stream; the word of a peer that lives would
+                // A kernel that closes a socket with our byte unread in it resets the stream; the byte of a running peer would
                 // have come first.
                 self.ended = Some(if self.said && told { Ended::Closed } else { Ended::Broken });
                 // A peer whose cable was away for longer than the kernel waits has given its end up, and answers ours with a reset
@@ -113,7 +113,7 @@ impl Sentinel {
         self.stream.peer_addr()
     }
 
-    /// What to wait for before the next [`Sentinel::check`].
+    /// The descriptor that becomes ready when [`Sentinel::check`] has something to report.
     pub fn wait_fd(&self) -> WaitFd {
         self.stream.wait_fd(false)
     }

@@ -1,7 +1,7 @@
 //! Registered memory, kept: registering pins pages, which costs more than sending them.
 //!
 //! Host memory is registered by the rail that uses it, when it does. Memory of a device is registered by its owner, as a
-//! dma-buf ([`Memory::register_dmabuf`]). Whoever unmaps memory that was ever posted says so first ([`Memory::invalidate`]):
+//! dma-buf ([`Memory::register_dmabuf`]). Code that unmaps memory that was ever posted says so first ([`Memory::invalidate`]):
 //! the driver goes on using the pages that it knows. A rail that watches ([`Cache::watch`]) is told by the kernel; what
 //! cannot be watched it does not keep.
 
@@ -203,13 +203,13 @@ impl<R: Send + Sync> Desk for Shared<R> {
         let access = if target { Access::Both } else { Access::Send };
         let region = self.registrar.register_dmabuf(fd, offset - head, head, mem, access)?;
         self.lock().insert(Arc::new(Held { region, mem, head }), target);
-        // Behind the insertion: whoever sees the number finds the region.
+        // After the insertion: a reader that sees the number finds the region.
         self.registrations.fetch_add(1, Ordering::Release);
         Ok(())
     }
 }
 
-/// `errno.h`: no room.
+/// `errno.h`: no space.
 const ENOSPC: i32 = 28;
 
 /// Memory of devices as it was when it was looked at last.
@@ -341,7 +341,7 @@ impl<D: RingDevice> Cache<D> {
 
 impl<D: RingDevice> Drop for Cache<D> {
     fn drop(&mut self) {
-        // Whoever registers at this moment is waited for: the device is closed with the rail, not when that is done.
+        // A registration that runs at this moment is waited for: the device is closed with the rail, not when that is done.
         *self.memory.lock() = None;
     }
 }

@@ -103,7 +103,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One side.
+    /// Begins the handshake of one side.
     ///
     /// # Errors
     /// [`Error::NoCable`]: this host has none. [`Error::Random`]: the OS gives no random numbers.
@@ -140,12 +140,12 @@ impl Setup {
         &self.out
     }
 
-    /// So many of those were written.
+    /// Notes that `n` bytes of [`Setup::output`] were written.
     pub fn wrote(&mut self, n: usize) {
         self.out.drain(..n.min(self.out.len()));
     }
 
-    /// Bytes from the peer. How many were of the handshake.
+    /// Takes bytes from the peer. Returns how many belonged to the handshake.
     ///
     /// # Errors
     /// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`], [`Error::Device`]: the
@@ -189,7 +189,7 @@ impl Setup {
         }
     }
 
-    /// A stream has room for one opener on either side: where two hosts call each other at the same time, both would begin
+    /// A stream has space for one opener on either side: where two hosts call each other at the same time, both would begin
     /// with the same one, refuse each other, and go on to the next together. One of them begins with the last.
     fn part(&mut self) {
         let cable = |join: &(usize, usize)| &self.ports.cables[join.0];

@@ -27,7 +27,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Its word in settings.
+    /// Its name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Ring => "ring",
@@ -96,7 +96,7 @@ pub struct Cable {
 }
 
 impl Cable {
-    /// Opens it.
+    /// Opens the link, waiting at most `wait` for it to come up.
     ///
     /// # Errors
     /// [`DeviceError::Open`], also where another connection has the stream; those of [`linkspan_tbring::Ring::open`].
@@ -166,7 +166,7 @@ impl Ports {
         self
     }
 
-    /// To be shared by connections.
+    /// The same, to be shared by connections.
     pub fn shared(self) -> Arc<Ports> {
         Arc::new(self)
     }

@@ -316,7 +316,7 @@ impl<N: Nic> VerbsRail<N> {
         Ok(Poll::Active)
     }
 
-    /// What an inlet that said "not yet" has room for by now: places for chunks, receives that were held back.
+    /// What an inlet that said "not yet" has space for by now: places for chunks, receives that were held back.
     pub(crate) fn take_more<I: Inlet>(&mut self, inlet: &mut I) -> Result<(), Down> {
         if self.end.is_some() {
             return Ok(());

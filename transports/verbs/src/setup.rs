@@ -362,7 +362,7 @@ impl<N: Nic> Setup<N> {
         self.parts.take()
     }
 
-    /// Whether its time is over.
+    /// Checks the deadline of the handshake; returns the time that is left at `now`.
     ///
     /// # Errors
     /// [`Error::Deadline`]: the handshake did not end in time.

@@ -32,7 +32,7 @@ fn fabric() -> (Fabric, Lines) {
 }
 
 /// Two channels over one queue pair each, whose ports are on a network interface of this name, and the second's NIC. Cards that
-/// try again for ever, as rdma_rxe does: they do not say that a cable is cut.
+/// try again forever, as rdma_rxe does: they do not say that a cable is cut.
 fn pair(interface: &str, sentinel: Sentinel) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
     asking(interface, sentinel, RailConfig::default().ask_after)
 }

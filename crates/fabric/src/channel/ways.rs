@@ -55,7 +55,7 @@ impl Channel {
         let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
         let relayed = redials.iter().any(|r| r.reach().relays() > 0);
         let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
-        // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
+        // That the mesh no longer reports the peer may be a busy processor; that nothing moves either is a cut cable.
         let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
             || now.duration_since(self.last_moved) > STUCK_IDLE;
         let carries = self.conn.carries(|_| true);
@@ -174,7 +174,7 @@ fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
     }
 }
 
-/// Whether one more way can be remembered; one over others that carries nothing makes room.
+/// Whether one more way can be remembered; one over others that carries nothing is dropped.
 fn room_for_one(fabric: &Fabric, redials: &mut Vec<Redial>) -> bool {
     if redials.len() >= MAX_WAYS
         && let Some(idle) = redials.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)

@@ -29,7 +29,7 @@ pub fn path(folder: &Path, interface: &str) -> PathBuf {
 pub struct Session(OwnedFd);
 
 impl Session {
-    /// Opens one.
+    /// Connects to the broker (`lspan devmem up`) at `path`.
     ///
     /// # Errors
     /// A text for the log: no broker listens at `path`, or its process belongs to neither root nor this user.
@@ -72,7 +72,7 @@ impl Session {
         answer.0
     }
 
-    /// Has a dma-buf of `len` bytes bound to queues: its number.
+    /// Asks the broker to bind a dma-buf of `len` bytes to queues. Returns the number of the binding.
     ///
     /// # Errors
     /// The broker's refusal, or that the session ended, as text for the log.
@@ -88,7 +88,7 @@ impl Session {
         self.ask(Question::Steer { local, peer }, None)
     }
 
-    /// Ends a rule.
+    /// Removes a steering rule.
     ///
     /// # Errors
     /// The broker's refusal, or that the session ended, as text for the log.

@@ -49,7 +49,7 @@ pub(super) struct Agent {
     tick: u64,
     said: Duration,
     looked: Duration,
-    /// The declared mesh says all: nothing is told or heard.
+    /// The declared mesh is complete: no beacons are sent or received.
     mute: bool,
 }
 
@@ -158,7 +158,7 @@ impl Agent {
         }
     }
 
-    /// Takes a new list of ports in use. Where their places have changed, neighbours hear it as from a host that begins anew.
+    /// Takes a new list of ports in use. Where their places have changed, neighbours treat the host as one that has restarted.
     fn replug(&mut self, list: Vec<Cabled>) {
         let places = |list: &[Cabled]| list.iter().map(|c| (c.port.name.clone(), c.index)).collect::<Vec<_>>();
         let moved = self.voices.is_empty() || places(&list) != places(&self.ports);

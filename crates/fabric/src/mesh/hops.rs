@@ -1,6 +1,6 @@
 //! What the doors of a way say of its hops, and how the way is told to go over to RDMA.
 //!
-//! A door whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. Whoever asked sends
+//! A door whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. The client sends
 //! it behind its login at the far end, where nothing is under way any more. The relay finds it, sets a queue pair up with the
 //! next host and then one with the host before, and joins the two.
 

@@ -1,4 +1,4 @@
-//! How fast a cable is: bytes for a moment, one stream, counted by whoever receives them.
+//! How fast a cable is: bytes for a moment, one stream, counted by the receiver.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Approach, Means, Mesh};
 /// How long bytes are sent.
 const SENDING: Duration = Duration::from_millis(400);
 
-/// How long a sink goes on, and whoever waits for it: longer than a sender may send.
+/// How long a sink reads, and its client waits: longer than a sender may send.
 const SINKING: Duration = Duration::from_secs(3);
 
 /// How long anything else may take.

@@ -44,7 +44,7 @@ impl Memory {
     /// A path has come: what was registered before its time is taken back from it too, and device memory is registered with it by the
     /// dma-buf. Where that cannot be, the path has that memory staged, and why is what comes back.
     pub(crate) fn take_in(&self, rail: &AnyRail, fabric: &Fabric) -> Result<(), String> {
-        // Under the lock: whoever takes memory back meanwhile finds it registered here, or not at all.
+        // Under the lock: a thread that takes memory back meanwhile finds it registered here, or not at all.
         let mut known = self.lock();
         let Known { devices, lent } = &mut *known;
         lent.retain(|lent| lent.strong_count() > 0);
@@ -120,7 +120,7 @@ pub enum DirectBy {
 }
 
 impl DirectBy {
-    /// For people.
+    /// As text for log lines.
     pub fn shown(self) -> &'static str {
         match self {
             DirectBy::DmaBuf => "by dma-buf",

@@ -289,7 +289,7 @@ fn of_this_machine(env: Env) -> World {
     World { gpu, fabrics, lines }
 }
 
-/// By io_uring without a card where this kernel has that; elsewhere by way of the host, with the kernel's word. Never quietly.
+/// By io_uring without a card where this kernel has that; elsewhere by way of the host, with the kernel's error. Never silently.
 #[test]
 fn io_uring_without_a_card_is_said_aloud_and_strict_refuses_it() {
     const COPY: Env = &[("LINKSPAN_DEVMEM_BACKEND", "io_uring-copy"), ("LINKSPAN_DEVMEM_POOL", "1")];

@@ -88,24 +88,24 @@ impl Arrivals {
         Arrivals { user_data, area, token: token >> AREA_SHIFT << AREA_SHIFT, id, left: 0, state: State::Idle }
     }
 
-    /// What has become of the request.
+    /// The state of the receive request.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// A request for `window` bytes was made.
+    /// To be called when a receive request for `window` bytes was submitted.
     pub fn armed(&mut self, window: u64) {
         (self.state, self.left) = (State::Armed, window);
     }
 
-    /// What kept it from going on is over: the next may be made.
+    /// To be called when what stopped the request has ended (pages were given back): the next request may be submitted.
     pub fn resumed(&mut self) {
         if matches!(self.state, State::Dry | State::OnHost) {
             self.state = State::Idle;
         }
     }
 
-    /// recv(2) has found the end of the stream.
+    /// To be called when recv(2) returned the end of the stream.
     pub fn ended(&mut self) {
         self.state = State::End;
     }
@@ -202,7 +202,7 @@ impl Refill {
         Refill { entries: entries.max(1), tail: 0, head: 0, extra: vec![0; pages].into() }
     }
 
-    /// The kernel has got to `head`.
+    /// To be called with the kernel's head index of the refill ring: entries before it were taken.
     ///
     /// # Errors
     /// [`BadRefill::Head`]: the kernel says that it took more entries than it was given.
@@ -215,19 +215,19 @@ impl Refill {
         Ok(())
     }
 
-    /// Entries that can be written now.
+    /// Free entries of the refill ring.
     pub fn room(&self) -> u32 {
         self.entries - self.tail.wrapping_sub(self.head)
     }
 
-    /// A fragment of this page goes on in parts: one token more.
+    /// Counts one more user of a page whose fragment was split.
     pub fn parted(&mut self, page: u32) {
         if let Some(extra) = self.extra.get_mut(page as usize) {
             *extra += 1;
         }
     }
 
-    /// A token of this page comes back: where in the ring its entry goes, with [`Refill::room`] for it. `None`: other parts
+    /// A token of this page is returned: where in the ring its entry goes, with [`Refill::room`] for it. `None`: other parts
     /// of it are still out, and there is nothing to write.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl Refill {
         Ok(Some(slot))
     }
 
-    /// What the kernel is told: entries written so far, modulo 2^32.
+    /// The tail index for the kernel: entries written so far, modulo 2^32.
     pub fn tail(&self) -> u32 {
         self.tail
     }

@@ -23,7 +23,7 @@ impl Default for StageMemory {
 }
 
 impl StageMemory {
-    /// At most so many bytes.
+    /// An account of at most `most` bytes.
     pub fn new(most: usize) -> StageMemory {
         StageMemory(Arc::new(Limit { most, used: AtomicUsize::new(0) }))
     }
@@ -33,7 +33,7 @@ impl StageMemory {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// A part of it, given back when it is dropped.
+    /// Takes `bytes` from the account; dropping the share gives them back.
     ///
     /// # Errors
     /// [`GpuError::StageMemory`]: fewer bytes are left.

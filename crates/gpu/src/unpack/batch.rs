@@ -21,7 +21,7 @@ pub struct Piece {
 const _: () = assert!(size_of::<Piece>() == PIECE_LEN);
 
 impl Piece {
-    /// The descriptor in memory.
+    /// The descriptor as the kernel reads it.
     pub fn to_bytes(self) -> [u8; PIECE_LEN] {
         let mut out = [0; PIECE_LEN];
         out[..4].copy_from_slice(&self.src.to_le_bytes());

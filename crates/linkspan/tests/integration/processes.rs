@@ -10,7 +10,7 @@ use linkspan::{Access, Error, Memory, Notify, RemoteBuffer, Transport, Url};
 const MIB: usize = 1 << 20;
 const SIZE: usize = 64 * MIB;
 
-/// A death is told at once: by the end of the sentinel or the pidfd, whoever drives or sleeps. A little less than the
+/// A death is told at once: by the end of the sentinel or the pidfd, whichever thread drives or sleeps. A little less than the
 /// time in which a lost peer may come back (2 s), after which it would be told in any case.
 const PROMPT: Duration = Duration::from_millis(1800);
 

@@ -85,7 +85,7 @@ impl Loop {
     }
 }
 
-/// The server's word after a stream.
+/// The server's message after a stream.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Done {

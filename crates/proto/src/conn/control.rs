@@ -20,7 +20,7 @@ const ACKS_UNTOLD: u64 = 256;
 /// log is full, and two sides whose logs are full cannot wait for each other.
 const NO_RAIL: u32 = u32::MAX;
 
-/// Most messages whose acknowledgement is held for an answer to carry: a few, so that a peer that sends many at once hears
+/// Most messages whose acknowledgement is held for an answer to carry: a few, so that a peer that sends many at once is told
 /// of them before it has to stop.
 const HELD: u64 = 8;
 

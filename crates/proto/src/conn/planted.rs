@@ -9,7 +9,7 @@ pub enum Bug {
     LostAcknowledgement,
     /// Region keys of an older registration are taken for the new one's.
     StaleGeneration,
-    /// A notification overtakes the bytes it speaks of.
+    /// A notification overtakes the bytes it is about.
     EarlyNotify,
     /// Control messages that were lost with their rail are not sent again.
     NoReplay,

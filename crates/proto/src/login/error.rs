@@ -14,10 +14,10 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this build speaks.
+    /// The versions of this build.
     pub const OURS: Versions = Versions { min: 1, max: 1 };
 
-    /// The newest version that both speak.
+    /// The newest version that both support.
     pub fn common(self, other: Versions) -> Option<u16> {
         let newest = self.max.min(other.max);
         (newest >= self.min.max(other.min)).then_some(newest)
@@ -138,7 +138,7 @@ pub enum LoginError {
         /// The other side.
         theirs: Versions,
     },
-    /// The login was given up for a newer one.
+    /// The login was replaced by a newer one.
     #[error(
         "LS0223 too many half-open logins ({bound}) at this listener: the oldest was dropped; a port scan, or more peers than the bound"
     )]

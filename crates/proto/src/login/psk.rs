@@ -48,7 +48,7 @@ pub enum PskError {
 }
 
 /// Reads the content of `LINKSPAN_PSK_FILE`: 64 hexadecimal digits with optional white space at both ends, or exactly
-/// 32 bytes that are not all printable text. Passphrases are refused: whoever records a login could try them offline.
+/// 32 bytes that are not all printable text. Passphrases are refused: from a recorded login they could be tried offline.
 pub fn parse_psk(content: &[u8]) -> Result<Psk, PskError> {
     let text = content.trim_ascii();
     let mut psk = Psk::new([0; 32]);

@@ -58,14 +58,14 @@ pub struct Port {
     pub twin: Option<u8>,
 }
 
-/// A neighbour that a node hears.
+/// A neighbour from which a node receives beacons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Which of the node's ports hears it, by place.
+    /// Which of the node's ports receives them, by place.
     pub port: u8,
     /// The neighbour.
     pub node: u64,
-    /// Which of the neighbour's ports speaks, by place.
+    /// Which of the neighbour's ports sends them, by place.
     pub theirs: u8,
 }
 
@@ -86,7 +86,7 @@ pub struct Node {
     pub door: u16,
     /// Its ports, at most [`PORTS_MAX`].
     pub ports: Vec<Port>,
-    /// Whom it hears, at most [`HEARD_MAX`].
+    /// The neighbours it receives from, at most [`HEARD_MAX`].
     pub heard: Vec<Heard>,
 }
 

@@ -76,7 +76,7 @@ impl Request {
                 return Err(BadRequest("names an impossible port"));
             }
             let hop = SocketAddr::new(ip, port);
-            // One door twice is a way that comes back to where it was.
+            // One relay twice is a route with a loop.
             if hops.contains(&hop) {
                 return Err(BadRequest("names a relay twice: its route is a loop"));
             }

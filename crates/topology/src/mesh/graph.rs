@@ -20,7 +20,7 @@ pub enum Fault {
     NoAddress,
     /// The two addresses are not in one subnet, seen from at least one end.
     Subnets,
-    /// Only one end hears the other.
+    /// Only one end receives from the other.
     OneWay,
 }
 
@@ -73,7 +73,7 @@ fn subnet(ip: IpAddr, prefix: u8) -> Option<IpAddr> {
 }
 
 impl Graph {
-    /// A graph of nodes and whom each of them hears.
+    /// A graph of nodes and the neighbours each receives from.
     pub fn new(mut nodes: Vec<Node>) -> Graph {
         nodes.sort_by_key(|n| n.id);
         nodes.dedup_by_key(|n| n.id);

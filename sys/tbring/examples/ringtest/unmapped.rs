@@ -38,7 +38,7 @@ pub(crate) fn send(device: &str, channel: u32, bytes: u64) -> Done {
     ring.open_channel(channel).map_err(text)?;
     replace(memory, 2)?;
     for at in (0..bytes).step_by(CHUNK as usize) {
-        expect(ring.send(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())?;
+        expect(ring.send(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no space".into())?;
     }
     for _ in (0..bytes).step_by(CHUNK as usize) {
         next(&mut ring, How::Sleep)?;
@@ -63,7 +63,7 @@ pub(crate) fn receive(device: &str, channel: u32, bytes: u64) -> Done {
     // Every other part goes to either.
     for (n, at) in (0..bytes).step_by(CHUNK as usize).enumerate() {
         let region = if n % 2 == 0 { &hidden } else { &shown };
-        expect(ring.receive(channel, region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())?;
+        expect(ring.receive(channel, region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no space".into())?;
     }
     for _ in (0..bytes).step_by(CHUNK as usize) {
         next(&mut ring, How::Sleep)?;

@@ -113,7 +113,7 @@ impl HwNic {
         let query = self.0.library.query_gid_table?;
         // SAFETY: all fields are numbers.
         let mut table: Vec<abi::IbvGidEntry> = (0..TABLE_MAX).map(|_| unsafe { zeroed() }).collect();
-        // SAFETY: an open context; room for as many entries of the size given.
+        // SAFETY: an open context; space for as many entries of the size given.
         let n = unsafe { query(self.0.raw, table.as_mut_ptr(), table.len(), 0, size_of::<abi::IbvGidEntry>()) };
         let entries = table.get(..usize::try_from(n).ok()?)?;
         let of_port = entries.iter().filter(|e| e.port_num == u32::from(port));

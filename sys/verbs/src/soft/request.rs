@@ -203,7 +203,7 @@ impl Net {
                 return;
             }
             Nak::NotReady(code) => {
-                // 7 is for ever (specification, 11.2.4.2).
+                // 7 is without limit (specification, 11.2.4.2).
                 if pair.rnr_retry != 7 {
                     if pair.rnrs == 0 {
                         self.fail_first(nic, qpn, Status::RnrExceeded);

@@ -71,7 +71,7 @@ impl Out {
         self.arrivals.push(arrival).map_err(|_| Violation("no space for what has arrived".into()))
     }
 
-    /// Room for the next message, whichever it is: a chunk's question and its landing, or a text of full length.
+    /// Space for the next message, whichever it is: a chunk's question and its landing, or a text of full length.
     fn has_room(&self) -> bool {
         self.arrivals.slots() >= 2 && self.texts.slots() >= EAGER_MAX
     }

@@ -157,7 +157,7 @@ fn with_nothing_to_do_everybody_sleeps_and_a_message_wakes_them() {
         b.poll(&mut sink).unwrap();
         (sink.next == 1).then_some(())
     });
-    // Whoever waits for his own item to leave is woken as well.
+    // A waiter for its own item is woken as well.
     let fd = until("nothing to do", || {
         a.poll(&mut Model::new()).unwrap();
         a.arm()

@@ -285,7 +285,7 @@ fn a_sentinel_tells_a_side_that_leaves_from_one_that_is_gone() {
     b.leave();
     drop(b);
     assert_eq!(ended(&mut a), Some(Ended::Left));
-    // Both leave at once, and close with the other one's word unread.
+    // Both leave at once, and close with the other one's byte unread.
     let (mut a, mut b) = both();
     a.leave();
     b.leave();

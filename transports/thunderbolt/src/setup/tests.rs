@@ -61,7 +61,7 @@ fn hosts_that_call_each_other_at_once_take_different_streams() {
     let call = |from: usize| [make(from, Role::Caller), make(1 - from, Role::Answerer)];
     let mut calls = [call(0), call(1)];
     for _ in 0..100 {
-        // What all say goes out before anybody hears any of it.
+        // All messages go out before any of them is received.
         let said: Vec<Vec<u8>> = calls.iter().flatten().map(|side| side.output().to_vec()).collect();
         for (call, said) in calls.iter_mut().zip(said.chunks(2)) {
             for (at, bytes) in said.iter().enumerate() {

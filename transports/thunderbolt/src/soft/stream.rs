@@ -98,7 +98,7 @@ impl SoftStreamLink {
         world.ends.iter_mut().for_each(|end| end.bell.ring());
     }
 
-    /// Loses the close mark of whoever closes, as happens with full rings.
+    /// Loses the close mark of the closing side, as happens with full rings.
     pub fn lose_close(&self) {
         self.lock().lose_close = true;
     }

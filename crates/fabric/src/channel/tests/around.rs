@@ -93,7 +93,7 @@ fn ends(fabric: &Fabric, returns: Returns) -> (SoftNet, SoftNic, [Channel; 2], T
     (net, nic, ends, far)
 }
 
-/// The cable is cut, the sentinel ends, and the mesh still hears the host: the connection waits, and goes on over what comes.
+/// The cable is cut, the sentinel ends, and the mesh still reports the host: the connection waits, and goes on over what comes.
 fn waits(fabric: &Fabric, lines: &Lines, returns: Returns) {
     let (net, nic, [mut a, mut b], _far) = ends(fabric, returns);
     let (since, mut seq) = (Instant::now(), 1);

@@ -12,7 +12,7 @@ fn silent(mut s: Login, bytes: &[u8]) -> LoginError {
     }
 }
 
-/// Every bit of every message: whoever receives the changed one never logs in.
+/// Every bit of every message: the receiver of the changed one never logs in.
 #[test]
 fn one_flipped_bit_fails_the_login() {
     for g in all_guards() {

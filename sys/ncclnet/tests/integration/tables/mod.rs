@@ -235,9 +235,9 @@ fn requests_in_any_order_all_256() {
             .collect();
         assert!(posts.iter().all(|p| !p.is_null()));
         let mut extra = [0u8; 8];
-        assert_eq!(host.irecv(recv, 1, &mut [(&mut extra, 0, null_mut())], GARBAGE), Ok(null_mut()), "no room");
+        assert_eq!(host.irecv(recv, 1, &mut [(&mut extra, 0, null_mut())], GARBAGE), Ok(null_mut()), "no space");
         let sends: Vec<Ptr> = (0..256).map(|i| host.isend(send, &mut [i as u8; 8], i, null_mut()).unwrap()).collect();
-        assert_eq!(host.isend(send, &mut [0; 8], 0, null_mut()), Ok(null_mut()), "no room");
+        assert_eq!(host.isend(send, &mut [0; 8], 0, null_mut()), Ok(null_mut()), "no space");
         for i in (0..256).rev().step_by(2).chain((0..256).step_by(2)) {
             assert_eq!(host.test(posts[i], 1), Ok(Some(vec![8])));
             assert_eq!(host.test(sends[i], 1), Ok(Some(vec![8])));
