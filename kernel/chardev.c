@@ -159,7 +159,7 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		ops[i].file = f;
 		list_add_tail(&ops[i].list, &f->free_ops);
 	}
-	/* What it made is seen by whoever sees this. */
+	/* What it made is visible to readers of this. */
 	smp_store_release(&f->ready, true);
 	list_add_tail(&f->list, &lk->files);
 	mutex_unlock(&lk->io);

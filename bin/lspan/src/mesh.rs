@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
 use crate::signals;
 
-/// Port where the environment names none: nobody else's in the services list of IANA's dynamic hosts.
+/// Port where the environment names none: not assigned in IANA's list of services.
 const PORT: u16 = 7475;
 
 /// Everything that is shown.

@@ -340,8 +340,8 @@ impl Channel {
         self.conn.peer_said_bye()
     }
 
-    /// Ends the connection without notice to the peer: when this returns, nothing of ours reads or writes any memory given to it. The
-    /// peer learns that we live.
+    /// Ends the connection without notice to the peer: when this returns, nothing of ours reads or writes any memory
+    /// given to it. The peer learns that we live.
     pub fn cut(&mut self, why: &str) {
         self.told_lost = true;
         if let Some(sentinel) = &mut self.sentinel {

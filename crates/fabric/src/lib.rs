@@ -1,7 +1,7 @@
 //! Floor 4: which path a connection takes, and why. The only user of all rooms.
 //!
 //! A [`Fabric`] is a process's view of its machine: devices made of interfaces. [`Fabric::listen`] gives a secret
-//! 128-byte handle; whoever holds it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
+//! 128-byte handle; a process that has it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
 //! in one INFO line which path it took and why, every downgrade is one WARN line, and in strict mode an error.
 #![forbid(unsafe_code)]
 
@@ -401,8 +401,8 @@ impl Fabric {
         self.survey().iter().any(|(i, _)| devmem::ready(self, &i.name).is_ok())
     }
 
-    /// Whether every interface of every device is set up for device-memory TCP, and no other unpack was asked for: then NCCL may
-    /// be told that its own kernels unpack. Connections that come up otherwise say so one by one.
+    /// Whether every interface of every device is set up for device-memory TCP, and no other unpack was asked for: then
+    /// NCCL may be told that its own kernels unpack. Connections that come up otherwise say so one by one.
     pub fn offers_unpack(&self) -> bool {
         let devices = self.devices();
         let mut ports = devices.iter().flat_map(|device| &device.ports);

@@ -201,7 +201,7 @@ impl Desk {
                     self.seat(half, *session);
                 }
                 Err(why) => {
-                    // An unauthenticated client is ignored, but the reason is logged for whoever debugs a connection.
+                    // An unauthenticated client is ignored, but the reason is logged.
                     let half = self.halves.swap_remove(n);
                     self.fabric.log().info(&format!("refused a connection from {}: {why}", half.peer));
                 }

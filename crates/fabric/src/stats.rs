@@ -175,7 +175,7 @@ fn private_dir(dir: &Path) -> std::io::Result<()> {
     if meta.is_dir() && ours && meta.mode() & 0o022 == 0 {
         return Ok(());
     }
-    Err(std::io::Error::other("it must be a directory of this user that nobody else can write to"))
+    Err(std::io::Error::other("it must be a directory of this user that no other user can write to"))
 }
 
 /// Removes what dead processes have left.

@@ -108,7 +108,8 @@ impl Memory {
         Ok(Memory::of(buf.slice(), true, Owner::Device { _buf: buf }, Some(gpu.clone())))
     }
 
-    /// Memory of a GPU that the application owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at the place of
+    /// Memory of a GPU that the application owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at
+    /// the place of
     /// `gpu`. What is written from it was finished by the GPU before; what was read into it the GPU may use at once.
     pub fn lend_gpu(gpu: &Arc<dyn Gpu>, slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
         let gpu = (!slice.is_host()).then(|| gpu.clone());

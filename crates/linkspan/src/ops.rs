@@ -262,8 +262,8 @@ impl Ops {
         id
     }
 
-    /// As [`Ops::start`], with a time that begins at the next reading of the clock: the driving thread reads it every few steps, so that is
-    /// microseconds later, and an operation that is done by then never asks for the time.
+    /// As [`Ops::start`], with a time that begins at the next reading of the clock: the driving thread reads it every
+    /// few steps, so that is microseconds later, and an operation that is done by then never asks for the time.
     #[inline]
     pub(crate) fn start_within(&mut self, kind: Kind, notify: Option<Notify>, timeout: Option<Duration>) -> OpId {
         let id = self.start(kind, notify, None);
@@ -732,8 +732,8 @@ pub(crate) struct Ending {
     pub(crate) connect: bool,
 }
 
-/// Posts, past errors of earlier messages: that an eager message met too small a receive is reported to the next caller, and the
-/// receiver knows it.
+/// Posts, past errors of earlier messages: that an eager message met too small a receive is reported to the next
+/// caller, and the receiver knows it.
 #[inline]
 fn posting<P: Path>(ch: &mut P, post: impl FnOnce(&mut P) -> Posted) -> Posted {
     while ch.late_error().is_some() {}

@@ -321,8 +321,8 @@ impl State {
         }
     }
 
-    /// A blocking call has got what arrived. A caller that answers at once, time and again, has the acknowledgement carried by the
-    /// answer: a system call less on either side.
+    /// A blocking call has got what arrived. A caller that answers at once, time and again, has the acknowledgement
+    /// carried by the answer: a system call less on either side.
     #[inline]
     pub(crate) fn handed_over(&mut self) {
         if self.answers < HABIT {
@@ -394,7 +394,7 @@ impl State {
             Fate::Open => None,
         };
         if self.carry.len() > MAX_CARRY {
-            return self.breaks("the peer sent more notifications than anybody waited for");
+            return self.breaks("the peer sent more notifications than were waited for");
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
         self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, witness });

@@ -123,8 +123,8 @@ impl Login {
     }
 
     /// Takes bytes from the stream and says how many; the rest belong to what follows the login. Takes none once
-    /// the login has ended, and never more than the message at hand needs: the bytes of an unauthenticated client are bounded by one
-    /// hello.
+    /// the login has ended, and never more than the message at hand needs: the bytes of an unauthenticated client are
+    /// bounded by one hello.
     pub fn feed(&mut self, bytes: &[u8], now: Duration) -> usize {
         self.tick(now);
         let mut used = 0;

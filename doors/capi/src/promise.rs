@@ -1,7 +1,8 @@
 //! Operations that call back when they have reported: what a future of another language is made of.
 //!
-//! The operation is polled by the thread that wakes it: the engine thread, or a thread in a blocking call. Nothing is locked while it
-//! is polled or calls back. A thread that is woken in the middle of a poll takes the other one up afterwards ([`later`]), so
+//! The operation is polled by the thread that wakes it: the engine thread, or a thread in a blocking call. Nothing is
+//! locked while it is polled or calls back. A thread that is woken in the middle of a poll takes the other one up
+//! afterwards ([`later`]), so
 //! that callbacks do not nest and find every operation in its place.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! The one place that follows pointers from C.
 //!
-//! Every function here checks what can be checked of a pointer (null, alignment, length); the rest is the promise of the code that
-//! calls from C: it points to as many live elements of its type as it says, which no other code changes during the call.
+//! Every function here checks what can be checked of a pointer (null, alignment, length); the rest is the promise of
+//! the code that calls from C: it points to as many live elements of its type as it says, which no other code changes
+//! during the call.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;

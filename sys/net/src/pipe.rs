@@ -9,8 +9,9 @@ use crate::retry;
 
 /// A pipe that pages pass through on their way to a socket.
 ///
-/// Unlike MSG_ZEROCOPY this spares the copy on loopback too, and there is no notice when the kernel no longer uses the memory: what
-/// changes in it before the peer has read it may change for the peer. Not for more than one thread at a time.
+/// Unlike MSG_ZEROCOPY this spares the copy on loopback too, and there is no notice when the kernel no longer uses the
+/// memory: what changes in it before the peer has read it may change for the peer. Not for more than one thread at a
+/// time.
 #[derive(Debug)]
 pub struct Pipe {
     out: OwnedFd,

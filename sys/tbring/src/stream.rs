@@ -1,6 +1,6 @@
 //! `/dev/tbstreamN`, the kernel's own byte stream over a cable (`CONFIG_USB4_STREAM`, since Linux 7.2).
 //!
-//! The device loses what it had not sent when it is closed in a hurry, and its reader may wait forever; whoever uses it
+//! The device loses what it had not sent when it is closed in a hurry, and its reader may wait forever; its user
 //! needs acknowledgements and an end mark of its own.
 
 use std::fs::File;

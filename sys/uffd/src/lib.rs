@@ -1,4 +1,4 @@
-//! Tells which watched memory of this process was unmapped, moved or given back: whoever has registered it with a device must not
+//! Reports which watched memory of this process was unmapped, moved or given back: code that has registered it with a device must not
 //! use that registration for what is mapped there next.
 //!
 //! The kernel says so through a userfaultfd(2) with the events UNMAP, REMAP and REMOVE, which ask for no privilege and, opened with
@@ -7,7 +7,7 @@
 //! until the event has been read. One thread of ours does nothing but that: it allocates and frees nothing and takes no lock
 //! that others hold while they do, so it cannot be part of a deadlock.
 //!
-//! [`Unmaps::epoch`] is odd while events are being read. It turns odd before any unmapping can return, so whoever looks at it
+//! [`Unmaps::epoch`] is odd while events are being read. It turns odd before any unmapping can return, so a reader that checks it
 //! behind that and finds the number it knew, and even, has missed nothing.
 
 mod kernel;
@@ -62,8 +62,8 @@ impl Unmaps {
         let log = Mutex::new(Log { ranges: [(0, 0); KEPT], count: 0 });
         let shared = Arc::new(Shared { epoch: AtomicU64::new(0), log });
         let (ours, file) = (shared.clone(), File::from(fd.try_clone()?));
-        // Also at the end of the process, for as long as memory may be unmapped: it is never joined. Its stack is not made smaller: glibc
-        // takes out of it what libraries keep for each thread.
+        // Also at the end of the process, for as long as memory may be unmapped: it is never joined. Its stack is not
+        // made smaller: glibc takes out of it what libraries keep for each thread.
         std::thread::Builder::new().name("linkspan unmaps".into()).spawn(move || {
             linkspan_thread::block_signals();
             ours.listen(&file);

@@ -320,7 +320,7 @@ fn late_way() -> Outcome<String> {
     to.expect("at", SOON)?;
     let joined = Instant::now();
     let _late = mesh.sit(&["d"])?;
-    from.expect("INFO the mesh has learnt of another way, over d", SOON)?;
+    from.expect("INFO the mesh has learned of another route, over d", SOON)?;
     from.expect("INFO rail added", SOON)?;
     let took = joined.elapsed();
     to.expect("done", SOON * 6)?;

@@ -25,7 +25,7 @@ use worker::{ARM, FLUSH, MARK, Shared};
 /// Completions that wait to be taken: 8192 pages are 32 MiB.
 const COMPLETIONS: u32 = 8192;
 
-/// Of the area, what a peer may fill before somebody wants it; the rest is for what the GPU still reads.
+/// Of the area, what a peer may fill before it is read; the rest is for what the GPU still reads.
 const WINDOW: u64 = 2;
 
 /// Times that the kernel may find no page while none is in use: the refill ring may be on its way.

@@ -2,8 +2,8 @@
 //!
 //! Registering pins pages and costs from tens of microseconds up; so a region stays registered until it is
 //! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So a domain may be
-//! told to watch what it registers ([`Domain::watching`]); without that, code that unmaps memory that was ever posted says so first
-//! ([`Domain::invalidate`]).
+//! told to watch what it registers ([`Domain::watching`]); without that, code that unmaps memory that was ever posted
+//! says so first ([`Domain::invalidate`]).
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;

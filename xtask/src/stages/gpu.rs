@@ -100,7 +100,7 @@ impl Parts<'_> {
         let gpus = told("nvidia-smi", &["--query-gpu=name,driver_version,pcie.link.gen.max", "--format=csv,noheader"]);
         let kernel = told("uname", &["-srm"]);
         for (what, text) in [("commit", commit), ("kernel", kernel), ("GPUs", gpus)] {
-            self.say(format!("{what}: {}", text.unwrap_or_else(|| "nobody says".to_owned())));
+            self.say(format!("{what}: {}", text.unwrap_or_else(|| "unknown".to_owned())));
         }
     }
 

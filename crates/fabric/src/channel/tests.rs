@@ -69,7 +69,7 @@ fn stream() -> (linkspan_tcp::Stream, TcpStream) {
     (stream, listener.accept().unwrap().0)
 }
 
-/// A sentinel that is about to fall silent, with its far end: the kernel gives up soon because nobody reads what was written
+/// A sentinel that is about to fall silent, with its far end: the kernel gives up soon because what was written is not read
 /// before, as it does when packets are not answered.
 fn silenced() -> (Sentinel, TcpStream) {
     let (mut stream, far) = stream();

@@ -253,7 +253,8 @@ fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
     }
     let Some(next) = path.first() else { return Err(host("a route without hops".into())) };
     let known = agent.shared.known();
-    // A neighbour from which a beacon with this address came is behind that port; one without beacons behind the port of its subnet.
+    // A neighbour from which a beacon with this address came is behind that port; one without beacons behind the port
+    // of its subnet.
     let told = known.database.heard(clock::now()).into_iter().find_map(|heard| {
         let node = known.database.others(clock::now()).find(|n| n.id == heard.node)?;
         let port = node.ports.get(usize::from(heard.theirs))?;

@@ -62,9 +62,8 @@ fn a_way_that_goes_by_tcp_says_which_hop_has_no_rdma() {
     ] {
         let (fabric, lines) = fabric(device, "auto");
         assert_eq!(way().berth(&fabric, &stream(), Some(hops)).is_some(), why.is_none());
-        let said = |why| {
-            format!("Warn downgrade: the way over spark-b, spark-c to 10.0.2.2:99 goes by TCP, not by RDMA: {why}")
-        };
+        let said =
+            |why| format!("Warn downgrade: the route over spark-b, spark-c to 10.0.2.2:99 uses TCP, not RDMA: {why}");
         assert_eq!(*lines.lock().unwrap(), why.map(said).into_iter().collect::<Vec<_>>());
     }
 }

@@ -1,4 +1,4 @@
-//! The cluster key: who gets in with it, what travels in clear, and what somebody on the cable can do.
+//! The cluster key: who gets in with it, what travels in clear, and what an attacker on the cable can do.
 
 mod proxy;
 

@@ -528,7 +528,7 @@ fn mapped_memory_is_written_from_and_into() {
 
 #[test]
 fn sixty_four_peers_connect() {
-    // The second is what nobody chose: several streams for each peer, all at the door at once.
+    // The second is a case that was not chosen: several streams for each peer, all at the listener at once.
     sixty_four(PATHS[1].1);
     sixty_four(&[("LINKSPAN_PATH", "auto")]);
 }

@@ -143,7 +143,7 @@ fn killed_while(what: &str, begin: impl Fn(&Transport, &Peer, &Memory) -> Result
         assert!(took < PROMPT, "{what}, we dialled: {we_dial}: reported {took:?} after the kill");
         let error = error.unwrap_err();
         assert!(error.is_broken(), "{what}: {error}");
-        // The memory is free: nobody touches it any more.
+        // The memory is free: it is not touched any more.
         memory.fill(0, &vec![0xEE; SIZE]).unwrap();
         let again = own.write_blocking(&memory.slice(0, 8).unwrap(), &peer.remote, None, Some(LONG)).unwrap_err();
         assert!(again.is_broken(), "{what}: {again}");

@@ -90,7 +90,7 @@ fn damage_everywhere() {
     }
 }
 
-/// A look reads a bounded part of sysfs: a server's tree is full of files that nobody asked for.
+/// A look reads a bounded part of sysfs: a server's tree has many files that are not needed.
 #[test]
 fn the_rest_of_sysfs_is_not_walked() {
     let fix = Fixture::tree(EIGHT_GPUS);

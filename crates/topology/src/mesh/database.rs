@@ -12,8 +12,8 @@ pub const NODES_MAX: usize = 64;
 /// A cable without beacons from the neighbour for so long is cut: three beacons and a half of one a second.
 pub const LINK_TIME: Duration = Duration::from_millis(3500);
 
-/// A node of which nothing new was received for so long is gone: eight beats of it, which come as evenly over many hops as over one, only
-/// later.
+/// A node of which nothing new was received for so long is gone: eight beats of it, which come as evenly over many hops
+/// as over one, only later.
 pub const NODE_TIME: Duration = Duration::from_secs(8);
 
 /// For so long a cable that is believed no more is remembered. Beacons are late where processors are busy, and then many cables
@@ -182,7 +182,7 @@ impl Database {
         self.news
     }
 
-    /// The places of our ports have changed: `place` tells where the one that had a place is now, if it is there. Whoever was
+    /// The places of our ports have changed: `place` gives the new place of each port, if it still exists. A neighbour that was
     /// heard on a port that stayed is known still: when a cable goes, the others are what leads around it.
     pub fn move_ports(&mut self, place: impl Fn(u8) -> Option<u8>) {
         self.adjacent.retain_mut(|a| {

@@ -112,8 +112,8 @@ fn register<T>(ring: &OwnedFd, what: c_uint, arg: *mut T, count: c_uint) -> io::
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n) }
 }
 
-/// Makes a ring in the calling thread, with space for `completions` and `refills` (powers of two), and registers the area. `bell`
-/// is rung when the kernel has put work off for the thread. Needs CAP_NET_ADMIN.
+/// Makes a ring in the calling thread, with space for `completions` and `refills` (powers of two), and registers the
+/// area. `bell` is rung when the kernel has put work off for the thread. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
 /// [`UringError`] with the call that failed and its error: `EPERM`; `EINVAL` from kernels without zero-copy receive;

@@ -119,7 +119,7 @@ fn say(ring: &mut Ring, channel: u32) -> Result<(HostBuf, Region), String> {
     Ok((word, region))
 }
 
-/// Where every DMA goes through a bounce buffer none is taken, for nobody would copy out of it.
+/// Where every DMA goes through a bounce buffer none is taken, because its bytes would not be copied out.
 pub(crate) fn bounced(device: &str) -> Done {
     let ring = open(device)?;
     let memory = udmabuf(8 * PAGE)?;
@@ -181,7 +181,7 @@ pub(crate) fn bad(device: &str) -> Done {
 /// Bytes of a message whose exporter goes.
 const CHUNK: u64 = 256 << 10;
 
-/// Sends from a dma-buf of which, once it is posted, nobody but the driver knows any more: both descriptors are closed and
+/// Sends from a dma-buf of which, once it is posted, only the driver has a reference: both descriptors are closed and
 /// the memory is unmapped.
 pub(crate) fn gone_send(device: &str, channel: u32, bytes: u64) -> Done {
     let mut ring = open(device)?;

@@ -81,7 +81,7 @@ fn a_source_is_ours_until_the_receiver_has_it() {
     for _ in 0..100 {
         a.flush().expect("a step");
     }
-    assert!(a.taken() < item, "nobody has read it yet");
+    assert!(a.taken() < item, "it was not read yet");
     let after = ctrl(&mut a, 1, b"after").expect("a step");
     a.flush().expect("a step");
     assert!(a.taken() < item && after > item, "items are reported in their order");

@@ -151,7 +151,7 @@ fn unknown_values_are_named() {
 
 #[test]
 fn a_closed_port_is_a_refusal_from_the_chosen_address() {
-    // A port that was just free; nobody listens on it.
+    // A port that was just free; it has no listener.
     let port = TcpListener::bind(V4).unwrap().local_addr().unwrap().port();
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let from: SocketAddr = "127.0.0.5:0".parse().unwrap();

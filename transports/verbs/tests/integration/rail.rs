@@ -423,7 +423,7 @@ fn a_sleeper_is_woken_by_what_comes_and_not_before() {
         let engine = room.net.engine();
         a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
         a.flush().expect("up");
-        assert!(woken(fd, 10_000), "message {n} wakes nobody");
+        assert!(woken(fd, 10_000), "message {n} does not wake the reader");
         drop(engine);
         let mut bag = Bag::default();
         b.poll(&mut bag).expect("up");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn silent(mut s: Login, bytes: &[u8]) -> LoginError {
     s.feed(bytes, T0);
-    assert_eq!(s.output(), b"", "a stranger is told something");
+    assert_eq!(s.output(), b"", "an unauthenticated client gets an answer");
     match s.poll(T0) {
         Progress::Failed(error) => error,
         other => panic!("{other:?}"),

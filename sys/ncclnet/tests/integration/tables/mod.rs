@@ -1,4 +1,4 @@
-//! Drives a plugin in memory through all seven exported tables, as NCCL would and as nobody should.
+//! Drives a plugin in memory through all seven exported tables, as NCCL does and as it must not be driven.
 #![allow(
     clippy::unwrap_used,
     clippy::type_complexity,
@@ -419,7 +419,7 @@ fn one_listener_accepts_several() {
         for _ in 0..3 {
             assert_eq!(host.connect(0, &mut handle), Ok(null_mut()));
         }
-        assert_eq!(host.connect(0, &mut handle), Err(6), "nobody listens");
+        assert_eq!(host.connect(0, &mut handle), Err(6), "there is no listener");
         for (send, recv) in comms {
             assert_eq!((host.close_send(send), host.close_recv(recv)), (0, 0));
         }
