@@ -247,7 +247,7 @@ fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {
         None if encrypt => Err(Error::Param(params::BadParam {
             name: params::PSK_MODE.name.to_owned(),
             value: "encrypt".to_owned(),
-            want: format!("it needs a cluster key, and {} is not set; set it", params::PSK_FILE.name),
+            want: format!("it needs a cluster key, and {} is not set: set that", params::PSK_FILE.name),
         })),
         None => Ok(Guard::Token),
     }

@@ -11,10 +11,10 @@ use crate::{Access, OpError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operation was not done in time. Its path was revoked: no byte of it lands any more, no notification of it
-    /// comes, its local memory is free. The path is made again and the transport stays usable.
+    /// The operation was not done in time. If bytes of it were under way its path was revoked and is made again. No byte
+    /// of it lands any more, no notification of it comes, its local memory is free, and the transport stays usable.
     #[error(
-        "LS1101 the operation was not done within its timeout; its path was revoked and the transport stays usable"
+        "LS1101 the operation was not done within its timeout; what of it was under way was revoked, and the transport stays usable"
     )]
     Timeout,
     /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped,
