@@ -75,7 +75,7 @@ fn what_the_far_end_refused_is_said_when_the_stream_has_to_do() {
     assert!(matches!(way.without(&fabric, "the peer says: no", Instant::now()), State::Down { .. }));
     assert!(lines.lock().unwrap().is_empty(), "the stream is still to come");
     assert!(way.berth(&fabric, &stream(), Some(Hops::Rdma(Mark([7; Mark::LEN])))).is_none());
-    assert!(lines.lock().unwrap().iter().all(|line| line.ends_with("not by RDMA: the peer says: no")));
+    assert!(lines.lock().unwrap().iter().all(|line| line.ends_with("not RDMA: the peer says: no")));
     assert_eq!(lines.lock().unwrap().len(), 1);
 }
 
