@@ -219,8 +219,8 @@ impl Transport {
         regions.expose(*id, view, access, ch)
     }
 
-    /// Takes access back. When this returns nothing of the peer lands in the region any more and nothing is read from it, for
-    /// ever; operations of the peer that are under way on it are refused. Where that takes longer than `timeout` (a peer that
+    /// Takes access back. When this returns nothing of the peer lands in the region any more and nothing is read from it;
+    /// operations of the peer that are under way on it are refused. Where that takes longer than `timeout` (a peer that
     /// stopped in the middle of a write), the path is revoked and made again.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ const MAX_P2P_BYTES: usize = 1 << 30;
 pub struct Plugin {
     log: Logger,
     /// Where the settings cannot be used, everything but init fails with this text: an init that failed would make
-    /// NCCL take another net without a word.
+    /// NCCL take another network silently.
     fabric: Result<Fabric, String>,
     /// Since which version NCCL is told that its own kernels unpack.
     unpack_since: Option<u32>,
