@@ -159,7 +159,7 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		ops[i].file = f;
 		list_add_tail(&ops[i].list, &f->free_ops);
 	}
-	/* What it made is seen by whoever sees this. */
+	/* What it made is visible to readers of this. */
 	smp_store_release(&f->ready, true);
 	list_add_tail(&f->list, &lk->files);
 	mutex_unlock(&lk->io);
@@ -211,7 +211,7 @@ static u32 ls_unread(struct ls_file *f)
 	return f->cq_tail - READ_ONCE(f->q->cq_head);
 }
 
-/* Entries that can be taken: there is room for their completions. Negative for indices that cannot be. io is held. */
+/* Entries that can be taken: there is space for their completions. Negative for indices that cannot be. io is held. */
 int ls_waiting(struct ls_file *f)
 {
 	/* The index before the entries that it covers. */

@@ -3,7 +3,7 @@
  * Channels, messages and transfers: what goes over the rings and when.
  *
  * A short message (MSG) and the announcement of a long one (RTS) each cost a
- * credit; there are LS_CREDITS to a channel and room for as many messages is
+ * credit; there are LS_CREDITS to a channel and space for as many messages is
  * held at the receiver, so what arrives always has a place and a reader who
  * does not read stalls its own channel only. A long one moves when it has a
  * receive: the receiver posts its pages to the data ring and says CTS; the
@@ -240,7 +240,7 @@ void ls_pump(struct ls_link *lk)
 		list_del_init(&f->list);
 		ls_frame_tx(lk, 0, f, len);
 	}
-	/* Nobody has asked to hear of frames that are free again: now somebody does. */
+	/* Free frames were not reported so far: from now on they are. */
 	if (!list_empty(&lk->ready) && lk->masked && !lk->pollers)
 		queue_work(ls_io_wq, &lk->io_work);
 	ls_pump_data(lk);
@@ -504,7 +504,7 @@ static int ls_check(struct ls_file *f, const struct ls_sqe *sqe, struct ls_regio
 	return 0;
 }
 
-/* One entry of the submission queue; the caller has seen that there is room for its completion. */
+/* One entry of the submission queue; the caller has seen that there is space for its completion. */
 void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 {
 	struct ls_op *op = list_first_entry(&f->free_ops, struct ls_op, list);
@@ -602,7 +602,7 @@ void ls_chan_close_all(struct ls_file *f)
 		mod_delayed_work(ls_wq, &lk->watch, LS_WATCH);
 }
 
-/* Operations of closed files hold memory of nobody: they may take a while, not for ever. */
+/* Operations of closed files hold no memory of a process: they may take a while, but not without limit. */
 static void ls_watch(struct work_struct *work)
 {
 	struct ls_link *lk = container_of(work, struct ls_link, watch.work);

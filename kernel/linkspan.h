@@ -102,7 +102,7 @@ struct ls_chan {
 	bool need_close;
 	bool need_ack;
 	bool old;
-	u32 credits;		/* messages that the peer has room for */
+	u32 credits;		/* messages that the peer has space for */
 	u32 give;		/* room that the peer does not know of */
 	struct list_head sends;	/* not begun */
 	struct list_head rts;	/* announced, not granted */

@@ -70,7 +70,7 @@ static const uuid_t ls_discovery =
 	UUID_INIT(0xb638d70e, 0x42ff, 0x40bb, 0x97, 0xc2, 0x90, 0xe2, 0xc0, 0xb2, 0xff, 0x07);
 #define LS_UUID_REQUEST	12
 
-/* What is proven: that this answer is to that LOGIN, by somebody who has the key. */
+/* What is proven: that this answer is to that LOGIN, by a host that has the key. */
 struct ls_proven {
 	u32 nonce[4];
 	u32 version, session, peer_session, status;

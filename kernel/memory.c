@@ -9,7 +9,7 @@
  * system call, or by reap_work.
  *
  * A device whose driver goes must have nothing mapped: ls_rings_down() waits
- * for ls_link.mapped, which pinning, that may take for ever, is no part of.
+ * for ls_link.mapped, which pinning, that may take forever, is no part of.
  *
  * Locks: ls_link.io guards ls_region.users and .dead, ls_link.mapped and the
  * reap list.
@@ -308,7 +308,7 @@ int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
 	ret = xa_alloc(&f->regions, &r->id, NULL, XA_LIMIT(0, LS_REGIONS - 1), GFP_KERNEL_ACCOUNT);
 	if (ret)
 		goto err;
-	/* The link may have gone meanwhile: then nobody else would let the region go. */
+	/* The link may have gone meanwhile: then nothing else would release the region. */
 	mutex_lock(&lk->io);
 	if (f->dead)
 		ret = -ENODEV;

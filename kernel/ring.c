@@ -30,7 +30,7 @@
 #define LS_SOF		1
 #define LS_SOF_DATA	2	/* of data on a shared ring */
 #define LS_EOF_CONTROL	2
-/* Smaller rings do as well: nobody is killed for the sake of large ones. */
+/* Smaller rings do as well: the OOM killer must not run for the sake of large ones. */
 #define LS_GFP		(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 static struct device *ls_dma_dev(struct ls_link *lk)
@@ -209,7 +209,7 @@ bool ls_poll(struct ls_link *lk)
 			list_add_tail(&f->list, f->page ? &lk->tx_bounce : &lk->tx_free);
 		}
 	}
-	/* Posted again at once, so a busy peer could go on for ever. */
+	/* Posted again at once, so a busy peer could go on forever. */
 	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk, lk->pair[0].rx)); left--) {
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		/* With two pairs, what was granted is posted to the other ring: no frame of this one counts for it. */

@@ -26,12 +26,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
-            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it')
+            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
-            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: let hosts in, set streams up')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
@@ -45,10 +45,10 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;mesh' {
-            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to listen before drawing')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to listen before the mesh is shown')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.mesh/1)')
             [CompletionResult]::new('--check', '--check', [CompletionResultType]::ParameterName, 'Measure every cable, those between other hosts too')
-            [CompletionResult]::new('--serve', '--serve', [CompletionResultType]::ParameterName, 'Stay: meet neighbours and relay for them until Ctrl-C')
+            [CompletionResult]::new('--serve', '--serve', [CompletionResultType]::ParameterName, 'Keep running: find neighbours and relay for them until Ctrl-C')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -351,8 +351,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;devmem' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
+            [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends')
             [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -380,8 +380,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;devmem;help' {
-            [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
+            [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends')
             [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -402,7 +402,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
-            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Let a host in to our driver linkspan.ko, until it is unplugged; root')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -414,14 +414,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;link;allow' {
-            [CompletionResult]::new('--deny', '--deny', [CompletionResultType]::ParameterName, 'Shut it out again')
+            [CompletionResult]::new('--deny', '--deny', [CompletionResultType]::ParameterName, 'Withdraw the permission')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
         'lspan;link;help' {
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
-            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Let a host in to our driver linkspan.ko, until it is unplugged; root')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -452,12 +452,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;help' {
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
-            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it')
+            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
-            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: let hosts in, set streams up')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
@@ -516,8 +516,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;devmem' {
-            [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends')
+            [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends')
             [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
             break
         }
@@ -532,7 +532,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;help;link' {
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
-            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Let a host in to our driver linkspan.ko, until it is unplugged; root')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root')
             break
         }
         'lspan;help;link;up' {

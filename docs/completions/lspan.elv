@@ -23,12 +23,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -V 'Print version'
             cand --version 'Print version'
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
-            cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
+            cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
-            cand link 'Thunderbolt and USB4 cables: let hosts in, set streams up'
+            cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -40,10 +40,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;mesh'= {
-            cand --wait 'How long to listen before drawing'
+            cand --wait 'How long to listen before the mesh is shown'
             cand --json 'Print JSON (schema linkspan.mesh/1)'
             cand --check 'Measure every cable, those between other hosts too'
-            cand --serve 'Stay: meet neighbours and relay for them until Ctrl-C'
+            cand --serve 'Keep running: find neighbours and relay for them until Ctrl-C'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
@@ -322,8 +322,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;devmem'= {
             cand -h 'Print help'
             cand --help 'Print help'
-            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-            cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it'
+            cand up 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends'
             cand down 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -347,8 +347,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;devmem;help'= {
-            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-            cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it'
+            cand up 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends'
             cand down 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -364,7 +364,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-            cand allow 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+            cand allow 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;link;up'= {
@@ -374,13 +374,13 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;link;allow'= {
-            cand --deny 'Shut it out again'
+            cand --deny 'Withdraw the permission'
             cand -h 'Print help'
             cand --help 'Print help'
         }
         &'lspan;link;help'= {
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-            cand allow 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+            cand allow 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;link;help;up'= {
@@ -404,12 +404,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help'= {
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
-            cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
+            cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
-            cand link 'Thunderbolt and USB4 cables: let hosts in, set streams up'
+            cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
@@ -453,8 +453,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;stats'= {
         }
         &'lspan;help;devmem'= {
-            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-            cand up 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+            cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it'
+            cand up 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends'
             cand down 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
         }
         &'lspan;help;devmem;probe'= {
@@ -465,7 +465,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help;link'= {
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-            cand allow 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+            cand allow 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
         }
         &'lspan;help;link;up'= {
         }

@@ -27,22 +27,22 @@ end
 complete -c lspan -n "__fish_lspan_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_needs_command" -s V -l version -d 'Print version'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
-complete -c lspan -n "__fish_lspan_needs_command" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "perf" -d 'Measure a path'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "stats" -d 'Show what running processes have moved over linkspan'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
-complete -c lspan -n "__fish_lspan_needs_command" -f -a "link" -d 'Thunderbolt and USB4 cables: let hosts in, set streams up'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "link" -d 'Thunderbolt and USB4 cables: allow hosts, set streams up'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "man" -d 'Write manual pages'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "completions" -d 'Write shell completions'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand status" -l json -d 'Print JSON (schema linkspan.status/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand status" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l wait -d 'How long to listen before drawing' -r
+complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l wait -d 'How long to listen before the mesh is shown' -r
 complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l json -d 'Print JSON (schema linkspan.mesh/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l check -d 'Measure every cable, those between other hosts too'
-complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l serve -d 'Stay: meet neighbours and relay for them until Ctrl-C'
+complete -c lspan -n "__fish_lspan_using_subcommand mesh" -l serve -d 'Keep running: find neighbours and relay for them until Ctrl-C'
 complete -c lspan -n "__fish_lspan_using_subcommand mesh" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
@@ -80,7 +80,7 @@ verbs\t'RDMA or nothing, on one host too'
 thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l device -d 'Device number, as `lspan status` lists them' -r
@@ -113,7 +113,7 @@ verbs\t'RDMA or nothing, on one host too'
 thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l device -d 'Device number, as `lspan status` lists them' -r
@@ -142,7 +142,7 @@ verbs\t'RDMA or nothing, on one host too'
 thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l device -d 'Device number, as `lspan status` lists them' -r
@@ -172,7 +172,7 @@ verbs\t'RDMA or nothing, on one host too'
 thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l device -d 'Device number, as `lspan status` lists them' -r
@@ -206,7 +206,7 @@ verbs\t'RDMA or nothing, on one host too'
 thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l device -d 'Device number, as `lspan status` lists them' -r
@@ -240,7 +240,7 @@ verbs\t'RDMA or nothing, on one host too'
 thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Look again without pause'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l device -d 'Device number, as `lspan status` lists them' -r
@@ -303,8 +303,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand stats" -l watch -d 'Show it 
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -l json -d 'Print JSON (schema linkspan.stats/1), with --watch one line each time'
 complete -c lspan -n "__fish_lspan_using_subcommand stats" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "up" -d 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "down" -d 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and not __fish_seen_subcommand_from probe up down help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from probe" -l json -d 'Print JSON'
@@ -317,33 +317,33 @@ complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subc
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from down" -l folder -d 'Folder of the journal' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from down" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it'
+complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "up" -d 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "down" -d 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
 complete -c lspan -n "__fish_lspan_using_subcommand devmem; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "allow" -d 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -l streams -d 'Streams to each host: a connection takes one' -r
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -l first-hop -d 'First HopID; the same on both hosts' -r
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from allow" -l deny -d 'Shut it out again'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from allow" -l deny -d 'Withdraw the permission'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from allow" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "allow" -d 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -l json -d 'Print JSON'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand man" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "status" -d 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that mends it'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "mesh" -d 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "perf" -d 'Measure a path'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "selftest" -d 'Test every part that can be tested here: one line each of pass, fail or skip'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "devmem" -d 'Device-memory TCP: payload from the network card straight into GPU memory'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "link" -d 'Thunderbolt and USB4 cables: let hosts in, set streams up'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "link" -d 'Thunderbolt and USB4 cables: allow hosts, set streams up'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "env" -d 'Show every LINKSPAN_ environment name, its value here and what it does'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "man" -d 'Write manual pages'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh perf selftest stats devmem link env man completions help" -f -a "completions" -d 'Write shell completions'
@@ -357,8 +357,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "connect" -d 'Connections only: set up and closed one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "up" -d 'Set a network card up for device-memory TCP and lend its queues to processes, until this ends'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "probe" -d 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "up" -d 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from devmem" -f -a "down" -d 'Undo what an `lspan devmem up` that was killed has left changed on a network card'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "allow" -d 'Let a host in to our driver linkspan.ko, until it is unplugged; root'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from link" -f -a "allow" -d 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'

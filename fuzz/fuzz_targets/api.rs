@@ -1,4 +1,4 @@
-//! What the library reads from strangers: URLs, remote buffers, hellos. Decoding is total, and what it accepts has one form.
+//! What the library reads from outside: URLs, remote buffers, hellos. Decoding is total, and what it accepts has one form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -65,7 +65,7 @@ impl Outlet<Mem> for Wire {
     fn ctrl(&mut self, rail: usize, head: &Head, body: Mem) -> Option<u64> {
         assert_eq!(head.len.get() as usize, body.len());
         // A rail copies the body at once.
-        assert!(body.is_readable(), "a message out of {body:?}, which is nobody's to read");
+        assert!(body.is_readable(), "a message out of {body:?}, which must not be read");
         self.put(rail, head, Mem::EMPTY)
     }
 
@@ -76,7 +76,7 @@ impl Outlet<Mem> for Wire {
 
     fn data(&mut self, rail: usize, head: &Head, src: Mem) -> Option<u64> {
         assert_eq!(head.len.get() as usize, src.len());
-        assert!(src.is_readable(), "a chunk out of {src:?}, which is nobody's to read");
+        assert!(src.is_readable(), "a chunk out of {src:?}, which must not be read");
         self.put(rail, head, src)
     }
 
@@ -274,7 +274,7 @@ impl Victim {
         self.open = open;
     }
 
-    /// From here on the memory is somebody else's.
+    /// From here on the memory belongs to the other side.
     fn is_free(&self, mem: Mem) {
         for (_, place) in self.places.iter().flatten() {
             assert!(!place.is_some_and(|p| p.overlaps(mem)), "{mem:?} is free and will be written to");

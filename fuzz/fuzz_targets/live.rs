@@ -1,4 +1,4 @@
-//! End to end, against a listener that lives as long as the fuzzer: a stranger that sends anything, and a peer that holds
+//! End to end, against a listener that lives as long as the fuzzer: an unauthenticated client that sends anything, and a peer that has
 //! the handle, logs in and then sends anything, over one or two streams. The listener goes on, an honest peer gets
 //! through, and no byte outside what was granted changes. libFuzzer holds memory against its limits.
 #![no_main]
@@ -16,7 +16,7 @@ use linkspan_fuzz::{Input, peer};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_proto::{Head, Kind};
 
-/// Strangers that stay: more than a listener keeps half-open.
+/// Clients that stay connected: more than a listener keeps half-open.
 const STRANGERS: usize = 272;
 
 /// Inputs between two honest connections.
@@ -62,7 +62,7 @@ impl World {
         World { fabric, listener, strangers: VecDeque::new(), inputs: 0 }
     }
 
-    /// Somebody on the port who knows nothing.
+    /// A client without the handle.
     fn stranger(&mut self, mut input: Input<'_>) {
         let stays = input.u8() & 1 == 0;
         let mut stream = peer::dial(peer::address(&self.listener));
@@ -71,7 +71,7 @@ impl World {
             if stream.write(input.bytes(len)).is_err() {
                 break;
             }
-            assert!(self.listener.accept().expect("a listener that lives").is_none(), "a stranger got in");
+            assert!(self.listener.accept().expect("a listener that lives").is_none(), "an unauthenticated client was accepted");
         }
         if stays {
             self.strangers.push_back(stream);
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Somebody who holds the handle.
+    /// A client with the handle.
     fn enemy(&mut self, mut input: Input<'_>, two: bool) {
         let honest = input.u8() < 220;
         let greeting = if honest { &[1, 0, 0, 0] } else { input.bytes(100) };

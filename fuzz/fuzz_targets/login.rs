@@ -52,7 +52,7 @@ fn pour(login: &mut Login, bytes: &[u8]) {
         let wanted = login.wants();
         let used = login.feed(piece, NOW);
         assert!(used <= piece.len());
-        assert!(wanted <= BLOB_MAX + 1024, "wants {wanted} bytes of a stranger");
+        assert!(wanted <= BLOB_MAX + 1024, "wants {wanted} bytes of an unauthenticated client");
         let ready = login.output().len();
         login.sent(ready);
         match login.poll(NOW) {

@@ -1,5 +1,5 @@
 //! The wire messages of a performance test, alone and in a session: a server whose client says anything, and a client
-//! whose server does. Nothing panics, nobody waits for a peer that is gone, and no buffer is made beyond the limit.
+//! whose server does. Nothing panics, no side waits for a peer that is gone, and no buffer is made beyond the limit.
 #![no_main]
 
 use std::time::Duration;

@@ -56,7 +56,7 @@ fuzz_target!(|bytes: &[u8]| {
             break;
         }
     }
-    // A peer that says that it is inside our memory for ever is waited for until its end, which is ours here.
+    // A peer that says that it is inside our memory forever is waited for until its end, which is ours here.
     INSIDE.into_iter().for_each(|at| enemy.peer.map().scribble(at, 0));
     drop(victim);
     let bytes = all.to_vec();

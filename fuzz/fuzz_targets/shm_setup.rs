@@ -1,5 +1,5 @@
 //! The set-up of shared memory: the blobs alone, and both sides of the exchange against a peer that sends other messages,
-//! other descriptors, or other memory than it should. Nothing panics or waits for ever; what comes up is a rail.
+//! other descriptors, or other memory than it should. Nothing panics or waits forever; what comes up is a rail.
 #![no_main]
 
 use std::mem::MaybeUninit;

@@ -7,7 +7,7 @@ use linkspan_proto::Buf;
 /// Bytes of an arena.
 const SIZE: usize = 4 << 20;
 
-/// Bytes between two buffers that belong to nobody.
+/// Bytes between two buffers that belong to neither.
 const FENCE: usize = 64;
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub fn reset() {
 }
 
 impl Mem {
-    /// A new buffer that nobody may touch yet. `None`: the arena is full.
+    /// A new buffer without access rights yet. `None`: the arena is full.
     pub fn new(len: usize) -> Option<Mem> {
         ARENA.with_borrow_mut(|a| {
             let at = a.used + FENCE;
@@ -106,14 +106,14 @@ impl Buf for Mem {
 
     fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(part) = self.sub(offset, bytes.len() as u64) else { return false };
-        assert!(part.is_writable(), "{part:?} was written to and is nobody's to write");
+        assert!(part.is_writable(), "{part:?} was written to and must not be written");
         ARENA.with_borrow_mut(|a| a.bytes[part.at..part.end()].copy_from_slice(bytes));
         true
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> bool {
         let Some(part) = self.sub(offset, out.len() as u64) else { return false };
-        assert!(part.is_readable(), "{part:?} was read and is nobody's to read");
+        assert!(part.is_readable(), "{part:?} was read and must not be read");
         ARENA.with_borrow(|a| out.copy_from_slice(&a.bytes[part.at..part.end()]));
         true
     }

@@ -25,7 +25,7 @@
 #define LS_MESSAGE_BYTES	_BITULL(30)
 /* Channels of a link: ids 0 to 255. */
 #define LS_CHANNELS		256
-/* Messages that a channel's reader holds while nobody asks for them. */
+/* Messages that a channel's reader holds while they are not asked for. */
 #define LS_CREDITS		16
 /* Regions of an open file. */
 #define LS_REGIONS		1024
@@ -134,7 +134,7 @@ struct ls_ioc_doorbell {
 #define LS_IOC_DOORBELL		_IOWR(LS_IOC_MAGIC, 0x46, struct ls_ioc_doorbell)
 #define LS_IOC_EVENTFD		_IOW(LS_IOC_MAGIC, 0x47, struct ls_ioc_eventfd)
 
-/* First page of the map. An index counts entries for ever, modulo 2^32. */
+/* First page of the map. An index counts entries forever, modulo 2^32. */
 struct ls_queue {
 	__u32 sq_tail;		/* written by the program */
 	__u32 pad0[15];
@@ -151,7 +151,7 @@ struct ls_queue {
 };
 
 /*
- * The polling thread sleeps, or sees no room for more completions: entries
+ * The polling thread sleeps, or sees no space for more completions: entries
  * wait for a doorbell. A program looks for it after it has put an entry, with
  * a full barrier between the two.
  */

@@ -105,7 +105,7 @@ void hosts_join(struct rank *r)
 			if (connect(peer[0], (struct sockaddr *)&at, sizeof at) == 0)
 				break;
 			close(peer[0]);
-			CHECK(now_ns() < end, "nobody listens at %s", options.join);
+			CHECK(now_ns() < end, "there is no listener at %s", options.join);
 			usleep(50000);
 		}
 		peers = 1;

@@ -304,7 +304,7 @@ static long switches(void)
 	return u.ru_nvcsw;
 }
 
-/* Nothing to receive, nobody who receives: no call sleeps. */
+/* Nothing to receive and no receiver: no call sleeps. */
 void test_noblock(struct rank *r)
 {
 	struct edge e[1] = {{.from = 0, .to = 1}};

@@ -294,11 +294,11 @@ static void guests_job(void *arg)
 			for (int kind = 0; kind < 7; kind++)
 				stranger(&g->at[i], kind);
 	r->shared->slot[0] = 1;
-	/* Somebody with a good handle comes while the others are still there. */
+	/* A client with a valid handle connects while the others are still there. */
 	uint64_t end = now_ns() + 10 * SECOND;
 	while (g->recv == NULL) {
-		CHECK(now_ns() < end, "nobody gets in after 10 s: strangers hold the door");
-		CHECK(net_accept(&r->net, g->listen, &g->recv) == OK, "accept fails because of strangers");
+		CHECK(now_ns() < end, "no peer is accepted after 10 s: other connections block the listener");
+		CHECK(net_accept(&r->net, g->listen, &g->recv) == OK, "accept fails because of other connections");
 		usleep(500);
 	}
 }
@@ -312,8 +312,8 @@ static void come_job(void *arg)
 		usleep(500);
 	memcpy(handle, g->r->shared->edge[0].handle, HANDLE);
 	while (g->send == NULL) {
-		CHECK(now_ns() < end, "no connection beside strangers after 20 s");
-		CHECK(net_connect(&g->r->net, g->r->dev, handle, &g->send) == OK, "connect fails because of strangers");
+		CHECK(now_ns() < end, "no connection beside other clients after 20 s");
+		CHECK(net_connect(&g->r->net, g->r->dev, handle, &g->send) == OK, "connect fails because of other connections");
 		usleep(500);
 	}
 }
@@ -337,7 +337,7 @@ void test_strangers(struct rank *r)
 		finish(r, send_start(r, comm, mem, 1 << 20, 0, mr));
 	} else {
 		int size = finish(r, recv_start(r, comm, mem, 1 << 20, 0, mr));
-		CHECK(size == 1 << 20 && pattern_wrong(mem, 1 << 20, 3) < 0, "wrong bytes beside strangers");
+		CHECK(size == 1 << 20 && pattern_wrong(mem, 1 << 20, 3) < 0, "wrong bytes beside other clients");
 	}
 	dereg_mr(r, comm, mr);
 	barrier(r);

@@ -106,7 +106,7 @@ static void self_connect(void *arg)
 	int rc = net_listen(&r->net, r->dev, handle, &listen), polls = 0;
 	CHECK(rc == OK, "listen returned %d", rc);
 	memcpy(fresh, handle, HANDLE);
-	/* Long before anybody accepts; the comm may or may not come. */
+	/* Long before a call of accept; the comm may or may not come. */
 	for (; polls < 60 && send[0] == NULL; polls++) {
 		rc = timed_connect(r, handle, &send[0]);
 		CHECK(rc == OK, "connect without accept returned %d", rc);
@@ -189,7 +189,7 @@ static void half_open(void *arg)
 		for (int k = 0; k < i; k++)
 			CHECK(net_connect(&r->net, r->dev, handle, &send) == OK, "connect");
 	}
-	/* Two closed before anybody accepts, two and all the rest left to finalize, as after an abort in set-up. */
+	/* Two closed before a call of accept, two and all the rest left to finalize, as after an abort in set-up. */
 	CHECK(net_close_listen(&r->net, listen[1]) == OK && net_close_listen(&r->net, listen[3]) == OK, "closeListen");
 }
 

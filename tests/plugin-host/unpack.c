@@ -75,7 +75,7 @@ void unpack_accepted(const struct net *net, void *comm, const struct dev_handle 
 	pthread_mutex_unlock(&lock);
 	for (int k = 0; k < COMMS; k++)
 		CHECK(comms[k].comm == NULL || comms[k].handle.bounce == comms[i].handle.bounce,
-		      "two bounce buffers on one GPU: a block of NCCL's has room for one");
+		      "two bounce buffers on one GPU: a block of NCCL's has space for one");
 }
 
 void unpack_posted(void *comm, void *request, bool watched)

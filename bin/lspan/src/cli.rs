@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used
     Status(StatusArgs),
     /// Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is
-    /// wrong and the command that mends it
+    /// wrong and the command that corrects it
     ///
     /// Listens for as long as --wait says. Hosts are seen that run a job with LINKSPAN_MESH_PORT, `lspan mesh --serve`, or
     /// `lspan mesh` at the same time. Needs LINKSPAN_PSK_FILE.
@@ -45,7 +45,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         devmem: Devmem,
     },
-    /// Thunderbolt and USB4 cables: let hosts in, set streams up
+    /// Thunderbolt and USB4 cables: allow hosts, set streams up
     Link {
         #[command(subcommand)]
         link: LinkCommand,
@@ -84,11 +84,11 @@ pub(crate) enum LinkCommand {
         #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(8..=256))]
         first_hop: u16,
     },
-    /// Let a host in to our driver linkspan.ko, until it is unplugged; root
+    /// Allow a host to use the driver linkspan.ko, until it is unplugged; needs root
     Allow {
         /// UUID of the host, as `lspan status` shows it
         uuid: String,
-        /// Shut it out again
+        /// Withdraw the permission
         #[arg(long)]
         deny: bool,
     },
@@ -96,13 +96,13 @@ pub(crate) enum LinkCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Devmem {
-    /// Say for each network card whether it can receive into and send from GPU memory, what is missing, and what mends it
+    /// Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it
     #[command(
         after_long_help = "Changes nothing: the driver is asked with a descriptor that is none. As root it is asked more. \
                            Exit code 0 where a card can, 4 where none can."
     )]
     Probe(ProbeArgs),
-    /// Set a network card up for device-memory TCP and lend its queues to processes, until this ends
+    /// Set a network card up for device-memory TCP and give processes access to its queues, until this ends
     #[command(
         after_long_help = "Keeps the last receive queues for GPU memory: switches on rules for streams and header split, and takes \
                            these queues out of the table that spreads all other streams. Then waits: processes of the users that \
@@ -169,10 +169,10 @@ pub(crate) struct MeshArgs {
     /// Measure every cable, those between other hosts too
     #[arg(long)]
     pub(crate) check: bool,
-    /// How long to listen before drawing
+    /// How long to listen before the mesh is shown
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "4s")]
     pub(crate) wait: Duration,
-    /// Stay: meet neighbours and relay for them until Ctrl-C
+    /// Keep running: find neighbours and relay for them until Ctrl-C
     #[arg(long, conflicts_with_all = ["json", "check", "wait"])]
     pub(crate) serve: bool,
 }
@@ -439,7 +439,7 @@ impl PathArg {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitArg {
-    /// Look again without pause
+    /// Poll without pause
     Spin,
     /// Spin 50 us, then sleep
     #[default]

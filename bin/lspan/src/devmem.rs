@@ -118,7 +118,7 @@ pub(crate) fn down(args: &DownArgs) -> Result<Exit, Failure> {
     let interface = interface(&args.interface)?;
     let card = KernelCard::new(interface.name.clone(), interface.index);
     let (_, found) = journal(&args.folder, &interface.name, &card)?;
-    let said = if found { "everything is as it was before" } else { "nothing is left of an `lspan devmem up`" };
+    let said = if found { "all settings are restored" } else { "nothing is left of an `lspan devmem up`" };
     Out::default().text(&format!("{}: {said}\n", interface.name))?;
     Ok(Exit::Ok)
 }
@@ -149,17 +149,17 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     };
     if found {
-        eprintln!("{name}: what an `lspan devmem up` that was killed had left is undone");
+        eprintln!("{name}: changes left by an `lspan devmem up` that was killed are undone");
     }
     let interrupt = signals::interrupt()?;
     let set_up = up::SetUp::make(&card, &state, &changes, Some(&journal))
-        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; what had been changed is as it was")))?;
+        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; what had been changed is restored")))?;
     let first = state.queues - args.queues;
     let allowed = desk::Allowed::new(&args.allow);
     let desk = desk::Desk::open(&args.folder, name, allowed, (first..state.queues).collect(), args.each)
         .map_err(|why| Failure::new(Exit::Failed, why))?;
     let last = state.queues - 1;
-    eprintln!("{name}: queues {first} to {last} are lent at {}; Ctrl-C ends it", desk.path().display());
+    eprintln!("{name}: queues {first} to {last} can be used through {}; Ctrl-C ends it", desk.path().display());
     let mut watch = watch::Watch::new(first);
     let mut end = || {
         if watch.due(Instant::now())
@@ -172,8 +172,8 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
     let noted = Noted { card: &card, journal: &journal };
     let ended = desk.serve(&noted, &mut end, &mut |line| eprintln!("{name}: {line}"));
     drop(set_up);
-    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; everything is as it was")))?;
-    eprintln!("{name}: everything is as it was");
+    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; all settings are restored")))?;
+    eprintln!("{name}: all settings are restored");
     Ok(Exit::Ok)
 }
 
@@ -211,7 +211,7 @@ fn exports() -> Vec<String> {
     for (kind, devices) in gpus::drivers() {
         match devices {
             Err(error) => all.push(format!("{kind}: {error}")),
-            Ok(0) => all.push(format!("{kind}: the driver is there and shows no device")),
+            Ok(0) => all.push(format!("{kind}: the driver is installed and shows no device")),
             Ok(n) => all.extend((0..n).map(|ordinal| match gpus::open(MemoryName::Device(kind, ordinal)) {
                 Ok(Some(gpu)) => match &gpu.info().dma_buf {
                     Ability::Yes => format!("{}: {}, exports its memory as dma-buf", gpu.info().id(), gpu.info().name),
@@ -228,7 +228,7 @@ fn exports() -> Vec<String> {
 /// What io_uring could do in place of device-memory sockets.
 fn uring() -> String {
     match zero_copy_receive() {
-        Err(e) => format!("io_uring: not for this process ({e}); device-memory sockets need none"),
+        Err(e) => format!("io_uring: not allowed for this process ({e}); device-memory sockets do not need it"),
         Ok(found) if !found.receives => {
             "io_uring: no zero-copy receive (Linux 6.15 has it, with GPU memory since 6.16); device-memory sockets need none"
                 .to_owned()
@@ -249,7 +249,7 @@ fn uring() -> String {
 fn notes() -> Vec<String> {
     let socket = UdpSocket::bind("127.0.0.1:0");
     let foreign = socket.is_ok_and(|s| foreign_interface(s.as_fd()));
-    let note = "this kernel has Google's own interface for device memory (TCPX, socket option 97); linkspan does not speak it \
+    let note = "this kernel has Google's own interface for device memory (TCPX, socket option 97); linkspan does not use it \
                 and needs an upstream kernel";
     std::iter::once(uring()).chain(foreign.then(|| note.to_owned())).collect()
 }

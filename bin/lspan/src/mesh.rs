@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
 use crate::signals;
 
-/// Port where the environment names none: nobody else's in the services list of IANA's dynamic hosts.
+/// Port where the environment names none: not assigned in IANA's list of services.
 const PORT: u16 = 7475;
 
 /// Everything that is shown.
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
     let graph = || fabric.mesh_graph().map(Option::unwrap_or_default);
     graph()?;
     if args.serve {
-        eprintln!("lspan: meeting neighbours on port {port} and relaying for them until Ctrl-C");
+        eprintln!("lspan: finding neighbours on port {port} and relaying for them until Ctrl-C");
         while !interrupt.raised() {
             thread::sleep(Duration::from_millis(200));
         }

@@ -80,9 +80,14 @@ const NAMES: &[(&str, &str)] = &[
     ("NCCL_MESH_RETRY_COUNT", "LINKSPAN_CONNECT_TIMEOUT_MS; retries happen inside it"),
     ("NCCL_MESH_FAST_FAIL", "LINKSPAN_CONNECT_TIMEOUT_MS"),
     ("NCCL_MESH_DEBUG", "NCCL_DEBUG=INFO inside NCCL, LINKSPAN_LOG=info outside"),
+    ("NCCL_MESH_ENABLE_RELAY", "LINKSPAN_MESH_PORT and LINKSPAN_PSK_FILE (docs/mesh.md)"),
+    ("NCCL_MESH_MAX_HOPS", "LINKSPAN_MESH_PORT and LINKSPAN_PSK_FILE (docs/mesh.md); the shortest routes are taken"),
+    ("NCCL_MESH_GID_INDEX", "found by itself; LINKSPAN_GID_INDEX overrides"),
+    ("NCCL_MESH_DISABLE_RDMA", "LINKSPAN_PATH=tcp"),
     ("NCCL_MESH_*", "nothing needs to be set; LINKSPAN_IFNAME chooses interfaces"),
-    ("UCCL_TCPX_*", "nothing yet: payload lands in host memory"),
-    ("ODL_TB5_*", "nothing needs to be set; LINKSPAN_IFNAME chooses the cable's interface"),
+    ("UCCL_TCPX_UNPACK_IMPL", "LINKSPAN_UNPACK, with the same values and auto"),
+    ("UCCL_TCPX_*", "nothing needs to be set; `lspan devmem probe` shows what device-memory TCP needs"),
+    ("ODL_TB5_*", "nothing needs to be set; LINKSPAN_THUNDERBOLT_TIER chooses how a cable is used"),
 ];
 
 /// The older names among `names`, each with what replaces it.

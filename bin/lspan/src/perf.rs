@@ -134,7 +134,7 @@ struct Session {
 }
 
 impl Session {
-    /// Says goodbye where the peer still listens.
+    /// Closes the connection regularly where the peer still reads.
     fn leave(self) {
         let _ = self.client.close();
     }

@@ -1,5 +1,5 @@
-//! How the two sides of a test find each other: the serving side gives its listener's handle to whoever asks on a
-//! TCP port. Whoever reaches the port may run tests, as with iperf3; a cluster key (LINKSPAN_PSK_FILE) shuts out
+//! How the two sides of a test find each other: the serving side gives its listener's handle to every client of a
+//! TCP port. Every host that reaches the port may run tests, as with iperf3; a cluster key (LINKSPAN_PSK_FILE) excludes
 //! everybody who does not have it, for the handle alone is then worth nothing.
 
 use std::io::{self, Read, Write};

@@ -19,7 +19,7 @@ use crate::onesided::OneSidedOffers;
 use crate::rendezvous::Desk;
 use crate::signals;
 
-/// Sessions at once; a visitor beyond that is sent away at once.
+/// Sessions at once; a client beyond that is refused at once.
 const SESSIONS: usize = 128;
 
 /// Longest that sessions may take to close after Ctrl-C.
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     } else {
         let desk = Desk::open(&fabric, &args.bind, args.port)?;
         let addrs: Vec<String> = desk.addrs().iter().map(ToString::to_string).collect();
-        eprintln!("lspan: waiting on {}; measure with `lspan perf bw HOST` from another one", addrs.join(", "));
+        eprintln!("lspan: waiting on {}; measure with `lspan perf bw HOST` from another host", addrs.join(", "));
         Some(desk)
     };
 
@@ -110,13 +110,13 @@ fn begin(
     mut offers: OneSidedOffers,
 ) -> Result<(), Failure> {
     if sessions.load(Ordering::Acquire) >= SESSIONS {
-        eprintln!("lspan: a peer was sent away: {SESSIONS} sessions are running");
+        eprintln!("lspan: a peer was refused: {SESSIONS} sessions are running");
         return Ok(());
     }
     let mut link = match FabricLink::new(channel, gpu) {
         Ok(link) => link,
         Err(error) => {
-            eprintln!("lspan: a peer was sent away: {error}");
+            eprintln!("lspan: a peer was refused: {error}");
             return Ok(());
         }
     };

@@ -8,7 +8,7 @@ use signal_hook::flag;
 
 use crate::exit::Failure;
 
-/// SIGINT and SIGTERM raise this from here on. Whoever calls it must look at it: the signals do nothing else any more.
+/// SIGINT and SIGTERM raise this from here on. The caller must check it: the signals do nothing else any more.
 /// A second one does nothing either: timeout(1), among others, sends each twice.
 pub(crate) fn interrupt() -> Result<Interrupt, Failure> {
     static RAISED: OnceLock<Interrupt> = OnceLock::new();

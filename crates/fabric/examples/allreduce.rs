@@ -4,7 +4,7 @@
 //! On host 1:  cargo run --release -p linkspan-fabric --example allreduce -- 1 2 10.0.0.1:7777
 //!
 //! The arguments are this process's rank, how many there are, and an address of rank 0 where the ranks exchange their
-//! handles. Handles are secrets: whoever has one can connect. This example sends them over a plain TCP connection; a job
+//! handles. Handles are secrets: every process that has one can connect. This example sends them over a plain TCP connection; a job
 //! launcher has better ways. Without arguments it runs two ranks on this machine.
 
 use std::error::Error;

@@ -196,7 +196,7 @@ impl Beside {
         }
     }
 
-    /// Why there is none, where that is somebody's trouble.
+    /// Why there is none, where the user should be told.
     pub(crate) fn why_not(&self) -> String {
         match self {
             Beside::Verbs(_) => String::new(),
@@ -210,7 +210,7 @@ pub(crate) fn elsewhere() -> String {
     linkspan_thunderbolt::Error::Elsewhere.to_string()
 }
 
-/// Whether a refusal says no more than that a cable leads to somebody else.
+/// Whether a refusal says only that a cable leads to another host.
 pub(crate) fn leads_elsewhere(why: &str) -> bool {
     why.contains(linkspan_thunderbolt::ELSEWHERE)
 }

@@ -38,13 +38,13 @@ const TICK_CALLS: u32 = 64;
 /// its peer says once in some hundred messages.
 const UNHEARD: u32 = 8;
 
-/// Least time between two rounds of house-keeping: sentinel, stalled rails, rails that come back.
+/// Least time between two periodic checks: keepalive connection, stalled rails, rails to reconnect.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Longest sleep of a caller that waits. The end of the peer wakes it at once; a second bounds what only the clock sees.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// How lost rails come back.
+/// How lost rails are reconnected.
 pub(crate) enum Returns {
     /// They do not: there is one rail, or it is not TCP.
     Never,
@@ -109,7 +109,7 @@ pub(crate) struct Parts {
     pub(crate) device: String,
     /// Which side this is: `connected` or `accepted`.
     pub(crate) verb: &'static str,
-    /// Paths that were tried in vain.
+    /// Paths that were tried without success.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -164,7 +164,9 @@ impl Channel {
     /// staged, and [`Channel::describe`] says so. One GPU for each connection.
     ///
     /// # Errors
-    /// A path reaches host memory only and staging is off, or the connection has another GPU.
+    /// [`GpuError::OtherDevice`] where the connection has another GPU already; [`GpuError::Unsupported`] where a path
+    /// reaches host memory only and staging is off, or strict mode forbids the slower way; any other [`GpuError`] of
+    /// the device.
     pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         if self.gpu.as_ref().is_some_and(|ours| ours.place() == gpu.place()) {
             return Ok(());
@@ -219,7 +221,7 @@ impl Channel {
         self.conn.rails().map(|(_, r)| r.info())
     }
 
-    /// Rails lost so far; those that came back count too.
+    /// Rails lost so far; those that were reconnected count too.
     pub fn rails_lost(&self) -> u64 {
         self.rails_lost
     }
@@ -227,7 +229,7 @@ impl Channel {
     /// See [`Conn::post_send`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_send(tag, src);
@@ -251,7 +253,8 @@ impl Channel {
     /// See [`Conn::post_recv`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::post_recv`]: [`ConnError::Op`] for a group of no parts or too many; [`ConnError::DeviceMemory`],
+    /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_recv(parts);
@@ -261,7 +264,8 @@ impl Channel {
     /// See [`Conn::post_write`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::post_write`]: [`ConnError::Op`] for a range that no region can have, or a connection without
+    /// acknowledgements; [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     pub fn post_write(
         &mut self,
         src: MemSlice,
@@ -276,7 +280,7 @@ impl Channel {
     /// See [`Conn::post_read`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Channel::post_write`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_read(dst, from);
         self.meter.posted(answer, Counter::RxBytes, 0)
@@ -331,13 +335,13 @@ impl Channel {
         self.conn.late_error()
     }
 
-    /// Whether the peer ended the connection in good order, as opposed to having died.
+    /// Whether the peer ended the connection regularly, as opposed to having ended without notice.
     pub fn peer_said_bye(&self) -> bool {
         self.conn.peer_said_bye()
     }
 
-    /// Ends the connection without a goodbye: when this returns, nothing of ours reads or writes any memory given to it. The
-    /// peer learns that we live.
+    /// Ends the connection without notice to the peer: when this returns, nothing of ours reads or writes any memory
+    /// given to it. The peer learns that we live.
     pub fn cut(&mut self, why: &str) {
         self.told_lost = true;
         if let Some(sentinel) = &mut self.sentinel {
@@ -352,7 +356,8 @@ impl Channel {
     /// See [`Conn::test`].
     ///
     /// # Errors
-    /// See there.
+    /// As [`Conn::test`]: [`ConnError::Op`] where the operation failed or the ticket is not in flight;
+    /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
         let done = self.conn.test(ticket);
@@ -366,7 +371,7 @@ impl Channel {
     /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, and now and then.
     ///
     /// # Errors
-    /// See [`Conn::test`].
+    /// As [`Channel::test`].
     #[inline]
     pub fn test_sent(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
         if let Some(bytes) = self.test(ticket)? {
@@ -387,7 +392,7 @@ impl Channel {
     /// [`Conn::test`] of a receive: true when it is done, with the size of each of its parts in `sizes`.
     ///
     /// # Errors
-    /// See [`Conn::test`].
+    /// As [`Channel::test`].
     #[inline]
     pub fn test_sizes(&mut self, ticket: Ticket, sizes: &mut [usize]) -> Result<bool, ConnError> {
         let Some(bytes) = self.conn.test(ticket)? else { return Ok(false) };
@@ -400,10 +405,10 @@ impl Channel {
         Ok(true)
     }
 
-    /// Moves everything that can move.
+    /// Moves everything that can move without blocking: reads, writes and acknowledges on all rails.
     ///
     /// # Errors
-    /// See [`Conn::progress`].
+    /// As [`Conn::progress`]: [`ConnError::Lost`], [`ConnError::Closed`].
     pub fn progress(&mut self) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
         self.unheard = 0;
@@ -445,7 +450,7 @@ impl Channel {
         if mending || watched { TICK } else { SLEEP }
     }
 
-    /// Keeps house after a sleep that [`Channel::arm`] prepared.
+    /// Runs the periodic checks (lost rails, the peer's process) after a sleep that [`Channel::arm`] prepared.
     pub fn after_sleep(&mut self) {
         self.last_tick = self.last_tick.checked_sub(TICK).unwrap_or(self.last_tick);
         self.tick(false);

@@ -103,10 +103,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// From the process environment.
+    /// Reads the settings from the process environment.
     ///
     /// # Errors
-    /// A value that its parameter does not take, or a key file that cannot be used.
+    /// [`Error::Param`] for a value that its parameter does not take, [`Error::Filter`] for a list of interfaces that
+    /// cannot be read, [`Error::PskRead`] and [`Error::Psk`] for a key file that cannot be used.
     pub fn from_env() -> Result<Config, Error> {
         let names: Vec<String> = std::env::vars_os().filter_map(|(k, _)| k.into_string().ok()).collect();
         let mut config = Config::read(&|name| std::env::var(name).ok())?;
@@ -116,7 +117,7 @@ impl Config {
         Ok(config)
     }
 
-    /// From any source of names and values.
+    /// Reads the settings from any source of names and values.
     ///
     /// # Errors
     /// As [`Config::from_env`].
@@ -195,7 +196,7 @@ impl Config {
         })
     }
 
-    /// Whether this process takes part in a mesh: it has a port to meet on and the cluster key, without which nobody relays.
+    /// Whether this process takes part in a mesh: it has a mesh port and the cluster key, without which no host relays.
     pub fn meshes(&self) -> bool {
         self.mesh_port != 0 && matches!(self.guard, Guard::Psk { .. })
     }
@@ -246,7 +247,7 @@ fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {
         None if encrypt => Err(Error::Param(params::BadParam {
             name: params::PSK_MODE.name.to_owned(),
             value: "encrypt".to_owned(),
-            want: format!("it needs a cluster key, and {} is not set; set it", params::PSK_FILE.name),
+            want: format!("it needs a cluster key, and {} is not set: set that", params::PSK_FILE.name),
         })),
         None => Ok(Guard::Token),
     }

@@ -115,7 +115,7 @@ impl Connecting {
         if !same_host {
             connecting.later = later(fabric, &device, &connecting.handle, streams);
         }
-        // What shares a subnet is tried beside relays too: the mesh may not have heard both ends of a cable yet.
+        // What shares a subnet is tried beside relays too: the mesh may not have beacons from both ends of a cable yet.
         if same_host || !connecting.ask_mesh()? || connecting.relayed {
             let mesh = fabric.config().meshes() && !same_host;
             for (reach, why, mbps) in pairs(&device, &connecting.handle, streams, same_host, mesh) {
@@ -254,7 +254,7 @@ impl Connecting {
             // The relays that were told of do not lead there; what is told by now may be truer.
             self.relayed = false;
             for failed in self.tries.iter().filter(|t| t.reach.relays() > 0) {
-                let line = format!("mesh: {}; the mesh is asked for another way", failed.describe());
+                let line = format!("mesh: {}; the mesh is asked for another route", failed.describe());
                 self.fabric.log().info(&line);
             }
             self.tries.retain(|t| t.reach.relays() == 0);
@@ -267,10 +267,13 @@ impl Connecting {
         Ok(())
     }
 
-    /// Moves on. `Some` when the connection is up.
+    /// Makes progress without blocking. `Some` when the connection is up.
     ///
     /// # Errors
-    /// No path could be had; names every one that was tried. Also any downgrade in strict mode.
+    /// [`Error::Unreachable`] and [`Error::Timeout`], which name every path that was tried; [`Error::Forced`] where
+    /// `LINKSPAN_PATH` names a path that cannot be taken; [`Error::Strict`] for any downgrade in strict mode;
+    /// [`Error::Plan`], [`Error::Answer`], [`Error::Clear`] and [`Error::Vanished`] where the peer ends the set-up or
+    /// breaks it.
     pub fn poll(&mut self) -> Result<Option<Channel>, Error> {
         for n in 0..self.tries.len() {
             self.poll_try(n)?;
@@ -285,7 +288,7 @@ impl Connecting {
         self.conclude()
     }
 
-    /// What to wait for until [`Connecting::poll`] may have news.
+    /// Adds the descriptors of which one becomes ready when [`Connecting::poll`] can make progress.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         for attempt in &self.tries {
             match &attempt.state {

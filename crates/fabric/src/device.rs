@@ -50,7 +50,7 @@ pub struct Device {
 /// This machine's interfaces with the verdict on each.
 ///
 /// # Errors
-/// The system does not list them.
+/// [`Error::Interfaces`]: `getifaddrs(3)` failed.
 pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
     look(config.interfaces.as_ref(), config.meshes())
 }
@@ -113,7 +113,7 @@ pub(crate) fn port(interface: &Interface, family: Option<&str>) -> Option<Port> 
 /// Groups the usable interfaces into devices.
 ///
 /// # Errors
-/// Nothing is usable, not even loopback.
+/// [`Error::NoInterface`]: no interface is usable, not even loopback.
 pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<Device>, Error> {
     let family = family();
     let host = Host::read(&Roots::default());
@@ -130,7 +130,7 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
         groups.entry(group).or_default().push((interface, port));
     }
     if groups.is_empty() {
-        // A laptop in flight still has its own two processes.
+        // Without a network two processes of this host can still connect.
         let loopback = survey.iter().find(|(i, _)| i.kind == Kind::Loopback);
         if let Some((interface, addr)) = loopback.and_then(|(i, _)| Some((i, address(i, family.as_deref())?))) {
             let port = Port { name: interface.name.clone(), addr, mbps: UNKNOWN_MBPS };

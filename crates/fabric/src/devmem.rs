@@ -26,7 +26,7 @@ pub trait Ports: Send + Sync + fmt::Debug {
     /// Whether the card of this interface puts payload into device memory.
     ///
     /// # Errors
-    /// Why not; an empty text where nobody set it up and there is nothing to say.
+    /// The reason, as text for the log; empty where device-memory TCP was not asked for.
     fn ready(&self, interface: &str) -> Result<(), String>;
 
     /// The payload stream of a rail.
@@ -106,7 +106,7 @@ pub(crate) fn wished(fabric: &Fabric, mut interfaces: impl Iterator<Item = Strin
     }
 }
 
-/// Whether a connection may take it on this interface. An empty reason is nobody's concern.
+/// Whether a connection may take it on this interface. An empty reason is not logged.
 pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     let config = fabric.config();
     match config.path {
@@ -121,12 +121,12 @@ pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     let found = fabric.devmem().ready(interface);
     if config.encrypts() {
         let why = "LINKSPAN_PSK_MODE=encrypt seals every byte, and a network card opens none";
-        // Somebody set the card up for nothing.
+        // The card was set up without effect: the user is told.
         return Err(if found.is_ok() { why.to_owned() } else { only_forced(why) });
     }
     match found {
         Err(why) if why.is_empty() => {
-            Err(only_forced(&format!("nobody has set {interface} up: run `lspan devmem up {interface}`")))
+            Err(only_forced(&format!("{interface} is not set up: run `lspan devmem up {interface}`")))
         }
         other => other,
     }

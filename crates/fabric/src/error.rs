@@ -23,7 +23,7 @@ pub enum Error {
     PskRead {
         /// The file.
         path: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },
@@ -122,7 +122,7 @@ pub enum Error {
     MeshRead {
         /// The file.
         path: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },

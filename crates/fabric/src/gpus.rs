@@ -1,4 +1,4 @@
-//! The GPUs of this machine, opened when somebody asks for one. Their drivers' libraries are loaded no earlier.
+//! The GPUs of this machine, opened at the first use. Their drivers' libraries are loaded no earlier.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -22,7 +22,8 @@ fn hip() -> Result<&'static linkspan_hip::Driver, GpuError> {
 /// Opens a device by its name; `None` for host memory. The same device each time.
 ///
 /// # Errors
-/// There is no driver, or no such device.
+/// [`GpuError::NoLibrary`] and [`GpuError::Symbol`] where the driver is missing or too old, [`GpuError::NoDevice`] for
+/// a number that it does not have, [`GpuError::Name`] for a simulated GPU, [`GpuError::Call`] where the driver fails.
 pub fn open(name: MemoryName) -> Result<Option<Arc<dyn Gpu>>, GpuError> {
     let MemoryName::Device(kind, ordinal) = name else { return Ok(None) };
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
@@ -44,7 +45,7 @@ pub fn drivers() -> [(Kind, Result<usize, GpuError>); 2] {
     [(Kind::Cuda, cuda().map(|d| d.devices())), (Kind::Hip, hip().map(|d| d.devices()))]
 }
 
-/// Whether there is a device.
+/// Whether a CUDA or HIP driver shows at least one device.
 pub fn any() -> bool {
     drivers().iter().any(|(_, devices)| devices.as_ref().is_ok_and(|&n| n > 0))
 }
@@ -59,7 +60,7 @@ pub fn current_cuda() -> Option<Arc<dyn Gpu>> {
 /// threads that work with device memory do, or the device is open already.
 ///
 /// # Errors
-/// No driver knows the address as device memory.
+/// [`GpuError::NoOwner`]: no driver knows the address as device memory.
 pub fn owner(addr: u64) -> Result<Arc<dyn Gpu>, GpuError> {
     let ask = |kind, found: Result<Option<usize>, GpuError>| match found {
         Ok(Some(ordinal)) => open(MemoryName::Device(kind, ordinal)),

@@ -1,4 +1,4 @@
-//! Interfaces that cannot carry anything yet: down, or without a cable, and nothing else speaks against them.
+//! Interfaces that cannot carry anything yet: down, or without a cable, and nothing else excludes them.
 
 use linkspan_topology::{Interface, Reason, Verdict, judge};
 

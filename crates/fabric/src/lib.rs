@@ -1,7 +1,7 @@
 //! Floor 4: which path a connection takes, and why. The only user of all rooms.
 //!
 //! A [`Fabric`] is a process's view of its machine: devices made of interfaces. [`Fabric::listen`] gives a secret
-//! 128-byte handle; whoever holds it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
+//! 128-byte handle; a process that has it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
 //! in one INFO line which path it took and why, every downgrade is one WARN line, and in strict mode an error.
 #![forbid(unsafe_code)]
 
@@ -106,7 +106,7 @@ struct MeshSeat {
 }
 
 /// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
-/// round trip where the peer lives; a dead one must not hold up the end.
+/// round trip where the peer is alive; a dead one must not delay the end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Drop for Inner {
@@ -120,7 +120,8 @@ impl Fabric {
     /// one-sided operations; must be the same on both sides (the NCCL plugin uses `false`, the library `true`).
     ///
     /// # Errors
-    /// The machine has no interface to use, not even loopback.
+    /// [`Error::NoInterface`]: the machine has no interface to use, not even loopback. [`Error::Interfaces`]: they
+    /// cannot be listed.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
         let ports = devmem::of_this_machine(&config);
         Fabric::build(config, log, acked, (Rdma::default(), Cables::default(), ports), this_host())
@@ -130,7 +131,7 @@ impl Fabric {
     /// interface that their GIDs name. Such a fabric is a host of its own: it shares no memory with others.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`Fabric::new`]; also [`Error::Login`] where the OS gives no random numbers.
     pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
         let ports = devmem::of_this_machine(&config);
         Fabric::build(config, log, acked, (Rdma::given(nics), Cables::default(), ports), another_host()?)
@@ -139,7 +140,7 @@ impl Fabric {
     /// The same with these cables in place of the machine's own, and no RDMA device.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`Fabric::with_nics`].
     pub fn with_cables(config: Config, log: Log, acked: bool, ports: Arc<thunderbolt::Ports>) -> Result<Fabric, Error> {
         let cards = devmem::of_this_machine(&config);
         let devices = (Rdma::given(Vec::new()), Cables::given(ports), cards);
@@ -150,7 +151,7 @@ impl Fabric {
     /// cards.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`Fabric::with_nics`].
     pub fn with_ports(config: Config, log: Log, acked: bool, ports: Arc<dyn devmem::Ports>) -> Result<Fabric, Error> {
         let devices = (Rdma::given(Vec::new()), Cables::default(), ports);
         Fabric::build(config, log, acked, devices, another_host()?)
@@ -208,7 +209,7 @@ impl Fabric {
         &self.0.config
     }
 
-    /// Where lines go.
+    /// The log.
     pub fn log(&self) -> &Log {
         &self.0.log
     }
@@ -254,10 +255,10 @@ impl Fabric {
         self.0.devices.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Makes one more device of several; returns its index.
+    /// Makes a device that has the interfaces of all `members`; returns its index.
     ///
     /// # Errors
-    /// One of them does not exist.
+    /// [`Error::NoDevice`]: one of them does not exist.
     pub fn merge(&self, members: &[usize]) -> Result<usize, Error> {
         let parts: Vec<Device> = members.iter().map(|&n| self.device(n)).collect::<Result<_, _>>()?;
         let merged = Device::merged(&parts, members)?;
@@ -296,7 +297,8 @@ impl Fabric {
     /// Listens on all interfaces of a device.
     ///
     /// # Errors
-    /// There is no such device, or the system refuses.
+    /// [`Error::NoDevice`]; [`Error::Tcp`] where the OS refuses a socket; [`Error::Login`] where it gives no random
+    /// numbers; those of [`Fabric::mesh_graph`].
     pub fn listen(&self, device: usize) -> Result<Listener, Error> {
         self.mesh()?;
         Listener::new(self, device)
@@ -305,7 +307,8 @@ impl Fabric {
     /// Begins to connect to the listener that made `handle`, through a device of ours.
     ///
     /// # Errors
-    /// The handle cannot be used, or there is no such device.
+    /// [`Error::Handle`]: the handle cannot be used. [`Error::NoDevice`]. Failures that come later are told by
+    /// [`Connecting::poll`].
     pub fn connect(&self, device: usize, handle: &[u8; HANDLE_LEN]) -> Result<Connecting, Error> {
         Connecting::new(self, device, handle)
     }
@@ -314,7 +317,8 @@ impl Fabric {
     /// two to come. `None`: the settings ask for no mesh.
     ///
     /// # Errors
-    /// It cannot be joined, or the file that declares it cannot be used.
+    /// [`Error::Mesh`]: a socket or the thread of the mesh cannot be made. [`Error::MeshRead`] and [`Error::MeshFile`]:
+    /// the file that declares the mesh cannot be used.
     pub fn mesh_graph(&self) -> Result<Option<Graph>, Error> {
         Ok(self.mesh()?.map(Mesh::graph))
     }
@@ -397,8 +401,8 @@ impl Fabric {
         self.survey().iter().any(|(i, _)| devmem::ready(self, &i.name).is_ok())
     }
 
-    /// Whether every interface of every device is set up for device-memory TCP, and nobody asked for another unpack: then NCCL may
-    /// be told that its own kernels unpack. Connections that come up otherwise say so one by one.
+    /// Whether every interface of every device is set up for device-memory TCP, and no other unpack was asked for: then
+    /// NCCL may be told that its own kernels unpack. Connections that come up otherwise say so one by one.
     pub fn offers_unpack(&self) -> bool {
         let devices = self.devices();
         let mut ports = devices.iter().flat_map(|device| &device.ports);
@@ -411,7 +415,7 @@ impl Fabric {
             && ports.all(|p| devmem::ready(self, &p.name).is_ok())
     }
 
-    /// Each interface, and whether connections over it may take device-memory TCP; an empty reason where nobody set it up.
+    /// Each interface, and whether connections over it may take device-memory TCP; an empty reason where it is not set up.
     pub fn devmem_interfaces(&self) -> Vec<(String, Result<(), String>)> {
         self.survey().iter().map(|(i, _)| (i.name.clone(), devmem::ready(self, &i.name))).collect()
     }

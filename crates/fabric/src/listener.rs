@@ -91,7 +91,7 @@ impl Listener {
     }
 
     /// The owner will call [`Listener::accept`] whenever a descriptor of [`Listener::wait_fds`] wakes it, also after the
-    /// last accept. Otherwise connections that are up look at the sockets themselves, for rails that come back, and what
+    /// last accept. Otherwise connections that are up look at the sockets themselves, for rails that reconnect, and what
     /// they take from them wakes the owner no more.
     pub fn attend(&self) {
         self.desk.lock().unwrap_or_else(|e| e.into_inner()).attended = true;
@@ -100,7 +100,8 @@ impl Listener {
     /// The next connection that is up, if there is one. Never blocks.
     ///
     /// # Errors
-    /// Strict mode forbids the connection that came up, or the system refuses to accept any.
+    /// [`Error::Strict`]: strict mode forbids the connection that came up. [`Error::Tcp`]: the listening socket failed.
+    /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
         linkspan_tcp::linger::sweep();
         let mut desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
@@ -108,7 +109,7 @@ impl Listener {
         desk.finish_one(&self.desk)
     }
 
-    /// What to wait for until [`Listener::accept`] may have news.
+    /// Adds the descriptors of which one becomes ready when [`Listener::accept`] can make progress.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         let desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
         fds.extend(desk.sockets.iter().map(Listen::wait_fd));
@@ -168,13 +169,13 @@ pub(crate) struct Desk {
     arrivals: HashMap<u64, Arrival>,
     /// The listener's owner looks after the sockets for as long as there are connections.
     attended: bool,
-    /// Rails that came back for connections that are up.
+    /// Reconnected rails of connections that are up.
     returned: Vec<(u64, Back)>,
     /// Queue pairs being set up for them.
     meetings: Vec<Returning>,
 }
 
-/// Queue pairs that come back to a connection that is up.
+/// Reconnected queue pairs of a connection that is up.
 struct Returning {
     conn: u64,
     number: u16,
@@ -200,7 +201,7 @@ impl Desk {
                     self.seat(half, *session);
                 }
                 Err(why) => {
-                    // A stranger is nobody's trouble, but somebody may be looking for the reason.
+                    // An unauthenticated client is ignored, but the reason is logged.
                     let half = self.halves.swap_remove(n);
                     self.fabric.log().info(&format!("refused a connection from {}: {why}", half.peer));
                 }
@@ -224,7 +225,7 @@ impl Desk {
 
     fn enter(&mut self, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
         if self.halves.len() >= HALF_OPEN_BOUND {
-            // The oldest that has shown nothing makes room; those that have proven the token stay.
+            // The oldest that has shown nothing is dropped; those that have proven the token stay.
             let oldest = self.halves.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
             match oldest.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
                 Some(n) => drop(self.halves.swap_remove(n)),
@@ -298,7 +299,7 @@ impl Desk {
         arrival.finish(&self.fabric, &self.device, returns).map(Some)
     }
 
-    /// A rail that came back for connection `conn`.
+    /// A reconnected rail of connection `conn`.
     pub(crate) fn returned(&mut self, conn: u64) -> Option<Back> {
         let pumped = if self.attended { Ok(()) } else { self.pump() };
         if let Err(error) = pumped {
@@ -308,7 +309,7 @@ impl Desk {
         Some(self.returned.swap_remove(at).1)
     }
 
-    /// Whether rails for connection `conn` are being set up: whoever asked has shown that it lives.
+    /// Whether rails for connection `conn` are being set up: the client has shown that it is alive.
     pub(crate) fn meets(&self, conn: u64) -> bool {
         self.meetings.iter().any(|m| m.conn == conn) || self.returned.iter().any(|r| r.0 == conn)
     }
@@ -318,7 +319,7 @@ impl Desk {
         self.returned.push((conn, back));
     }
 
-    /// Moves queue pairs that come back on. What does not come up is asked for again by the peer.
+    /// Makes progress on queue pairs that reconnect. The peer asks again for those that do not come up.
     fn meet_again(&mut self) {
         let mut n = 0;
         while n < self.meetings.len() {
@@ -336,14 +337,14 @@ impl Desk {
     }
 }
 
-/// The oldest may be of a connection that is gone, which nobody will ever ask for.
+/// The oldest may be of a connection that has ended and is never taken.
 fn make_room<T>(list: &mut Vec<T>) {
     if list.len() >= MAX_WAITING {
         list.remove(0);
     }
 }
 
-/// Streams with this number or a higher one are rails that come back to a connection that is up.
+/// Streams with this number or a higher one are rails that are added to a connection that is up.
 pub(crate) const FIRST_RETURN: u16 = 64;
 
 impl Half {
@@ -477,7 +478,7 @@ impl Arrival {
         let relays = streams.iter().filter(|s| plan.streams.contains(&s.number)).map(|s| s.relays).max().unwrap_or(0);
         if relays > 0 {
             let what = format!(
-                "LS1424 the peer at {} comes over {relays} other host(s): no cable joins it to this one",
+                "LS1424 the peer at {} is reached over {relays} other host(s): no cable joins it to this one",
                 self.peer
             );
             if fabric.config().strict {
@@ -517,7 +518,7 @@ impl Arrival {
             fabric.log().warn(&format!("downgrade: {what}"));
         }
         if plan.carrier != Carrier::Devmem && fabric.config().path == PathChoice::Devmem {
-            let why = lost_devmem.unwrap_or_else(|| "the peer does not take it; its log says why".into());
+            let why = lost_devmem.unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
             return Err(Error::Forced { path: "devmem", why });
         }
         let config = fabric.config();
@@ -528,7 +529,7 @@ impl Arrival {
             _ => None,
         };
         if let Some(path) = forced.filter(|_| plan.carrier != Carrier::Verbs) {
-            let why = lost.first().cloned().unwrap_or_else(|| "the peer does not take it; its log says why".into());
+            let why = lost.first().cloned().unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
             return Err(Error::Forced { path, why });
         }
         let mut sentinel = match plan.sentinel {

@@ -24,17 +24,17 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Nowhere.
+    /// A log that drops every line.
     pub fn off() -> Log {
         Log(None)
     }
 
-    /// To a function.
+    /// A log that passes each line to a function.
     pub fn to(f: impl Fn(Level, &str) + Send + Sync + 'static) -> Log {
         Log(Some(Arc::new(f)))
     }
 
-    /// To standard error, as `LINKSPAN_LOG` says.
+    /// A log on standard error at the level of `LINKSPAN_LOG`.
     pub fn stderr() -> Log {
         let most = match std::env::var("LINKSPAN_LOG").as_deref() {
             Ok("off") => return Log::off(),

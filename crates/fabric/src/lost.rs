@@ -7,7 +7,7 @@ use linkspan_transport::{MAX_RAILS, RailInfo};
 /// Most places that one connection remembers; the oldest is forgotten.
 const MOST: usize = 2 * MAX_RAILS;
 
-/// The places of rails that were lost and have not come back.
+/// The places of rails that were lost and are not reconnected.
 #[derive(Debug, Default)]
 pub(crate) struct Lost(Vec<String>);
 

@@ -79,7 +79,7 @@ impl Meeting {
         }
     }
 
-    /// Why there are fewer rails than there could be, once it is over; empty where that is nobody's trouble.
+    /// Why there are fewer rails than there could be, once it is over; empty where the user need not be told.
     pub(crate) fn missing(&mut self) -> Vec<String> {
         std::mem::take(&mut self.missing)
     }
@@ -113,7 +113,7 @@ impl Meeting {
     /// Moves on; `Some` when it is over. The stream is at a message's border then.
     ///
     /// # Errors
-    /// The stream is gone, or carries something else.
+    /// [`MessageError`]: the stream ended, or it carries something else than these messages.
     pub(crate) fn poll(&mut self, stream: &mut Secured, make: &Make<'_>) -> Result<Option<Met>, MessageError> {
         if let Some(why) = self.refusal.take() {
             self.end(stream, Err(why))?;
@@ -182,9 +182,9 @@ impl Meeting {
                     Err(why) => self.end(stream, Err(why))?,
                 }
             }
-            // It says so after its last word of each handshake, so ours are done too.
+            // It says so after its last message of each handshake, so ours are done too.
             UP if self.is_done() || self.ours.is_some() => self.theirs = Some(Ok(())),
-            UP => return Err(MessageError::Meeting("its last word too early")),
+            UP => return Err(MessageError::Meeting("its last message too early")),
             REFUSED => {
                 let text: String = String::from_utf8_lossy(content).chars().filter(|c| !c.is_control()).collect();
                 let why = Err(format!("the peer says: {text}"));

@@ -58,7 +58,7 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
 }
 
-/// What it takes to speak to a door.
+/// What it takes to send requests to a relay.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) psk: Psk,
@@ -196,7 +196,7 @@ impl Mesh {
         known.database.others(clock::now()).find(has).map(|node| node.id)
     }
 
-    /// Whether beacons of this host have come lately, over whatever cables. A declared mesh hears nobody.
+    /// Whether beacons of this host have come lately, over any cable. A declared mesh receives none.
     pub(crate) fn hears(&self, host: u64) -> bool {
         self.shared.known().database.others(clock::now()).any(|node| node.id == host)
     }
@@ -205,7 +205,7 @@ impl Mesh {
         self.id
     }
 
-    /// One without a thread, which hears what a test tells it.
+    /// One without a thread, which receives what a test gives it.
     #[cfg(test)]
     pub(crate) fn deaf(id: u64, psk: Psk) -> Mesh {
         let node =
@@ -222,7 +222,7 @@ impl Mesh {
         Mesh { id, means, shared: Arc::new(shared), thread: None, wake, since: clock::now() }
     }
 
-    /// Has it hear a beacon of a node, by way of `sender`.
+    /// Gives it a beacon of a node, sent by `sender`.
     #[cfg(test)]
     pub(crate) fn hear(&self, sender: u64, tick: u64, node: Node) {
         let beacon = linkspan_proto::mesh::Beacon { sender, port: 0, epoch: 1, tick, node };

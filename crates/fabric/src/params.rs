@@ -41,13 +41,13 @@ params! {
     PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs", "thunderbolt", "devmem"]), "auto",
         "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else device-memory TCP (`devmem`) where `lspan devmem up` runs for both interfaces, else TCP.";
     IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
-        "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Goes before NCCL_SOCKET_IFNAME.";
+        "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Overrides NCCL_SOCKET_IFNAME.";
     DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
         "`group`: one device per NUMA node with all its interfaces as rails. `split`: one device per interface.";
     PSK_FILE = "LINKSPAN_PSK_FILE", Takes::Text, "",
         "File (mode 0600) with the cluster key. Peers without it are refused.";
     PSK_MODE = "LINKSPAN_PSK_MODE", Takes::Word(&["auth", "encrypt"]), "auth",
-        "What the cluster key does: `auth` proves it at connect; `encrypt` also seals every byte on TCP (AES-256-GCM), and one side that says so is enough.";
+        "What the cluster key does: `auth` authenticates connections with it; `encrypt` also encrypts every byte on TCP (AES-256-GCM), and it is enough that one side asks for it.";
     CMA = "LINKSPAN_CMA", Takes::Switch, "1",
         "Large messages between processes of one user on one host by cross-memory attach (process_vm_readv/writev).";
     STREAMS = "LINKSPAN_TCP_STREAMS", Takes::Number(0, 8), "0",
@@ -55,11 +55,11 @@ params! {
     HELPERS = "LINKSPAN_HELPERS", Takes::Text, "0",
         "Helper threads for each network card, 0 to 8: they move the bytes of its TCP streams, pinned to the processors near the card. Only links over 25 Gb/s get one, and at most 8 run in a process; `force:N` gives every TCP stream one, whatever its link. Encrypted streams have none.";
     ZEROCOPY = "LINKSPAN_ZEROCOPY", Takes::Text, "auto",
-        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of real network cards, payloads of 64 KiB and more, if the first 128 of a stream show that it costs less; a number: from so many bytes on; `0`: never. Streams inside one machine do it for a number only, through a pipe (vmsplice, splice), where operations are acknowledged and no memory of GPUs is staged: of an operation that is given up, the peer may then read what its memory holds later. A stream gives it up when the kernel says that it copied after all. Encrypted streams never do it.";
+        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of real network cards, payloads of 64 KiB and more, if the first 128 of a stream show that it costs less; a number: from so many bytes on (at least 4096); `0`: never. Streams inside one machine do it for a number only, through a pipe (vmsplice, splice), where operations are acknowledged and no memory of GPUs is staged: after an operation was revoked, the peer may still read later contents of its memory. A stream stops doing it when the kernel reports that it copied all the same. Encrypted streams never do it.";
     CONGESTION = "LINKSPAN_TCP_CONGESTION", Takes::Text, "",
         "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
     TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",
-        "IP traffic class (TOS) of our packets. Unset: what NCCL asks for, else the system's.";
+        "IP traffic class (TOS) of our packets. Unset: what NCCL asks for, else the OS default.";
     IB_HCA = "LINKSPAN_IB_HCA", Takes::Text, "",
         "RDMA devices to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude.";
     GID_INDEX = "LINKSPAN_GID_INDEX", Takes::Number(0, 254), "",
@@ -69,7 +69,7 @@ params! {
     IB_TIMEOUT = "LINKSPAN_IB_TIMEOUT", Takes::Number(1, 31), "14",
         "How long an RDMA device waits for an acknowledgement: 4.096 us * 2^n; 14 is 67 ms.";
     IB_RETRY_CNT = "LINKSPAN_IB_RETRY_CNT", Takes::Number(0, 7), "7",
-        "How often it sends again before it gives a path up.";
+        "How often it retransmits before the path counts as lost.";
     IB_SL = "LINKSPAN_IB_SL", Takes::Number(0, 15), "0",
         "Service level on InfiniBand.";
     IB_PKEY = "LINKSPAN_IB_PKEY", Takes::Number(0, 65_535), "0",
@@ -79,15 +79,15 @@ params! {
     CONNECT_TIMEOUT_MS = "LINKSPAN_CONNECT_TIMEOUT_MS", Takes::Number(100, 3_600_000), "20000",
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
-        "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits for ever.";
+        "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits without limit.";
     REVOKE_MS = "LINKSPAN_REVOKE_MS", Takes::Number(100, 3_600_000), "1000",
-        "How long a one-sided operation whose time is up waits for the peer to confirm that nothing of it lands any more, milliseconds; then it is reported as unrevoked. A host that lost its peer and cannot dial waits twice as long for it, 2 s at least. More is for hosts whose processors are overbooked.";
+        "How long a one-sided operation that timed out waits for the peer to confirm that nothing of it lands any more, milliseconds; then it is reported as unrevoked. A host that lost its peer and cannot dial it waits twice as long, 2 s at least. Raise it on hosts with more work than processors.";
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
         "GPU memory in the NCCL plugin. `auto`: taken where the path itself reaches it; elsewhere NCCL is told host memory and stages by itself, which spares a copy. `staged`: taken on every path and staged by linkspan where the path reaches host memory only. `off`: host memory only.";
-    STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1 << 20), "1024",
+    STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1_048_576), "1024",
         "Most pinned memory for staging GPU memory in a process, MiB. A direction of a connection takes 8 (40 on shared memory with direct copies), from its first message of GPU memory on.";
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
-        "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), by way of the `host`; `auto` chooses by what the first messages of each size measure.";
+        "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), or copies through `host` memory; `auto` chooses by what the first messages of each size measure.";
     DEVMEM_POOL = "LINKSPAN_DEVMEM_POOL", Takes::Number(1, 4095), "64",
         "GPU memory that each network card (with io_uring: each stream) fills by device-memory TCP, MiB: as much as is under way in a round trip and held by the GPU, twice over. Descriptors reach 4 GiB.";
     DEVMEM_QUEUES = "LINKSPAN_DEVMEM_QUEUES", Takes::Text, "",
@@ -95,9 +95,9 @@ params! {
     DEVMEM_BACKEND = "LINKSPAN_DEVMEM_BACKEND", Takes::Word(&["auto", "socket", "io_uring", "io_uring-copy"]), "auto",
         "What receives by device-memory TCP. `auto`: sockets, and where a card refuses those, io_uring. `socket`, `io_uring`: that or nothing; io_uring takes a queue of LINKSPAN_DEVMEM_QUEUES and a pool for each connection's stream, and CAP_NET_ADMIN. `io_uring-copy`: io_uring without a card, a mode for tests in which the kernel copies to host memory (Linux 7.1, CAP_NET_ADMIN).";
     MESH_PORT = "LINKSPAN_MESH_PORT", Takes::Number(0, 65_535), "0",
-        "TCP and UDP port on which hosts joined by direct cables meet, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
+        "TCP and UDP port on which hosts joined by direct cables find each other, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
     MESH_FILE = "LINKSPAN_MESH_FILE", Takes::Text, "",
-        "File that declares the mesh, a line `node NAME ADDRESS/PREFIX ...` per host, in place of what neighbours tell each other.";
+        "File that declares the mesh, a line `node NAME ADDRESS/PREFIX ...` per host, in place of what the hosts announce to each other.";
     LOG = "LINKSPAN_LOG", Takes::Word(&["off", "warn", "info"]), "warn",
         "What is logged to standard error outside NCCL (inside, NCCL_DEBUG decides).";
     STATS_DIR = "LINKSPAN_STATS_DIR", Takes::Text, "",
@@ -120,7 +120,7 @@ impl Param {
     /// The value from `get` (normally the environment), checked; `None` when unset or empty.
     ///
     /// # Errors
-    /// The value is not one the parameter takes.
+    /// [`BadParam`]: the value is not one the parameter takes.
     pub fn read(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, BadParam> {
         let Some(value) = get(self.name).filter(|v| !v.is_empty()) else {
             return Ok(None);
@@ -148,7 +148,7 @@ impl Param {
     }
 }
 
-/// Names in `env` that begin like ours and are not: spelling mistakes that would otherwise pass in silence.
+/// Names in `env` that begin like ours and are not: spelling mistakes that would otherwise go unnoticed.
 pub fn unknown<'a>(env: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     env.filter(|name| name.starts_with("LINKSPAN_") && !ALL.iter().any(|p| p.name == *name)).collect()
 }

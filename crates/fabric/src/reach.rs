@@ -88,11 +88,11 @@ impl Reach {
         }
     }
 
-    /// Over whom it leads and where to, for people; `None` where it leads over nobody.
+    /// Its relays and its end as text for the log; `None` for a route without relays.
     pub(crate) fn way(&self) -> Option<String> {
         match self {
             Reach::Plain { .. } => None,
-            Reach::Over(route) => Some(format!("the way over {} to {}", route.over.join(", "), self.to())),
+            Reach::Over(route) => Some(format!("the route over {} to {}", route.over.join(", "), self.to())),
         }
     }
 

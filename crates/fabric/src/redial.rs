@@ -19,7 +19,7 @@ use crate::room::AnyRail;
 use crate::secured::Secured;
 use crate::{Fabric, chain, clock};
 
-/// Time between the first two tries; it doubles with each one in vain.
+/// Time between the first two tries; it doubles with each one that fails.
 const REDIAL: Duration = Duration::from_secs(1);
 
 /// Longest time between two tries: a cable that is plugged in is used soon, one that never will be costs next to nothing.
@@ -48,7 +48,7 @@ enum State {
     Meet(Box<(Secured, Meeting)>, u16, Berth),
 }
 
-/// What has come back.
+/// What was reconnected.
 pub(crate) struct Back {
     /// Number of the stream.
     pub(crate) number: u16,
@@ -118,7 +118,7 @@ impl Redial {
     pub(crate) fn lost(&mut self, path: &str, now: Instant) {
         let had = self.paths.len();
         self.paths.retain(|own| own != path);
-        // Queue pairs come back together, so the last one is waited for.
+        // Queue pairs reconnect together, so the last one is waited for.
         if self.paths.len() < had && self.paths.is_empty() {
             self.wait = REDIAL;
             self.state = State::Down { next: now + REDIAL };
@@ -159,7 +159,7 @@ impl Redial {
         }
     }
 
-    /// A try has come to nothing. Of a way over others nobody else knows, so it is told.
+    /// A try failed. Failures of relayed routes are logged here: nothing else reports them.
     fn failed(&mut self, fabric: &Fabric, why: &str, now: Instant) -> State {
         if let Some(way) = self.reach.way() {
             fabric.log().info(&format!("mesh: {way} has failed: {why}; tried again in {} s", self.wait.as_secs()));
@@ -189,7 +189,7 @@ impl Redial {
             Ok((berth, mark)) => Some((Berth::Rdma(berth), mark)),
             Err(why) => {
                 if let (Some(way), false) = (self.reach.way(), why.is_empty()) {
-                    fabric.log().warn(&format!("downgrade: {way} goes by TCP, not by RDMA: {why}"));
+                    fabric.log().warn(&format!("downgrade: {way} uses TCP, not RDMA: {why}"));
                 }
                 None
             }
@@ -208,7 +208,7 @@ impl Redial {
         self.state = match std::mem::replace(&mut self.state, State::Up) {
             State::Up => State::Up,
             State::Down { next } if now < next => State::Down { next },
-            // Without a port that is active, or a cable, there is nobody to ask for.
+            // Without a port that is active, or a cable, there is no device to use.
             State::Down { .. } if self.insists() && self.portless(fabric) => self.again(now),
             State::Down { .. } => match self.reach.start(fabric, REDIAL * 2) {
                 Ok(dial) => State::Dialing(dial),
@@ -218,7 +218,7 @@ impl Redial {
                 Ok(None) => State::Dialing(dial),
                 Ok(Some((stream, hops))) => {
                     let number = *numbers;
-                    // The last number is tried for ever, in vain: after 65,000 logins that came to nothing.
+                    // The last number is tried without limit and without effect: after 65,000 logins that failed.
                     *numbers = number.saturating_add(1);
                     let berth = self.berth(fabric, &stream, hops);
                     let cable = self.cable.as_ref().map(|link| fabric.cables().berth_at(fabric.config(), link));

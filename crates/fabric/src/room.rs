@@ -1,4 +1,5 @@
-//! All rooms side by side. Adding one touches this file and nothing else in the fabric.
+//! One enum over the rails of all transports. A new transport needs a variant here and more elsewhere: CONTRIBUTING.md,
+//! "Adding things", lists the places.
 
 use std::time::Duration;
 
@@ -141,7 +142,7 @@ impl AnyRail {
     /// Whether nothing has been acknowledged for so long that the way is dead, not merely disturbed.
     pub(crate) fn unanswered(&self) -> bool {
         match self {
-            // Not every card gives up by itself, rdma_rxe does not.
+            // Not every card stops retransmitting by itself, rdma_rxe does not.
             AnyRail::Verbs(rail) => rail.unanswered(),
             other => other.tcp_info().is_some_and(|info| is_dead(&info)),
         }

@@ -58,7 +58,7 @@ impl Secured {
                 Some(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Some(n) => inbox.extend_from_slice(&part[..n]),
             }
-            // Another length is told at once: a shorter record would be waited for in vain.
+            // Another length is told at once: of a shorter record the rest would never come.
             if let (Some(_), Some(head)) = (&self.ciphers, inbox.first_chunk::<RECORD_HEAD>()) {
                 let got = Opener::text_len(*head)?;
                 if got != N {

@@ -60,7 +60,7 @@ counters! {
     RxDeviceBytes "rx_device_bytes" "Bytes received into device memory.",
     TxOps "tx_ops" "Messages sent and one-sided operations begun.",
     RxOps "rx_ops" "Receives finished.",
-    Stalls "stalls" "Posts that found no room or no grant.",
+    Stalls "stalls" "Posts refused for lack of buffer space or of a grant.",
     Retries "retries" "TCP segments sent again.",
     RailsLost "rails_lost" "Rails lost.",
     RailsBack "rails_back" "Rails that came back.",
@@ -175,7 +175,7 @@ fn private_dir(dir: &Path) -> std::io::Result<()> {
     if meta.is_dir() && ours && meta.mode() & 0o022 == 0 {
         return Ok(());
     }
-    Err(std::io::Error::other("it must be a directory of this user that nobody else can write to"))
+    Err(std::io::Error::other("it must be a directory of this user that no other user can write to"))
 }
 
 /// Removes what dead processes have left.
@@ -231,7 +231,7 @@ pub struct ProcessStats {
 /// Reads the pages of all living processes in a directory. Files that are no pages of this layout are passed over.
 ///
 /// # Errors
-/// The directory exists and cannot be read.
+/// The error of `read_dir`: the directory exists and cannot be read. A directory that does not exist is an empty list.
 pub fn read(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

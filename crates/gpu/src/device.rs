@@ -1,4 +1,4 @@
-//! What a GPU offers to whoever moves bytes.
+//! What a GPU offers to code that moves bytes.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -32,14 +32,14 @@ impl fmt::Display for Kind {
 /// Whether a device can do something, and why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// It can, by its driver's word.
+    /// It can, according to its driver.
     Yes,
     /// It cannot; the reason.
     No(String),
 }
 
 impl Ability {
-    /// Whether it can.
+    /// Whether the device has this ability.
     pub fn yes(&self) -> bool {
         *self == Ability::Yes
     }
@@ -170,7 +170,7 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// Allocates device memory; see [`crate::GpuBuf`].
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Call`] where the driver refuses (out of memory), [`GpuError::Exhausted`].
     fn alloc(&self, len: usize) -> Result<MemSlice, GpuError>;
 
     /// Takes memory of [`Gpu::alloc`] back. Real devices keep it for the next `alloc` and unmap it never, so that a
@@ -180,7 +180,8 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// Pins host memory, so that copies from and to it run beside the processor; see [`crate::Pinned`].
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Range`] for memory that is not the host's, [`GpuError::Call`] where the driver refuses, as for the
+    /// limit on locked memory (`ulimit -l`).
     fn pin(&self, mem: MemSlice) -> Result<(), GpuError>;
 
     /// Unpins it.
@@ -189,7 +190,8 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// Address at which the device itself reads and writes pinned host memory: with unified addressing the process's own.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Unsupported`] where the device does not read host memory, [`GpuError::Call`] for memory that is not
+    /// pinned.
     fn device_address(&self, pinned: MemSlice) -> Result<u64, GpuError> {
         Ok(pinned.as_ptr() as u64)
     }
@@ -197,7 +199,7 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// A stream that does not wait for the device's default stream.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Exhausted`], [`GpuError::Call`].
     fn stream(&self) -> Result<Stream, GpuError>;
 
     /// Takes a stream back; its work goes on.
@@ -206,19 +208,20 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// The driver's own handle of a stream, which other code of this process may let wait for its work.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Range`]: the stream is not one of this device's. [`GpuError::Unsupported`]: a simulated GPU has
+    /// none.
     fn native(&self, stream: Stream) -> Result<u64, GpuError>;
 
-    /// Waits until what is queued on a stream of somebody else has run.
+    /// Waits until what is queued on a foreign stream has run.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Call`]: the work in the stream failed, or the handle is not valid.
     fn finish(&self, stream: ForeignStream) -> Result<(), GpuError>;
 
     /// An event, which counts as done until it is recorded.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Exhausted`], [`GpuError::Call`].
     fn event(&self) -> Result<Event, GpuError>;
 
     /// Takes an event back.
@@ -228,43 +231,44 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// behind it is done, the source is read and the destination holds anything.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Range`] for ranges of different lengths or a stream of another device, [`GpuError::Call`].
     fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError>;
 
     /// Data path: marks the place in the stream.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Range`] for an event or a stream of another device, [`GpuError::Call`].
     fn record(&self, event: Event, on: Stream) -> Result<(), GpuError>;
 
     /// Data path: whether everything before the mark has run.
     ///
     /// # Errors
-    /// The device failed.
+    /// [`GpuError::Call`]: the device failed. [`GpuError::Range`] for an event of another device.
     fn done(&self, event: Event) -> Result<bool, GpuError>;
 
     /// Data path: later work on the stream waits for the event.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Range`] for an event or a stream of another device, [`GpuError::Call`].
     fn after(&self, on: Stream, event: Event) -> Result<(), GpuError>;
 
     /// Makes what network adapters have written to this device visible to work that is queued from now on.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Call`]: the device failed.
     fn flush_writes(&self) -> Result<(), GpuError>;
 
     /// What lies at an address.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Call`]: the driver cannot look the address up.
     fn pointer(&self, addr: u64) -> Result<Pointer, GpuError>;
 
     /// Exports the pages that hold a range of device memory.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Unsupported`] where device or driver have no dma-bufs, [`GpuError::Range`] for memory that is not
+    /// within one allocation of the device, [`GpuError::Call`].
     fn export(&self, mem: MemSlice) -> Result<DmaBuf, GpuError>;
 
     /// Whether it can run the unpack kernel; the first call makes it ready, which takes time.
@@ -275,7 +279,8 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// Data path: queues one launch of the unpack kernel.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Unsupported`] where the device cannot run the kernel, [`GpuError::Range`] for memory that the kernel
+    /// does not take, [`GpuError::Call`].
     fn unpack(&self, on: Stream, job: &UnpackJob) -> Result<(), GpuError> {
         let (device, what) = (self.info().id(), "run the unpack kernel");
         let (Ability::No(why), _) = (self.kernel(), (on, job)) else {
@@ -287,7 +292,7 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     /// Waits until an event is done.
     ///
     /// # Errors
-    /// The device failed.
+    /// [`GpuError::Call`]: the device failed. [`GpuError::Range`] for an event of another device.
     fn wait(&self, event: Event) -> Result<(), GpuError> {
         while !self.done(event)? {
             std::thread::yield_now();

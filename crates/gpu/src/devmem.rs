@@ -1,4 +1,4 @@
-//! Device-memory TCP as the kernel speaks it, without I/O: from the control messages of recvmsg(2) to pieces for the
+//! Device-memory TCP as the kernel defines it, without I/O: from the control messages of recvmsg(2) to pieces for the
 //! [`crate::unpack`], and the tokens that give the pages back.
 //!
 //! Sources of the numbers: Linux 6.12 and later, `Documentation/networking/devmem.rst`, `include/uapi/linux/uio.h`

@@ -31,7 +31,7 @@ impl Handles {
     /// A number that was taken back, or a new one for what `make` gives (which is not 0). `None`: none left.
     ///
     /// # Errors
-    /// What `make` says.
+    /// The error of `make`.
     pub fn take<E>(&self, make: impl FnOnce() -> Result<usize, E>) -> Result<Option<u32>, E> {
         let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(number) = free.1.pop() {
@@ -43,7 +43,7 @@ impl Handles {
         Ok(Some((free.0 - 1) as u32))
     }
 
-    /// Takes a number back, whose handle is given out again.
+    /// Returns a number to the table; its handle is reused.
     pub fn give(&self, number: u32) {
         self.free.lock().unwrap_or_else(|e| e.into_inner()).1.push(number);
     }
@@ -67,14 +67,14 @@ impl Pool {
     /// Memory of at least `len` bytes that was given back, or what `make` gives for the rounded size.
     ///
     /// # Errors
-    /// What `make` says.
+    /// The error of `make`.
     pub fn take<E>(&self, len: usize, make: impl FnOnce(usize) -> Result<u64, E>) -> Result<u64, E> {
         let size = len.max(1).next_multiple_of(ROUND);
         let found = self.0.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
         found.map_or_else(|| make(size), Ok)
     }
 
-    /// Takes memory back that [`Pool::take`] gave for `len` bytes.
+    /// Returns memory that [`Pool::take`] gave out for `len` bytes.
     pub fn give(&self, len: usize, addr: u64) {
         let size = len.max(1).next_multiple_of(ROUND);
         self.0.lock().unwrap_or_else(|e| e.into_inner()).entry(size).or_default().push(addr);
@@ -94,7 +94,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Of the device with this name (`cuda:0`) and place.
+    /// Tables of the device with this name (`cuda:0`) and memory place.
     pub fn new(id: String, place: Place) -> Shell {
         let (streams, events, pool, kernel) = Default::default();
         Shell { id, place, streams, events, pool, kernel }
@@ -110,19 +110,19 @@ impl Shell {
         self.place
     }
 
-    /// No more of something.
+    /// The error [`GpuError::Exhausted`] of this device.
     #[cold]
     pub fn exhausted(&self, what: &'static str) -> GpuError {
         GpuError::Exhausted { what, device: self.id.clone(), most: MOST }
     }
 
-    /// A range that cannot be used.
+    /// The error [`GpuError::Range`] of this device.
     #[cold]
     pub fn range(&self, addr: u64, len: usize, why: &'static str) -> GpuError {
         GpuError::Range { device: self.id.clone(), addr, len, why }
     }
 
-    /// Something that it cannot do.
+    /// The error [`GpuError::Unsupported`] of this device.
     #[cold]
     pub fn unsupported(&self, what: &'static str, why: String) -> GpuError {
         GpuError::Unsupported { device: self.id.clone(), what, why }
@@ -131,7 +131,7 @@ impl Shell {
     /// Memory for `len` bytes, made by `make` where none of that size has come back: its address.
     ///
     /// # Errors
-    /// What `make` says.
+    /// The error of `make`.
     pub fn alloc(&self, len: usize, make: impl FnOnce(usize) -> Result<u64, GpuError>) -> Result<u64, GpuError> {
         self.pool.take(len, make)
     }
@@ -141,15 +141,15 @@ impl Shell {
         self.pool.give(mem.len(), mem.as_ptr() as u64);
     }
 
-    /// A stream, made by `make` where none has come back.
+    /// A retired stream, or one made by `make`.
     ///
     /// # Errors
-    /// What `make` says, or there are too many.
+    /// The error of `make`; [`GpuError::Exhausted`] where the table is full.
     pub fn stream(&self, make: impl FnOnce() -> Result<usize, GpuError>) -> Result<Stream, GpuError> {
         self.streams.take(make)?.map(Stream).ok_or_else(|| self.exhausted("streams"))
     }
 
-    /// Takes a stream back.
+    /// Returns a stream, to be reused.
     pub fn retire_stream(&self, stream: Stream) {
         self.streams.give(stream.0);
     }
@@ -157,21 +157,21 @@ impl Shell {
     /// The driver's handle of a stream.
     ///
     /// # Errors
-    /// It was never given out.
+    /// [`GpuError::Range`]: the stream was not made by this device.
     #[inline]
     pub fn stream_of(&self, stream: Stream) -> Result<usize, GpuError> {
         self.streams.get(stream.0).ok_or_else(|| self.range(stream.0.into(), 0, "no such stream"))
     }
 
-    /// An event, made by `make` where none has come back.
+    /// A retired event, or one made by `make`.
     ///
     /// # Errors
-    /// What `make` says, or there are too many.
+    /// The error of `make`; [`GpuError::Exhausted`] where the table is full.
     pub fn event(&self, make: impl FnOnce() -> Result<usize, GpuError>) -> Result<Event, GpuError> {
         self.events.take(make)?.map(Event).ok_or_else(|| self.exhausted("events"))
     }
 
-    /// Takes an event back.
+    /// Returns an event, to be reused.
     pub fn retire_event(&self, event: Event) {
         self.events.give(event.0);
     }
@@ -179,16 +179,16 @@ impl Shell {
     /// The driver's handle of an event.
     ///
     /// # Errors
-    /// It was never given out.
+    /// [`GpuError::Range`]: the event was not made by this device.
     #[inline]
     pub fn event_of(&self, event: Event) -> Result<usize, GpuError> {
         self.events.get(event.0).ok_or_else(|| self.range(event.0.into(), 0, "no such event"))
     }
 
-    /// Source and target of a copy are of one length.
+    /// Checks that source and target of a copy have the same length.
     ///
     /// # Errors
-    /// They are not.
+    /// [`GpuError::Range`]: the lengths differ.
     #[inline]
     pub fn same_length(&self, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
         match dst.len() == src.len() {
@@ -197,10 +197,10 @@ impl Shell {
         }
     }
 
-    /// The memory is on the host and has bytes, so it can be pinned.
+    /// Checks that the memory is on the host and not empty, so that it can be pinned.
     ///
     /// # Errors
-    /// It is not.
+    /// [`GpuError::Range`]: the memory is empty or not the host's.
     pub fn pinnable(&self, mem: MemSlice) -> Result<(), GpuError> {
         match mem.is_host() && !mem.is_empty() {
             true => Ok(()),
@@ -212,7 +212,7 @@ impl Shell {
     /// address.
     ///
     /// # Errors
-    /// It does not, or it is no device memory.
+    /// [`GpuError::Range`]: it is no device memory, or reaches beyond its allocation. The error of `allocation`.
     pub fn exportable(
         &self,
         mem: MemSlice,
@@ -232,7 +232,7 @@ impl Shell {
     /// What is known of device memory at an address.
     ///
     /// # Errors
-    /// What `allocation` says.
+    /// The error that `allocation` holds.
     pub fn device_pointer(
         &self,
         ordinal: i32,
@@ -253,7 +253,8 @@ impl Shell {
     /// The kernel's handle for this launch, after the launch was checked.
     ///
     /// # Errors
-    /// The kernel was not made ready, or memory that it does not take.
+    /// [`GpuError::Unsupported`]: the kernel was not loaded. [`GpuError::Range`]: memory that is not the device's, or
+    /// not in whole lines of 16 bytes.
     pub fn launchable(&self, job: &UnpackJob) -> Result<usize, GpuError> {
         let Some(Ok(kernel)) = self.kernel.get() else {
             return Err(self.unsupported("run the unpack kernel", "the kernel was not made ready".to_owned()));

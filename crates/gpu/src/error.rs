@@ -9,7 +9,7 @@ pub enum GpuError {
     NoLibrary {
         /// The library, as in `CUDA driver (libcuda.so.1)`.
         what: &'static str,
-        /// The dynamic linker's word.
+        /// The error text of the dynamic linker.
         why: String,
     },
     /// The library lacks something that every supported version has.
@@ -33,7 +33,7 @@ pub enum GpuError {
         device: String,
         /// The driver's code.
         code: i32,
-        /// The driver's word for it.
+        /// The driver's text for it.
         text: String,
     },
     /// No device of this number.
@@ -86,7 +86,7 @@ pub enum GpuError {
         /// What happened.
         what: String,
     },
-    /// Device memory on a staged rail that nobody has given a device.
+    /// Device memory on a staged rail that has no device yet.
     #[error("LS1309 device memory on a connection that was given no GPU; attach the GPU that owns it first")]
     NotAttached,
     /// A connection has the memory of one device.

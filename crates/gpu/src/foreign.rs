@@ -1,7 +1,7 @@
 //! Streams that other code of this process has made, named by the driver's own handle.
 #![allow(unsafe_code)]
 
-/// A stream of somebody else on one device: a `CUstream`, a `hipStream_t`, or a default stream.
+/// A stream of the application on one device: a `CUstream`, a `hipStream_t`, or a default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignStream(u64);
 

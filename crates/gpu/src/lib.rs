@@ -1,7 +1,7 @@
 //! GPU memory: what a device offers ([`Gpu`]), a simulated one ([`SimGpu`]), and how its bytes get onto paths that reach
 //! host memory only ([`StagedRail`]).
 //!
-//! Above the contract of the rooms and below the drivers: `sys/cuda` and `sys/hip` implement [`Gpu`], whoever moves
+//! Above the contract of the rooms and below the drivers: `sys/cuda` and `sys/hip` implement [`Gpu`], code that moves
 //! bytes uses it, and no room needs to know of it.
 #![deny(unsafe_code)]
 

@@ -13,10 +13,10 @@ pub struct GpuBuf {
 }
 
 impl GpuBuf {
-    /// `len` bytes, whose values nobody promises.
+    /// `len` bytes, with undefined contents.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Call`] where the driver refuses (out of memory), [`GpuError::Exhausted`].
     pub fn new(gpu: &AnyGpu, len: usize) -> Result<GpuBuf, GpuError> {
         Ok(GpuBuf { mem: gpu.alloc(len)?, gpu: gpu.clone() })
     }
@@ -47,7 +47,7 @@ impl Pinned {
     /// `len` zero bytes.
     ///
     /// # Errors
-    /// See [`GpuError`]; the system's limit on locked memory (`ulimit -l`) counts.
+    /// [`GpuError::Call`] where the driver refuses, as for the limit on locked memory (`ulimit -l`).
     pub fn new(gpu: &AnyGpu, len: usize) -> Result<Pinned, GpuError> {
         let buf = HostBuf::new(len);
         gpu.pin(buf.slice())?;

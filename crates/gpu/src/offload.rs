@@ -9,7 +9,7 @@
 //! `unpackNetDeviceHandle { netUnpackMeta* meta; void* bounce_buf; u64 head; }`. The kernel counts `head` up before it looks
 //! into slot `head % 16`, once for each receive of the Simple protocol, and keeps it in the handle between launches.
 //!
-//! All connections of a GPU must name the same bounce buffer: a thread block of NCCL's has room for one. So the buffer is
+//! All connections of a GPU must name the same bounce buffer: a thread block of NCCL's has space for one. So the buffer is
 //! the [`bounce`] base of the GPU, and pieces of pools further than 4 GiB behind it are left to our own unpack.
 
 use std::collections::HashMap;
@@ -81,7 +81,8 @@ impl Queue {
     /// A queue of which descriptors count from `base`, on this device.
     ///
     /// # Errors
-    /// No pinned memory, or none that the device reads.
+    /// [`GpuError::Call`] where the driver refuses pinned memory, [`GpuError::Unsupported`] where the device cannot
+    /// read it.
     pub fn new(gpu: &Arc<dyn Gpu>, base: u64) -> Result<Arc<Queue>, GpuError> {
         let memory = Pinned::new(gpu, HANDLE + 64)?;
         let device = gpu.device_address(memory.slice())?;
@@ -103,7 +104,7 @@ impl Queue {
         }))
     }
 
-    /// Where the GPU finds the handle.
+    /// Device address of the handle that NCCL's kernels read.
     pub fn handle(&self) -> u64 {
         self.device + HANDLE as u64
     }
@@ -127,7 +128,7 @@ impl Queue {
         Some(number)
     }
 
-    /// The receive that was opened last was not posted after all.
+    /// Withdraws the receive that was opened last: it was not posted.
     pub fn close(&self, number: u64) {
         if self.opened.load(Relaxed) == number + 1 {
             self.slot(number).number.store(0, Relaxed);
@@ -207,7 +208,7 @@ impl Queue {
         std::sync::atomic::fence(Release);
     }
 
-    /// The kernel has put the receive in place.
+    /// To be called when NCCL's kernel has unpacked the receive.
     pub fn consume(&self, number: u64) {
         let slot = self.slot(number);
         if slot.number.load(Relaxed) != number + 1 {
@@ -227,12 +228,12 @@ impl Queue {
         self.consumed.load(Relaxed)
     }
 
-    /// Pieces that NCCL's kernels had to put in place, and those that the queue had no room or words for.
+    /// Pieces that NCCL's kernels had to put in place, and those that the queue had no space or words for.
     pub fn counts(&self) -> (u64, u64) {
         (self.left.load(Relaxed), self.taken.load(Relaxed))
     }
 
-    /// The queue as the GPU sees it, for those who play its part.
+    /// The memory of the queue, for tests that act as the GPU.
     pub fn memory(&self) -> MemSlice {
         self.memory.slice()
     }

@@ -1,11 +1,11 @@
-//! A GPU that is simulated: its own memory, streams that run late and in pieces, and poison where nobody may look.
+//! A GPU that is simulated: its own memory, streams that run late and in pieces, and poison where reads are not allowed.
 //!
 //! It is as unkind as the contract allows, and always in the same way for the same seed, so that work in a wrong order
 //! is found on machines without a GPU:
 //!
-//! * Queued work runs only while somebody asks after events, after seeded delays, streams in a seeded order, long copies
-//!   in pieces. A source is read as late as that: whoever reuses it before the event sends wrong bytes.
-//! * The host side of a copy from the device holds poison until it has run: whoever reads it early reads poison.
+//! * Queued work runs only while events are queried, after seeded delays, streams in a seeded order, long copies
+//!   in pieces. A source is read as late as that: reusing it before the event sends wrong bytes.
+//! * The host side of a copy from the device holds poison until it has run: an early read returns poison.
 //! * Fresh and freed device memory is poison; work that touches freed or foreign memory, or host memory that is not
 //!   pinned, is a fault that stays ([`GpuError::Order`]).
 //! * What a network adapter writes ([`SimGpu::nic_write`]) is invisible until [`Gpu::flush_writes`] or some time later.
@@ -56,7 +56,7 @@ impl SimGpu {
     /// A device of this behaviour.
     ///
     /// # Errors
-    /// The process has made known more devices than it can.
+    /// [`GpuError::Exhausted`]: the process has registered 4096 devices, the most that it can.
     pub fn new(config: SimConfig) -> Result<Arc<SimGpu>, GpuError> {
         let mut place = None;
         let gpu = Arc::new_cyclic(|me: &Weak<SimGpu>| {

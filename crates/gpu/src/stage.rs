@@ -37,7 +37,7 @@ pub const CHUNK: usize = 512 << 10;
 const SEQUENTIAL: usize = 8 << 20;
 
 /// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once, or seven rows of 2 MiB in place of as many
-/// (shared memory with cross-memory attach): 39 MiB, with room for what is being copied on.
+/// (shared memory with cross-memory attach): 39 MiB, with space for what is being copied on.
 const DIRECT: usize = 44 << 20;
 
 /// How a rail stages.
@@ -137,7 +137,8 @@ impl<R: Rail> StagedRail<R> {
     /// Puts staging for one device before a rail and makes all that it needs: pins memory and makes streams.
     ///
     /// # Errors
-    /// The device has none left, the system refuses to pin so much memory, or it is more than [`StageMemory`] allows.
+    /// [`GpuError::StageMemory`] where [`StageMemory`] allows no more, [`GpuError::Exhausted`] and [`GpuError::Call`]
+    /// where the device has no more streams or events, or the OS refuses to pin so much memory (`ulimit -l`).
     pub fn new(rail: R, staging: &Staging) -> Result<StagedRail<R>, GpuError> {
         let mut staged = StagedRail::late(rail, staging.memory.clone());
         staged.means.arena = staging.arena.unwrap_or(staged.means.arena).max(2 * CHUNK);
@@ -172,7 +173,7 @@ impl<R: Rail> StagedRail<R> {
     /// Names the device whose memory the rail moves from now on. The rail's reason says so.
     ///
     /// # Errors
-    /// It has another device already.
+    /// [`GpuError::OtherDevice`]: the rail has another device already.
     pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         match &self.means.gpu {
             None => {
@@ -190,7 +191,7 @@ impl<R: Rail> StagedRail<R> {
         self.reach.is_some()
     }
 
-    /// The rail below.
+    /// The rail that staging is in front of.
     pub fn inner(&self) -> &R {
         &self.rail
     }

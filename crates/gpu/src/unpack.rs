@@ -75,7 +75,8 @@ impl Unpacker {
     /// of a size and keeps the quickest.
     ///
     /// # Errors
-    /// The device lacks what it takes, or cannot run the kernel that was asked for.
+    /// [`GpuError::Unsupported`] where the kernel was asked for and the device cannot run it; [`GpuError::Exhausted`]
+    /// and [`GpuError::Call`] where the device has no stream, event or memory left.
     pub fn new(gpu: &Arc<dyn Gpu>, way: Option<Way>) -> Result<Unpacker, GpuError> {
         Unpacker::with_detour(gpu, way, BOUNCE)
     }
@@ -112,7 +113,7 @@ impl Unpacker {
     /// may be used again when [`Unpacker::done`] says so, and not earlier.
     ///
     /// # Errors
-    /// A batch made for other lengths, or the device failed.
+    /// [`GpuError::Range`] for a batch made for longer ranges, [`GpuError::Call`] where the device failed.
     pub fn start(&mut self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<bool, GpuError> {
         if !self.done()? {
             return Ok(false);
@@ -141,7 +142,7 @@ impl Unpacker {
     /// Whether the batch that was started last is in place.
     ///
     /// # Errors
-    /// The device failed.
+    /// [`GpuError::Call`]: the device failed.
     pub fn done(&mut self) -> Result<bool, GpuError> {
         let done = self.gpu.done(self.event)?;
         if done && let Some((way, class, since)) = self.running.take() {

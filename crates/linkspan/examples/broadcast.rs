@@ -32,7 +32,7 @@ fn trainer() -> Result<()> {
     let model = Memory::host((mib << 20) as usize);
     for step in 0..steps {
         model.fill(0, &weights(model.len(), step))?;
-        // Posted before there can be an answer: what a peer has sent and nobody has received ends with its transport.
+        // Posted before there can be an answer: what a peer has sent and was not received ends with its transport.
         let word = Memory::host(1);
         let looked: Vec<_> =
             routes.iter().map(|(t, _)| Ok(t.recv(1, &word.view_mut()?, LIMIT))).collect::<Result<_>>()?;

@@ -45,7 +45,7 @@ fn prefill() -> Result<()> {
             let there = remote.slice((place(n, pages) * len) as u64, len as u64)?;
             parts.push((cache.slice(n * len, len)?, there));
         }
-        // Posted before there can be an answer: what a peer has sent and nobody has received ends with its transport.
+        // Posted before there can be an answer: what a peer has sent and was not received ends with its transport.
         let word = Memory::host(1);
         let (first, second) =
             (transport.recv(1, &word.view_mut()?, LIMIT), transport.recv(1, &word.view_mut()?, LIMIT));

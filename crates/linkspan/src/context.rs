@@ -52,16 +52,17 @@ impl Context {
     /// The context that is shared by the whole process, with the settings of the environment (`LINKSPAN_*`).
     ///
     /// # Errors
-    /// A setting cannot be read, or the machine has no interface at all.
+    /// [`Error::Fabric`]: a setting cannot be read, or the machine has no interface at all. [`Error::System`]: the OS
+    /// refuses a descriptor or the engine thread.
     pub fn shared() -> Result<Context, Error> {
         Context::kept(&SHARED, Config::from_env()?)
     }
 
     /// As [`Context::shared`], for transports that carry memory of GPUs: where a path reaches host memory only, it is staged,
-    /// unless `LINKSPAN_GPU=off`. Another context than that one, so that nobody else pays for it.
+    /// unless `LINKSPAN_GPU=off`. Another context than that one, so that other users of the library do not pay for it.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Context::shared`].
     pub fn shared_for_gpus() -> Result<Context, Error> {
         let mut config = Config::from_env()?;
         config.stage = config.gpu != GpuWish::Off;
@@ -81,7 +82,8 @@ impl Context {
     /// A context of its own.
     ///
     /// # Errors
-    /// The machine has no interface at all, or the system refuses a thread.
+    /// [`Error::Fabric`]: the machine has no interface at all. [`Error::System`]: the OS refuses a descriptor or the
+    /// engine thread.
     pub fn new(config: Config, log: Log) -> Result<Context, Error> {
         let fabric = Fabric::new(config, log, true)?;
         Ok(Context(Arc::new(Inner { fabric, engine: Engine::start()? })))
@@ -158,7 +160,7 @@ impl Context {
     /// A transport through the first device.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error::System`]: the OS refuses a descriptor or random numbers.
     pub fn transport(&self) -> Result<Transport, Error> {
         Transport::on(self, 0)
     }
@@ -166,7 +168,8 @@ impl Context {
     /// A transport through device number `device`, as `lspan status` lists them.
     ///
     /// # Errors
-    /// The system refuses. A device that does not exist is told by `bind` and `connect`.
+    /// [`Error::System`]: the OS refuses a descriptor or random numbers. A device that does not exist is an error of
+    /// [`Transport::bind`] and [`Transport::connect`].
     pub fn transport_on(&self, device: usize) -> Result<Transport, Error> {
         Transport::on(self, device)
     }
@@ -174,7 +177,7 @@ impl Context {
     /// A listener on the first device, which accepts any number of peers.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error::Fabric`]: the OS refuses a listening socket. [`Error::System`]: it refuses a descriptor.
     pub fn listen(&self) -> Result<Listener, Error> {
         Listener::on(self, 0)
     }
@@ -182,7 +185,8 @@ impl Context {
     /// A listener on device number `device`.
     ///
     /// # Errors
-    /// There is no such device, or the system refuses.
+    /// [`Error::Fabric`]: there is no such device, or the OS refuses a listening socket. [`Error::System`]: it refuses
+    /// a descriptor.
     pub fn listen_on(&self, device: usize) -> Result<Listener, Error> {
         Listener::on(self, device)
     }

@@ -11,7 +11,7 @@ use crate::hello::{HELLO_LEN, HELLO_TAG, Hello};
 /// Time a path may take from being up to its hello: one message of a living process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longest sleep while somebody is coming in, and while nobody is.
+/// Longest sleep while a connection is being set up, and while none is.
 const COMING: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -60,7 +60,7 @@ pub(crate) struct Door {
     listener: Listener,
     fabric: Fabric,
     coming: Mutex<Vec<Coming>>,
-    /// Descriptors of the listener while nobody is coming in.
+    /// Descriptors of the listener while no connection is being set up.
     sockets: usize,
 }
 
@@ -103,7 +103,7 @@ impl Door {
     }
 
     fn refuse(&self, mut coming: Coming, why: &str) {
-        self.fabric.log().info(&format!("a path that came in was given up: {why}"));
+        self.fabric.log().info(&format!("an incoming path was abandoned: {why}"));
         coming.hail.channel.cut(why);
     }
 

@@ -1,4 +1,4 @@
-//! The engine thread: one for all transports of a context. It drives those that nobody else drives, and sleeps when there
+//! The engine thread: one for all transports of a context. It drives those that no call drives, and sleeps when there
 //! is nothing to do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use linkspan_net::{Bell, WaitSet};
 use crate::Error;
 
 /// How often the engine looks at transports that blocking calls have driven since its last look. It takes one over when a
-/// look finds that nobody has; until then its descriptors are left to the callers.
+/// look finds that no call has driven it; until then its descriptors are left to the callers.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// What came of a service.

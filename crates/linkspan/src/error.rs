@@ -7,14 +7,14 @@ use crate::{Access, OpError};
 
 /// Why a call or an operation failed.
 ///
-/// After [`Error::Broken`] a transport is so for ever and says so at once; after every other error it stays usable.
+/// After [`Error::Broken`] every call fails with it at once; after every other error the transport stays usable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operation was not done in time. Its path was revoked: no byte of it lands any more, no notification of it
-    /// comes, its local memory is free. The path is made again and the transport stays usable.
+    /// The operation was not done in time. If bytes of it were under way its path was revoked and is made again. No byte
+    /// of it lands any more, no notification of it comes, its local memory is free, and the transport stays usable.
     #[error(
-        "LS1101 the operation was not done within its timeout; its path was revoked and the transport stays usable"
+        "LS1101 the operation was not done within its timeout; what of it was under way was revoked, and the transport stays usable"
     )]
     Timeout,
     /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped,
@@ -27,7 +27,7 @@ pub enum Error {
     #[error("LS1103 the operation was ended by abort() or because its transport was dropped")]
     Aborted,
     /// The transport cannot be used any more; make a new one.
-    #[error("LS1104 the transport is broken for good: {0}; make a new one")]
+    #[error("LS1104 the transport is permanently broken: {0}; make a new one")]
     Broken(Arc<str>),
     /// A two-sided message was under way when another operation timed out or was aborted; whether it arrived is unknown.
     #[error("LS1105 the path was revoked under a message by another operation; whether the message arrived is unknown")]
@@ -82,7 +82,7 @@ pub enum Error {
     },
     /// The remote buffer belongs to another transport of the peer, or to one that has ended.
     #[error(
-        "LS1112 this remote buffer was given out by another transport (or an earlier life of the peer): ask the peer for one from the transport it talks to us by"
+        "LS1112 this remote buffer was given out by another transport (or by an earlier process of the peer): ask the peer for one from the transport that is connected to this one"
     )]
     WrongPeer,
     /// Memory that must not be written to.
@@ -113,7 +113,7 @@ pub enum Error {
     System {
         /// The call.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },

@@ -1,4 +1,4 @@
-//! The first message on every path, both ways: who speaks, to whom, and what had arrived on the path before.
+//! The first message on every path, both ways: from which transport, to which, and what had arrived on the previous path.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 /// A hello, decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Number of the transport that speaks; never 0.
+    /// Number of the sending transport; never 0.
     pub from: u64,
     /// Number of the transport it wants; 0: any that a listener makes.
     pub to: u64,
@@ -62,7 +62,7 @@ impl Hello {
         zerocopy::transmute!(wire)
     }
 
-    /// Notifications that had come to the speaker on path `epoch`.
+    /// Notifications that the sender had received on path `epoch`.
     pub fn seen(&self, epoch: u32) -> u64 {
         self.past.iter().find(|p| p.0 == epoch && epoch != 0).map_or(0, |p| p.1)
     }
@@ -70,7 +70,7 @@ impl Hello {
     /// Reads a hello; total over any bytes. What a later release writes into the spare bytes is not looked at.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A text that says what is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Hello, &'static str> {
         let Ok(bytes) = <&[u8; HELLO_LEN]>::try_from(bytes) else {
             return Err("its hello has another length");

@@ -81,7 +81,8 @@ pub fn gpu_of(address: u64) -> Result<Arc<dyn Gpu>, Error> {
 /// Asks the driver whether `len` bytes at `address` are memory of `gpu`, or managed memory that it reaches.
 ///
 /// # Errors
-/// [`Error::Gpu`]: they are the host's, another GPU's or nobody's, as far as their first and last byte tell.
+/// [`Error::Gpu`]: the first or the last byte is of the host, of another GPU, or of no known allocation. The bytes
+/// between are not looked up.
 pub fn check_on_gpu(gpu: &Arc<dyn Gpu>, address: u64, len: usize) -> Result<(), Error> {
     let refused = |why| GpuError::Range { device: gpu.info().id(), addr: address, len, why };
     let Some(last) = (len as u64).checked_sub(1) else { return Ok(()) };
@@ -91,7 +92,7 @@ pub fn check_on_gpu(gpu: &Arc<dyn Gpu>, address: u64, len: usize) -> Result<(), 
             Pointer::Device { ordinal, .. } if ordinal == gpu.info().ordinal => {}
             Pointer::Managed => {}
             Pointer::Device { .. } => Err(refused("it is memory of another GPU"))?,
-            Pointer::Host | Pointer::Pinned => Err(refused("it is memory of the host, or of nobody"))?,
+            Pointer::Host | Pointer::Pinned => Err(refused("it is host memory, or not allocated"))?,
         }
     }
     Ok(())

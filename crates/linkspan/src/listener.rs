@@ -16,12 +16,12 @@ use crate::shared::Shared;
 use crate::state::{Phase, State};
 use crate::{Error, Transport, Url, UrlKind};
 
-/// Peers that have connected and were not accepted yet; more are turned away.
+/// Peers that have connected and were not accepted yet; more are refused.
 const BACKLOG: usize = 1024;
 
 #[derive(Default)]
 struct Inner {
-    /// Accepted or waiting to be, by number: their peers come back here when a path is made again.
+    /// Accepted or waiting to be, by number: their peers reconnect here when a path is made again.
     children: HashMap<u64, Weak<Shared>>,
     ready: VecDeque<Arc<Shared>>,
     wakers: Vec<Waker>,
@@ -56,7 +56,7 @@ impl Listener {
     /// A listener whose transports carry memory of the GPU with this name (`cuda:0`, `hip:1`), as [`Transport::for_gpu`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Context::listen`]; [`Error::Gpu`]: there is no such GPU, or no driver for it.
     pub fn for_gpu(name: &str) -> Result<Listener, Error> {
         let (gpu, listener) = (crate::gpu(name)?, Context::shared_for_gpus()?.listen()?);
         listener.attach(&gpu);
@@ -64,7 +64,7 @@ impl Listener {
     }
 
     /// Transports of peers that connect from now on carry memory of `gpu`; see [`Transport::attach`]. A peer whose path cannot
-    /// is turned away, and a line of the log says why.
+    /// is refused, with a line in the log.
     pub fn attach(&self, gpu: &Arc<dyn Gpu>) {
         self.hall.lock().gpu = Some(gpu.clone());
     }
@@ -90,10 +90,10 @@ impl Listener {
         self.hall.lock().ready.pop_front().map(Transport::from_shared)
     }
 
-    /// Waits for the next peer.
+    /// Waits at most `timeout` for the next peer. Any thread may call it.
     ///
     /// # Errors
-    /// [`Error::Timeout`].
+    /// [`Error::Timeout`]: no peer connected in time. The listener goes on.
     pub fn accept_blocking(&self, timeout: Duration) -> Result<Transport, Error> {
         let until = Instant::now() + timeout;
         let mut inner = self.hall.lock();
@@ -148,7 +148,9 @@ impl Hall {
             return inner.children.get(&to).and_then(Weak::upgrade).ok_or_else(why);
         }
         if inner.closed || inner.ready.len() >= BACKLOG {
-            return Err(Error::Connect(Arc::from("nobody accepts here any more, or too many wait to be")));
+            return Err(Error::Connect(Arc::from(
+                "the listener is closed, or too many connections wait to be accepted",
+            )));
         }
         let gpu = inner.gpu.clone();
         drop(inner);
@@ -188,7 +190,7 @@ impl Serve for Hall {
                     }
                 }
                 Err(error) => {
-                    self.ctx.fabric().log().info(&format!("a path that came in was refused: {error}"));
+                    self.ctx.fabric().log().info(&format!("an incoming path was refused: {error}"));
                     ch.cut(&error.to_string());
                 }
             }

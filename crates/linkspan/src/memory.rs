@@ -18,7 +18,7 @@ pub enum MemoryKind {
     Host,
     /// Pages of a file, a memfd or another descriptor that can be mapped.
     Mapped,
-    /// Pages that somebody else owns and has lent.
+    /// Pages that the application owns and has lent.
     Lent,
     /// Memory of a GPU, ours or lent.
     Device,
@@ -86,29 +86,30 @@ impl Memory {
     /// afterwards. A file that is made shorter while it is mapped ends the process (SIGBUS); a memfd can be sealed against it.
     ///
     /// # Errors
-    /// [`Error::System`]: the range is empty or outside, or the system refuses.
+    /// [`Error::System`]: the range is empty or not inside the file, or `mmap(2)` failed.
     pub fn map(fd: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Memory, Error> {
         let pages = Pages::map(fd, offset, len, writable).map_err(|source| Error::System { call: "mmap", source })?;
         Ok(Memory::of(pages.slice(), writable, Owner::Mapped { _pages: pages }, None))
     }
 
-    /// Memory of somebody else: `owner` keeps the bytes mapped and is dropped when nothing uses them any more, on any thread.
+    /// Memory of the application: `owner` keeps the bytes mapped and is dropped when nothing uses them any more, on any thread.
     /// What [`MemSlice::new`] asks for must hold as long as `owner` lives. `writable`: bytes may be written to.
     pub fn lend(slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
         Memory::of(slice, writable, Owner::Lent { _owner: Box::new(owner) }, None)
     }
 
-    /// `len` bytes of a GPU ([`crate::gpu`] opens them), whose values nobody promises. A transport carries them once the GPU is
+    /// `len` bytes of a GPU ([`crate::gpu`] opens them), with undefined contents. A transport carries them once the GPU is
     /// [attached](crate::Transport::attach).
     ///
     /// # Errors
-    /// [`Error::Gpu`].
+    /// [`Error::Gpu`]: the driver has no memory left, or failed.
     pub fn on_gpu(gpu: &Arc<dyn Gpu>, len: usize) -> Result<Memory, Error> {
         let buf = GpuBuf::new(gpu, len)?;
         Ok(Memory::of(buf.slice(), true, Owner::Device { _buf: buf }, Some(gpu.clone())))
     }
 
-    /// Memory of a GPU that somebody else owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at the place of
+    /// Memory of a GPU that the application owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at
+    /// the place of
     /// `gpu`. What is written from it was finished by the GPU before; what was read into it the GPU may use at once.
     pub fn lend_gpu(gpu: &Arc<dyn Gpu>, slice: MemSlice, writable: bool, owner: impl Any + Send + Sync) -> Memory {
         let gpu = (!slice.is_host()).then(|| gpu.clone());
@@ -182,7 +183,7 @@ impl Memory {
     /// `len` bytes from `offset`, to read from. No bytes at either end are fine.
     ///
     /// # Errors
-    /// [`Error::Bounds`].
+    /// [`Error::Bounds`]: the range is not inside this memory.
     pub fn slice(&self, offset: usize, len: usize) -> Result<View<'_>, Error> {
         Ok(View { slice: self.part(offset, len)?, keep: Keep::Borrowed(&self.0) })
     }
@@ -190,7 +191,7 @@ impl Memory {
     /// `len` bytes at the address `ptr`, to read from.
     ///
     /// # Errors
-    /// [`Error::NotInside`].
+    /// [`Error::NotInside`]: the range is not inside this memory.
     pub fn slice_at(&self, ptr: *const u8, len: usize) -> Result<View<'_>, Error> {
         match self.offset_of(ptr, len) {
             Some(offset) => self.slice(offset, len),
@@ -203,7 +204,7 @@ impl Memory {
     /// All of it, to read into.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::ReadOnly`]: this memory must not be written.
     pub fn view_mut(&self) -> Result<MutableView<'_>, Error> {
         self.slice_mut(0, self.len())
     }
@@ -211,7 +212,7 @@ impl Memory {
     /// `len` bytes from `offset`, to read into.
     ///
     /// # Errors
-    /// [`Error::Bounds`], [`Error::ReadOnly`].
+    /// [`Error::Bounds`]: the range is not inside this memory. [`Error::ReadOnly`]: it must not be written.
     pub fn slice_mut(&self, offset: usize, len: usize) -> Result<MutableView<'_>, Error> {
         if !self.0.writable {
             return Err(Error::ReadOnly);
@@ -222,7 +223,7 @@ impl Memory {
     /// `len` bytes at the address `ptr`, to read into.
     ///
     /// # Errors
-    /// [`Error::NotInside`], [`Error::ReadOnly`].
+    /// [`Error::NotInside`]: the range is not inside this memory. [`Error::ReadOnly`]: it must not be written.
     pub fn slice_mut_at(&self, ptr: *const u8, len: usize) -> Result<MutableView<'_>, Error> {
         let view = self.slice_at(ptr, len)?;
         if self.0.writable { Ok(MutableView(view)) } else { Err(Error::ReadOnly) }
@@ -231,7 +232,8 @@ impl Memory {
     /// Copies `bytes` to `offset`.
     ///
     /// # Errors
-    /// [`Error::Bounds`], [`Error::ReadOnly`], [`Error::DeviceCopy`].
+    /// [`Error::Bounds`]: the range is not inside this memory. [`Error::ReadOnly`]: it must not be written.
+    /// [`Error::DeviceCopy`]: the GPU did not copy the bytes.
     pub fn fill(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let part = self.part(offset, bytes.len())?;
         if !self.0.writable {
@@ -243,7 +245,7 @@ impl Memory {
     /// Copies bytes from `offset` into `out`.
     ///
     /// # Errors
-    /// [`Error::Bounds`], [`Error::DeviceCopy`].
+    /// [`Error::Bounds`]: the range is not inside this memory. [`Error::DeviceCopy`]: the GPU did not copy the bytes.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         let part = self.part(offset, out.len())?;
         self.0.copied(part.read(0, out), out.len())
@@ -318,7 +320,8 @@ impl View<'_> {
     /// Copies its first bytes into `out`.
     ///
     /// # Errors
-    /// [`Error::Bounds`], [`Error::DeviceCopy`].
+    /// [`Error::Bounds`]: `out` has another length than the view. [`Error::DeviceCopy`]: the GPU did not copy the
+    /// bytes.
     pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
         let (len, have) = (out.len() as u64, self.len() as u64);
         let part = self.slice.sub(0, len).ok_or(Error::Bounds { offset: 0, len, of: "a view", have })?;
@@ -360,7 +363,7 @@ impl<'m> View<'m> {
     /// `len` bytes from `offset` of this view.
     ///
     /// # Errors
-    /// [`Error::Bounds`].
+    /// [`Error::Bounds`]: the range is not inside this view.
     pub fn slice(&self, offset: usize, len: usize) -> Result<View<'m>, Error> {
         let have = self.len() as u64;
         let (offset, len) = (offset as u64, len as u64);
@@ -398,7 +401,7 @@ impl<'m> MutableView<'m> {
     /// `len` bytes from `offset` of this view.
     ///
     /// # Errors
-    /// [`Error::Bounds`].
+    /// [`Error::Bounds`]: the range is not inside this view.
     pub fn slice(&self, offset: usize, len: usize) -> Result<MutableView<'m>, Error> {
         self.0.slice(offset, len).map(MutableView)
     }

@@ -70,10 +70,10 @@ impl<'m> Op<'m> {
         }
     }
 
-    /// Waits for the report; this thread drives meanwhile.
+    /// Waits for the result; the calling thread drives the transport meanwhile. Returns the operation's output.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Those of the call that began the operation.
     ///
     /// # Panics
     /// The operation was over already.

@@ -88,7 +88,7 @@ impl Notify {
     /// Counts only; its value is 0.
     pub const COUNT: Notify = Notify { value: 0, fence: false };
 
-    /// Brings a value.
+    /// A notification with this value.
     pub const fn value(value: u64) -> Notify {
         Notify { value, fence: false }
     }
@@ -146,7 +146,7 @@ struct Op {
     touched: bool,
     /// Its time was up while it was under way.
     expired: bool,
-    /// Nobody will ask.
+    /// The report will not be taken.
     detached: bool,
     fail: Option<OpError>,
     result: Option<Result<u64, Fail>>,
@@ -186,7 +186,7 @@ pub(crate) struct Ops {
     soonest: Option<Instant>,
     /// There may be operations whose deadline is not known yet.
     undated: bool,
-    /// Reports since somebody asked.
+    /// Reports since the last query.
     pub(crate) finished: u32,
     /// Unreported operations with a waker.
     pub(crate) woken_later: u32,
@@ -262,8 +262,8 @@ impl Ops {
         id
     }
 
-    /// As [`Ops::start`], with a time that begins at the next look at the clock: whoever drives looks every few steps, so that is
-    /// microseconds later, and an operation that is done by then never asks for the time.
+    /// As [`Ops::start`], with a time that begins at the next reading of the clock: the driving thread reads it every
+    /// few steps, so that is microseconds later, and an operation that is done by then never asks for the time.
     #[inline]
     pub(crate) fn start_within(&mut self, kind: Kind, notify: Option<Notify>, timeout: Option<Duration>) -> OpId {
         let id = self.start(kind, notify, None);
@@ -319,7 +319,7 @@ impl Ops {
     pub(crate) fn submit(&mut self, id: OpId) {
         match self.get(id).map(|op| op.kind) {
             Some(Kind::Wait) => {
-                // Those that timed out behind one that waits for ever.
+                // Those that timed out behind one that waits forever.
                 if self.waits.len() >= 64 && self.waits.len().is_power_of_two() {
                     let mut waits = std::mem::take(&mut self.waits);
                     waits.retain(|&id| self.is_open(id));
@@ -417,7 +417,7 @@ impl Ops {
         }
     }
 
-    /// Nobody will ask for the report any more. Returns a notification that had been given to it, and whether the connection
+    /// The report will not be taken any more. Returns a notification that had been given to it, and whether the connection
     /// still uses its memory.
     pub(crate) fn forget(&mut self, id: OpId) -> (Option<u64>, bool) {
         let Some(op) = self.get(id) else { return (None, false) };
@@ -732,8 +732,8 @@ pub(crate) struct Ending {
     pub(crate) connect: bool,
 }
 
-/// Posts, past errors of earlier messages: that an eager message met too small a receive is told to whoever calls next, and the
-/// receiver knows it.
+/// Posts, past errors of earlier messages: that an eager message met too small a receive is reported to the next
+/// caller, and the receiver knows it.
 #[inline]
 fn posting<P: Path>(ch: &mut P, post: impl FnOnce(&mut P) -> Posted) -> Posted {
     while ch.late_error().is_some() {}

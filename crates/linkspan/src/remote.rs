@@ -83,7 +83,7 @@ impl RemoteBuffer {
     /// `len` bytes from `offset` of this buffer.
     ///
     /// # Errors
-    /// [`Error::Bounds`].
+    /// [`Error::Bounds`]: the range is not inside this buffer.
     pub fn slice(&self, offset: u64, len: u64) -> Result<RemoteBuffer, Error> {
         let bad = Error::Bounds { offset, len, of: "a remote buffer", have: self.len };
         match offset.checked_add(len) {
@@ -117,7 +117,7 @@ impl RemoteBuffer {
     /// Reads what [`RemoteBuffer::encode`] made; total over any bytes.
     ///
     /// # Errors
-    /// [`Error::RemoteBuffer`] says what is wrong.
+    /// [`Error::RemoteBuffer`], whose text says what is wrong.
     pub fn decode(bytes: &[u8]) -> Result<RemoteBuffer, Error> {
         let bad = |why| Error::RemoteBuffer { len: bytes.len(), why };
         let Ok(bytes) = <&[u8; REMOTE_BUFFER_LEN]>::try_from(bytes) else {
@@ -131,7 +131,7 @@ impl RemoteBuffer {
             return Err(bad("they are of another version; install the same release on both sides"));
         }
         if wire.check.get() != wire.sum() || wire.reserved.get() != 0 {
-            return Err(bad("they were damaged on the way"));
+            return Err(bad("they were damaged in transit"));
         }
         let access = match wire.access {
             1 => Access::Read,

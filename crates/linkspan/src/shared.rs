@@ -79,7 +79,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The lock. A driver that holds it in turns is asked to let go.
+    /// The lock. A driver that holds it is asked to release it.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
         self.wants.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// After an operation was submitted by somebody who does not wait: sees to it that someone drives it.
+    /// After an operation was submitted without waiting: makes sure that a thread drives it.
     pub(crate) fn see_to_it(&self, mut guard: Guard<'_>) {
         guard.pump();
         if let Some(ch) = guard.channel() {
@@ -175,7 +175,7 @@ impl Shared {
         result
     }
 
-    /// Ends an operation that nobody asks after any more: nothing of it touches local memory when this returns.
+    /// Ends an operation whose report will not be taken: nothing of it touches local memory when this returns.
     pub(crate) fn forget(&self, id: OpId) {
         let mut guard = self.lock();
         let (unread, in_use) = guard.ops.forget(id);

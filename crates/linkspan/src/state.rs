@@ -19,7 +19,7 @@ use crate::{Error, Url, View};
 /// How long a path may take to be made again before the transport is broken, at least: as long as a revocation may.
 const REMAKE: Duration = Duration::from_secs(10);
 
-/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than died, at least:
+/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than ended, at least:
 /// twice as long as a revocation may take.
 const RETURN: Duration = Duration::from_secs(2);
 
@@ -72,7 +72,7 @@ pub(crate) struct Making {
     dial: Dial,
     since: Instant,
     until: Instant,
-    /// When expired operations report that nobody confirmed.
+    /// When expired operations report that they were not confirmed.
     revoke_by: Option<Instant>,
     /// What will tell of the peer's death.
     witness: Option<Witness>,
@@ -149,7 +149,7 @@ impl State {
             armed: false,
             followers: 0,
             gpu: None,
-            why: Arc::from("nobody has connected"),
+            why: Arc::from("no peer has connected"),
             epoch: 0,
             past: [(0, 0); PAST],
             carry: VecDeque::new(),
@@ -321,8 +321,8 @@ impl State {
         }
     }
 
-    /// A blocking call has got what arrived. Whoever answers at once, time and again, has the acknowledgement carried by the
-    /// answer: a system call less on either side.
+    /// A blocking call has got what arrived. A caller that answers at once, time and again, has the acknowledgement
+    /// carried by the answer: a system call less on either side.
     #[inline]
     pub(crate) fn handed_over(&mut self) {
         if self.answers < HABIT {
@@ -338,7 +338,7 @@ impl State {
         }
     }
 
-    /// Somebody looks after the path who sends nothing: an answer that was expected has not come.
+    /// The path is driven by a caller that sends nothing: an answer that was expected has not come.
     #[inline]
     pub(crate) fn unanswered(&mut self) {
         if self.answers == HABIT && matches!(&self.phase, Phase::Up(ch) if ch.owes_ack()) {
@@ -394,7 +394,7 @@ impl State {
             Fate::Open => None,
         };
         if self.carry.len() > MAX_CARRY {
-            return self.breaks("the peer sent more notifications than anybody waited for");
+            return self.breaks("the peer sent more notifications than were waited for");
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
         self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, witness });
@@ -417,13 +417,13 @@ impl State {
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
     }
 
-    /// The peer is proven dead: nothing of ours lands there any more, and nobody will come back.
+    /// The peer is proven dead: nothing of ours lands there any more, and it will not reconnect.
     fn bereaved(&mut self) {
         self.ops.end(Fail::Timeout, |op| op.expired);
         self.breaks(DEAD);
     }
 
-    /// Ends the transport for ever.
+    /// Breaks the transport permanently.
     pub(crate) fn breaks(&mut self, why: &str) {
         self.cut(why);
         if let Phase::Broken(_) = self.phase {
@@ -436,7 +436,7 @@ impl State {
         self.door = None;
     }
 
-    /// Begins to dial, unless a peer came in by itself.
+    /// Begins to connect, unless the peer has connected.
     pub(crate) fn connect(&mut self, target: Target, until: Instant) -> Result<(), Error> {
         if self.peer != 0 && target.to != self.peer {
             return Err(Error::HasPeer);
@@ -470,7 +470,7 @@ impl State {
         }
     }
 
-    /// The owner is gone: says goodbye and ends everything.
+    /// The owner was dropped: closes the connection and ends everything.
     pub(crate) fn close(&mut self) {
         if let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Broken(Arc::from("it was dropped"))) {
             let _ = ch.progress();
@@ -530,7 +530,7 @@ impl State {
                         false => Dial::At(now + REDIAL),
                     }
                 }
-                // Nobody listens there any more, or the settings forbid every path: no use in trying again.
+                // There is no listener any more, or the settings forbid every path: trying again cannot succeed.
                 Err(error @ (linkspan_fabric::Error::Vanished { .. } | linkspan_fabric::Error::Timeout { .. })) => {
                     self.why = Arc::from(chain(&error));
                     Dial::At(now + REDIAL)
@@ -541,7 +541,7 @@ impl State {
                 Ok(None) => Dial::Join(hail),
                 Ok(Some(hello)) => {
                     if (self.peer != 0 && hello.from != self.peer) || hello.to != self.id {
-                        return self.give_up("somebody else answered at that URL");
+                        return self.give_up("another process answered at that URL");
                     }
                     self.up(hail.channel, &hello);
                     return true;
@@ -587,10 +587,10 @@ impl State {
     /// A path came in. Its peer is told by our hello that the old one is read no longer.
     pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
         if let Some(why) = self.objection(hello) {
-            self.ctx.fabric().log().info(&format!("a path that came in was refused: {why}"));
+            self.ctx.fabric().log().info(&format!("an incoming path was refused: {why}"));
             return ch.cut(why);
         }
-        self.cut("the peer makes the path again");
+        self.cut("the peer makes a new path");
         if let Err(why) = self.outfit(&mut ch) {
             ch.cut(&why);
             self.breaks(&why);
@@ -721,7 +721,7 @@ fn why_remade(target: &Option<Target>) -> &'static str {
     if target.is_some() { "the peer did not answer in time" } else { "the peer did not come back" }
 }
 
-/// Sends our hello. It is small and the path is new, so it leaves at once or never.
+/// Sends our hello. It is small and the path is new, so it is sent at once or not at all.
 fn say(ch: &mut Channel, hello: Hello) -> bool {
     let buf = HostBuf::new(HELLO_LEN);
     let fits = linkspan_fabric::Buf::fill(&buf.slice(), 0, &hello.encode());

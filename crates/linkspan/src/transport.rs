@@ -23,14 +23,14 @@ use crate::{Error, RemoteBuffer};
 /// Every operation comes as a future ([`Op`]) that begins at the call, and as a blocking twin whose thread drives the path
 /// itself. All may be called from several threads at a time; operations are posted in the order of the calls.
 ///
-/// A `timeout` of `None` waits as long as the peer lives. When an operation's time is up while it is under way, its path is
+/// A `timeout` of `None` waits as long as the peer is alive. When an operation's time is up while it is under way, its path is
 /// revoked: the operation reports [`Error::Timeout`] once the peer has confirmed that nothing of the old path lands any more,
 /// or [`Error::TimedOutUnrevoked`] when it has not after one more second (`LINKSPAN_REVOKE_MS`). The path is made again by
 /// itself; other operations go on over the new one, and each notification still comes exactly once. Two-sided messages under
 /// way report [`Error::Interrupted`].
 ///
-/// A peer whose process or host has died makes the transport [`Error::Broken`], for ever. A new transport to a new peer at
-/// the same place works at once. Dropping a transport ends what is pending with [`Error::Aborted`] and says goodbye.
+/// A peer whose process or host has ended makes the transport [`Error::Broken`], permanently. A new transport to a new peer at
+/// the same place works at once. Dropping a transport ends what is pending with [`Error::Aborted`] and closes the connection.
 pub struct Transport {
     shared: Arc<Shared>,
 }
@@ -51,7 +51,7 @@ impl Transport {
     /// A transport in the shared context of the process ([`Context::shared`]).
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Context::shared`] and [`Context::transport`]: [`Error::Fabric`], [`Error::System`].
     pub fn new() -> Result<Transport, Error> {
         Context::shared()?.transport()
     }
@@ -59,7 +59,7 @@ impl Transport {
     /// Which paths the shared context has, and why not the others.
     ///
     /// # Errors
-    /// The shared context cannot be made.
+    /// Those of [`Context::shared`].
     pub fn supported() -> Result<Vec<Support>, Error> {
         Ok(Context::shared()?.supported())
     }
@@ -78,8 +78,9 @@ impl Transport {
     /// Carries memory of `gpu` from now on, over every path. One GPU for each transport, at best before it is connected.
     ///
     /// # Errors
-    /// [`Error::Device`]: it has another one. [`Error::Gpu`]: a path reaches host memory only and staging is off
-    /// (`LINKSPAN_GPU`); where that turns out later, the transport is broken then.
+    /// [`Error::Device`]: the transport has another GPU. [`Error::Gpu`]: a path reaches host memory only and staging is
+    /// off (`LINKSPAN_GPU`). Where that turns out when the path comes up, the transport is broken then
+    /// ([`Error::Broken`]).
     pub fn attach(&self, gpu: &Arc<dyn Gpu>) -> Result<(), Error> {
         self.shared.lock().attach(gpu)
     }
@@ -97,7 +98,7 @@ impl Transport {
     /// connect from now on; [`Transport::wait_connected`] says when it has.
     ///
     /// # Errors
-    /// The device does not exist, or the system refuses to listen.
+    /// [`Error::Fabric`]: the device does not exist, or the OS refuses a listening socket.
     pub fn bind(&self) -> Result<Url, Error> {
         let mut guard = self.shared.lock();
         if let Some(url) = &guard.url {
@@ -115,7 +116,8 @@ impl Transport {
     /// URL, one path comes of it. Output 0.
     ///
     /// # Errors
-    /// [`Error::Connect`] names every path that was tried; [`Error::HasPeer`].
+    /// [`Error::Connect`], which names every path that was tried, also when the time is over; [`Error::HasPeer`];
+    /// [`Error::Broken`]; [`Error::Aborted`].
     pub fn connect(&self, url: &Url, timeout: Duration) -> Op<'static> {
         let begun = self.begin_connect(url, timeout).map(|(guard, id)| {
             self.shared.see_to_it(guard);
@@ -127,7 +129,7 @@ impl Transport {
     /// The blocking twin of [`Transport::connect`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::connect`].
     pub fn connect_blocking(&self, url: &Url, timeout: Duration) -> Result<(), Error> {
         let (guard, id) = self.begin_connect(url, timeout)?;
         self.shared.run(guard, id).map(|_| ())
@@ -150,7 +152,7 @@ impl Transport {
     /// Waits until the peer that has our URL is connected. Output 0.
     ///
     /// # Errors
-    /// [`Error::Connect`]: it was not in time.
+    /// [`Error::Connect`]: no peer connected in time. [`Error::Broken`], [`Error::Aborted`].
     pub fn wait_connected(&self, timeout: Duration) -> Op<'static> {
         let begun = self.begin_wait(timeout).map(|(guard, id)| {
             self.shared.see_to_it(guard);
@@ -162,7 +164,7 @@ impl Transport {
     /// The blocking twin of [`Transport::wait_connected`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::wait_connected`].
     pub fn wait_connected_blocking(&self, timeout: Duration) -> Result<(), Error> {
         let (guard, id) = self.begin_wait(timeout)?;
         self.shared.run(guard, id).map(|_| ())
@@ -201,7 +203,8 @@ impl Transport {
     /// the transport, which keep the memory alive. The same range with the same rights twice is one region with one key.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::TooManyRegions`], [`Error::Device`].
+    /// [`Error::ReadOnly`]: the memory must not be written and `access` allows writes. [`Error::TooManyRegions`].
+    /// [`Error::Device`]: the memory is of a GPU that this transport does not carry.
     pub fn expose(&self, view: &View<'_>, access: Access) -> Result<Exposed, Error> {
         if access != Access::Read && !view.is_writable() {
             return Err(Error::ReadOnly);
@@ -216,12 +219,12 @@ impl Transport {
         regions.expose(*id, view, access, ch)
     }
 
-    /// Takes access back. When this returns nothing of the peer lands in the region any more and nothing is read from it, for
-    /// ever; operations of the peer that are under way on it are refused. Where that takes longer than `timeout` (a peer that
+    /// Takes access back. When this returns nothing of the peer lands in the region any more and nothing is read from it;
+    /// operations of the peer that are under way on it are refused. Where that takes longer than `timeout` (a peer that
     /// stopped in the middle of a write), the path is revoked and made again.
     ///
     /// # Errors
-    /// [`Error::NotExposed`].
+    /// [`Error::NotExposed`]: the region was taken back already.
     pub fn unexpose(&self, region: &Exposed, timeout: Duration) -> Result<(), Error> {
         let key = region.remote.key();
         let mut guard = self.shared.lock();
@@ -249,8 +252,9 @@ impl Transport {
     /// Writes into the peer's memory, and notifies it afterwards if asked. Output: bytes written.
     ///
     /// # Errors
-    /// [`Error::WrongPeer`], [`Error::NoRight`], [`Error::Bounds`] at once; see [`Transport`] for the rest. A refusal by the
-    /// peer is [`Error::Op`].
+    /// At once: [`Error::WrongPeer`], [`Error::NoRight`], [`Error::Bounds`], [`Error::Device`],
+    /// [`Error::NotConnected`], [`Error::Broken`]. Later: [`Error::Timeout`], [`Error::TimedOutUnrevoked`],
+    /// [`Error::Aborted`]; [`Error::Op`] where the peer refuses.
     pub fn write<'m>(
         &self,
         view: &View<'m>,
@@ -264,7 +268,7 @@ impl Transport {
     /// The blocking twin of [`Transport::write`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::write`].
     pub fn write_blocking(
         &self,
         view: &View<'_>,
@@ -286,7 +290,7 @@ impl Transport {
     /// The blocking twin of [`Transport::read`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::read`].
     pub fn read_blocking(
         &self,
         view: &MutableView<'_>,
@@ -300,7 +304,7 @@ impl Transport {
     /// written, summed. The first refusal ends the batch.
     ///
     /// # Errors
-    /// As [`Transport::write`].
+    /// As [`Transport::write`]; [`Error::EmptyBatch`] for no parts with a notification.
     pub fn write_batch<'m>(&self, parts: &[Write<'m>], notify: Option<Notify>, timeout: Option<Duration>) -> Op<'m> {
         self.begin(|state| many(state, Kind::Write, parts.iter().map(|p| (&p.0, &p.1)), notify, timeout))
     }
@@ -308,7 +312,7 @@ impl Transport {
     /// The blocking twin of [`Transport::write_batch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::write_batch`].
     pub fn write_batch_blocking(
         &self,
         parts: &[Write<'_>],
@@ -329,7 +333,7 @@ impl Transport {
     /// The blocking twin of [`Transport::read_batch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::read_batch`].
     pub fn read_batch_blocking(&self, parts: &[Read<'_>], timeout: Option<Duration>) -> Result<u64, Error> {
         self.run(|state| many(state, Kind::Read, parts.iter().map(|p| (p.0.view(), &p.1)), None, timeout))
     }
@@ -338,7 +342,8 @@ impl Transport {
     /// [`Notify::COUNT`]. A wait that times out leaves the path alone.
     ///
     /// # Errors
-    /// See [`Transport`].
+    /// [`Error::Timeout`]: no notification came in time. [`Error::NotConnected`], [`Error::Broken`],
+    /// [`Error::Aborted`].
     pub fn wait_for_write(&self, timeout: Option<Duration>) -> Op<'static> {
         self.begin(|state| wait(state, timeout))
     }
@@ -346,7 +351,7 @@ impl Transport {
     /// The blocking twin of [`Transport::wait_for_write`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::wait_for_write`].
     pub fn wait_for_write_blocking(&self, timeout: Option<Duration>) -> Result<u64, Error> {
         self.run(|state| wait(state, timeout))
     }
@@ -356,8 +361,10 @@ impl Transport {
     /// what has not been received when either transport ends is lost with it.
     ///
     /// # Errors
-    /// [`Error::Tag`], [`Error::Interrupted`]; see [`Transport`]. A message longer than its receive is [`Error::Op`], small ones
-    /// at the receiver only.
+    /// [`Error::Tag`] for a tag that is kept for the transport; [`Error::Interrupted`] where another operation revoked
+    /// the path meanwhile; [`Error::Op`] for a message longer than its receive (a small one fails at the receiver
+    /// only); [`Error::Timeout`], [`Error::TimedOutUnrevoked`], [`Error::Aborted`], [`Error::NotConnected`],
+    /// [`Error::Broken`], [`Error::Device`].
     pub fn send<'m>(&self, tag: u32, view: &View<'m>, timeout: Option<Duration>) -> Op<'m> {
         self.begin(|state| message(state, Kind::Send(tag), tag, view, timeout))
     }
@@ -365,7 +372,7 @@ impl Transport {
     /// The blocking twin of [`Transport::send`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::send`].
     pub fn send_blocking(&self, tag: u32, view: &View<'_>, timeout: Option<Duration>) -> Result<u64, Error> {
         self.run(|state| message(state, Kind::Send(tag), tag, view, timeout))
     }
@@ -381,7 +388,7 @@ impl Transport {
     /// The blocking twin of [`Transport::recv`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Transport::recv`].
     pub fn recv_blocking(&self, tag: u32, view: &MutableView<'_>, timeout: Option<Duration>) -> Result<u64, Error> {
         self.run(|state| message(state, Kind::Recv(tag), tag, view.view(), timeout))
     }
@@ -398,7 +405,7 @@ impl Transport {
     /// [`Op::test`].
     ///
     /// # Errors
-    /// The system refuses a descriptor.
+    /// [`Error::System`]: `eventfd(2)` failed, as when the process has no descriptor left (EMFILE).
     pub fn event_fd(&self) -> Result<BorrowedFd<'_>, Error> {
         self.shared.event().map(AsFd::as_fd)
     }

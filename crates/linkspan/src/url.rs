@@ -24,7 +24,7 @@ pub enum UrlKind {
     Listener,
 }
 
-/// What a peer needs to connect. Whoever holds it may connect, for it carries a secret: give it to peers only.
+/// What a peer needs to connect. It contains a secret, and every process that has it may connect: give it to peers only.
 ///
 /// `Display` prints the whole of it, `Debug` leaves the secret out; so do all log lines of this library.
 #[derive(Clone, PartialEq, Eq)]
@@ -85,12 +85,12 @@ impl Url {
         Url { kind, id, handle }
     }
 
-    /// Who answers there.
+    /// Whether a transport or a listener has this URL.
     pub fn kind(&self) -> UrlKind {
         self.kind
     }
 
-    /// Number of the transport; 0 for a listener. No secret.
+    /// Number of the transport; 0 for a listener. It is not secret.
     pub fn number(&self) -> u64 {
         self.id
     }

@@ -144,7 +144,7 @@ fn one_host(desc: &LinkDesc) -> bool {
 /// the one before, with the same size, window, wait mode and number of messages.
 ///
 /// # Errors
-/// [`PerfError`] of either.
+/// [`PerfError`] of either side: those of [`Client::run`], and [`PerfError::Baseline`].
 pub fn compare<L: Link>(client: &mut Client<L>, bare: &mut Bare, spec: &Spec, rounds: u32) -> Result<Found, PerfError> {
     let mut found = Found::default();
     let (small, large) = (spec.size <= LINE_MAX, spec.size >= CMA_MIN);

@@ -21,7 +21,7 @@ pub struct Connects {
 /// Connects and closes, one after another. `interrupt` ends it early.
 ///
 /// # Errors
-/// The first connection that fails.
+/// [`PerfError::Link`]: the first connection that fails ends the test.
 pub fn connects<C: Connector>(connector: &C, stop: Stop, interrupt: &Interrupt) -> Result<Connects, PerfError> {
     let mut handshakes = Recorder::new();
     let start = Instant::now();
@@ -36,7 +36,7 @@ pub fn connects<C: Connector>(connector: &C, stop: Stop, interrupt: &Interrupt) 
             Client::new(link, None).close()
         });
         match one {
-            // A terminal's Ctrl-C goes to both sides, and the other one may hear it first.
+            // A terminal's Ctrl-C goes to both sides, and the other one may get it first.
             Err(_) if handshakes.count() > 0 && interrupt.soon() => break,
             other => other?,
         }

@@ -40,7 +40,7 @@ impl Ctrl {
         };
         while link.test(ticket)?.is_none() {
             if let Err(error) = turner.turn(link, false) {
-                // A goodbye that has left may be answered by the end of the link before we hear that it has.
+                // A close message that was sent may be answered by the end of the link before we know that it has.
                 return if matches!(link.test(ticket), Ok(Some(_))) { Ok(()) } else { Err(error) };
             }
         }
@@ -81,7 +81,7 @@ impl Ctrl {
         }
     }
 
-    /// Waits for the start of a phase. False: the client says goodbye instead.
+    /// Waits for the start of a phase. False: the client closes the session instead.
     pub(crate) fn go<L: Link + ?Sized>(&mut self, link: &mut L, turner: &mut Turner) -> Result<bool, PerfError> {
         loop {
             match self.recv(link, turner)? {

@@ -36,7 +36,7 @@ pub enum PerfError {
     Baseline {
         /// What was done.
         what: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },

@@ -1,4 +1,4 @@
-//! A wish to end early, from a signal handler or another thread.
+//! A request to end early, from a signal handler or another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +7,12 @@ use std::time::Duration;
 /// How long a test that was interrupted may take to come to its end in good order.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// Ends what is being measured: the timed part stops where it is and what it found is reported. Clones share one wish.
+/// Ends what is being measured: the timed part stops where it is and what it found is reported. Clones share one request.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Nobody wishes it yet.
+    /// Not requested yet.
     pub fn new() -> Interrupt {
         Interrupt::default()
     }
@@ -22,12 +22,12 @@ impl Interrupt {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether somebody has.
+    /// Whether it was requested.
     pub fn raised(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether somebody has, or does within a tenth of a second.
+    /// Whether it was requested, or is within a tenth of a second.
     pub(crate) fn soon(&self) -> bool {
         for _ in 0..100 {
             if self.raised() {

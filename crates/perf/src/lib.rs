@@ -1,6 +1,6 @@
 //! Performance tests over a duplex message link: engines, statistics, baselines and reports.
 //!
-//! The two sides of a test speak a small control protocol ([`wire`]) over the very link they measure. The side that
+//! The two sides of a test use a small control protocol ([`wire`]) over the very link they measure. The side that
 //! asks is a [`Client`], the other one runs [`serve`]. Both drive the link from the calling thread; nothing in the
 //! timed loops allocates, locks or formats.
 #![forbid(unsafe_code)]

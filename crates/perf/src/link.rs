@@ -39,7 +39,7 @@ pub enum LinkError {
         /// What proved it.
         why: String,
     },
-    /// Nobody answered, or the connection was refused.
+    /// No answer, or the connection was refused.
     #[error("LS0702 no connection to {peer}: {why}")]
     NoPeer {
         /// Whom we looked for.
@@ -47,7 +47,7 @@ pub enum LinkError {
         /// What happened.
         why: String,
     },
-    /// Whoever asked for the test wants it ended.
+    /// The user interrupted the test.
     #[error("LS0709 interrupted; what was measured until then is printed")]
     Interrupted,
     /// Anything else that ended the link.
@@ -89,7 +89,7 @@ pub trait Link {
     /// Memory for messages on this link: on the host, unless the link was made for a device's.
     ///
     /// # Errors
-    /// The device has no more.
+    /// [`LinkError::Failed`]: the device has no memory left.
     fn memory(&self, len: usize) -> Result<Box<dyn Memory>, LinkError> {
         Ok(Box::new(HostBuf::new(len)))
     }
@@ -97,31 +97,31 @@ pub trait Link {
     /// Posts a send of all of `mem`. `None`: busy, progress and ask again.
     ///
     /// # Errors
-    /// The link is down.
+    /// [`LinkError::PeerGone`], [`LinkError::Failed`]: the link is down.
     fn post_send(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError>;
 
     /// Posts a receive of at most `mem.len()` bytes. `None`: busy, progress and ask again.
     ///
     /// # Errors
-    /// The link is down.
+    /// [`LinkError::PeerGone`], [`LinkError::Failed`]: the link is down.
     fn post_recv(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError>;
 
     /// Moves what can be moved. True when something happened.
     ///
     /// # Errors
-    /// The link is down.
+    /// [`LinkError::PeerGone`], [`LinkError::Failed`]: the link is down.
     fn progress(&mut self) -> Result<bool, LinkError>;
 
     /// `Some` with the bytes of the message when the operation is done; the ticket is dead after that.
     ///
     /// # Errors
-    /// The link is down, or the operation was refused.
+    /// [`LinkError::PeerGone`], [`LinkError::Failed`]: the link is down, or the operation was refused.
     fn test(&mut self, ticket: Ticket) -> Result<Option<usize>, LinkError>;
 
     /// Sleeps until something may have happened, for at most about `most`. May return early for no reason.
     ///
     /// # Errors
-    /// The link is down.
+    /// [`LinkError::PeerGone`], [`LinkError::Failed`]: the link is down.
     fn wait(&mut self, most: Duration) -> Result<(), LinkError>;
 }
 
@@ -133,6 +133,7 @@ pub trait Connector: Sync {
     /// A new connection, up and authenticated.
     ///
     /// # Errors
-    /// [`LinkError::NoPeer`] and what the handshake may say.
+    /// [`LinkError::NoPeer`]: the peer did not answer or refused. [`LinkError::PeerGone`], [`LinkError::Failed`]: the
+    /// handshake failed.
     fn connect(&self) -> Result<Self::Link, LinkError>;
 }

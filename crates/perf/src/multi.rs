@@ -47,7 +47,7 @@ impl Streams {
 /// Runs `spec` on `streams` connections at the same time. `interrupt` ends all of them, as in [`Client::run`].
 ///
 /// # Errors
-/// The first stream that fails; the others are ended.
+/// The [`PerfError`] of the first stream that fails; the others are ended. [`PerfError::Thread`].
 pub fn multi<C: Connector>(
     connector: &C,
     streams: u32,

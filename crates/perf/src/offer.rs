@@ -29,7 +29,8 @@ impl<L: Link> Client<L> {
     /// Asks the peer for `bytes` bytes of memory for one-sided tests and returns its word on how to reach them.
     ///
     /// # Errors
-    /// The peer refuses, or the link is down.
+    /// [`PerfError::Refused`]: the peer refuses. [`PerfError::Link`]: the link is down. [`PerfError::Message`]: its
+    /// answer cannot be read.
     pub fn offer(&mut self, bytes: u64) -> Result<String, PerfError> {
         let deadline = self.deadline();
         let interrupt = self.interrupt().clone();

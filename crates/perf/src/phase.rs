@@ -12,7 +12,7 @@ use crate::spec::{Direction, Stop, Test};
 use crate::turn::Turner;
 use crate::wire::{Kind, Plan, Reply};
 
-/// Busy turns of a sending server between two looks for the client's word that it wants no more.
+/// Busy turns of a sending server between two checks for the client's message that it wants no more.
 const ASK: u32 = 64;
 
 /// What a phase is for.

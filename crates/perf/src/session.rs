@@ -138,8 +138,9 @@ impl<L: Link> Client<L> {
     /// would follow; the session is then good for [`Client::close`] only.
     ///
     /// # Errors
-    /// [`PerfError`], [`LinkError::Interrupted`] where nothing had been measured yet; after an error the session cannot
-    /// be used any more.
+    /// [`PerfError::Refused`], [`PerfError::Timeout`], [`PerfError::Length`], [`PerfError::Message`],
+    /// [`PerfError::Link`]; [`LinkError::Interrupted`] in the last where nothing had been measured yet. After an error
+    /// the session cannot be used any more.
     pub fn run(&mut self, spec: &Spec) -> Result<Outcome, PerfError> {
         let own = self.link.describe().memory;
         let params = Params { memory: wire::pack_memory(own), ..Params::new(spec) };
@@ -197,7 +198,8 @@ impl<L: Link> Client<L> {
     /// Asks the peer for a bare TCP listener and connects to it, for the baseline.
     ///
     /// # Errors
-    /// The peer refuses, or the link has no addresses, or the connection fails.
+    /// [`PerfError::Refused`]: the peer refuses. [`PerfError::Baseline`]: the link has no addresses, or the connection
+    /// fails. [`PerfError::Link`].
     pub fn bare(&mut self, token: [u8; 16]) -> Result<bare::Bare, PerfError> {
         let mut patient = Turner::new(PATIENT, self.deadline(), &self.interrupt);
         self.ctrl.send(&mut self.link, &mut patient, &Params::bare(token))?;
@@ -208,25 +210,26 @@ impl<L: Link> Client<L> {
     /// Ends the session in good order.
     ///
     /// # Errors
-    /// The link is down.
+    /// [`PerfError::Link`]: the link is down.
     pub fn close(mut self) -> Result<(), PerfError> {
         let mut patient = Turner::new(PATIENT, self.deadline(), &self.interrupt);
         self.ctrl.send(&mut self.link, &mut patient, &Reply::new(Kind::Bye))
     }
 }
 
-/// Serves one session until the client says goodbye or goes away between two tests.
+/// Serves one session until the client closes it or disconnects between two tests.
 ///
 /// # Errors
-/// The link ended inside a test, or the client broke the protocol (it is told so first where that is possible).
+/// [`PerfError::Link`]: the link ended inside a test. [`PerfError::Message`] and [`PerfError::Length`]: the client
+/// broke the protocol; it is told so first where that is possible.
 pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), PerfError> {
     serve_until(link, limits, &Interrupt::new())
 }
 
-/// As [`serve`], until somebody wishes it to end; the client then loses its peer.
+/// As [`serve`], until the interrupt is raised; the client then loses its peer.
 ///
 /// # Errors
-/// As [`serve`], and [`LinkError::Interrupted`].
+/// As [`serve`]; [`LinkError::Interrupted`] in [`PerfError::Link`].
 pub fn serve_until<L: Link + ?Sized>(link: &mut L, limits: &Limits, interrupt: &Interrupt) -> Result<(), PerfError> {
     serve_with(link, limits, interrupt, &mut ())
 }

@@ -39,7 +39,7 @@ pub enum BadValue {
 /// Parses one size: a number with an optional binary unit K, M or G (also KiB, KB, k, ...).
 ///
 /// # Errors
-/// [`BadValue::Size`], [`BadValue::SizeRange`].
+/// [`BadValue::Size`]: not a size. [`BadValue::SizeRange`]: not within 1 byte to 1 GiB.
 pub fn size(text: &str) -> Result<u64, BadValue> {
     let bad = || BadValue::Size(text.to_owned());
     let (number, unit) = split(text).ok_or_else(bad)?;
@@ -60,7 +60,7 @@ pub fn size(text: &str) -> Result<u64, BadValue> {
 /// Parses a list of sizes and ranges: `8,64K,1M..64M,1K..1M:4`. A range multiplies by 2, or by the factor after `:`.
 ///
 /// # Errors
-/// [`BadValue`], naming the part at fault.
+/// [`BadValue::Size`], [`BadValue::SizeRange`], [`BadValue::Sizes`], each with the part at fault.
 pub fn sizes(text: &str) -> Result<Vec<u64>, BadValue> {
     let bad = |why: &str| BadValue::Sizes { text: text.to_owned(), why: why.to_owned() };
     let mut list = Vec::new();
@@ -92,7 +92,7 @@ pub fn sizes(text: &str) -> Result<Vec<u64>, BadValue> {
 /// Parses a time: a number and ns, us, ms, s, m or h. A bare number is seconds.
 ///
 /// # Errors
-/// [`BadValue::Time`], [`BadValue::TimeRange`].
+/// [`BadValue::Time`]: not a time. [`BadValue::TimeRange`]: not within 1 ns to 24 h.
 pub fn time(text: &str) -> Result<Duration, BadValue> {
     let bad = || BadValue::Time(text.to_owned());
     let (number, unit) = split(text).ok_or_else(bad)?;

@@ -148,7 +148,7 @@ const _: () = assert!(size_of::<Reply>() == CTRL_LEN);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// It speaks another version.
+    /// It uses another version.
     Version = 1,
     /// A field is out of its range.
     Invalid = 2,
@@ -165,11 +165,11 @@ pub enum Status {
 #[non_exhaustive]
 pub enum BadMessage {
     /// Not of this protocol.
-    #[error("LS0721 the peer does not speak the test protocol (magic {0:#010x}); is it `lspan perf serve`?")]
+    #[error("LS0721 the peer does not use the test protocol (magic {0:#010x}); is it `lspan perf serve`?")]
     Magic(u32),
     /// Of another version.
     #[error(
-        "LS0722 this side speaks version {VERSION} of the test protocol, the peer version {0}; use the same lspan on both"
+        "LS0722 this side uses version {VERSION} of the test protocol, the peer version {0}; use the same lspan on both"
     )]
     Version(u16),
     /// Of a kind that does not belong here.
@@ -270,7 +270,7 @@ impl Params {
     /// Checks every field.
     ///
     /// # Errors
-    /// [`BadMessage`], naming the first field at fault.
+    /// [`BadMessage::Field`], naming the first field at fault.
     pub fn plan(&self) -> Result<Plan, BadMessage> {
         let within = |field, value: u64, low: u64, high: u64, allowed| {
             if (low..=high).contains(&value) { Ok(value) } else { Err(BadMessage::Field { field, value, allowed }) }
@@ -369,7 +369,7 @@ impl Reply {
     /// Why the peer refused, for people.
     pub fn refusal(&self) -> String {
         match self.status {
-            1 => format!("it speaks version {} of the test protocol, this side version {VERSION}", self.version),
+            1 => format!("it uses version {} of the test protocol, this side version {VERSION}", self.version),
             2 => "a parameter is out of its range there; use the same lspan on both sides".into(),
             3 => format!(
                 "the test needs more memory than the {} MiB it gives to one; lower --size or --window",
@@ -394,7 +394,7 @@ pub enum Message {
 /// Reads the envelope of a control message. The fields of [`Params`] are checked by [`Params::plan`].
 ///
 /// # Errors
-/// [`BadMessage`].
+/// [`BadMessage::Length`], [`BadMessage::Magic`], [`BadMessage::Version`], [`BadMessage::Kind`], [`BadMessage::Offer`].
 pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
     let bytes: &[u8; CTRL_LEN] = bytes.try_into().map_err(|_| BadMessage::Length(bytes.len()))?;
     let params: Params = zerocopy::transmute!(*bytes);

@@ -11,7 +11,7 @@ const FLAG_RDMA: u8 = 2;
 const FLAG_CABLE: u8 = 4;
 const FLAG_DEVMEM: u8 = 8;
 
-/// Most bytes of [`Greeting::no_rdma`]; the login takes no greeting of more than it has room for.
+/// Most bytes of [`Greeting::no_rdma`]; the login takes no greeting of more than it has space for.
 pub const REASON_MAX: usize = 200;
 
 /// A greeting, decoded.
@@ -31,7 +31,7 @@ pub struct Greeting {
     pub relays: u8,
     /// The sender's card on this stream's interface puts payload into device memory, and it would use that.
     pub devmem: bool,
-    /// Why it would not, where somebody should know; at most [`REASON_MAX`] bytes travel.
+    /// Why it would not, where the user should be told; at most [`REASON_MAX`] bytes travel.
     pub no_devmem: String,
 }
 

@@ -1,6 +1,6 @@
 //! The handle: 128 bytes that a listener gives to its peers by way of the job (NCCL's bootstrap, a file, a URL).
 //!
-//! Whoever holds it may connect, for it carries the listener's token. Layout and rules: `docs/PROTOCOL.md`, "Handle".
+//! Every process that has it may connect: it carries the listener's token. Layout and rules: `docs/PROTOCOL.md`, "Handle".
 
 mod addrs;
 
@@ -105,10 +105,10 @@ pub enum HandleError {
     },
     /// Valid parts in another spelling than the one that [`Handle::encode`] writes.
     #[error(
-        "LS0206 the handle is not in the one spelling that linkspan writes: it was damaged or forged; make a new one"
+        "LS0206 the handle is not in the canonical form that linkspan writes: it was damaged or forged; make a new one"
     )]
     Spelling,
-    /// An address that nobody can connect to.
+    /// An address that cannot be connected to.
     #[error("LS0207 the address {addr} cannot go into a handle: it {why}; listen on the address of one interface")]
     BadAddr {
         /// The address.
@@ -116,9 +116,9 @@ pub enum HandleError {
         /// What is wrong.
         why: &'static str,
     },
-    /// No room for one more.
+    /// No space for one more.
     #[error(
-        "LS0208 no room in the handle for {addr}, it holds {held} already (at most {ADDR_MAX}, or {ADDR_BYTES} compressed bytes): choose interfaces with LINKSPAN_IFNAME"
+        "LS0208 no space in the handle for {addr}, it holds {held} already (at most {ADDR_MAX}, or {ADDR_BYTES} compressed bytes): choose interfaces with LINKSPAN_IFNAME"
     )]
     Full {
         /// The address left out.

@@ -13,7 +13,7 @@ pub const MAGIC: u8 = 0xC5;
 pub const HEAD_LEN: usize = 40;
 
 /// Bytes of padding behind a head and `len` bytes of body or payload on a byte stream: 1 to 8, up to the next multiple
-/// of 8. So the last byte of a stream is never one that somebody waits for, and a reader may leave it in the socket.
+/// of 8. So the last byte of a stream is never one that a reader needs, and a reader may leave it in the socket.
 pub const fn padding(len: usize) -> usize {
     8 - len % 8
 }
@@ -147,11 +147,11 @@ const _: () = assert!(size_of::<Head>() == HEAD_LEN);
 pub enum BadHead {
     /// The first byte is not [`MAGIC`].
     #[error(
-        "LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not speak linkspan here, or the stream lost its framing"
+        "LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not send linkspan frames here, or the stream lost its framing"
     )]
     Magic(u8),
     /// The sum does not match.
-    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged on the way")]
+    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged in transit")]
     Check {
         /// As received.
         got: u16,

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! client                                   server
-//! hello   version range, ids, nonce, code  ->           a wrong code: silence, and the stream is closed
+//! hello   version range, ids, nonce, code  ->           a wrong code: no answer, and the stream is closed
 //!                                          <-  reply    version, nonce, code over both; or a refusal
-//! confirm capabilities, code               ->           only now does the server know that nobody replays
+//! confirm capabilities, code               ->           only now does the server know that this is no replay
 //!                                          <-  finish   capabilities, code
 //! ```
 //!
@@ -110,7 +110,7 @@ impl Login {
         Ok(Login::new(Side::Client(client), hello, wire::REPLY_LEN, now, allowed))
     }
 
-    /// The side that accepted.
+    /// The login of the side that accepted the stream.
     pub fn server(params: ServerParams, seed: Seed, now: Duration) -> Result<Login, LoginError> {
         let allowed = params.deadline;
         let server = Server::new(params, seed)?;
@@ -123,8 +123,8 @@ impl Login {
     }
 
     /// Takes bytes from the stream and says how many; the rest belong to what follows the login. Takes none once
-    /// the login has ended, and never more than the message at hand needs: a stranger's bytes are bounded by one
-    /// hello.
+    /// the login has ended, and never more than the message at hand needs: the bytes of an unauthenticated client are
+    /// bounded by one hello.
     pub fn feed(&mut self, bytes: &[u8], now: Duration) -> usize {
         self.tick(now);
         let mut used = 0;
@@ -205,7 +205,7 @@ impl Login {
         }
     }
 
-    /// Notes that the peer closed the stream.
+    /// To be called when the peer closed the stream.
     pub fn closed(&mut self) {
         if matches!(self.end, End::Open) {
             let (waiting, hint) = self.side.waiting();
@@ -213,7 +213,7 @@ impl Login {
         }
     }
 
-    /// How the login stands; ends it where its time is up.
+    /// The state of the login at `now`; it fails where its deadline is over.
     pub fn poll(&mut self, now: Duration) -> Progress {
         self.tick(now);
         if !self.output().is_empty() {
@@ -236,7 +236,7 @@ impl Login {
         }
     }
 
-    /// When [`Login::poll`] will fail by itself.
+    /// The deadline, after which [`Login::poll`] fails.
     pub fn deadline(&self) -> Duration {
         self.until
     }

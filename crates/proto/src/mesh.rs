@@ -27,7 +27,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Derives them.
+    /// Derives both keys from the cluster key.
     pub fn new(psk: &Psk) -> Keys {
         let whole = derive(psk.expose(), LABEL_TOKEN, &[]);
         let mut token = [0; 16];
@@ -35,7 +35,7 @@ impl Keys {
         Keys { token: Token::new(token), beacon: derive(psk.expose(), LABEL_BEACON, &[]) }
     }
 
-    /// Puts the code of a beacon behind its bytes. Whoever holds the key can, so what stands before it is not to be trusted
+    /// Puts the code of a beacon behind its bytes. Every holder of the key can, so the bytes before it are not to be trusted
     /// in any other way.
     pub fn seal(&self, body: &mut Vec<u8>) {
         let code = mac(self.beacon.expose(), LABEL_CODE, &[body]);

@@ -42,7 +42,7 @@ pub struct Plan {
     pub acked: bool,
     /// Streams in the order of the rails.
     pub streams: Vec<u16>,
-    /// The stream that carries nothing and proves that the peer's host lives.
+    /// The stream that carries nothing and shows that the peer's host is alive.
     pub sentinel: Option<u16>,
 }
 
@@ -92,7 +92,7 @@ impl Plan {
     /// Reads a plan; total over any bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`BadPlan`], whose text names the field that is wrong.
     pub fn decode(bytes: &[u8; PLAN_LEN]) -> Result<Plan, BadPlan> {
         let wire: &Wire = zerocopy::transmute_ref!(bytes);
         if wire.magic != MAGIC {

@@ -50,7 +50,7 @@ impl IfFilter {
     /// Parses `text`; `source` is the variable or option it came from, for messages.
     ///
     /// # Errors
-    /// [`BadFilter`]: the list is empty or a name in it is impossible.
+    /// [`BadFilter::Empty`]: the list names nothing. [`BadFilter::Name`]: a name in it cannot be an interface's.
     pub fn parse(source: &str, text: &str) -> Result<IfFilter, BadFilter> {
         let (exclude, rest) = match text.trim().strip_prefix('^') {
             Some(rest) => (true, rest),
@@ -77,7 +77,7 @@ impl IfFilter {
     /// `get` looks a variable up.
     ///
     /// # Errors
-    /// [`BadFilter`] of the variable that counts.
+    /// Those of [`IfFilter::parse`], for the variable that counts.
     pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Option<IfFilter>, BadFilter> {
         for source in ["LINKSPAN_IFNAME", "NCCL_SOCKET_IFNAME"] {
             if let Some(text) = get(source) {

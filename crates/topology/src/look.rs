@@ -45,7 +45,7 @@ impl<'a> Look<'a> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// The attribute as somebody's own word: control characters and overlong text do not reach a terminal.
+    /// The attribute as text from outside: control characters and overlong text do not reach a terminal.
     pub(crate) fn name(&mut self, path: &Path) -> Option<String> {
         self.text(path).map(|text| clean(&text, NAME_MAX))
     }

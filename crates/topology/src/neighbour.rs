@@ -1,4 +1,4 @@
-//! Who was heard on an interface: the kernel's ARP table. Ethernet itself does not tell who is at the other end.
+//! Hosts seen on an interface: the kernel's ARP table. Ethernet itself does not name the other end.
 
 use std::net::Ipv4Addr;
 

@@ -50,7 +50,7 @@ pub enum Distance {
     Pxb,
     /// Through the host bridge, within one NUMA node.
     Phb,
-    /// From one NUMA node to another, or nobody knows.
+    /// From one NUMA node to another, or unknown.
     Sys,
 }
 

@@ -48,7 +48,7 @@ pub enum LinkLayer {
     Ethernet,
     /// InfiniBand.
     Infiniband,
-    /// Something else, or nobody says.
+    /// Something else, or unknown.
     Unknown,
 }
 
@@ -111,7 +111,7 @@ pub enum NotReady {
     LinkLocalOnly(Option<String>),
     /// RoCE v1 entries alone.
     RoceV1Only,
-    /// iWARP, which linkspan does not speak.
+    /// iWARP, which linkspan does not support.
     Iwarp,
 }
 
@@ -137,7 +137,7 @@ impl fmt::Display for NotReady {
             NotReady::RoceV1Only => {
                 f.write_str("RoCE v1 GIDs only, which no router passes; enable RoCE v2 on the card")
             }
-            NotReady::Iwarp => f.write_str("an iWARP device; linkspan speaks InfiniBand and RoCE v2"),
+            NotReady::Iwarp => f.write_str("an iWARP device; linkspan supports InfiniBand and RoCE v2"),
         }
     }
 }
@@ -147,7 +147,7 @@ impl RdmaPort {
     /// the first.
     ///
     /// # Errors
-    /// Why no queue pair can leave.
+    /// [`NotReady`], whose variant says why no queue pair can be connected over this port.
     pub fn ready(&self) -> Result<Option<&Gid>, NotReady> {
         let infiniband = self.link_layer == LinkLayer::Infiniband;
         match self.state.as_deref() {

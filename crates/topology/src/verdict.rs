@@ -69,7 +69,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Excluded(setting) => write!(f, "not chosen by {setting}"),
-            Reason::Down => f.write_str("down; `ip link set` it up"),
+            Reason::Down => f.write_str("down; bring it up with `ip link set DEV up`"),
             Reason::NoCarrier => f.write_str("no carrier: no cable, or nothing at its other end"),
             Reason::PartOf(master) => write!(f, "part of {master}, which is used in its place"),
             Reason::NoAddress => f.write_str("has no IP address"),

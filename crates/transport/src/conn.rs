@@ -12,7 +12,7 @@ use crate::{Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operation itself is at fault; the connection lives.
+    /// The operation itself failed; the connection stays usable.
     #[error(transparent)]
     Op(#[from] OpError),
     /// The connection is lost for good; [`Conn::lost`] tells why.
@@ -111,7 +111,7 @@ impl Sink for Port<'_> {
 ///
 /// Driven by the caller, one thread at a time: post, [`Conn::progress`], [`Conn::test`]. No call blocks. After set-up
 /// no call allocates, locks or logs until something goes wrong. Dropping it ends every access to local memory and
-/// says goodbye to the peer as far as the medium takes it at that moment.
+/// sends the peer a close message if the medium takes it at that moment.
 pub struct Conn<R: Rail> {
     rails: Rails<R>,
     engine: Engine<MemSlice>,
@@ -158,8 +158,8 @@ impl<R: Rail> Conn<R> {
     /// over its life and is agreed with the peer; the first ones are 0, 1, ...
     ///
     /// # Errors
-    /// The rail itself: no free slot, a connection that is lost or not `acked`, or a rail that the peer has given up
-    /// before it came up here.
+    /// The rail itself, unused: no slot is free, the connection is lost or was made without `acked`, or the peer has
+    /// closed the rail before it came up here.
     pub fn add_rail(&mut self, rail: R, id: u32) -> Result<(), R> {
         match self.engine.free_rail().filter(|_| !self.device || rail.info().caps.device_memory) {
             Some(slot) if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id) => {
@@ -180,13 +180,13 @@ impl<R: Rail> Conn<R> {
     /// Posts a tagged message. `Ok(None)`: busy, progress and ask again.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// [`Error::DeviceMemory`]: no rail can move the memory. [`Error::Closed`], [`Error::Lost`].
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, Error> {
         self.check_memory(src)?;
         let answer = self.engine.post_send(&mut self.rails, tag, src);
         if let Err(Refused::Failed(_)) = answer {
-            // The receiver is told now: whoever gets an error may never call again.
+            // The receiver is told now: a caller that gets an error may never call again.
             // Not `progress`: it would swallow the error of an earlier message.
             let _ = self.drive();
         }
@@ -196,7 +196,8 @@ impl<R: Rail> Conn<R> {
     /// Posts a receive of 1 to [`MAX_GROUP`] tagged parts that report together. `Ok(None)`: busy.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// [`Error::Op`] for a group of no parts or too many. [`Error::DeviceMemory`]: no rail can move the memory.
+    /// [`Error::Closed`], [`Error::Lost`].
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, Error> {
         self.check()?;
@@ -209,7 +210,8 @@ impl<R: Rail> Conn<R> {
     /// Writes into a region the peer has exposed. `Ok(None)`: busy.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// [`Error::Op`] for a range that no region can have, or a connection made without `acked`.
+    /// [`Error::DeviceMemory`]: no rail can move the memory. [`Error::Closed`], [`Error::Lost`].
     pub fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Result<Option<Ticket>, Error> {
         self.check_memory(src)?;
         posted(self.engine.post_write(&mut self.rails, src, to, notify))
@@ -218,7 +220,7 @@ impl<R: Rail> Conn<R> {
     /// Reads from a region the peer has exposed. `Ok(None)`: busy.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// As [`Conn::post_write`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, Error> {
         self.check_memory(dst)?;
         self.rails.prepare(dst, true);
@@ -259,7 +261,7 @@ impl<R: Rail> Conn<R> {
     /// Moves everything that can move. Cheap when there is nothing to do.
     ///
     /// # Errors
-    /// [`Error::Lost`], [`Error::Closed`].
+    /// [`Error::Lost`]: no rail is left. [`Error::Closed`]: the peer closed the connection in good order.
     pub fn progress(&mut self) -> Result<Poll, Error> {
         self.check()?;
         self.drive()
@@ -314,7 +316,8 @@ impl<R: Rail> Conn<R> {
     /// that was done before the connection was lost still says so.
     ///
     /// # Errors
-    /// The operation failed; its memory is free again, and the ticket is dead.
+    /// [`Error::Op`]: the operation failed, or the ticket is not in flight. [`Error::Closed`], [`Error::Lost`]: it can
+    /// never complete. In each case its memory is free again and the ticket is no longer valid.
     #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, Error> {
         match self.engine.test(&self.rails, ticket) {
@@ -354,12 +357,12 @@ impl<R: Rail> Conn<R> {
     /// Gives a rail up, as when it has stalled. Nothing is lost while another one is up.
     ///
     /// # Errors
-    /// It was the last one.
+    /// [`Error::Lost`]: it was the last rail.
     pub fn give_up_rail(&mut self, slot: usize, why: Down) -> Result<(), Error> {
         if self.rails.up.get(slot).is_some_and(Option::is_some) { self.drop_rail(slot, why) } else { Ok(()) }
     }
 
-    /// Ends the connection for a reason that the rails cannot see, as when the peer's host has died.
+    /// Ends the connection for a reason that the rails cannot see, as when the peer's host is down.
     pub fn fail(&mut self, why: Down) {
         if self.lost.is_none() {
             self.drop_all();
@@ -401,7 +404,7 @@ impl<R: Rail> Conn<R> {
         self.lost.as_ref()
     }
 
-    /// The next rail that was lost since the last call.
+    /// The next loss of a rail that this has not returned yet.
     pub fn news(&mut self) -> Option<RailLost> {
         self.news.pop_front()
     }
@@ -424,7 +427,7 @@ impl<R: Rail> Conn<R> {
         self.engine.late_error()
     }
 
-    /// Whether the peer said goodbye.
+    /// Whether the peer closed the connection regularly.
     pub fn peer_said_bye(&self) -> bool {
         self.engine.peer_said_bye()
     }
@@ -454,7 +457,7 @@ impl<R: Rail> Conn<R> {
     }
 
     /// Reads what had arrived on a rail that cannot be written to any more: a peer that closes has sent its last
-    /// messages, its acknowledgements and its goodbye before.
+    /// messages, its acknowledgements and its close message before.
     #[cold]
     fn drain_rail(&mut self, slot: usize) {
         for _ in 0..DRAIN_POLLS {

@@ -18,7 +18,7 @@ pub enum End {
 }
 
 impl End {
-    /// The end that a socket call's error means.
+    /// What the error of a socket call means for the rail.
     pub fn of_call(call: &'static str, error: &io::Error) -> End {
         match (peer_gone(error), error.raw_os_error()) {
             (Some(why), _) => End::Gone(why.into()),
@@ -26,7 +26,7 @@ impl End {
         }
     }
 
-    /// As the callers of the rail at `path` are told.
+    /// The error for the callers of the rail at `path`.
     #[cold]
     pub fn down(&self, path: &str) -> Down {
         let path = path.to_owned();

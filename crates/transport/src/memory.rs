@@ -222,7 +222,7 @@ impl HostBuf {
         let reused = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
         let whole = match reused {
             Some(mem) => {
-                // SAFETY: pool memory is as long as its handle says, never unmapped, and nobody else holds it now.
+                // SAFETY: pool memory is as long as its handle says, never unmapped, and no other handle to it exists now.
                 unsafe { mem.ptr.write_bytes(0, Buf::len(&mem)) };
                 mem
             }

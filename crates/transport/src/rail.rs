@@ -20,7 +20,7 @@ pub struct Caps {
     pub ordered: bool,
     /// Chunk size this rail likes best, bytes; at most `linkspan_proto::head::CHUNK_MAX`.
     pub chunk: usize,
-    /// Expected speed, bytes per second, from the link's own word; 0 when nobody knows.
+    /// Expected speed, bytes per second, as the link reports it; 0 when unknown.
     pub speed: u64,
     /// Both ends are on one host.
     pub local: bool,
@@ -43,7 +43,7 @@ pub struct RailInfo {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Down {
-    /// The peer process ended, or closed the rail without a goodbye.
+    /// The peer process ended, or closed the rail without a close message.
     #[error("LS0101 the peer at {path} is gone: {why}")]
     PeerGone {
         /// The path as in [`RailInfo`].
@@ -58,11 +58,11 @@ pub enum Down {
         call: &'static str,
         /// The path.
         path: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },
-    /// The peer sent what no honest peer sends.
+    /// The peer sent what a correct peer never sends.
     #[error("LS0103 the peer at {path} broke the protocol: {why}")]
     Protocol {
         /// The path.
@@ -75,13 +75,13 @@ pub enum Down {
     Device {
         /// The path.
         path: String,
-        /// The device's word.
+        /// The device's error.
         why: String,
     },
 }
 
 impl Down {
-    /// The path that it is about.
+    /// The path of the rail that went down.
     pub fn path(&self) -> &str {
         match self {
             Down::PeerGone { path, .. }
@@ -102,21 +102,21 @@ pub trait Sink {
     /// A control message with its whole payload.
     ///
     /// # Errors
-    /// The message breaks the protocol.
+    /// [`Violation`]: the message breaks the protocol.
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation>;
 
     /// The head of a chunk has come: where do its `head.len` bytes go? `None`: nowhere any more (its receive was
     /// revoked), drain them into scratch. The answer holds until `landed` or until the rail is dropped.
     ///
     /// # Errors
-    /// The head breaks the protocol.
+    /// [`Violation`]: the head breaks the protocol.
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation>;
 
     /// All bytes of the chunk are in place and visible. Chunks land in the order in which they were placed; the next
     /// ones may be placed before one has landed, up to 512 at a time.
     ///
     /// # Errors
-    /// The chunk breaks the protocol.
+    /// [`Violation`]: the chunk breaks the protocol.
     fn landed(&mut self, head: &Head) -> Result<(), Violation>;
 }
 
@@ -161,13 +161,13 @@ pub trait Rail {
     /// copied before the call returns. Returns the item's number.
     ///
     /// # Errors
-    /// [`Busy`]: no room at the moment.
+    /// [`Busy`]: the rail takes nothing more at the moment; try again after [`Rail::poll`].
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy>;
 
     /// Accepts a chunk: `head` (sealed, `head.len == src.len()`) and its payload, which the rail reads later.
     ///
     /// # Errors
-    /// [`Busy`]: no room at the moment.
+    /// [`Busy`]: the rail takes nothing more at the moment; try again after [`Rail::poll`].
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy>;
 
     /// Chunks will be cut from this memory, or (`target`) land in it: the whole of it, where the chunks are parts. For
@@ -185,19 +185,19 @@ pub trait Rail {
     }
 
     /// Number of the last item that has left for good: its memory may be reused and no further call is needed for
-    /// it to arrive, as long as the peer lives.
+    /// it to arrive, as long as the peer is alive.
     fn taken(&self) -> u64;
 
     /// Hands accepted items to the medium as far as it takes them now.
     ///
     /// # Errors
-    /// The rail is down.
+    /// [`Down`]: the rail can carry nothing any more.
     fn flush(&mut self) -> Result<Poll, Down>;
 
     /// Brings what has arrived to `sink`, a bounded amount per call.
     ///
     /// # Errors
-    /// The rail is down.
+    /// [`Down`]: the rail can carry nothing any more.
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down>;
 
     /// Prepares for sleep: returns what to wait for, or `None` when there is work already. Spurious wake-ups are
@@ -205,7 +205,7 @@ pub trait Rail {
     fn arm(&mut self) -> Option<WaitFd>;
 
     /// Whether the path itself has stopped carrying (as opposed to a peer that is silent or slow), as far as the room
-    /// can tell. Asked rarely, only while there are other rails; a rail that says yes is given up.
+    /// can tell. Asked rarely, only while there are other rails; such a rail is closed.
     fn stalled(&mut self) -> bool {
         false
     }

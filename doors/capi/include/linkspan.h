@@ -25,7 +25,7 @@
 // LS1103: ended by linkspan_transport_abort or because its transport was closed.
 #define LINKSPAN_ABORTED 1103
 
-// LS1104: the transport is broken for ever; close it and open another one.
+// LS1104: the transport is permanently broken; close it and open another one.
 #define LINKSPAN_BROKEN 1104
 
 // LS1105: a message was under way when another operation revoked the path.
@@ -91,7 +91,7 @@
 // LS1160: another thread waits for the operation, or it has a call already.
 #define LINKSPAN_OP_TAKEN 1160
 
-// A timeout: as long as the peer lives.
+// A timeout: no limit while the peer is alive.
 #define LINKSPAN_FOREVER -1
 
 // Bytes that hold any URL with the zero at its end.
@@ -393,7 +393,7 @@ typedef struct linkspan_completion {
   uint64_t length;
   // LINKSPAN_OK; LINKSPAN_CHANNEL_ENDED; LINKSPAN_MESSAGE_LONG; LINKSPAN_LINK_LOST; LINKSPAN_DEVICE_REFUSED: see error.
   int32_t status;
-  // The driver's word: 0 or a number of errno.h (ECANCELED: this side has closed the channel, EBADF: it is not open here).
+  // The driver's result: 0 or a number of errno.h (ECANCELED: this side has closed the channel, EBADF: it is not open here).
   int32_t error;
   // Its channel.
   uint32_t channel;
@@ -414,7 +414,7 @@ const char *linkspan_last_error(void);
 // Status of the last error of this thread.
 int32_t linkspan_last_status(void);
 
-// What a status means, with words in braces for the values at hand. Never null, valid for ever.
+// What a status means, with words in braces for the values at hand. Never null, valid as long as the library is loaded.
 const char *linkspan_status_text(int32_t status);
 
 // A context of its own. `settings` go before the environment. `log` may be null: lines go to standard error.
@@ -428,7 +428,7 @@ int32_t linkspan_context_open(const struct linkspan_setting *settings,
 // unless LINKSPAN_GPU=off. Another one than that of a null context. Every call gives a handle of its own, to be closed.
 int32_t linkspan_context_for_gpus(struct linkspan_context **out);
 
-// Gives a context back. What was made from it lives on, and so does its log.
+// Gives a context back. Objects that were made from it stay valid, and so does its log.
 int32_t linkspan_context_close(struct linkspan_context *context);
 
 // Which ways there are, and why not the others. `count`: room in `list`, then how many there are; `list` may be null to ask.
@@ -473,7 +473,7 @@ int32_t linkspan_memory_map(int fd,
                             uint32_t flags,
                             struct linkspan_memory **out);
 
-// Allocates memory of a GPU (cuda:0, hip:1), whose values nobody promises.
+// Allocates memory of a GPU (cuda:0, hip:1), with undefined contents.
 int32_t linkspan_memory_alloc_device(const char *gpu, size_t length, struct linkspan_memory **out);
 
 // Allocates zeroed memory, aligned to pages. linkspan_memory_get says where it is.

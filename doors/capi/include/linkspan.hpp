@@ -263,7 +263,7 @@ public:
         return Memory(out);
     }
 
-    /// Bytes of a GPU (cuda:0, hip:1), whose values nobody promises.
+    /// Bytes of a GPU (cuda:0, hip:1), with undefined contents.
     static Memory allocate_on(const std::string &gpu, std::size_t length) {
         linkspan_memory *out = nullptr;
         detail::check(linkspan_memory_alloc_device(gpu.c_str(), length, &out));
@@ -507,7 +507,7 @@ public:
     /// Ends it now: nothing of it reads or writes local memory afterwards.
     void cancel() noexcept { op_.reset(nullptr); }
 
-    /// As a future, which is ready when the operation has reported, whoever waits. Dropping it cancels nothing.
+    /// As a future, which is ready when the operation has reported, whichever thread waits. Dropping it cancels nothing.
     std::future<std::uint64_t> future() && {
         auto state = std::make_unique<Promised>();
         std::future<std::uint64_t> future = state->promise.get_future();

@@ -26,7 +26,7 @@ impl Lease {
         Guard(self.clone())
     }
 
-    /// Waits until nobody uses the bytes. True: so it is.
+    /// Waits until the bytes are not in use. True: they are not.
     pub(crate) fn ended(&self, until: Option<Instant>) -> bool {
         let mut guards = self.lock();
         while *guards > 0 {

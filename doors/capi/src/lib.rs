@@ -5,8 +5,8 @@
 //! result. Everything else (`table`, `single`, `lease`, `op`, `promise`, `status`) is safe code and forbids the rest.
 //!
 //! Objects are named by handles. They look like pointers, so that a C compiler tells a transport from a memory, but are numbers
-//! that nobody follows: a table slot, a generation and a kind. A handle that is null, was closed, belongs to another kind
-//! of object or was made up is an error. No call lets a panic out.
+//! that is never dereferenced: a table slot, a generation and a kind. A handle that is null, was closed, belongs to
+//! another kind of object or was made up is an error. No call lets a panic out.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "exported names, and pointers from C on their way to `raw`")]

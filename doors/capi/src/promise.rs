@@ -1,7 +1,8 @@
 //! Operations that call back when they have reported: what a future of another language is made of.
 //!
-//! The operation is polled by whoever wakes it: the engine thread, or a thread in a blocking call. Nothing is locked while it
-//! is polled or calls back. A thread that is woken in the middle of a poll takes the other one up afterwards ([`later`]), so
+//! The operation is polled by the thread that wakes it: the engine thread, or a thread in a blocking call. Nothing is
+//! locked while it is polled or calls back. A thread that is woken in the middle of a poll takes the other one up
+//! afterwards ([`later`]), so
 //! that callbacks do not nest and find every operation in its place.
 #![forbid(unsafe_code)]
 
@@ -23,7 +24,7 @@ pub(crate) type Call = Box<dyn FnOnce(Result<u64, Report>) + Send>;
 
 /// An operation with what is to be called.
 pub(crate) struct Promise {
-    /// Taken while it is polled, and for good when it is over: whoever has it then makes the call.
+    /// Taken while it is polled, and permanently when it is over: the thread that has it then makes the call.
     op: Mutex<Option<Op<'static>>>,
     call: Mutex<Option<Call>>,
     /// Polls asked for since the last one that found nothing new.

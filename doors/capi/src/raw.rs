@@ -1,7 +1,8 @@
 //! The one place that follows pointers from C.
 //!
-//! Every function here checks what can be checked of a pointer (null, alignment, length); the rest is the promise of whoever
-//! calls from C: it points to as many live elements of its type as it says, which nobody else changes during the call.
+//! Every function here checks what can be checked of a pointer (null, alignment, length); the rest is the promise of
+//! the code that calls from C: it points to as many live elements of its type as it says, which no other code changes
+//! during the call.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
@@ -60,7 +61,7 @@ pub(crate) struct OutList<T> {
 
 impl<T: Copy> OutList<T> {
     /// # Safety
-    /// `count` is null or may be read and written; `list` is null or has room for as many elements as `*count` says.
+    /// `count` is null or may be read and written; `list` is null or has space for as many elements as `*count` says.
     pub(crate) unsafe fn new(list: *mut T, count: *mut usize, name: &'static str) -> Answer<OutList<T>> {
         let place = checked(count, "count")?;
         // SAFETY: not null and aligned; readable by the caller's promise.
@@ -92,12 +93,12 @@ pub(crate) struct Rows<T> {
 
 impl<T: Copy> Rows<T> {
     /// # Safety
-    /// `list` is null or has room for `room` elements.
+    /// `list` is null or has space for `room` elements.
     pub(crate) unsafe fn new(list: *mut T, room: usize, name: &'static str) -> Answer<Rows<T>> {
         Ok(Rows { at: checked(list, name)?, room })
     }
 
-    /// Writes from its beginning until there is no next, or no more room; how many. What fails after some comes again.
+    /// Writes from its beginning until there is no next, or no more space; how many. What fails after some comes again.
     #[inline]
     pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Answer<Option<T>>) -> Answer<usize> {
         let mut count = 0;
@@ -164,7 +165,7 @@ pub(crate) unsafe fn text(p: *const c_char, most: usize, name: &'static str) -> 
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Refusal::Text { name, most })
 }
 
-/// Room for a text.
+/// Space for a text.
 pub(crate) struct OutText {
     at: NonNull<u8>,
     room: usize,
@@ -173,7 +174,7 @@ pub(crate) struct OutText {
 
 impl OutText {
     /// # Safety
-    /// `p` is null or has room for `room` bytes.
+    /// `p` is null or has space for `room` bytes.
     pub(crate) unsafe fn new(p: *mut c_char, room: usize, name: &'static str) -> Answer<OutText> {
         Ok(OutText { at: checked(p.cast::<u8>(), name)?, room, name })
     }

@@ -1,7 +1,7 @@
 //! Objects for one thread at a time.
 //!
 //! What drives queues in shared memory is no one's to use twice at once, and a lock that another thread holds in a long wait would
-//! be a wait as long: a second thread is sent home instead. Entering never sleeps; it is one compare-and-swap.
+//! be a wait as long: a second thread gets an error instead. Entering never sleeps; it is one compare-and-swap.
 #![forbid(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -40,7 +40,7 @@ impl<T> Single<T> {
 }
 
 impl<T> Inside<'_, T> {
-    /// Takes it out for ever.
+    /// Takes it out permanently.
     pub(crate) fn close(mut self) -> Option<T> {
         self.0.take()
     }

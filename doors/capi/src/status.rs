@@ -50,7 +50,7 @@ pub(crate) enum Refusal {
         takes: &'static str,
     },
     /// A place for a result that is too small.
-    #[error("LS1154 argument {name} has room for {have}, {need} are needed")]
+    #[error("LS1154 argument {name} has space for {have}, {need} are needed")]
     Room {
         /// Of the argument.
         name: &'static str,
@@ -82,14 +82,16 @@ pub(crate) enum Refusal {
     #[error("LS1159 there is no setting {0:?}: docs/PARAMETERS.md lists all")]
     Setting(String),
     /// An operation that others wait for.
-    #[error("LS1160 another thread waits for this operation, or it has a call already: one of them gets its report")]
+    #[error(
+        "LS1160 another thread waits for this operation, or it has a callback already: only one of them can get its result"
+    )]
     Taken,
     /// An object for one thread at a time.
     #[error(
-        "LS1161 another thread is in a call on this {0}, which one thread may use at a time: call again when it is back"
+        "LS1161 another thread is in a call on this {0}, which one thread may use at a time: call again when that call has returned"
     )]
     InCall(&'static str),
-    /// No room for one more entry.
+    /// No space for one more entry.
     #[error(
         "LS1162 the submission queue is full: hand it over (linkspan_ring_doorbell), take completions, and put the entry again"
     )]

@@ -113,7 +113,7 @@ impl<T> Table<T> {
         Ok(())
     }
 
-    /// Ends a suspended handle for ever.
+    /// Ends a suspended handle permanently.
     pub(crate) fn retire(&self, handle: u64) -> Result<(), Refusal> {
         let mut held = self.held(handle)?;
         let next = held.generation.checked_add(1);
@@ -125,7 +125,7 @@ impl<T> Table<T> {
         Ok(())
     }
 
-    /// Takes the object from its handle for ever.
+    /// Takes the object from its handle forever.
     pub(crate) fn remove(&self, handle: u64) -> Result<Arc<T>, Refusal> {
         let object = self.suspend(handle)?;
         self.retire(handle)?;

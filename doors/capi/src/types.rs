@@ -16,7 +16,7 @@ pub const LINKSPAN_TIMEOUT: i32 = 1101;
 pub const LINKSPAN_TIMED_OUT_UNREVOKED: i32 = 1102;
 /// LS1103: ended by linkspan_transport_abort or because its transport was closed.
 pub const LINKSPAN_ABORTED: i32 = 1103;
-/// LS1104: the transport is broken for ever; close it and open another one.
+/// LS1104: the transport is permanently broken; close it and open another one.
 pub const LINKSPAN_BROKEN: i32 = 1104;
 /// LS1105: a message was under way when another operation revoked the path.
 pub const LINKSPAN_INTERRUPTED: i32 = 1105;
@@ -61,7 +61,7 @@ pub const LINKSPAN_MEMORY_IN_USE: i32 = 1156;
 /// LS1160: another thread waits for the operation, or it has a call already.
 pub const LINKSPAN_OP_TAKEN: i32 = 1160;
 
-/// A timeout: as long as the peer lives.
+/// A timeout: no limit while the peer is alive.
 pub const LINKSPAN_FOREVER: i64 = -1;
 
 /// Bytes that hold any URL with the zero at its end.

@@ -39,7 +39,7 @@ impl SendComm for Sending {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
         let (tag, mem) = (part.tag as u32, slice(self.log, channel, &part)?);
         let posted = match channel.post_send(tag, mem) {
-            // NCCL asks again without testing anything in between, so what makes room must happen here.
+            // NCCL asks again without testing anything in between, so what frees space must happen here.
             Ok(None) => channel.progress().and_then(|_| channel.post_send(tag, mem)),
             other => other,
         };

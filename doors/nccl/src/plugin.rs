@@ -17,7 +17,7 @@ const MAX_P2P_BYTES: usize = 1 << 30;
 pub struct Plugin {
     log: Logger,
     /// Where the settings cannot be used, everything but init fails with this text: an init that failed would make
-    /// NCCL take another net without a word.
+    /// NCCL take another network silently.
     fabric: Result<Fabric, String>,
     /// Since which version NCCL is told that its own kernels unpack.
     unpack_since: Option<u32>,
@@ -30,7 +30,7 @@ pub struct Ctx {
 }
 
 impl Plugin {
-    /// The fabric, or the reason why there is none, logged each time somebody needs it.
+    /// The fabric, or the reason why there is none, logged each time it is needed.
     fn fabric(&self) -> Result<&Fabric, Fail> {
         self.fabric.as_ref().map_err(|why| {
             self.log.warn(&format!("linkspan cannot be used: {why}"));

@@ -45,7 +45,7 @@ pub(crate) enum DoorError {
     #[error("LS1187 memory is sliced by ranges of bytes with a step of 1, as in view[16:48]; this is {0}")]
     Slice(String),
     /// A timeout that is no time.
-    #[error("LS1188 a timeout is seconds from 0, or None to wait as long as the peer lives; this is {0}")]
+    #[error("LS1188 a timeout is seconds from 0, or None to wait without limit while the peer is alive; this is {0}")]
     Seconds(f64),
     /// Rights by an unknown name.
     #[error("LS1189 access is \"read\", \"write\" or \"readwrite\" (what the peer may do); this is {0:?}")]
@@ -53,7 +53,7 @@ pub(crate) enum DoorError {
     /// An object that cannot be a notification.
     #[error("LS1190 notify is True, False or a whole number from 0 below 2**64; this is {0}")]
     Notify(String),
-    /// Somebody may resize it.
+    /// It can be resized.
     #[error("LS1191 the storage of this tensor can be resized and could not be fixed: {0}")]
     Resizable(String),
 }

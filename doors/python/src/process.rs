@@ -25,7 +25,7 @@ pub(crate) fn forked() {
     }
 }
 
-/// Whether our sockets belong to a parent: then nothing may be sent on them, not even a goodbye.
+/// Whether our sockets belong to a parent: then nothing may be sent on them, not even a close message.
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }

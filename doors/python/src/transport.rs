@@ -375,7 +375,7 @@ impl Transport {
         Ok(py.detach(|| inner.poll()))
     }
 
-    /// Ends everything pending with `Aborted`, says goodbye to the peer and releases all memory.
+    /// Ends everything pending with `Aborted`, closes the connection and releases all memory.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         process::ours()?;
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
@@ -425,7 +425,7 @@ impl Drop for Transport {
     fn drop(&mut self) {
         let inner = self.0.get_mut().unwrap_or_else(|e| e.into_inner()).take();
         if process::is_forked() {
-            // A goodbye would be said on the parent's sockets.
+            // A close message would be sent on the parent's sockets.
             std::mem::forget(inner);
         }
     }

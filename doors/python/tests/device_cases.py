@@ -399,7 +399,7 @@ def test_memory_of_another_gpu_is_said(cuda: Driver) -> None:
     with pytest.raises(linkspan.DeviceMemory) as caught:
         a.expose(Tensor(other, 64))
     assert caught.value.code == "LS1127" and "hip:1" in str(caught.value)
-    # Nobody's memory.
+    # Unallocated memory.
     lost = Array(cuda, 8)
     lost.__cuda_array_interface__["data"] = (4096, False)
     with pytest.raises(linkspan.DeviceMemory) as caught:

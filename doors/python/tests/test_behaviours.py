@@ -423,7 +423,7 @@ def test_the_lock_of_python_is_released(pair: Pair) -> None:
     thread = threading.Thread(target=answer)
     timer = threading.Timer(0.1, thread.start)
     timer.start()
-    # Would wait for ever if the other thread could not run meanwhile.
+    # Would wait forever if the other thread could not run meanwhile.
     assert b.wait_for_write(timeout=LONG) == 1 and ran.is_set()
     timer.join()
     thread.join()

@@ -14,7 +14,7 @@ from conftest import LONG, Pair
 
 
 class Fake:
-    """Memory on some device, as far as anybody can see."""
+    """Memory on some device, as its interfaces say."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind

@@ -109,7 +109,7 @@ impl Address {
 /// Words of a packet whose length and CRC are right, without the CRC.
 ///
 /// # Errors
-/// Length or CRC are wrong.
+/// [`PacketError::Length`], [`PacketError::Crc`].
 pub fn unseal(bytes: &[u8]) -> Result<Vec<u32>, PacketError> {
     // Route, and one word of CRC: the least that any packet has.
     if bytes.len() < 12 || bytes.len() > MAX_PACKET || !bytes.len().is_multiple_of(4) {
@@ -151,7 +151,7 @@ impl Request<'_> {
     /// From the words of a READ or WRITE packet.
     ///
     /// # Errors
-    /// The number of words does not fit.
+    /// [`PacketError::Words`]: the number of words does not fit.
     pub fn decode(kind: u8, words: &[u32]) -> Result<Request<'_>, PacketError> {
         let [_, _, address, data @ ..] = words else {
             return Err(PacketError::Words { asked: 0, carried: 0 });

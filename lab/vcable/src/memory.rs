@@ -37,19 +37,19 @@ pub trait GuestMemory: Send {
     /// Copies `buf.len()` bytes out of the guest.
     ///
     /// # Errors
-    /// The range is not mapped for reading.
+    /// [`DmaFault`]: the range is not mapped for reading.
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), DmaFault>;
 
     /// Copies `data` into the guest.
     ///
     /// # Errors
-    /// The range is not mapped for writing.
+    /// [`DmaFault`]: the range is not mapped for writing.
     fn write(&self, addr: u64, data: &[u8]) -> Result<(), DmaFault>;
 
     /// Stores one aligned dword after everything written before it: the write-back of a descriptor.
     ///
     /// # Errors
-    /// The range is not mapped for writing.
+    /// [`DmaFault`]: the range is not mapped for writing.
     fn store(&self, addr: u64, value: u32) -> Result<(), DmaFault>;
 }
 

@@ -37,10 +37,10 @@ pub trait Peer: Send {
         let _ = (io, token);
     }
 
-    /// A command from a script or the control socket. The answer is shown to whoever asked.
+    /// A command from a script or the control socket. The answer goes to the client that asked.
     ///
     /// # Errors
-    /// What is wrong with the command, and what is wanted.
+    /// A text: what is wrong with the command, and what is wanted.
     fn command(&mut self, io: &mut PeerIo, words: &[&str]) -> Result<String, String> {
         let _ = (io, words);
         Err("this peer takes no commands".to_owned())

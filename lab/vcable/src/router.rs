@@ -284,7 +284,7 @@ impl Router {
                 effects.push(Effect::Lanes { port });
             }
             CAP_TMU | CAP_USB4 | PORT_CS_18 if lane => {}
-            // The sideband has nobody at its other end: no response, at once.
+            // The sideband has nothing at its other end: no response, at once.
             o if first && o == CAP_USB4 + 1 => *word = value & !(1 << 31) | 1 << 25,
             PORT_CS_19 if first => {
                 let was = *word;

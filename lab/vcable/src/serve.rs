@@ -146,7 +146,8 @@ impl Server {
     /// Makes the sockets and starts to serve; [`Server::run`] keeps the time.
     ///
     /// # Errors
-    /// A socket or file cannot be made.
+    /// [`ServeError::Socket`], [`ServeError::File`]: a socket or file cannot be made. [`ServeError::Text`]: the
+    /// topology or the script is wrong.
     pub fn start(config: Config) -> Result<Server, ServeError> {
         let mut world = World::new(&config.topology, config.options);
         for (host, spec) in config.topology.hosts.iter().enumerate().filter(|(_, s)| s.peer) {

@@ -126,7 +126,7 @@ impl Topology {
     /// Reads the text form.
     ///
     /// # Errors
-    /// The first line that is wrong, with its number.
+    /// [`Error::Topology`]: the first line that is wrong, with its number.
     pub fn parse(text: &str) -> Result<Topology, Error> {
         let mut all = Topology::default();
         for (at, line) in text.lines().enumerate() {

@@ -19,7 +19,7 @@ type Jobs = Arc<Mutex<BTreeMap<u32, u32>>>;
 /// The port, shared by the threads that send.
 type Port = Arc<Mutex<File>>;
 
-/// `agent`: serves for ever. `agent listen PORT`: one connection to standard output. `agent connect
+/// `agent`: serves until it is killed. `agent listen PORT`: one connection to standard output. `agent connect
 /// ADDRESS:PORT`: standard input to it. (busybox's nc ends at the first end of file on either side.)
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -73,7 +73,7 @@ pub(crate) enum Error {
         /// Where all that it said is kept.
         log: PathBuf,
     },
-    /// QEMU ended, or the guest does not speak any more.
+    /// QEMU ended, or the guest does not answer any more.
     #[error("LS1008: guest {guest} is gone: {why}")]
     Gone {
         /// Name of the guest.

@@ -60,7 +60,7 @@ pub(crate) struct Put {
     pub(crate) to: String,
 }
 
-/// Writes the archive for this kernel. `more` are somebody's modules, `puts` programs and files beside the usual ones.
+/// Writes the archive for this kernel. `more` are modules given by the user, `puts` programs and files beside the usual ones.
 pub(crate) fn make(
     cache: &Cache,
     kernel: &Kernel,

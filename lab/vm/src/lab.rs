@@ -25,7 +25,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Prepares the initramfs of a kernel with somebody's modules and files in it.
+    /// Prepares the initramfs of a kernel with modules and files given by the user.
     pub(crate) fn new(cache: &Cache, kernel: &str, more: &[PathBuf], puts: &[Put]) -> Result<Lab> {
         let kernel = cache.kernel(kernel)?;
         let modules = Modules::of(&kernel, more)?;

@@ -40,7 +40,7 @@ usage: cargo xtask lab COMMAND
                                             runs tests; FILE.ko is put into the guests, in place of a module of that name;
                                             a test that fails is run once more after the others, with --once it is not
   shell [--kernel NAME] [--module FILE.ko]... [--hosts N] [--load NAME]...
-                                            guests joined by the virtual cable, with a prompt that speaks to each of them
+                                            guests joined by the virtual cable, with a prompt for each of them
   module FOLDER [--kernel NAME]             builds the kernel module in FOLDER against a kernel of the lab
   lint FOLDER [--kernel NAME]...            sparse, the compiler with W=1, and checkpatch over the module in FOLDER
   debug-kernel                              builds the kernel `debug`: KASAN, lockdep, kmemleak, DMA API checks

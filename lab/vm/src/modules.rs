@@ -25,7 +25,7 @@ struct Module {
 }
 
 impl Modules {
-    /// Those of the kernel, those built for it, and these files of somebody's; a later one of the same name wins.
+    /// Those of the kernel, those built for it, and these files of the user; a later one of the same name wins.
     pub(crate) fn of(kernel: &Kernel, more: &[PathBuf]) -> Result<Modules> {
         let dir = kernel.modules();
         let read = |name: &str| fs::read_to_string(dir.join(name)).at(dir.join(name).display());

@@ -1,7 +1,7 @@
 //! Deadlines that count the time in which we could run.
 //!
 //! A machine that was suspended, or a container that was frozen, lets the clock run on while neither we nor the guests do
-//! anything. Of such a gap only [`LOOK`] is counted; whoever waits looks at least that often.
+//! anything. Of such a gap only [`LOOK`] is counted; a waiting loop looks at least that often.
 
 use std::time::{Duration, Instant};
 

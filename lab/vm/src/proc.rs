@@ -34,7 +34,7 @@ pub(crate) fn guard(args: &[String]) -> ExitCode {
     ExitCode::from(127)
 }
 
-/// Whoever started us may be killed: then we go too, and everything of ours with us.
+/// The parent may be killed: then this process ends too, with all its children.
 pub(crate) fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }

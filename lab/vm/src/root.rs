@@ -12,7 +12,7 @@ const LIBRARIES: [&str; 3] = ["usr/lib/x86_64-linux-gnu", "usr/lib", "usr/lib/x8
 /// Names that package managers behind a proxy need.
 const PASSED_ON: [&str; 6] = ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-/// A shell script run as root in the Debian root, with a `/proc` that nobody else sees and that goes with it.
+/// A shell script run as root in the Debian root, with a `/proc` of its own that ends with it.
 pub(crate) fn script(root: &Path, text: &str) -> Command {
     // Words: $0 the root, $1 the script. Mounts live in a namespace of the process's own.
     const ENTER: &str = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /bin/sh -euc \"$1\"";

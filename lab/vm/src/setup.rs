@@ -86,7 +86,7 @@ pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
     let ready = cache.done("root", RELEASE)
         && cache.done("packages", &words)
         && chosen.iter().all(|known| kernel_done(cache, *known));
-    // A root that has all is not changed, and whoever builds in it meanwhile is not waited for.
+    // A root that has all is not changed, and builds that run in it meanwhile are not waited for.
     let _lock = if ready { None } else { Some(lock(cache)?) };
     if !ready {
         apt::reachable(cache)?;

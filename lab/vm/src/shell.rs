@@ -1,4 +1,4 @@
-//! `shell`: guests joined by the virtual cable, and a prompt that speaks to each of them.
+//! `shell`: guests joined by the virtual cable, and a prompt for each of them.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;

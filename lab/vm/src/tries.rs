@@ -1,4 +1,4 @@
-//! Second tries. On a busy machine a guest can be late for a reason that is nobody's fault; a fault comes again.
+//! Second tries. On a busy machine a guest can be late for a reason outside of the test; a defect comes again.
 
 /// Which try of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,8 @@ impl Driver {
     /// Opens the driver of this machine.
     ///
     /// # Errors
-    /// [`GpuError::NoLibrary`] where there is none, the normal case on a machine without such a GPU.
+    /// [`GpuError::NoLibrary`] where there is none, the normal case on a machine without such a GPU;
+    /// [`GpuError::Symbol`] where it is too old; [`GpuError::Call`].
     pub fn open() -> Result<Driver, GpuError> {
         Driver::open_file("libcuda.so.1")
     }
@@ -65,7 +66,7 @@ impl Driver {
     /// Device number `ordinal`.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::NoDevice`] for a number that the driver does not have, [`GpuError::Call`], [`GpuError::Exhausted`].
     pub fn device(&self, ordinal: usize) -> Result<Arc<dyn Gpu>, GpuError> {
         if ordinal >= self.devices {
             return Err(GpuError::NoDevice { wanted: format!("cuda:{ordinal}"), found: self.devices });
@@ -76,7 +77,7 @@ impl Driver {
     /// The device that the calling thread works with; `None` where it has none.
     ///
     /// # Errors
-    /// The driver's word.
+    /// [`GpuError::Call`]: `cuCtxGetDevice` failed.
     pub fn current(&self) -> Result<Option<usize>, GpuError> {
         let mut device = 0;
         // SAFETY: writes one integer.
@@ -92,7 +93,7 @@ impl Driver {
     /// context, so that no device is taken into use for the question.
     ///
     /// # Errors
-    /// The thread has no context.
+    /// [`GpuError::Call`]: `cuPointerGetAttributes` failed, as when the thread has no context.
     pub fn owner(&self, addr: u64) -> Result<Option<usize>, GpuError> {
         use api::pointer::{DEVICE, DEVICE_ORDINAL, MEMORY_TYPE};
         let (mut kind, mut ordinal): (u32, i32) = (0, 0);

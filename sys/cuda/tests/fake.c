@@ -1,4 +1,4 @@
-/* A stand-in for libcuda.so.1: one device, whose memory the processor cannot touch at its addresses: whoever tries
+/* A stand-in for libcuda.so.1: one device, whose memory the processor cannot touch at its addresses: access
  * without the driver ends with SIGSEGV. Copies run when an event behind them is asked for the second time, as work of a
  * real device runs later. Defines change what the device can do. */
 #define _GNU_SOURCE

@@ -19,7 +19,7 @@ impl Library {
     /// Opens a library by its name, which the dynamic linker looks up, or by its path. Its constructors run.
     ///
     /// # Errors
-    /// The dynamic linker's word.
+    /// The text of `dlerror(3)`.
     pub fn open(name: &str) -> Result<Library, String> {
         let path = CString::new(name).map_err(|e| e.to_string())?;
         // SAFETY: a zero-terminated path. The library's own constructors run: that is what the caller asks for.
@@ -30,7 +30,7 @@ impl Library {
     /// Opens the first of several names that can be.
     ///
     /// # Errors
-    /// The dynamic linker's word on each.
+    /// The texts of `dlerror(3)`, one for each name.
     pub fn open_first(names: &[&str]) -> Result<Library, String> {
         let mut all = Vec::new();
         for name in names {
@@ -66,7 +66,7 @@ fn told() -> String {
 /// Defines a table of C functions: a struct with a function pointer for each, and `load`, which takes a [`Library`] and
 /// answers with the table or the name of the first function that is missing. Those after `optional` may be missing.
 ///
-/// Whoever writes the table promises that each has the type that the library's header gives it.
+/// The author of the table promises that each has the type that the library's header gives it.
 #[macro_export]
 macro_rules! api {
     (

@@ -45,7 +45,7 @@ pub(crate) struct PointerAttribute {
     pub(crate) host_pointer: *mut c_void,
     pub(crate) managed: c_int,
     pub(crate) flags: c_uint,
-    /// Room for fields of later versions.
+    /// Space for fields of later versions.
     pub(crate) rest: [u64; 4],
 }
 

@@ -356,7 +356,7 @@ impl Gpu for Hip {
     fn pointer(&self, addr: u64) -> Result<Pointer, GpuError> {
         let mut found = PointerAttribute::EMPTY;
         let _current = self.current()?;
-        // SAFETY: fills the structure, which has more room than any version needs. The address is only looked up.
+        // SAFETY: fills the structure, which has more space than any version needs. The address is only looked up.
         let code = unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as Handle) };
         if code == api::INVALID_VALUE {
             return Ok(Pointer::Host);

@@ -33,7 +33,8 @@ impl Driver {
     /// Opens the runtime of this machine.
     ///
     /// # Errors
-    /// [`GpuError::NoLibrary`] where there is none, the normal case on a machine without such a GPU.
+    /// [`GpuError::NoLibrary`] where there is none, the normal case on a machine without such a GPU;
+    /// [`GpuError::Symbol`] where it is too old; [`GpuError::Call`].
     pub fn open() -> Result<Driver, GpuError> {
         Driver::open_files(&NAMES)
     }
@@ -75,7 +76,7 @@ impl Driver {
     /// Device number `ordinal`.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::NoDevice`] for a number that the driver does not have, [`GpuError::Call`], [`GpuError::Exhausted`].
     pub fn device(&self, ordinal: usize) -> Result<Arc<dyn Gpu>, GpuError> {
         if ordinal >= self.devices {
             return Err(GpuError::NoDevice { wanted: format!("hip:{ordinal}"), found: self.devices });
@@ -86,10 +87,10 @@ impl Driver {
     /// The device that owns the memory at an address; `None` where it is no device memory.
     ///
     /// # Errors
-    /// See [`GpuError`].
+    /// [`GpuError::Call`]: `hipPointerGetAttributes` failed.
     pub fn owner(&self, addr: u64) -> Result<Option<usize>, GpuError> {
         let mut found = api::PointerAttribute::EMPTY;
-        // SAFETY: fills the structure, which has more room than any version needs. The address is only looked up.
+        // SAFETY: fills the structure, which has more space than any version needs. The address is only looked up.
         let code = unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as api::Handle) };
         if code == api::INVALID_VALUE {
             return Ok(None);

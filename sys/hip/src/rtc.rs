@@ -39,7 +39,7 @@ impl Drop for Made<'_> {
 /// Compiles a kernel's source with these options (`--offload-arch=gfx90a`; without one, for the current device).
 ///
 /// # Errors
-/// There is no compiler on this machine, or its log.
+/// A text: this machine has no HIP compiler, or the log of the compilation that failed.
 pub fn compile(source: &str, options: &[&str]) -> Result<Vec<u8>, String> {
     let library = Library::open_first(&NAMES).map_err(|why| format!("no HIP compiler on this machine: {why}"))?;
     let rtc = Rtc::load(&library).map_err(|symbol| format!("{} has no {symbol}", library.name()))?;

@@ -41,7 +41,7 @@ const DEAD: u64 = 0;
 /// One object with a stable address. `X` stays with the cell when the object changes.
 #[repr(C)]
 pub(crate) struct Cell<T, X = ()> {
-    /// The kind while the object lives; 0 otherwise. First, so that it can be read whatever the type.
+    /// The kind while the object is valid; 0 otherwise. First, so that it can be read whatever the type.
     live: AtomicU64,
     uses: AtomicU64,
     pub(crate) extra: X,
@@ -126,7 +126,7 @@ impl<T, X> Arena<T, X> {
             };
             Box::into_raw(Box::new(cell)) as usize
         });
-        // SAFETY: the cell is allocated (just now, or before and never freed) and in neither list, so nobody else
+        // SAFETY: the cell is allocated (just now, or before and never freed) and in neither list, so no other code
         // uses it.
         let cell = unsafe { &*(address as *const Cell<T, X>) };
         cell.uses.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl<T, X> Arena<T, X> {
     /// No address of a cell that is not live is used any more: the library is being unloaded.
     pub(crate) unsafe fn release(&self) {
         for address in std::mem::take(&mut self.cells().free) {
-            // SAFETY: made by `Box::into_raw`, in no list now, and nobody uses it by the caller's promise.
+            // SAFETY: made by `Box::into_raw`, in no list now, and not used by other code by the caller's promise.
             drop(unsafe { Box::from_raw(address as *mut Cell<T, X>) });
         }
     }

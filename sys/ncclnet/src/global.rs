@@ -46,7 +46,7 @@ impl<P: NetPlugin> Default for Global<P> {
 }
 
 impl<P: NetPlugin> Global<P> {
-    /// Empty; for the macro's static.
+    /// An empty one, for the static of the plugin macro.
     pub const fn new() -> Global<P> {
         Global {
             log: AtomicPtr::new(std::ptr::null_mut()),
@@ -70,7 +70,7 @@ impl<P: NetPlugin> Global<P> {
         let raw = self.log.load(Ordering::Relaxed);
         // SAFETY: only `set_logger` writes it: null or a `LogFn`, and `Option` of a function pointer is null or that.
         let log = unsafe { std::mem::transmute::<*mut c_void, Option<LogFn>>(raw) };
-        // SAFETY: whoever called init promised it.
+        // SAFETY: the caller of init promised it.
         unsafe { Logger::new(log) }
     }
 
@@ -196,7 +196,7 @@ impl<P: NetPlugin> Global<P> {
         address
     }
 
-    /// A number nobody can guess, never 0.
+    /// A random number, never 0.
     pub(crate) fn ticket() -> u64 {
         use std::hash::{BuildHasher, RandomState};
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -213,7 +213,7 @@ impl<P: NetPlugin> Global<P> {
         let shared = std::mem::take(&mut state.shared);
         drop(state);
         if shared != 0 {
-            // Nobody is left who could be told.
+            // There is no caller left to report to.
             let _ = self.finalize(shared as *mut c_void);
         }
         if self.ctxs.is_empty() {

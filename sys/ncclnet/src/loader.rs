@@ -33,7 +33,7 @@ pub enum LoadError {
     Load {
         /// The file.
         file: String,
-        /// The dynamic linker's word.
+        /// The error text of the dynamic linker.
         why: String,
     },
     /// It has none of the tables.
@@ -117,7 +117,8 @@ pub struct Table {
 /// one. The library stays loaded: code that its init started may still run.
 ///
 /// # Errors
-/// The first [`LoadError`].
+/// [`LoadError::Load`], [`LoadError::NoTable`], [`LoadError::BadTable`], [`LoadError::Call`], [`LoadError::Nonsense`],
+/// [`LoadError::Maps`]: the first that is found.
 pub fn inspect(file: &Path) -> Result<Vec<Table>, LoadError> {
     let refused = |why| LoadError::Load { file: file.display().to_string(), why };
     let path = file.to_str().ok_or_else(|| refused("its name is not UTF-8".to_owned()))?;

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use linkspan_transport::{MemSlice, Place};
 
-/// Where registered memory lives.
+/// Where registered memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemKind {
     /// Host memory.
@@ -96,7 +96,7 @@ pub struct Region<'a> {
 /// One buffer of a send, receive or flush.
 #[derive(Debug)]
 pub struct Part<'a, M> {
-    /// The bytes. NCCL promises, and nobody checks here, that they lie inside of the registration.
+    /// The bytes. NCCL promises, and it is not checked here, that they lie inside of the registration.
     pub mem: Mem,
     /// Tag; 0 in a flush.
     pub tag: i32,

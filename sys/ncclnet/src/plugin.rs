@@ -60,7 +60,7 @@ pub trait NetPlugin: Sized + Send + Sync + 'static {
     type Ctx: Send + Sync;
     /// A listen comm. Dropping it closes it.
     type Listen: ListenComm<Self>;
-    /// A connect in progress. Dropping it gives it up.
+    /// A connect in progress. Dropping it cancels it.
     type Connecting: Connecting<Self>;
     /// A send comm. Dropping it closes it, with requests in flight too.
     type Send: SendComm<Mr = Self::Mr>;

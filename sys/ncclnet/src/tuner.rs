@@ -23,7 +23,7 @@ pub trait Tuner: 'static {
 const KEEP: *mut c_void = std::ptr::without_provenance_mut(1);
 const FORBID: *mut c_void = std::ptr::without_provenance_mut(2);
 
-/// Forbids LL128 in a cost table of `protos` costs per algorithm, unless nothing else is left: where somebody asked
+/// Forbids LL128 in a cost table of `protos` costs per algorithm, unless nothing else is left: where the user asked
 /// for LL128 by name, NCCL would have no protocol at all. Returns whether the table was changed.
 pub fn forbid_ll128(costs: &mut [c_float], protos: usize) -> bool {
     if protos <= PROTO_LL128 {

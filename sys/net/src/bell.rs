@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use linkspan_transport::WaitFd;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A descriptor that can be read from when it is rung until it is heard. Any thread may do either.
+/// An eventfd: readable from a signal until it is drained. Any thread may signal or drain it.
 #[derive(Debug)]
 pub struct Bell {
     fd: OwnedFd,
@@ -15,19 +15,19 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// One that is silent.
+    /// An eventfd that is not signalled.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// The error of `eventfd(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new() -> io::Result<Bell> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Bell { fd, rung: AtomicBool::new(false) })
     }
 
-    /// Wakes whoever sleeps on it. One system call, and none while it has not been heard.
+    /// Wakes the threads that sleep on it. One system call, and none while an earlier signal was not read.
     pub fn ring(&self) {
         if !self.rung.swap(true, Ordering::SeqCst) {
-            // It can only fail when the counter is full, and then it is heard anyway.
+            // It can only fail when the counter is full, and then the descriptor is readable anyway.
             let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
         }
     }
@@ -35,7 +35,7 @@ impl Bell {
     /// Silences it before the look at what it may have been rung for.
     ///
     /// Between the two halves of a ring there is nothing to read yet. Then it stays rung: were it not, what is written next would
-    /// never be read, and whoever sleeps on it would be awake for good.
+    /// never be read, and its sleepers would stay awake permanently.
     pub fn hear(&self) {
         if self.rung.load(Ordering::SeqCst) && rustix::io::read(&self.fd, &mut [0; 8]).is_ok() {
             // Not a store: it has to see what was done before the rings that it takes back.
@@ -43,7 +43,7 @@ impl Bell {
         }
     }
 
-    /// What to sleep on.
+    /// The descriptor to sleep on: readable while it is signalled.
     pub fn wait_fd(&self) -> WaitFd {
         WaitFd { fd: self.fd.as_raw_fd(), read: true, write: false }
     }

@@ -16,7 +16,7 @@ use crate::retry;
 /// instructions for each call, which is most of what a look into an empty socket does outside the kernel.
 ///
 /// # Errors
-/// The system's word, for instance ECONNRESET.
+/// The error of `recv(2)`, as ECONNRESET or ETIMEDOUT.
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
@@ -32,7 +32,7 @@ pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
 /// Bytes that wait in the socket to be read (FIONREAD, tcp(7)). Ends and errors do not show: 0.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `ioctl(FIONREAD)`.
 pub fn queued(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one int, which is there during the call.
@@ -45,7 +45,7 @@ pub fn queued(fd: BorrowedFd<'_>) -> io::Result<usize> {
 /// Sends what the socket takes of `buf`. `None`: nothing at the moment.
 ///
 /// # Errors
-/// The system's word, for instance EPIPE.
+/// The error of `send(2)`, as EPIPE or ECONNRESET.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<Option<usize>> {
     loop {
@@ -58,19 +58,19 @@ pub fn send(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// As [`recv`], into memory that somebody else keeps mapped.
+/// As [`recv`], into memory that the caller keeps mapped.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `recv(2)`, as ECONNRESET; EFAULT for memory that is not mapped.
 pub fn recv_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> {
     // SAFETY: mapped and writable for its whole length by the promise behind a MemSlice.
     retry(|| unsafe { libc::recv(fd.as_raw_fd(), mem.as_ptr().cast(), mem.len(), libc::MSG_DONTWAIT) })
 }
 
-/// As [`send`], from memory that somebody else keeps mapped.
+/// As [`send`], from memory that the caller keeps mapped.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `send(2)`, as EPIPE or ECONNRESET; EFAULT for memory that is not mapped.
 pub fn send_mem(fd: BorrowedFd<'_>, mem: MemSlice) -> io::Result<Option<usize>> {
     const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: mapped for its whole length by the promise behind a MemSlice.
@@ -84,7 +84,7 @@ const ROW: usize = crate::GATHER_MAX;
 /// next headers into scratch, with one call. Returns the bytes of both together, as [`recv`] does.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `recvmsg(2)`, as ECONNRESET; EFAULT for memory that is not mapped.
 pub fn recv_two(fd: BorrowedFd<'_>, first: MemSlice, then: &mut [u8]) -> io::Result<Option<usize>> {
     let mut iov = [
         libc::iovec { iov_base: first.as_ptr().cast(), iov_len: first.len() },
@@ -102,7 +102,7 @@ pub fn recv_two(fd: BorrowedFd<'_>, first: MemSlice, then: &mut [u8]) -> io::Res
 /// As [`recv_two`], with further places between the two: the payloads of a row. Only the first 62 of `more` are filled.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `recvmsg(2)`, as ECONNRESET; EFAULT for memory that is not mapped.
 pub fn recv_row(fd: BorrowedFd<'_>, first: MemSlice, more: &[MemSlice], then: &mut [u8]) -> io::Result<Option<usize>> {
     let range = |mem: &MemSlice| libc::iovec { iov_base: mem.as_ptr().cast(), iov_len: mem.len() };
     let mut iov = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; ROW];

@@ -1,11 +1,11 @@
-//! MSG_ZEROCOPY: switching it on, and the kernel's notices that it has let go of memory.
+//! MSG_ZEROCOPY: switching it on, and the kernel's notices that it no longer uses memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::retry;
 
-/// The kernel has let go of the memory of these zero-copy calls.
+/// The kernel no longer uses the memory of these zero-copy calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Number of the first call: the socket's zero-copy calls that took bytes are numbered from 0, modulo 2^32.
@@ -19,7 +19,7 @@ pub struct Sent {
 /// Lets calls on this socket use MSG_ZEROCOPY (SO_ZEROCOPY, socket(7)).
 ///
 /// # Errors
-/// The kernel (before 4.14) or the socket's kind has none.
+/// The error of `setsockopt(SO_ZEROCOPY)`: ENOPROTOOPT before Linux 4.14, ENOTSUPP (524) for sockets of another kind.
 pub fn enable_zerocopy(fd: BorrowedFd<'_>) -> io::Result<()> {
     crate::options::set_int(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
 }
@@ -27,10 +27,10 @@ pub fn enable_zerocopy(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// Takes one notice from the socket's error queue. `None`: no notice has come.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `recvmsg(MSG_ERRQUEUE)`.
 pub fn sent_notice(fd: BorrowedFd<'_>) -> io::Result<Option<Sent>> {
     loop {
-        // Room for a sock_extended_err (16 bytes) and the address behind it (at most 28), aligned as cmsghdr wants.
+        // Space for a sock_extended_err (16 bytes) and the address behind it (at most 28), aligned as cmsghdr wants.
         let mut control = [0u64; 16];
         // SAFETY: all-zero is a valid msghdr.
         let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };

@@ -52,7 +52,7 @@ impl<'a> Gather<'a> {
         self.push_raw(bytes.as_ptr().cast_mut(), bytes.len())
     }
 
-    /// Appends memory that somebody else keeps mapped, see [`MemSlice::new`]. Otherwise as [`Gather::push`].
+    /// Appends memory that the caller keeps mapped, see [`MemSlice::new`]. Otherwise as [`Gather::push`].
     pub fn push_mem(&mut self, mem: MemSlice) -> bool {
         self.push_raw(mem.as_ptr(), mem.len())
     }
@@ -73,7 +73,7 @@ impl<'a> Gather<'a> {
     /// Sends what the socket takes at once. `None`: nothing at the moment.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `sendmsg(2)`, as EPIPE, ECONNRESET or EFAULT.
     pub fn send(&self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         self.send_with(fd, 0)
     }
@@ -82,7 +82,7 @@ impl<'a> Gather<'a> {
     /// not leave as a packet of its own.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `sendmsg(2)`, as EPIPE, ECONNRESET or EFAULT.
     pub fn send_more(&self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         self.send_with(fd, libc::MSG_MORE)
     }
@@ -91,12 +91,12 @@ impl<'a> Gather<'a> {
     /// [`crate::sent_notice`]. The pages stay pinned; what changes in them before the notice may change on the wire.
     ///
     /// # Errors
-    /// The system's word; ENOBUFS where the socket may pin no more memory.
+    /// The error of `sendmsg(2)`, as EPIPE or ECONNRESET; ENOBUFS where the socket may pin no more memory.
     pub fn send_zerocopy(&self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         self.send_with(fd, libc::MSG_ZEROCOPY)
     }
 
-    /// Puts the pages of the ranges into the pipe, in order, as many as have room.
+    /// Puts the pages of the ranges into the pipe, in order, as many as have space.
     ///
     /// # Errors
     /// As [`Pipe::fill`].

@@ -17,7 +17,7 @@ impl WaitPair {
     /// The empty set.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// The error of `epoll_create1(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new() -> io::Result<WaitPair> {
         // SAFETY: takes no memory of ours.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -31,7 +31,7 @@ impl WaitPair {
     /// What to wait for until one of the two is ready. A system call for each that is another than the last time.
     ///
     /// # Errors
-    /// The system's word, as for a descriptor that is not open.
+    /// The error of `epoll_ctl(2)`, as EBADF for a descriptor that is not open.
     pub fn arm(&mut self, wanted: [Option<WaitFd>; 2]) -> io::Result<WaitFd> {
         for (member, want) in self.members.iter_mut().zip(wanted) {
             let same = |a: &WaitFd, b: &WaitFd| (a.fd, a.read, a.write) == (b.fd, b.read, b.write);

@@ -84,7 +84,7 @@ const _: () = assert!(std::mem::offset_of!(Raw, delivery_rate) == 160);
 /// Asks the kernel about a TCP socket. A system call: for statistics, not for every operation.
 ///
 /// # Errors
-/// The system's word; EOPNOTSUPP or ENOPROTOOPT where the socket is not TCP.
+/// The error of `getsockopt(TCP_INFO)`: EOPNOTSUPP or ENOPROTOOPT where the socket is not TCP.
 pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut raw = Raw::default();
     let mut len = size_of::<Raw>() as libc::socklen_t;

@@ -44,7 +44,7 @@ impl Interface {
 /// All IPv4 and IPv6 addresses of all interfaces (getifaddrs(3)), in the system's order.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `getifaddrs(3)`, as EMFILE.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `list` is ours to write.
@@ -54,7 +54,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut found = Vec::new();
     let mut next = list;
     while !next.is_null() {
-        // SAFETY: a node of the list that getifaddrs made and nobody has freed yet.
+        // SAFETY: a node of the list that getifaddrs made and that is not freed yet.
         let node = unsafe { &*next };
         next = node.ifa_next;
         let Some((addr, _)) = ip_of(node.ifa_addr) else {
@@ -85,7 +85,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 /// to the loopback interface. `None`: no interface has it.
 ///
 /// # Errors
-/// The system's word.
+/// As [`interfaces`].
 pub fn interface_of(addr: IpAddr, scope: u32) -> io::Result<Option<Interface>> {
     let mut all = interfaces()?;
     let exact = |i: &Interface| i.addr == addr && (scope == 0 || i.index == scope);

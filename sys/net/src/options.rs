@@ -14,7 +14,7 @@ pub(crate) fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
 /// bound to one address are limited by pairs of ports and not by ports. For IPv4 and IPv6 sockets alike.
 ///
 /// # Errors
-/// The system's word; the kernel has it since 4.2.
+/// The error of `setsockopt(IP_BIND_ADDRESS_NO_PORT)`: ENOPROTOOPT before Linux 4.2.
 pub fn bind_late_port(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
@@ -23,7 +23,7 @@ pub fn bind_late_port(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// before the first.
 ///
 /// # Errors
-/// The system's word.
+/// The error of `getsockopt(SO_INCOMING_CPU)`: ENOPROTOOPT before Linux 3.19.
 pub fn incoming_cpu(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     let mut value: i32 = -1;
     let mut len = size_of::<i32>() as libc::socklen_t;

@@ -33,13 +33,13 @@ pub fn fill_ascending(dst: MemSlice, offset: usize, bytes: &[u8]) -> bool {
 }
 
 /// As [`fill_ascending`], from one range of host memory to another, which do not overlap. Returns false, and writes nothing,
-/// where they differ in length or one is on a device. Nobody writes the source meanwhile.
+/// where they differ in length or one is on a device. The source is not written meanwhile.
 #[must_use]
 pub fn copy_ascending(src: MemSlice, dst: MemSlice) -> bool {
     if !src.is_host() || !dst.is_host() || src.len() != dst.len() {
         return false;
     }
-    // SAFETY: mapped for its whole length by the promise of a MemSlice, and nobody writes it during the call.
+    // SAFETY: mapped for its whole length by the promise of a MemSlice, and it is not written during the call.
     let bytes = unsafe { std::slice::from_raw_parts(src.as_ptr(), src.len()) };
     fill_ascending(dst, 0, bytes)
 }

@@ -9,8 +9,9 @@ use crate::retry;
 
 /// A pipe that pages pass through on their way to a socket.
 ///
-/// Unlike MSG_ZEROCOPY this spares the copy on loopback too, and there is no notice when the kernel has let go of the memory: what
-/// changes in it before the peer has read it may change for the peer. Not for more than one thread at a time.
+/// Unlike MSG_ZEROCOPY this spares the copy on loopback too, and there is no notice when the kernel no longer uses the
+/// memory: what changes in it before the peer has read it may change for the peer. Not for more than one thread at a
+/// time.
 #[derive(Debug)]
 pub struct Pipe {
     out: OwnedFd,
@@ -19,17 +20,17 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe with room for `bytes`, or for as many as the system gives (fs.pipe-max-size, fs.pipe-user-pages-soft).
+    /// A pipe with space for `bytes`, or for as many as the system gives (fs.pipe-max-size, fs.pipe-user-pages-soft).
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `pipe2(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new(bytes: usize) -> io::Result<Pipe> {
         let mut fds: [RawFd; 2] = [-1; 2];
         // SAFETY: the kernel writes two descriptors into an array of two.
         if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: both were made by the call above, and nobody else owns them.
+        // SAFETY: both were made by the call above, and owned by nothing else.
         let (out, inn) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
         // A page more: `bytes` that begin within a page.
         let size = libc::c_int::try_from(bytes + 4096).unwrap_or(libc::c_int::MAX);
@@ -43,10 +44,10 @@ impl Pipe {
         self.held
     }
 
-    /// Puts the pages of `mem` into the pipe, as many as have room.
+    /// Puts the pages of `mem` into the pipe, as many as have space.
     ///
     /// # Errors
-    /// The system's word: EFAULT where memory has no pages of its own, EAGAIN where there is no room at all.
+    /// The error of `vmsplice(2)`: EFAULT where memory has no pages of its own, EAGAIN where the pipe is full.
     pub fn fill(&mut self, mem: MemSlice) -> io::Result<()> {
         let part = libc::iovec { iov_base: mem.as_ptr().cast(), iov_len: mem.len() };
         // SAFETY: one range, mapped for its whole length by the promise behind a MemSlice.
@@ -69,7 +70,7 @@ impl Pipe {
     /// at the moment.
     ///
     /// # Errors
-    /// The system's word, for instance EPIPE.
+    /// The error of `splice(2)`, as EPIPE or ECONNRESET.
     pub fn drain(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         let (from, to, null) = (self.out.as_raw_fd(), fd.as_raw_fd(), std::ptr::null_mut());
         let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;

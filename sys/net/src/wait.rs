@@ -34,7 +34,8 @@ impl WaitSet {
     /// the number of descriptors that woke it; a signal counts as zero.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `ppoll(2)`: EINVAL for more descriptors than the process may have, ENOMEM. A signal is no error: it
+    /// returns 0.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         let spec = timeout.map(|t| libc::timespec {
             tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),

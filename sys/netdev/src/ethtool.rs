@@ -55,7 +55,8 @@ pub struct Channels {
 /// Reads the rings.
 ///
 /// # Errors
-/// See [`Error`]; `EOPNOTSUPP` where the driver has none to show.
+/// [`Error::Refused`], with `EOPNOTSUPP` where the driver shows none; [`Error::System`], [`Error::NoFamily`],
+/// [`Error::Message`], [`Error::Missing`].
 pub fn rings(socket: &mut Socket, interface: u32) -> Result<Rings, Error> {
     let mut found = None;
     get(socket, interface, RINGS_GET, "the rings of an interface", |attrs| {
@@ -73,7 +74,8 @@ pub fn rings(socket: &mut Socket, interface: u32) -> Result<Rings, Error> {
 /// Reads the channels.
 ///
 /// # Errors
-/// See [`Error`]; `EOPNOTSUPP` where the driver has none to show.
+/// [`Error::Refused`], with `EOPNOTSUPP` where the driver shows none; [`Error::System`], [`Error::NoFamily`],
+/// [`Error::Message`].
 pub fn channels(socket: &mut Socket, interface: u32) -> Result<Channels, Error> {
     let mut receive = 0;
     get(socket, interface, CHANNELS_GET, "the channels of an interface", |attrs| {
@@ -86,7 +88,8 @@ pub fn channels(socket: &mut Socket, interface: u32) -> Result<Channels, Error> 
 /// Switches header split on with a threshold of 0, or back. Needs CAP_NET_ADMIN; the card restarts its rings.
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`], with `EPERM` without CAP_NET_ADMIN and `EOPNOTSUPP` or `EINVAL` where the driver cannot;
+/// [`Error::System`], [`Error::NoFamily`], [`Error::Message`].
 pub fn split_headers(socket: &mut Socket, interface: u32, on: bool, threshold: Option<u32>) -> Result<(), Error> {
     let family = socket.family(FAMILY)?;
     let mut ask = request(family, RINGS_SET)

@@ -49,7 +49,7 @@ pub struct Queue {
 /// The queues of an interface that is up.
 ///
 /// # Errors
-/// See [`Error`]; `ENODEV` for no such interface.
+/// [`Error::Refused`], with `ENODEV` for no such interface; [`Error::System`], [`Error::NoFamily`], [`Error::Message`].
 pub fn queues(socket: &mut Socket, interface: u32) -> Result<Vec<Queue>, Error> {
     let family = socket.family(FAMILY)?;
     let mut all = Vec::new();
@@ -83,7 +83,9 @@ impl Binding {
 /// stopped and started by it, so nothing else may depend on them.
 ///
 /// # Errors
-/// See [`Error`]: `EPERM`, `EOPNOTSUPP` where the driver cannot, `EINVAL` where headers are not split, `EEXIST`, `ERANGE`.
+/// [`Error::Refused`]: `EPERM` without CAP_NET_ADMIN, `EOPNOTSUPP` where the driver cannot, `EINVAL` where headers are
+/// not split, `EEXIST` for a queue that is bound already, `ERANGE` for one that does not exist. [`Error::System`],
+/// [`Error::NoFamily`], [`Error::Message`], [`Error::Missing`].
 pub fn bind_receive(interface: u32, queues: &[u32], dmabuf: BorrowedFd<'_>) -> Result<Binding, Error> {
     bind(interface, Some(queues), dmabuf.as_raw_fd() as u32)
 }
@@ -91,7 +93,8 @@ pub fn bind_receive(interface: u32, queues: &[u32], dmabuf: BorrowedFd<'_>) -> R
 /// Binds a dma-buf for sending (Linux 6.16).
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`]: `EOPNOTSUPP` where kernel or driver cannot. [`Error::System`], [`Error::NoFamily`],
+/// [`Error::Message`], [`Error::Missing`].
 pub fn bind_send(interface: u32, dmabuf: BorrowedFd<'_>) -> Result<Binding, Error> {
     bind(interface, None, dmabuf.as_raw_fd() as u32)
 }
@@ -103,7 +106,8 @@ const NO_FD: u32 = u32::MAX;
 /// `Ok`: it would look at the descriptor.
 ///
 /// # Errors
-/// Why not: `EPERM` without CAP_NET_ADMIN, `EOPNOTSUPP` where kernel or driver cannot.
+/// [`Error::Refused`]: `EPERM` without CAP_NET_ADMIN, `EOPNOTSUPP` where kernel or driver cannot. [`Error::System`],
+/// [`Error::NoFamily`].
 pub fn may_bind_receive(interface: u32) -> Result<(), Error> {
     may(bind(interface, Some(&[0]), NO_FD))
 }
@@ -111,7 +115,7 @@ pub fn may_bind_receive(interface: u32) -> Result<(), Error> {
 /// As [`may_bind_receive`], for sending.
 ///
 /// # Errors
-/// As there.
+/// As [`may_bind_receive`].
 pub fn may_bind_send(interface: u32) -> Result<(), Error> {
     may(bind(interface, None, NO_FD))
 }

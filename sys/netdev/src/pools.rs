@@ -40,7 +40,7 @@ pub struct PagePool {
     pub id: u64,
     /// The polling instance that takes from it.
     pub napi: Option<u64>,
-    /// Pages that somebody has: packets, sockets, processes.
+    /// Pages in use: by packets, sockets, processes.
     pub pages: u64,
     /// Their bytes; kernels that do not say: 0.
     pub bytes: u64,
@@ -66,7 +66,7 @@ pub struct PoolCounts {
 /// The pools of an interface (Linux 6.8).
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`], [`Error::System`], [`Error::NoFamily`], [`Error::Message`].
 pub fn page_pools(socket: &mut Socket, interface: u32) -> Result<Vec<PagePool>, Error> {
     let family = socket.family(FAMILY)?;
     let mut pools = Vec::new();
@@ -112,7 +112,7 @@ fn pool(attrs: Attrs<'_>, interface: u32) -> Result<Option<PagePool>, Error> {
 /// that counts nothing: none.
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`], with `ENODEV` for no such interface; [`Error::System`], [`Error::NoFamily`], [`Error::Message`].
 pub fn starved(socket: &mut Socket, interface: u32) -> Result<Vec<(u32, u64)>, Error> {
     let family = socket.family(FAMILY)?;
     let mut queues = Vec::new();

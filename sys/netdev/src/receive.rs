@@ -27,7 +27,7 @@ pub struct Received {
 /// either the one or, without any control message, plain host data. Never blocks; `None`: nothing is there.
 ///
 /// # Errors
-/// The system's word; `ETOOSMALL` (525) for a control buffer that holds no fragment.
+/// The error of `recvmsg(2)`, as ECONNRESET; `ETOOSMALL` (525) for a control buffer that holds no fragment.
 pub fn receive(fd: BorrowedFd<'_>, linear: MemSlice, control: &mut [u64]) -> io::Result<Option<Received>> {
     loop {
         let mut part = libc::iovec { iov_base: linear.as_ptr().cast(), iov_len: linear.len() };
@@ -56,7 +56,7 @@ pub fn receive(fd: BorrowedFd<'_>, linear: MemSlice, control: &mut [u64]) -> io:
 /// a call, and at most 128 runs.
 ///
 /// # Errors
-/// The system's word; `EINVAL` for more runs than 128.
+/// The error of `setsockopt(SO_DEVMEM_DONTNEED)`: `EINVAL` for more runs than 128.
 pub fn give_back(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<u64> {
     // `struct dmabuf_token`: first token u32, count u32, as a Run has them.
     let len = size_of_val(runs) as libc::socklen_t;
@@ -77,7 +77,7 @@ pub fn give_back(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<u64> {
     }
 }
 
-/// Whether this kernel has Google's own interface for device memory (socket option 97), which we do not speak. Upstream
+/// Whether this kernel has Google's own interface for device memory (socket option 97), which linkspan does not use. Upstream
 /// kernels know no such option.
 pub fn foreign_interface(fd: BorrowedFd<'_>) -> bool {
     const GOOGLE_DONTNEED: libc::c_int = 97;

@@ -21,8 +21,8 @@ struct Names {
 /// took; never blocks, `None`: none at the moment.
 ///
 /// # Errors
-/// The system's word: `EINVAL` for a binding that is not there or not of the card that the route leads to, `EFAULT` for bytes
-/// outside of it.
+/// The error of `sendmsg(2)`: `EINVAL` for a binding that does not exist or is not of the card that the route leads to,
+/// `EFAULT` for bytes outside of it, `EPIPE` or `ECONNRESET` when the stream ended.
 pub fn send_bound(fd: BorrowedFd<'_>, dmabuf: u32, offset: u64, len: usize) -> io::Result<Option<usize>> {
     let names = Names {
         // Without the padding, as CMSG_LEN has it.

@@ -14,7 +14,7 @@ pub enum Error {
     System {
         /// The call.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -71,10 +71,10 @@ const FAMILY_NAME: u16 = 2;
 const DATAGRAM: usize = 64 << 10;
 
 impl Socket {
-    /// Opens one.
+    /// Opens a generic netlink socket.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error::System`]: `socket(2)` failed.
     pub fn open() -> Result<Socket, Error> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: takes no memory of ours.

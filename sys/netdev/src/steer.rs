@@ -162,7 +162,8 @@ impl Rule {
     /// Steers the stream `peer` -> `local`, and nothing else, to a receive queue. Needs CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// See [`Error`]: `EOPNOTSUPP` where the card has no such rules or they are off (`ethtool -K IFACE ntuple on`), `ENOSPC`.
+    /// [`Error::Refused`]: `EOPNOTSUPP` where the card has no such rules or they are off (`ethtool -K IFACE ntuple
+    /// on`), `ENOSPC` where the table is full, `EPERM` without CAP_NET_ADMIN. [`Error::System`] for the socket.
     pub fn steer(interface: &str, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<Rule, Error> {
         let control = Control::open(interface)?;
         let place = free_place(&control)?;
@@ -173,7 +174,7 @@ impl Rule {
         Ok(Rule { control, place })
     }
 
-    /// Its number on the card.
+    /// The number of the rule on the card.
     pub fn place(&self) -> u32 {
         self.place
     }
@@ -195,7 +196,8 @@ fn end(control: &Control, place: u32) -> Result<(), Error> {
 /// Ends a rule by its number, one that a process left which was killed. One that is not there any more has ended.
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`], with `EPERM` without CAP_NET_ADMIN; [`Error::System`] for the socket. A rule that does not exist
+/// is no error.
 pub fn end_rule(interface: &str, place: u32) -> Result<(), Error> {
     match end(&Control::open(interface)?, place) {
         Err(error) if error.errno() == Some(libc::ENOENT) => Ok(()),
@@ -212,7 +214,7 @@ fn free_place(control: &Control) -> Result<u32, Error> {
         return Ok(ANYWHERE);
     }
     let used = count.u32(at::COUNT).min(RULES);
-    // The kernel writes at most as many places as it is told that there is room for.
+    // The kernel writes at most as many places as it is told that there is space for.
     let mut list = Command::new(at::LIST + 4 * used as usize, RULE_LIST);
     list.0.resize(list.0.len().max(RXNFC / 8), 0);
     list.put(at::COUNT, &used.to_ne_bytes());
@@ -226,10 +228,10 @@ fn free_place(control: &Control) -> Result<u32, Error> {
     free.ok_or_else(full)
 }
 
-/// Receive queues that rules and tables count.
+/// Number of receive queues to which rules and tables can lead.
 ///
 /// # Errors
-/// See [`Error`]: `EOPNOTSUPP` where the driver has none to steer to.
+/// [`Error::Refused`]: `EOPNOTSUPP` where the driver has none to steer to. [`Error::System`] for the socket.
 pub fn steerable(interface: &str) -> Result<u32, Error> {
     let mut ask = Command::new(RXNFC, GET_QUEUES);
     ask.put(at::FLOW, &0u32.to_ne_bytes());
@@ -240,7 +242,7 @@ pub fn steerable(interface: &str) -> Result<u32, Error> {
 /// The table that spreads streams without a rule of their own over queues, entry by entry.
 ///
 /// # Errors
-/// See [`Error`]: `EOPNOTSUPP` where there is none.
+/// [`Error::Refused`]: `EOPNOTSUPP` where the driver has no such table. [`Error::System`] for the socket.
 pub fn spread(interface: &str) -> Result<Vec<u32>, Error> {
     const WHAT: &str = "the table that spreads streams over queues";
     let control = Control::open(interface)?;
@@ -253,10 +255,11 @@ pub fn spread(interface: &str) -> Result<Vec<u32>, Error> {
     Ok((0..size as usize).map(|n| ask.u32(TABLE_HEAD + 4 * n)).collect())
 }
 
-/// Sets the table. Needs CAP_NET_ADMIN.
+/// Sets the table that spreads streams over queues. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`]: `EPERM` without CAP_NET_ADMIN, `EOPNOTSUPP` where the driver cannot, `EINVAL` for a table of
+/// another length. [`Error::System`] for the socket.
 pub fn set_spread(interface: &str, table: &[u32]) -> Result<(), Error> {
     // A size of 0 would set the driver's own table.
     let size = u32::try_from(table.len()).unwrap_or(0).clamp(1, TABLE);
@@ -278,7 +281,7 @@ fn flags(control: &Control) -> Result<u32, Error> {
 /// Whether the card takes rules for streams (`ethtool -k`: ntuple-filters).
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`]: `ENODEV` for no such interface. [`Error::System`] for the socket.
 pub fn takes_rules(interface: &str) -> Result<bool, Error> {
     Ok(flags(&Control::open(interface)?)? & NTUPLE != 0)
 }
@@ -286,7 +289,8 @@ pub fn takes_rules(interface: &str) -> Result<bool, Error> {
 /// Switches that on or off. Needs CAP_NET_ADMIN. A driver without it leaves it as it was, without a word.
 ///
 /// # Errors
-/// See [`Error`].
+/// [`Error::Refused`]: `EPERM` without CAP_NET_ADMIN, `EOPNOTSUPP` where the driver cannot. [`Error::System`] for the
+/// socket.
 pub fn take_rules(interface: &str, on: bool) -> Result<(), Error> {
     let control = Control::open(interface)?;
     let now = flags(&control)?;

@@ -83,10 +83,10 @@ struct Known {
 
 const _: () = assert!(size_of::<Probe>() == 16 + 8 * OPS && size_of::<Question>() == 40 && size_of::<Known>() == 40);
 
-/// Asks the kernel.
+/// Asks the kernel whether it has zero-copy receive (`io_uring_register`).
 ///
 /// # Errors
-/// It lets this process use no io_uring (`EPERM`), or has none (`ENOSYS`).
+/// The error of `io_uring_setup(2)`: `EPERM` where the process may use no io_uring, `ENOSYS` where the kernel has none.
 pub fn zero_copy_receive() -> io::Result<ZeroCopyReceive> {
     // `struct io_uring_params`, all zero: a plain ring.
     let mut params = [0u8; 120];

@@ -114,7 +114,7 @@ fn what_io_uring_has() {
     }
 }
 
-/// io_uring's zero-copy receive from a card that cannot: the step and the kernel's word.
+/// io_uring's zero-copy receive from a card that cannot: the call and the kernel's error.
 #[test]
 fn a_queue_of_loopback_is_refused() {
     let memory = HostBuf::new(64 << 12);

@@ -29,7 +29,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// One side, with the peer's memory. It spins, and for ever if the peer is gone.
+    /// One side, with the peer's memory. It spins, and forever if the peer is gone.
     pub fn new(map: &Arc<Map>, remote: Remote) -> Bare {
         Bare::watched(map, Side::A, remote, Box::new(|| Ok(())))
     }
@@ -70,7 +70,7 @@ impl Bare {
     /// One round trip of a word; the other side calls [`Bare::catch`].
     ///
     /// # Errors
-    /// What the watch says, or `ECONNRESET`: the other side has gone.
+    /// The error of the watch on the peer, or `ECONNRESET`: the other side has ended.
     pub fn throw(&mut self) -> io::Result<()> {
         self.turn += 1;
         let (there, back, turn) = (self.word(0), self.word(SLOTS - 1), self.turn);
@@ -95,7 +95,7 @@ impl Bare {
     /// Copies `src` here to `address` there, `slice` bytes at a time from a cursor shared with [`Bare::receive`].
     ///
     /// # Errors
-    /// The system refuses a copy; or as [`Bare::throw`].
+    /// The error of the copy (`process_vm_readv(2)`), as `EFAULT` or `EPERM`; those of [`Bare::throw`].
     pub fn send(&mut self, src: MemSlice, slice: usize, address: u64) -> io::Result<()> {
         self.turn += 1;
         let (w, remote, turn) = (self.word(1), self.remote, self.turn);
@@ -133,7 +133,7 @@ impl Bare {
     }
 }
 
-/// Claims slices until none is left. A cursor that the peer turns back gains it nothing: nobody copies more slices
+/// Claims slices until none is left. A cursor that the peer turns back has no effect: no side copies more slices
 /// than there are.
 fn share(
     w: &impl Words,

@@ -1,7 +1,7 @@
-//! Sleep without lost wake-ups and without a system call while nobody sleeps.
+//! Sleep without lost wake-ups and without a system call while no thread sleeps.
 //!
 //! The sleeper says that it sleeps and then looks once more; the other side changes something and then asks
-//! whether anybody sleeps. The two fences make sure that at least one of them sees the other.
+//! whether a thread sleeps. The two fences make sure that at least one of them sees the other.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -11,7 +11,7 @@ pub fn arm(sleeping: &AtomicU64) {
     fence(Ordering::SeqCst);
 }
 
-/// Sleeper: awake again.
+/// For the sleeper: it is awake again and needs no wake-up.
 pub fn disarm(sleeping: &AtomicU64) {
     sleeping.store(0, Ordering::Relaxed);
 }
@@ -20,7 +20,7 @@ pub fn disarm(sleeping: &AtomicU64) {
 #[must_use]
 pub fn must_ring(sleeping: &AtomicU64) -> bool {
     fence(Ordering::SeqCst);
-    // The swap only where somebody sleeps: an unconditional one would take the line from its reader each time.
+    // The swap only where a thread sleeps: an unconditional one would take the line from its reader each time.
     sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
 }
 

@@ -1,6 +1,6 @@
 //! Cross-memory attach through a gate that its owner can close.
 //!
-//! `process_vm_readv` and `process_vm_writev` name the other process's memory by address. Whoever may use them may
+//! `process_vm_readv` and `process_vm_writev` name the other process's memory by address. A process that may use them may
 //! use them late: a thread that decided to copy can be stopped before it enters the kernel and go on hours later.
 //! So each copy carries, as its first remote element, eight bytes of a *gate* page of the memory's owner. The kernel
 //! works through the elements in order and ends at the first one it cannot reach (process_vm_readv(2)), so once
@@ -37,10 +37,10 @@ pub struct Gate {
 unsafe impl Send for Gate {}
 
 impl Gate {
-    /// An open gate that shows `nonce`.
+    /// An accessible guard page that holds `nonce`.
     ///
     /// # Errors
-    /// The system has no memory.
+    /// The error of `mmap(2)`: ENOMEM.
     pub fn new(nonce: [u64; 2]) -> io::Result<Gate> {
         // SAFETY: a fresh private mapping at an address of the kernel's choice.
         let page = unsafe {
@@ -52,21 +52,21 @@ impl Gate {
             )?
         };
         let page: NonNull<u8> = NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: inside the fresh mapping, aligned, and nobody knows of it yet.
+        // SAFETY: inside the fresh mapping, aligned, and not shared yet.
         unsafe { page.add(NONCE_AT).cast::<[u64; 2]>().write(nonce) };
         Ok(Gate { page, keep: false })
     }
 
-    /// Where the peer finds it.
+    /// The page's address, to be sent to the peer.
     pub fn address(&self) -> u64 {
         self.page.as_ptr() as u64
     }
 
     /// Closes it: no copy that enters the kernel from now on moves a byte. The address stays taken, closed, for the
-    /// life of this process unless [`Gate::reopenable`] is called, since whoever was late may still come.
+    /// life of this process unless [`Gate::reopenable`] is called, since a late copy may still come.
     ///
     /// # Errors
-    /// The system refuses, which it has no reason to.
+    /// The error of `mprotect(2)`: ENOMEM where the process has too many mappings.
     pub fn close(&mut self) -> io::Result<()> {
         self.keep = true;
         // SAFETY: our own mapping, of which no reference exists.
@@ -74,7 +74,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Nobody can come late any more: the address may be given back.
+    /// No late copy is possible any more: the address may be unmapped.
     pub fn reopenable(&mut self) {
         self.keep = false;
     }
@@ -241,7 +241,8 @@ impl Remote {
     /// Whether this process may read the peer's memory, and whether the peer is who it says: the nonce at its gate.
     ///
     /// # Errors
-    /// `EPERM`, `ENOSYS`: forbidden. `InvalidData`: another process, or a lie.
+    /// `EPERM`, `ENOSYS`: the OS forbids access to the process. `InvalidData`: the number belongs to another process,
+    /// or the peer gave a wrong address.
     pub fn probe(self, nonce: [u64; 2]) -> io::Result<()> {
         let mut found = [0u64; 2];
         let local = [iov(found.as_mut_ptr() as u64, 16)];

@@ -38,7 +38,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other end.
+    /// The other side.
     pub fn other(self) -> Side {
         match self {
             Side::A => Side::B,

@@ -1,7 +1,7 @@
 //! What the shared-memory room needs of the machine: lock-free rings and transfer slots in a sealed memfd,
 //! cross-memory attach behind a gate, and proofs that a peer process ended or stands still.
 //!
-//! The map is shared with a process that may lie or scribble. Everything in it is an atomic or is moved by raw
+//! The map is shared with a process that may write anything to it. Everything in it is an atomic or is moved by raw
 //! copies; no Rust reference to plain data in it is ever made, each index is read once and bounds-checked, and what
 //! is decided upon is decided on private copies.
 //!

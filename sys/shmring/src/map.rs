@@ -18,7 +18,7 @@ use crate::slot::{MAX_SLICES, Words};
 #[cfg(test)]
 mod tests;
 
-/// What the map is sealed with: nobody can shrink it under our feet (SIGBUS), grow it, or unseal it.
+/// What the map is sealed with: no process can shrink it while it is mapped (SIGBUS), grow it, or unseal it.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A sealed memfd, mapped. A memfd and not a file in `/dev/shm`, whose size limit does not concern it.
@@ -42,7 +42,7 @@ impl Map {
     /// A fresh map with two rings of `ring` bytes (a power of two from `RING_MIN` to `RING_MAX`).
     ///
     /// # Errors
-    /// The size is not allowed, or the system refuses the memory.
+    /// `InvalidInput` for a size that is not allowed; the error of `memfd_create(2)`, `ftruncate(2)` or `mmap(2)`.
     pub fn create(ring: usize) -> io::Result<Map> {
         check_size(ring)?;
         let fd = rustix::fs::memfd_create("linkspan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -58,7 +58,8 @@ impl Map {
     /// Maps what the peer sent, if it is a map of ours with rings of `ring` bytes.
     ///
     /// # Errors
-    /// It is not sealed, not of the right size, or not ours.
+    /// `InvalidData` for a descriptor that is not sealed, has another size or another header; the error of `fstat(2)`,
+    /// `fcntl(2)` or `mmap(2)`.
     pub fn open(fd: OwnedFd, ring: usize) -> io::Result<Map> {
         check_size(ring)?;
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|e| invalid(format!("not a memfd: {e}")))?;
@@ -93,7 +94,7 @@ impl Map {
         let map = Map { base, ring, fd };
         for range in layout::always(ring) {
             let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE;
-            // SAFETY: the same pages of the same file once more, inside our own mapping, which nobody knows of yet. Populated
+            // SAFETY: the same pages of the same file once more, inside our own mapping, which is not shared yet. Populated
             // now, because a first touch costs over a microsecond a page.
             unsafe {
                 let at = map.base.add(range.start).as_ptr().cast();
@@ -116,7 +117,7 @@ impl Map {
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= layout::total(self.ring));
-        // SAFETY: inside the mapping and aligned, by the assertion; atomics may be shared with anybody.
+        // SAFETY: inside the mapping and aligned, by the assertion; atomics may be shared with other processes.
         unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -132,12 +133,12 @@ impl Map {
         }
     }
 
-    /// Whether a side has closed; its word.
+    /// The word that says whether a side has closed.
     pub fn closed(&self, side: Side) -> &AtomicU64 {
         self.word(layout::closed(side))
     }
 
-    /// Whether a side sleeps; its word, for [`crate::bell`].
+    /// The word that says whether a side sleeps, for [`crate::bell`].
     pub fn sleeping(&self, side: Side) -> &AtomicU64 {
         self.word(layout::sleeping(side))
     }
@@ -146,7 +147,7 @@ impl Map {
     pub(crate) fn nap(&self, side: Side) -> &AtomicU32 {
         let word: *const AtomicU64 = self.sleeping(side);
         // SAFETY: inside the mapping and aligned, as the word it is the first half of, which no other code of a bare
-        // map uses; atomics may be shared with anybody.
+        // map uses; atomics may be shared with other processes.
         unsafe { &*word.cast::<AtomicU32>() }
     }
 
@@ -161,7 +162,7 @@ impl Map {
         self.word(at / 8 * 8 % layout::total(self.ring)).load(Ordering::Relaxed)
     }
 
-    /// Every word of the map, for tests that play a peer gone mad.
+    /// Every word of the map, for tests with a misbehaving peer.
     #[doc(hidden)]
     pub fn scribble(&self, at: usize, value: u64) {
         self.word(at / 8 * 8 % layout::total(self.ring)).store(value, Ordering::Relaxed);
@@ -264,7 +265,7 @@ unsafe impl Area for Lane {
 }
 
 impl Producer<Lane> {
-    /// Like [`Producer::put`], from memory that others may look at.
+    /// Like [`Producer::put`], from memory that other threads may access.
     #[inline]
     #[must_use]
     pub fn put_mem(&mut self, at: usize, src: MemSlice) -> bool {
@@ -305,7 +306,7 @@ impl Producer<Lane> {
 }
 
 impl Consumer<Lane> {
-    /// Like [`Consumer::get`], into memory that others may look at.
+    /// Like [`Consumer::get`], into memory that other threads may access.
     #[inline]
     #[must_use]
     pub fn get_mem(&self, at: usize, dst: MemSlice) -> bool {
@@ -317,7 +318,7 @@ impl Consumer<Lane> {
             }
     }
 
-    /// Like [`Consumer::get_mem`], past the caches where the processor can: for a place among many, which nobody looks at soon.
+    /// Like [`Consumer::get_mem`], past the caches where the processor can: for a place among many, which is not read soon.
     #[inline]
     #[must_use]
     pub fn get_mem_past(&self, at: usize, dst: MemSlice) -> bool {

@@ -27,7 +27,7 @@ impl Page {
     /// Makes a new file of `words` zero words, mode 0600. An existing file is an error.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `open(2)`, `ftruncate(2)`, `fallocate(2)` or `mmap(2)`, as EEXIST, EACCES or ENOSPC.
     pub fn create(path: &Path, words: usize) -> io::Result<Page> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         // Allocated, not only sized: a full file system is an error now and not a SIGBUS later.
@@ -39,7 +39,8 @@ impl Page {
     /// Opens a file for reading: the words are never to be stored to. At most `most` words are mapped.
     ///
     /// # Errors
-    /// The system's word; `InvalidData` where it is not a regular file of whole words.
+    /// The error of `open(2)` or `mmap(2)`, as ENOENT or EACCES; `InvalidData` where it is not a regular file of whole
+    /// words.
     pub fn open(path: &Path, most: usize) -> io::Result<Page> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
         let stat = rustix::fs::fstat(&file)?;
@@ -80,7 +81,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: our mapping, which nobody can reach any more.
+        // SAFETY: our mapping, to which no reference exists any more.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.words * 8) };
         debug_assert!(unmapped.is_ok());
     }

@@ -35,7 +35,7 @@ impl Pages {
     /// A file that is made shorter afterwards ends the process (SIGBUS) at the next touch; a memfd can be sealed against it.
     ///
     /// # Errors
-    /// The range is empty or not inside the file, or the system refuses.
+    /// `InvalidInput` where the range is empty or not inside the file; the error of `fstat(2)` or `mmap(2)`.
     pub fn map(fd: BorrowedFd<'_>, offset: u64, len: usize, shared: bool) -> io::Result<Pages> {
         let stat = rustix::fs::fstat(fd)?;
         let size = match FileType::from_raw_mode(stat.st_mode) {
@@ -66,7 +66,7 @@ impl Drop for Pages {
     fn drop(&mut self) {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // Where the system refuses, the pages stay as they are, for ever.
+        // Where the OS refuses, the pages stay mapped permanently.
         // SAFETY: replaces our own mapping, whole; handles that are left see zeros.
         let _ = unsafe { rustix::mm::mmap_anonymous(self.base.as_ptr().cast(), self.len, prot, flags) };
     }

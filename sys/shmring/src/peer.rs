@@ -1,4 +1,4 @@
-//! The peer process: who it is, whether it lives, and whether one of its threads can still be inside a copy.
+//! The peer process: which process it is, whether it is alive, and whether one of its threads can still be inside a copy.
 
 use std::cell::Cell;
 use std::io;
@@ -17,7 +17,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 /// The process is 0 where our pid namespace does not show it.
 ///
 /// # Errors
-/// Not a Unix socket.
+/// The error of `getsockopt(SO_PEERCRED)`, for a socket that is not a Unix socket.
 pub fn credentials(socket: impl AsFd) -> io::Result<(i32, u32)> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     option(socket, libc::SO_PEERCRED, &mut cred)?;
@@ -35,10 +35,10 @@ fn option<T: Copy>(socket: impl AsFd, name: libc::c_int, value: &mut T) -> io::R
 }
 
 /// A pidfd of the process at the other end of a Unix socket, straight from the socket: no number that could have
-/// been given to somebody else in between. Also works where the peer is in another pid namespace.
+/// been reused in between. Also works where the peer is in another pid namespace.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 6.5.
+/// The error of `getsockopt(SO_PEERPIDFD)`: `ENOPROTOOPT` before Linux 6.5.
 pub fn of_socket(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut fd: libc::c_int = -1;
     option(socket, SO_PEERPIDFD, &mut fd)?;
@@ -52,7 +52,7 @@ pub fn of_socket(socket: impl AsFd) -> io::Result<OwnedFd> {
 /// A pidfd of the process with this number now.
 ///
 /// # Errors
-/// There is none, or the system has no pidfds.
+/// The error of `pidfd_open(2)`: `ESRCH` where there is no such process, `ENOSYS` before Linux 5.3.
 pub fn of_pid(pid: i32) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
@@ -112,10 +112,10 @@ impl Task {
         after.and_then(|r| r.chars().next()).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Whether [`Task::outside`] can find anything out here.
+    /// Whether [`Task::outside`] works on this system.
     ///
     /// # Errors
-    /// `/proc` is not there or hides the peer.
+    /// The error of reading `/proc/PID/stat`: `/proc` is not mounted, or hides the peer.
     pub fn visible(&self) -> io::Result<()> {
         self.state().map(drop)
     }

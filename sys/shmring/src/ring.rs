@@ -1,8 +1,8 @@
 //! A byte ring with one producer and one consumer, each in its own process.
 //!
 //! Positions count bytes since the start and never wrap (2^64 bytes are 20 years at 25 GB/s). Each side keeps its own
-//! position privately and only publishes it; the other side's is read once per use and checked, so that a lying
-//! index costs its owner the connection and nobody a byte.
+//! position privately and only publishes it; the other side's is read once per use and checked, so that a misbehaving
+//! index ends the connection and damages no byte.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ mod tests;
 /// (128), where it costs speed only.
 pub const LINE: usize = 64;
 
-/// The other side published a position that no honest peer publishes.
+/// The other side published a position that a correct peer never publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie {
     /// Our own position, bytes.
@@ -24,7 +24,7 @@ pub struct Lie {
     pub theirs: u64,
 }
 
-/// Where a ring lives.
+/// Where a ring is stored.
 ///
 /// # Safety
 /// `put` and `get` must be sound for any position and any length up to `size`, whatever the other side does.
@@ -65,7 +65,7 @@ impl<A: Area> Producer<A> {
     /// `want`.
     ///
     /// # Errors
-    /// The consumer claims to have read what was never written, or went backwards.
+    /// [`Lie`]: the consumer's position is beyond what was written, or went backwards.
     pub fn free(&mut self, want: usize) -> Result<usize, Lie> {
         let size = self.area.size();
         let free = size - (self.tail - self.head);
@@ -123,13 +123,13 @@ impl<A: Area> Producer<A> {
         (size - (self.tail & (size - 1))) as usize
     }
 
-    /// Whether the consumer has freed everything, looked up afresh.
+    /// Whether the consumer has freed everything; reads its position again.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.area.head().load(Ordering::Acquire) == self.tail
     }
 
-    /// Whether the consumer has room for `want` bytes, looked up afresh; lies count as room, the next
+    /// Whether the consumer has space for `want` bytes, looked up afresh; inconsistent positions count as space, the next
     /// [`Producer::free`] reports them.
     pub fn has_room(&self, want: usize) -> bool {
         let head = self.area.head().load(Ordering::Acquire);
@@ -155,7 +155,7 @@ impl<A: Area> Consumer<A> {
     /// Bytes that can be read now; looks at the producer's position only when everything seen before is consumed.
     ///
     /// # Errors
-    /// The producer went backwards or claims more than the ring holds.
+    /// [`Lie`]: the producer's position went backwards, or is further ahead than the ring holds.
     #[inline]
     pub fn ready(&mut self) -> Result<usize, Lie> {
         if self.tail == self.head {

@@ -27,7 +27,7 @@ const STOP: u64 = 1 << 17;
 const DONE: u64 = 1 << 18;
 const GEN: u32 = 32;
 
-/// Attempts at a contended cursor before we give way until the next call; an honest peer loses us one or two.
+/// Attempts at a contended cursor before the call returns; with a correct peer one or two are lost.
 const TRIES: u32 = 16;
 
 /// The words of a slot. Each is written by one side only, except the cursor.
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// The cursor does not carry the generation that both agreed on: the peer scribbled.
+/// The cursor does not carry the generation that both agreed on: the peer overwrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scribbled;
 
@@ -81,7 +81,7 @@ pub fn offer(w: &impl Words, generation: u32) {
 /// The state now.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn state(w: &impl Words, generation: u32) -> Result<State, Scribbled> {
     check(w.cursor().load(Ordering::Acquire), generation)
 }
@@ -90,7 +90,7 @@ pub fn state(w: &impl Words, generation: u32) -> Result<State, Scribbled> {
 /// start. False where the sender has stopped it.
 ///
 /// # Errors
-/// The slot is not as offered.
+/// [`Scribbled`]: the slot is not as it was offered.
 pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bool, Scribbled> {
     w.dest().store(dest, Ordering::Relaxed);
     w.unread().store(0, Ordering::Relaxed);
@@ -106,7 +106,7 @@ pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bo
 /// Claims the next of `slices` slices, where the transfer is open and one is left.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>, Scribbled> {
     Ok(claim_some(w, generation, slices, 1)?.map(|slices| slices.start))
 }
@@ -114,7 +114,7 @@ pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>
 /// Claims up to `most` of the next of `slices` slices, where the transfer is open and one is left.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Result<Option<Range<u32>>, Scribbled> {
     let slices = slices.min(MAX_SLICES);
     let mut word = w.cursor().load(Ordering::Acquire);
@@ -136,7 +136,7 @@ pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Re
 /// torn and must not be reported.
 ///
 /// # Errors
-/// Another generation stands there.
+/// [`Scribbled`]: the slot holds another generation.
 pub fn finish(w: &impl Words, generation: u32) -> Result<bool, Scribbled> {
     let s = check(w.cursor().fetch_or(DONE, Ordering::AcqRel), generation)?;
     Ok(!s.stopped)
@@ -148,7 +148,7 @@ pub fn stop(w: &impl Words) -> bool {
 }
 
 /// Announces that this thread is about to touch the peer's memory for a transfer, and asks whether it still may.
-/// `inside` is this side's own word; it is cleared by [`leave`] in either case.
+/// `inside` is this side's own flag; it is cleared by [`leave`] in either case.
 ///
 /// With [`all_out`] this is Dekker's handshake: of "I am inside" and "it is stopped" at least one side sees the
 /// other's.
@@ -160,12 +160,12 @@ pub fn enter(inside: &AtomicU64, who: u64, w: &impl Words, generation: u32) -> b
     (word >> GEN) as u32 == generation && word & STOP == 0
 }
 
-/// The copy that began with [`enter`] is over.
+/// Ends the copy that began with [`enter`].
 pub fn leave(inside: &AtomicU64) {
     inside.store(0, Ordering::Release);
 }
 
-/// After [`stop`] of every transfer: who of the peer may still be copying (0: nobody, and nobody will any more).
+/// After [`stop`] of every transfer: which threads of the peer may still be copying (0: none, and none will).
 pub fn all_out(inside: &AtomicU64) -> u64 {
     fence(Ordering::SeqCst);
     inside.load(Ordering::Acquire)

@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// Driver mappings behave in the same way.
 ///
 /// # Errors
-/// The kernel has none (before Linux 5.14, or switched off).
+/// The error of `memfd_secret(2)`: `ENOSYS` before Linux 5.14 or where it is switched off.
 pub fn secret(len: usize) -> io::Result<MemSlice> {
     use std::os::fd::{FromRawFd, OwnedFd};
     // SAFETY: makes a descriptor and touches no memory.
@@ -29,11 +29,11 @@ pub fn secret(len: usize) -> io::Result<MemSlice> {
     Ok(unsafe { MemSlice::new(base.cast(), len) })
 }
 
-/// `len` bytes that nobody can read or write: a broken promise, as after an early unmap. Only system calls may be
+/// `len` bytes that cannot be read or written: a broken promise, as after an early unmap. Only system calls may be
 /// pointed at it; reading it directly is a SIGSEGV.
 ///
 /// # Errors
-/// The system refuses the mapping.
+/// The error of `mmap(2)`.
 pub fn forbidden(len: usize) -> io::Result<MemSlice> {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE)? };

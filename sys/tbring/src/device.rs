@@ -70,7 +70,7 @@ pub struct Info {
 /// Asks the device at `path`, without waiting for its link.
 ///
 /// # Errors
-/// [`Error::Open`] and [`Error::Refused`].
+/// [`Error::Open`]: the device cannot be opened. [`Error::Refused`]: the driver refuses the question.
 pub fn info(path: &Path) -> Result<Info> {
     info_of(std::os::fd::AsFd::as_fd(&open(path)?))
 }

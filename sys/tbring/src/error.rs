@@ -15,7 +15,7 @@ pub enum Error {
     Open {
         /// Its path.
         path: PathBuf,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
         /// The way out, where there is one; begins with `; `.
@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// The module is of another version.
     #[error(
-        "LS1502 linkspan.ko speaks version {theirs} of its interface, this program version {ours}; update the older one"
+        "LS1502 linkspan.ko has version {theirs} of its interface, this program version {ours}; update the older one"
     )]
     Version {
         /// The module's.
@@ -47,7 +47,7 @@ pub enum Error {
     Refused {
         /// What was asked for.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
         /// The way out, where the error number tells one; begins with `; `.
@@ -63,8 +63,10 @@ pub enum Error {
         /// Bytes of the region.
         region: u64,
     },
-    /// Indices in the shared memory that no sane driver writes.
-    #[error("LS1507 the queues of the device make no sense ({what}); its module is not what it says")]
+    /// Indices in the shared memory that a correct driver does not write.
+    #[error(
+        "LS1507 the queues of the device are inconsistent ({what}); the module that is loaded is not linkspan.ko of this version"
+    )]
     Queues {
         /// What is wrong.
         what: &'static str,
@@ -75,8 +77,8 @@ pub enum Error {
         /// Its number.
         channel: u32,
     },
-    /// A message that no buffer has room for.
-    #[error("LS1509 a message of {length} bytes waits, and the buffers have {room}; open the channel with larger ones")]
+    /// A message that no buffer has space for.
+    #[error("LS1509 a message of {length} bytes waits, and the buffers hold {room}; open the channel with larger ones")]
     Long {
         /// Its bytes.
         length: u64,

@@ -1,6 +1,6 @@
 //! The queues in memory that is shared with the driver.
 //!
-//! Indices count for ever, modulo 2^32. The driver's are read once and checked; entries are moved by raw copies.
+//! Indices count modulo 2^32. The driver's are read once and checked; entries are moved by raw copies.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -87,7 +87,7 @@ impl Queues {
             return Ok(None);
         }
         if ready > self.cq_entries {
-            return Err(Error::Queues { what: "more completions than there is room for" });
+            return Err(Error::Queues { what: "more completions than the queue holds" });
         }
         let at = (self.cq_head & (self.cq_entries - 1)) as usize;
         // SAFETY: masked, so inside of the entries; the driver does not write this one before the head says so.

@@ -94,7 +94,7 @@ pub(crate) struct Map {
 unsafe impl Send for Map {}
 
 impl Map {
-    /// Memory of nobody else, all zeros.
+    /// Memory of its own, all zeros.
     pub(crate) fn anonymous(bytes: usize) -> Result<Map> {
         Map::new(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
@@ -142,7 +142,7 @@ impl Region {
 
     /// Tries to let it go; whether operations on it keep it.
     fn in_use(&self) -> bool {
-        // Whatever else the device says, it has no such region any more: that of a link that was lost is let go already.
+        // Whatever else the device says, it has no such region any more: that of a link that was lost is released already.
         call(self.fd.as_fd(), abi::IOC_UNREGISTER, &mut abi::Id { id: self.id, reserved: 0 }).is_err()
             && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
     }
@@ -216,7 +216,7 @@ impl Ring {
     /// What the device says about its link.
     ///
     /// # Errors
-    /// [`Error::Refused`].
+    /// [`Error::Refused`]: the driver refuses the question.
     pub fn info(&self) -> Result<Info> {
         device::info_of(self.fd.as_fd())
     }
@@ -233,7 +233,7 @@ impl Ring {
     /// See [`Registrar::register_dmabuf`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Ring::register`].
     pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<Region> {
         self.registrar().register_dmabuf(fd, offset, length, access)
     }
@@ -242,7 +242,7 @@ impl Ring {
         self.add(abi::Register { addr, length, flags: access.flags(), ..Default::default() })
     }
 
-    /// What registers memory with this open device, from any thread.
+    /// A handle that registers memory with this open device. Any thread may use it.
     pub fn registrar(&self) -> Registrar {
         Registrar(self.fd.clone())
     }
@@ -330,11 +330,11 @@ impl Ring {
     }
 
     /// Hands over what was put, and does not wait. With a polling thread ([`Options::thread`]) that is awake, no system call; else
-    /// a doorbell. With entries that were not taken for lack of room for their completions ([`Ring::waiting`]), call it again
+    /// a doorbell. With entries that were not taken for lack of space for their completions ([`Ring::waiting`]), call it again
     /// when some were taken.
     ///
     /// # Errors
-    /// [`Error::Gone`], [`Error::Refused`].
+    /// [`Error::Gone`]: the link was lost. [`Error::Refused`]: the driver refuses the doorbell.
     #[inline]
     pub fn submit(&mut self) -> Result<()> {
         if self.threaded && !self.queues.asleep() {
@@ -363,7 +363,7 @@ impl Ring {
         }
     }
 
-    /// Entries that were put and not handed over, or not taken for lack of room for their completions.
+    /// Entries that were put and not handed over, or not taken for lack of space for their completions.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.queues.waiting()
@@ -372,7 +372,7 @@ impl Ring {
     /// Has an eventfd signalled with every completion and when the link is lost; `None` ends that.
     ///
     /// # Errors
-    /// [`Error::Refused`].
+    /// [`Error::Refused`]: the descriptor is no eventfd.
     pub fn set_eventfd(&self, event: Option<BorrowedFd<'_>>) -> Result<()> {
         let mut argument = abi::Event { fd: event.map_or(-1, |fd| fd.as_raw_fd()), reserved: 0 };
         call(self.fd.as_fd(), abi::IOC_EVENTFD, &mut argument).map_err(|()| Error::call("setting an eventfd"))

@@ -1,6 +1,6 @@
 //! `/dev/tbstreamN`, the kernel's own byte stream over a cable (`CONFIG_USB4_STREAM`, since Linux 7.2).
 //!
-//! The device loses what it had not sent when it is closed in a hurry, and its reader may wait for ever; whoever uses it
+//! The device loses what it had not sent when it is closed in a hurry, and its reader may wait forever; its user
 //! needs acknowledgements and an end mark of its own.
 
 use std::fs::File;
@@ -49,7 +49,7 @@ impl Stream {
     /// nothing has come.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `readv(2)`.
     ///
     /// # Panics
     /// In builds with assertions, `place` is not on the host.
@@ -69,7 +69,7 @@ impl Stream {
     /// Writes pieces one behind the other, as many bytes as the device takes. `None`: it is full.
     ///
     /// # Errors
-    /// The system's word; `ENXIO` when the cable is gone or the other side has closed.
+    /// The error of `writev(2)`: `ENXIO` when the cable is gone or the other side has closed.
     pub fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>> {
         let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
         let used = pieces.len().min(PIECES);

@@ -94,7 +94,7 @@ impl Swap {
     /// What the device says about its link and the other host.
     ///
     /// # Errors
-    /// [`Error::Refused`].
+    /// [`Error::Refused`]: the driver refuses the question.
     pub fn peer(&self) -> Result<Info> {
         self.ring.info()
     }
@@ -115,8 +115,9 @@ impl Swap {
     /// last one may be on its way when this returns: [`Swap::flush`].
     ///
     /// # Errors
-    /// [`Error::Range`]; [`Error::Ended`] where the other side has closed the channel; [`Error::Late`] where it takes nothing: then
-    /// the message is under way, and `front` and `flush` wait on: one of them comes before the next message; [`Error::Gone`], [`Error::Refused`].
+    /// [`Error::Range`]: the message is empty or longer than the buffer. [`Error::Ended`]: the other side has closed
+    /// the channel. [`Error::Late`]: the other side took nothing in time; the message is still being sent, and `front`
+    /// or `flush` must wait for it before the next one. [`Error::Gone`], [`Error::Refused`].
     pub fn send(&mut self, length: u64) -> Result<()> {
         self.free(self.front)?;
         if length > self.bytes {
@@ -181,13 +182,13 @@ impl Swap {
         unsafe { self.map.base().add(buffer * self.bytes as usize) }
     }
 
-    /// Puts an entry; there is room: there are fewer buffers than entries.
+    /// Puts an entry; there is space: there are fewer buffers than entries.
     fn put(&mut self, entry: impl Fn(&mut Ring, &Region, u32) -> Result<bool>, region: usize) -> Result<()> {
         let Swap { ring, _regions: regions, channel, .. } = self;
         if entry(ring, &regions[region], *channel)? {
             return Ok(());
         }
-        Err(Error::Queues { what: "no room for an entry for each buffer" })
+        Err(Error::Queues { what: "the queue has fewer entries than there are buffers" })
     }
 
     fn give(&mut self, buffer: usize) -> Result<()> {
@@ -197,7 +198,7 @@ impl Swap {
         Ok(())
     }
 
-    /// Waits for a send buffer to come back.
+    /// Waits until a send buffer is free.
     fn free(&mut self, buffer: usize) -> Result<()> {
         let begun = Instant::now();
         while self.places[buffer] == Place::Driver {
@@ -216,7 +217,7 @@ impl Swap {
             None => {
                 if !wait.is_zero() {
                     match self.ring.doorbell(1, wait, false) {
-                        // A signal: whoever has time left waits on, so that no message is under way with an error.
+                        // A signal: a caller with time left waits on, so that no message is under way with an error.
                         Err(error) if error.errno() == Some(libc::EINTR) => {}
                         rung => _ = rung?,
                     }

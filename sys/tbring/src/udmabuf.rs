@@ -38,10 +38,11 @@ struct Create {
 const CREATE: u64 = 1 << 30 | 24 << 16 | (b'u' as u64) << 8 | 0x42;
 
 impl Udmabuf {
-    /// As many bytes, rounded up to whole pages, all zero.
+    /// A dma-buf of `bytes` bytes of host memory, rounded up to whole pages, all zero.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `memfd_create(2)`, of opening `/dev/udmabuf` or of its `ioctl`: ENOENT where the kernel has no
+    /// udmabuf, EACCES.
     pub fn new(bytes: usize) -> Result<Udmabuf> {
         let bytes = bytes.max(1).next_multiple_of(PAGE);
         // SAFETY: a zero-terminated name.
@@ -49,7 +50,7 @@ impl Udmabuf {
         if memfd < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else has.
+        // SAFETY: a fresh descriptor, owned by nothing else.
         let memfd = unsafe { File::from_raw_fd(memfd) };
         memfd.set_len(bytes as u64)?;
         // SAFETY: a call on our descriptor with a number.
@@ -63,7 +64,7 @@ impl Udmabuf {
         if fd < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else has.
+        // SAFETY: a fresh descriptor, owned by nothing else.
         let dmabuf = unsafe { OwnedFd::from_raw_fd(fd) };
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a fresh mapping at an address of the kernel's choice.

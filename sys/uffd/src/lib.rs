@@ -1,13 +1,13 @@
-//! Tells which watched memory of this process was unmapped, moved or given back: whoever has registered it with a device must not
+//! Reports which watched memory of this process was unmapped, moved or given back: code that has registered it with a device must not
 //! use that registration for what is mapped there next.
 //!
 //! The kernel says so through a userfaultfd(2) with the events UNMAP, REMAP and REMOVE, which ask for no privilege and, opened with
 //! `UFFD_USER_MODE_ONLY` (Linux 5.11), not for the setting `vm.unprivileged_userfaultfd` either. Ranges are registered for write
 //! protection of which none is ever set, so no access ever faults. A thread that unmaps such memory waits in the kernel
 //! until the event has been read. One thread of ours does nothing but that: it allocates and frees nothing and takes no lock
-//! that others hold while they do, so it can wait for nobody who waits for it.
+//! that others hold while they do, so it cannot be part of a deadlock.
 //!
-//! [`Unmaps::epoch`] is odd while events are being read. It turns odd before any unmapping can return, so whoever looks at it
+//! [`Unmaps::epoch`] is odd while events are being read. It turns odd before any unmapping can return, so a reader that checks it
 //! behind that and finds the number it knew, and even, has missed nothing.
 
 mod kernel;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use linkspan_transport::{Buf, MemSlice};
 
-/// Ranges remembered: whoever has not looked for longer is told that all may be gone.
+/// Ranges remembered: a reader that is further behind is told that all may be gone.
 const KEPT: usize = 1024;
 
 /// A range of addresses: from, to.
@@ -48,10 +48,10 @@ pub struct Unmaps {
 }
 
 impl Unmaps {
-    /// The watch, begun when it is first asked for.
+    /// The watch of this process; the first call starts its thread.
     ///
     /// # Errors
-    /// Why there is none: a kernel without it, or a sandbox that forbids it.
+    /// A text: the kernel has no userfaultfd, or a sandbox forbids it.
     pub fn of_process() -> Result<&'static Unmaps, &'static str> {
         static ONE: OnceLock<Result<Unmaps, String>> = OnceLock::new();
         ONE.get_or_init(|| Unmaps::begin().map_err(|e| format!("userfaultfd: {e}"))).as_ref().map_err(String::as_str)
@@ -62,8 +62,8 @@ impl Unmaps {
         let log = Mutex::new(Log { ranges: [(0, 0); KEPT], count: 0 });
         let shared = Arc::new(Shared { epoch: AtomicU64::new(0), log });
         let (ours, file) = (shared.clone(), File::from(fd.try_clone()?));
-        // Also at the end of the process, for as long as anybody may unmap: it is never joined. Its stack is not made smaller: glibc
-        // takes out of it what libraries keep for each thread.
+        // Also at the end of the process, for as long as memory may be unmapped: it is never joined. Its stack is not
+        // made smaller: glibc takes out of it what libraries keep for each thread.
         std::thread::Builder::new().name("linkspan unmaps".into()).spawn(move || {
             linkspan_thread::block_signals();
             ours.listen(&file);
@@ -71,10 +71,11 @@ impl Unmaps {
         Ok(Unmaps { fd, shared, page: kernel::page_size() })
     }
 
-    /// Watches the pages of `mem`. Again is no error.
+    /// Watches the pages of `mem`. Watching them again is no error.
     ///
     /// # Errors
-    /// The kernel cannot: it is no ordinary memory (a file's, a device's), or somebody else watches it.
+    /// The error of `ioctl(UFFDIO_REGISTER)`: `EINVAL` for memory of a file or a device, `EBUSY` where another
+    /// userfaultfd watches it.
     pub fn watch(&self, mem: MemSlice) -> io::Result<()> {
         if mem.is_empty() {
             return Ok(());
@@ -90,7 +91,8 @@ impl Unmaps {
         self.shared.epoch.load(Ordering::Acquire)
     }
 
-    /// Waits until no event is being read; the number then.
+    /// Waits until the thread is not reading an event, and returns [`Unmaps::epoch`], which is even then. Any thread
+    /// may call it.
     pub fn settled(&self) -> u64 {
         loop {
             match self.epoch() {

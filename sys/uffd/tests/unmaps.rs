@@ -75,7 +75,7 @@ fn what_is_unmapped_moved_or_given_back_is_told_before_the_call_returns() {
         assert!(gone(unmaps, epoch, &mut seen, at), "mremap");
     }
 
-    // Memory that nobody asked about says nothing, and reads and writes of watched memory neither.
+    // Memory that is not watched causes no event, and reads and writes of watched memory neither.
     let other = map(None);
     // SAFETY: as above.
     assert_eq!(unsafe { libc::munmap(other.as_ptr().cast(), LEN) }, 0);

@@ -240,7 +240,7 @@ pub struct IbvSendWr {
     pub bind_mw: IbvBindMw,
 }
 
-/// `wr.rdma` in front, room for the largest member (`wr.atomic`).
+/// `wr.rdma` in front, space for the largest member (`wr.atomic`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct IbvWrUnion {

@@ -11,7 +11,7 @@ pub enum Error {
     NoLibrary {
         /// Its name.
         library: &'static str,
-        /// The dynamic linker's word.
+        /// The error text of the dynamic linker.
         why: String,
     },
     /// The library is too old or is not what its name says.
@@ -37,7 +37,7 @@ pub enum Error {
         call: &'static str,
         /// The device.
         device: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
         /// The way out, where the error number tells one; begins with `; `.

@@ -25,38 +25,39 @@ pub trait Nic: Clone + Send + Sync + 'static {
     /// Its limits.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device does not answer.
     fn limits(&self) -> Result<Limits, Error>;
 
     /// A port, from 1.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// [`Error::System`]: there is no port of this number.
     fn port(&self, port: u8) -> Result<Port, Error>;
 
     /// The entries of a port's GID table that are in use.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the table cannot be read.
     fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Error>;
 
     /// A partition key of a port.
     ///
     /// # Errors
-    /// No such entry.
+    /// [`Error::System`]: there is no such entry.
     fn pkey(&self, port: u8, index: u16) -> Result<u16, Error>;
 
     /// Registers host memory: pins its pages and gives it keys. Costs tens of microseconds and more; see the cache of
     /// the room. The memory stays mapped as `MemSlice` promises; a region that outlives that is to be dropped.
     ///
     /// # Errors
-    /// The device's word; ENOMEM when no more may be locked.
+    /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
     fn register(&self, mem: MemSlice, access: Access) -> Result<Self::Mr, Error>;
 
     /// Registers `len` bytes at `offset` of a dma-buf (device memory), under addresses from `iova` on.
     ///
     /// # Errors
-    /// The kernel, the library or the device cannot; then stage through host memory.
+    /// [`Error::Unsupported`] or [`Error::System`]: library, kernel or device cannot. The memory is to be staged
+    /// through host memory then.
     fn register_dmabuf(
         &self,
         dmabuf: BorrowedFd<'_>,
@@ -69,25 +70,25 @@ pub trait Nic: Clone + Send + Sync + 'static {
     /// Whether [`Nic::register_dmabuf`] can work at all; asked without a dma-buf.
     ///
     /// # Errors
-    /// What is missing.
+    /// [`Error::Unsupported`], which says what is missing.
     fn takes_dmabuf(&self) -> Result<(), Error>;
 
     /// A completion queue of at least `depth` entries with its own completion channel.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::Limit`] for more entries than the device has, [`Error::System`] where it refuses.
     fn cq(&self, depth: u32) -> Result<Self::Cq, Error>;
 
     /// A reliable-connection queue pair, both of whose queues complete on `cq`.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::Limit`] for more than the device has, [`Error::System`] where it refuses.
     fn qp(&self, cq: &Self::Cq, caps: QpCaps) -> Result<Self::Qp, Error>;
 
     /// The next asynchronous event, if there is one. Does not block.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the queue of events cannot be read.
     fn event(&self) -> Result<Option<AsyncEvent>, Error>;
 
     /// Readable when [`Nic::event`] has something.
@@ -105,14 +106,14 @@ pub trait Cq: Send + 'static {
     /// Takes completions, oldest first; how many.
     ///
     /// # Errors
-    /// The queue is broken.
+    /// [`Error::System`]: the completion queue is broken.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Error>;
 
     /// Asks that [`Cq::fd`] becomes readable with the next completion. One that is there already does not count: poll
     /// once more after this.
     ///
     /// # Errors
-    /// The queue is broken.
+    /// [`Error::System`]: the completion queue is broken.
     fn arm(&mut self) -> Result<(), Error>;
 
     /// The completion channel's descriptor.
@@ -134,48 +135,48 @@ pub trait Qp: Send + 'static {
     /// Its state, asked of the device.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device does not answer.
     fn state(&self) -> Result<QpState, Error>;
 
     /// RESET to INIT.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device refuses the change of state.
     fn init(&mut self, attr: &InitAttr) -> Result<(), Error>;
 
     /// INIT to RTR. Receives should be posted before.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device refuses the change of state.
     fn ready_to_receive(&mut self, attr: &RtrAttr) -> Result<(), Error>;
 
     /// RTR to RTS.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device refuses the change of state.
     fn ready_to_send(&mut self, attr: &RtsAttr) -> Result<(), Error>;
 
     /// Breaks it: what is posted comes back flushed, nothing the peer sends lands any more.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device refuses the change of state.
     fn fail(&mut self) -> Result<(), Error>;
 
     /// Back to RESET: what was posted is forgotten, nothing the peer sends lands any more.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device refuses the change of state.
     fn reset(&mut self) -> Result<(), Error>;
 
     /// Posts receives as one list.
     ///
     /// # Errors
-    /// Not all were taken.
+    /// [`PostError`] with how many were taken.
     fn post_recv(&mut self, list: &[RecvWr]) -> Result<(), PostError>;
 
     /// Posts sends as one list: one doorbell.
     ///
     /// # Errors
-    /// Not all were taken.
+    /// [`PostError`] with how many were taken.
     fn post_send(&mut self, list: &[SendWr]) -> Result<(), PostError>;
 }

@@ -59,7 +59,7 @@ pub struct GidEntry {
     pub gid: Gid,
     /// What it names.
     pub kind: GidKind,
-    /// Index of the network interface it belongs to (`if_nametoindex(3)`); 0 when there is none or nobody knows.
+    /// Index of the network interface it belongs to (`if_nametoindex(3)`); 0 when there is none or it is unknown.
     pub ifindex: u32,
 }
 
@@ -312,11 +312,11 @@ pub struct RtrAttr {
 pub struct RtsAttr {
     /// The first sequence number sent, 24 bits.
     pub psn: u32,
-    /// Wait for an acknowledgement: 4.096 us * 2^timeout, 0 for ever.
+    /// Wait for an acknowledgement: 4.096 us * 2^timeout, 0 without limit.
     pub timeout: u8,
     /// Sends again after a timeout, 0 to 7.
     pub retry: u8,
-    /// Sends again after receiver-not-ready, 0 to 6; 7 is for ever.
+    /// Sends again after receiver-not-ready, 0 to 6; 7 is without limit.
     pub rnr_retry: u8,
     /// Reads under way at a time.
     pub rd_atomic: u8,

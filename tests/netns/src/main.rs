@@ -70,7 +70,7 @@ fn report(name: &str, since: Instant, result: Result<String, String>) -> Result<
 
 /// The slow tests wait for timers of the kernel; those run side by side, in namespaces of their own. Tests that
 /// measure have the machine for themselves. What failed is run once more: on a busy machine a process can be late for a
-/// reason that is nobody's fault; a fault comes again.
+/// reason outside of the test; a defect comes again.
 fn run(chosen: &[&'static tests::Test], once: bool) -> ExitCode {
     let mut again = Vec::new();
     for &test in chosen.iter().filter(|t| !t.waits) {

@@ -320,7 +320,7 @@ fn late_way() -> Outcome<String> {
     to.expect("at", SOON)?;
     let joined = Instant::now();
     let _late = mesh.sit(&["d"])?;
-    from.expect("INFO the mesh has learnt of another way, over d", SOON)?;
+    from.expect("INFO the mesh has learned of another route, over d", SOON)?;
     from.expect("INFO rail added", SOON)?;
     let took = joined.elapsed();
     to.expect("done", SOON * 6)?;
@@ -468,7 +468,7 @@ fn declared() -> Outcome<String> {
         let handle = to.expect("handle", SOON)?;
         let mut from = mesh.node("a", &["connect", &handle, "12", "1000003"])?;
         let line = from.expect("INFO mesh: 10.77.0.1 -> 10.77.1.2", SOON)?;
-        wants(&line, &["(relayed over b): ", "refused", "the mesh is asked for another way"])?;
+        wants(&line, &["(relayed over b): ", "refused", "the mesh is asked for another route"])?;
         let _ranks = mesh.sit(&["b"])?;
         let up = from.expect("up", SOON * 2)?;
         to.expect("done", SOON * 4)?;

@@ -230,7 +230,7 @@ fn same_docker0() -> Outcome<String> {
     }
     world.cable("eth7", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
     let env = [("LINKSPAN_IFNAME", "^docker,lo"), ("NCCL_DEBUG", "")];
-    // Excluding by name keeps virtual cables left out, so they are asked for; docker0 is not named by anybody.
+    // Excluding by name keeps virtual cables left out, so they are asked for; docker0 is not named.
     let env_cables = [("LINKSPAN_IFNAME", "eth"), env[1]];
     let (mut from, mut to) = up(&world, &env_cables, 16, 100_000)?;
     let done = to.expect("done", SOON)?;

@@ -95,7 +95,7 @@ fn killed() {
     let mut conn = Conn::new([end(&gpu, control, data, 64 << 12)], false);
     let any: Arc<dyn Gpu> = gpu.clone();
     let dst = GpuBuf::new(&any, LEN).unwrap();
-    let post = |conn: &mut Conn<_>| until("room for a receive", || conn.post_recv(&[(1, dst.slice())]).unwrap());
+    let post = |conn: &mut Conn<_>| until("space for a receive", || conn.post_recv(&[(1, dst.slice())]).unwrap());
     for _ in 0..5 {
         let recv = post(&mut conn);
         until("a message", || {

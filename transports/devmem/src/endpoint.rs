@@ -31,7 +31,7 @@ pub struct RailConfig {
     pub strict: bool,
 }
 
-/// Half of how many times there was a lack of pages before it is told first: a burst now and then is nobody's trouble.
+/// Half of how many times there was a lack of pages before it is told first: a rare burst is not worth a message.
 const SCARCE_FIRST: u64 = 32;
 
 /// How long payload may follow the end of the control stream: both end together, and this is some round trips with a loss.
@@ -55,7 +55,7 @@ pub struct DevmemRail<C> {
     /// The control rail is down; what came before over the other stream is still delivered.
     control_down: Option<Instant>,
     end: Option<End>,
-    /// What somebody should be told.
+    /// What the user should be told.
     news: VecDeque<String>,
     told_scarce: u64,
     told_refusal: bool,
@@ -66,7 +66,7 @@ impl<C: Rail> DevmemRail<C> {
     /// over `control`. The peer has the same pair.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// [`Error::System`]: the OS refuses a descriptor.
     pub fn new(control: C, socket: Box<dyn Socket>, config: RailConfig) -> Result<DevmemRail<C>, Error> {
         let wake = WaitPair::new().map_err(|source| Error::System { call: "epoll_create1", source })?;
         let below = control.info();
@@ -107,7 +107,8 @@ impl<C: Rail> DevmemRail<C> {
     /// comes to the host and is copied from there, and [`DevmemRail::news`] and the rail's reason say so. Set-up: takes long.
     ///
     /// # Errors
-    /// It has another GPU, the GPU lacks what it takes, or (strict) payload cannot come to it directly.
+    /// [`GpuError::OtherDevice`]: the rail has another GPU. [`GpuError::Unsupported`]: the GPU lacks what it takes, or
+    /// (strict) payload cannot come to it directly. [`GpuError::Exhausted`], [`GpuError::Call`].
     pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         if let Some(ours) = &self.gpu {
             return if ours.place() == gpu.place() {
@@ -156,7 +157,7 @@ impl<C: Rail> DevmemRail<C> {
         Ok(())
     }
 
-    /// Where the card puts payload, once it is bound.
+    /// The GPU memory that the card fills, once it is bound.
     pub fn pool(&self) -> Option<MemSlice> {
         self.intake.bound()
     }
@@ -177,7 +178,7 @@ impl<C: Rail> DevmemRail<C> {
         self.news.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
     }
 
-    /// Lines that somebody should read, each once: downgrades, and a lack of pages.
+    /// Lines for the log, each once: downgrades, and a lack of pages.
     pub fn news(&mut self) -> Option<String> {
         let scarce = self.intake.counts.scarce;
         if scarce >= self.told_scarce * 2 {
@@ -342,7 +343,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
             || self.news.front().is_some();
         let control = control.filter(|_| !work)?;
         let data = self.socket.wait(self.intake.wants(), self.out.pending()).ok()?;
-        // A set that cannot be made is no reason to sleep for ever: the caller looks again.
+        // A set that cannot be made is no reason to sleep forever: the caller looks again.
         self.wake.arm([Some(control), Some(data)]).ok()
     }
 

@@ -70,7 +70,7 @@ pub enum Error {
     System {
         /// Which.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },

@@ -38,7 +38,7 @@ pub trait Cards: Send + Sync + fmt::Debug {
     /// pool lives. `stream` is its descriptor.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason, as text for the log.
     fn bind(
         &self,
         interface: &str,
@@ -50,7 +50,7 @@ pub trait Cards: Send + Sync + fmt::Debug {
     /// Has the interface's card send from this memory.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason, as text for the log.
     fn lend(&self, interface: &str, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String>;
 }
 

@@ -25,10 +25,10 @@ use worker::{ARM, FLUSH, MARK, Shared};
 /// Completions that wait to be taken: 8192 pages are 32 MiB.
 const COMPLETIONS: u32 = 8192;
 
-/// Of the area, what a peer may fill before somebody wants it; the rest is for what the GPU still reads.
+/// Of the area, what a peer may fill before it is read; the rest is for what the GPU still reads.
 const WINDOW: u64 = 2;
 
-/// Times that the kernel may find no page while nobody holds one: the refill ring may be on its way.
+/// Times that the kernel may find no page while none is in use: the refill ring may be on its way.
 const IN_VAIN: u32 = 1000;
 
 /// What a ring receives into, kept for as long as the kernel may write there.
@@ -61,7 +61,7 @@ pub struct Ring {
     /// Pages that the rail has; and whether some came back since the area was dry.
     held: u64,
     returned: bool,
-    /// Times that it was dry in a row although nobody held a page.
+    /// Times that it was dry in a row although no page was in use.
     in_vain: u32,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -77,11 +77,11 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Receives a connected stream from now on. What came before is still received by recv(2): nobody calls this in the middle
+    /// Receives a connected stream from now on. What came before is still received by recv(2): this is not called in the middle
     /// of a call.
     ///
     /// # Errors
-    /// The step that failed, with the kernel's word.
+    /// [`Error::System`] and [`Error::Ring`], with the call that failed and the OS error.
     pub(crate) fn start(source: Source, landing: Landing, stream: BorrowedFd<'_>) -> Result<Ring, Error> {
         let system = |call| move |source| Error::System { call, source };
         let stream = stream.try_clone_to_owned().map_err(system("dup"))?;

@@ -247,7 +247,7 @@ impl Intake {
             self.counts.scarce += 1;
         }
         // Nothing else runs and nothing more comes: then it is not worth waiting for the rest of the batch. And pages that
-        // nobody gives back might be the very ones that the rest needs.
+        // are never given back might be the very ones that the rest needs.
         if (dry || end.is_some() || self.want == 0) && self.open.is_some() && self.running.is_empty() {
             self.close(None)?;
         }
@@ -579,7 +579,7 @@ impl Intake {
         Ok(any)
     }
 
-    /// Gives pages back that nobody needs any more.
+    /// Gives pages back that are no longer needed.
     fn return_tokens(&mut self, socket: &mut dyn Socket) -> Result<(), Fault> {
         let mut runs = [TokenRun { start: 0, count: 0 }; RUNS];
         while self.tokens.waiting() > 0 {

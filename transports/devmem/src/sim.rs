@@ -221,7 +221,7 @@ fn message(kind: u32, offset: u64, size: u32, token: u32, binding: u32) -> [u8; 
     out
 }
 
-/// Puts a message into the control buffer. False: no room.
+/// Puts a message into the control buffer. False: no space.
 fn put(control: &mut [u64], used: &mut usize, message: &[u8; 40]) -> bool {
     let Some(to) = control.get_mut(*used..*used + 5) else { return false };
     for (word, bytes) in to.iter_mut().zip(message.chunks_exact(8)) {

@@ -74,7 +74,7 @@ pub trait Socket: Send + fmt::Debug {
     /// What to wait for until something comes (`read`), or can be sent (`write`).
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `epoll_ctl(2)`.
     fn wait(&mut self, read: bool, write: bool) -> io::Result<WaitFd> {
         Ok(WaitFd { fd: self.fd().as_raw_fd(), read, write })
     }
@@ -84,44 +84,45 @@ pub trait Socket: Send + fmt::Debug {
     /// is there; 0 bytes: the end.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `recvmsg(2)`, as ECONNRESET.
     fn receive(&mut self, linear: MemSlice, control: &mut [u64]) -> io::Result<Option<Received>>;
 
     /// Gives pages back by their tokens, at most 128 runs. Returns how many were taken, the first of those given: 1024 at most.
     ///
     /// # Errors
-    /// The system's word; `WouldBlock`: none now, later.
+    /// The error of `setsockopt(SO_DEVMEM_DONTNEED)`. `WouldBlock`: none can be given back now, try again later.
     fn give_back(&mut self, runs: &[Run]) -> io::Result<u64>;
 
     /// Sends what the stream takes of host memory.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `sendmsg(2)`, as EPIPE or ECONNRESET.
     fn send(&mut self, mem: MemSlice) -> io::Result<Option<usize>>;
 
     /// Sends what the stream takes of `len` bytes at `offset` of a binding; they are read until the call's notice has come.
     /// Calls that took bytes are numbered from 0, modulo 2^32.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `sendmsg(2)`: `EINVAL` for a binding that does not exist, `EFAULT` for bytes outside of it, EPIPE
+    /// or ECONNRESET when the stream ended.
     fn send_lent(&mut self, binding: u32, offset: u64, len: usize) -> io::Result<Option<usize>>;
 
     /// The next notice of [`Socket::send_lent`].
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `recvmsg(MSG_ERRQUEUE)`.
     fn notice(&mut self) -> io::Result<Option<Sent>>;
 
     /// Has what arrives land in memory of this GPU from now on: what is under way may still come to the host.
     ///
     /// # Errors
-    /// Why not; the stream goes on as it was.
+    /// [`Error::NotBound`] and others that say why not; the stream goes on as it was.
     fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error>;
 
     /// Has the card send from this device memory. Set-up: may take long.
     ///
     /// # Errors
-    /// Why not.
+    /// [`Error::NotLent`] and others that say why not.
     fn lend(&mut self, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, Error>;
 
     /// The next end of this stream is a reset, so that the kernel reads no memory after it.

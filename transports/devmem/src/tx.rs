@@ -97,7 +97,7 @@ impl Outgoing {
         self.queue.len() < ITEMS && self.open.len() < ITEMS
     }
 
-    /// Accepts a chunk, which [`Outgoing::has_room`] has room for. False: device memory on a rail that has no GPU, or has
+    /// Accepts a chunk, which [`Outgoing::has_room`] has space for. False: device memory on a rail that has no GPU, or has
     /// another.
     pub(crate) fn push(&mut self, number: u64, src: MemSlice) {
         let way = if src.is_host() || src.is_empty() {

@@ -66,7 +66,7 @@ impl ShmRail {
         self.watch.fd()
     }
 
-    /// The shared memory, for tests and fuzzers that play a peer gone mad.
+    /// The shared memory, for tests and fuzzers with a misbehaving peer.
     #[doc(hidden)]
     pub fn map(&self) -> &Map {
         self.reach.map()
@@ -101,7 +101,7 @@ impl ShmRail {
     fn lost(&mut self) -> Option<&'static str> {
         let why = if self.watch.closed() { "it closed the connection" } else { self.watch.lost()? };
         // What it sent or finished before comes first. We are idle, so that can only be what came since; a few rounds
-        // of it, lest a peer that scribbled keeps us here.
+        // of it, so that a misbehaving peer cannot hold this call.
         if self.grace < 16 && (self.recv.could_work() || self.send.could_work()) {
             self.grace += 1;
             return None;

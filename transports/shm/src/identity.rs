@@ -41,7 +41,7 @@ pub enum NotLocal {
     Unknown {
         /// The file.
         what: &'static str,
-        /// The system's word.
+        /// The OS error.
         why: String,
     },
     /// Another host, or another boot of it.
@@ -60,10 +60,10 @@ pub enum NotLocal {
     OtherNetwork,
 }
 
-/// This process.
+/// The identity of this process, with a fresh nonce.
 ///
 /// # Errors
-/// `/proc` does not tell.
+/// [`NotLocal::Unknown`]: `/proc` cannot be read, or the OS gives no random numbers.
 pub fn identity() -> Result<Identity, NotLocal> {
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).map_err(|e| NotLocal::Unknown { what: "the random source", why: e.to_string() })?;
@@ -89,7 +89,7 @@ impl Identity {
     /// Reads what [`Identity::encode`] wrote.
     ///
     /// # Errors
-    /// Another version, or no identity at all.
+    /// [`NotLocal::Blob`]: another version, or no identity at all.
     pub fn decode(bytes: &[u8; IDENTITY_LEN]) -> Result<Identity, NotLocal> {
         let id: Identity = zerocopy::transmute!(*bytes);
         if id.magic != MAGIC || id.version.get() != VERSION || id.zero.get() != 0 {
@@ -113,10 +113,10 @@ impl Identity {
     }
 }
 
-/// Whether two processes can share memory by this room.
+/// Whether two processes can share memory by this transport.
 ///
 /// # Errors
-/// They cannot, and why.
+/// [`NotLocal`]: the variant says why they cannot share memory.
 pub fn same_host(ours: &Identity, theirs: &Identity) -> Result<(), NotLocal> {
     if ours.boot != theirs.boot {
         return Err(NotLocal::OtherHost);

@@ -1,4 +1,4 @@
-//! Whether the peer lives, and sleeping until it does something.
+//! Whether the peer is alive, and sleeping until it does something.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

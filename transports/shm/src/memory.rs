@@ -28,7 +28,7 @@ pub(crate) struct Reach {
     pid: i32,
     remote: Option<Remote>,
     gate: Gate,
-    /// Nothing could prove that a late writer is gone: then nobody writes our memory but us.
+    /// Nothing could prove that a late writer is gone: then only this process writes its memory.
     pull_only: bool,
     between: Option<fn()>,
 }
@@ -99,8 +99,8 @@ impl Reach {
     ///
     /// A peer that is between [`slot::enter`] and [`slot::leave`] is given [`GRACE`]; then the gate closes, and from
     /// there on only a copy that was inside the kernel already can move bytes. It is over when the peer says so, has
-    /// ended, or its thread is seen outside. A peer that lies about its thread frees us early and could have written
-    /// our memory without asking all the same: only an honest one is waited for.
+    /// ended, or its thread is seen outside. A peer that reports a wrong thread ends the wait early, and could have written
+    /// our memory in any case: the wait protects against correct peers only.
     pub(crate) fn quiesce(&mut self, ended: impl Fn() -> bool) {
         if self.remote.is_none() {
             return;

@@ -106,7 +106,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a sleeping peer must hear of what was freed or finished. Space alone is announced by quarters of the
+    /// Whether a sleeping peer must be told of what was freed or finished. Space alone is announced by quarters of the
     /// ring, or when nothing else is to be done (`idle`).
     #[inline]
     pub(crate) fn unannounced(&self, idle: bool) -> bool {
@@ -368,7 +368,7 @@ impl Receiver {
             && r.len > 0
             && r.len as u64 <= end.saturating_sub(offset);
         if !expected {
-            return Err(lie(format!("a piece of {} bytes at {offset} that nobody asked for", r.len)));
+            return Err(lie(format!("a piece of {} bytes at {offset} that was not requested", r.len)));
         }
         if let Some(part) = place.and_then(|(place, _)| place.sub(offset - start, r.len as u64)) {
             self.rx.get_checked(LINE_LEN, part).map_err(|e| Fault::System("pread(2) to a destination", e))?;

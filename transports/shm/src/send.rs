@@ -112,7 +112,7 @@ struct Transfer {
     quit: bool,
 }
 
-/// A row that chunks are added to. The receiver hears of it when it is closed.
+/// A row that chunks are added to. The receiver is told of it when it is closed.
 #[derive(Debug)]
 struct Open {
     sources: Box<Sources>,
@@ -360,7 +360,7 @@ impl Sender {
             return Err(Busy);
         };
         let at = record::LINE_LEN + open.sources.used * ENTRY;
-        // There is room for it since the row was begun.
+        // There is space for it since the row was begun.
         if !(self.tx.put(at, &record::entry(head, src.as_ptr() as u64)) && open.sources.add(src)) {
             return Err(Busy);
         }

@@ -1,7 +1,7 @@
 //! How two processes that know each other by an authenticated way come to share memory.
 //!
 //! The listening side opens an abstract Unix socket under a random name and passes name and token on; the connecting
-//! side sends the memory. Both check the kernel's word on who is at the other end of the socket, hold a pidfd of it,
+//! side sends the memory. Both ask the kernel which process is at the other end of the socket, hold a pidfd of it,
 //! see each other's nonce in the shared memory, and try to read the nonce at each other's gate. Nothing here blocks:
 //! both are polled until they are ready, fail, or run out of time.
 
@@ -50,7 +50,7 @@ pub enum SetupError {
     System {
         /// The call.
         call: &'static str,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -123,7 +123,7 @@ fn receive(socket: &OwnedFd, out: &mut [u8]) -> Result<Got, SetupError> {
     Ok(Got::Message(fds))
 }
 
-/// Sends one message; a fresh socket has room for the few there are.
+/// Sends one message; a fresh socket has space for the few there are.
 fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), SetupError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -135,7 +135,7 @@ fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Se
     Ok(())
 }
 
-/// Checks the kernel's word on who is at the other end against what the peer announced.
+/// Compares the process at the other end, as the kernel names it, with what the peer announced.
 fn check_peer(socket: &OwnedFd, own: &Identity, theirs: &Identity) -> Result<(), SetupError> {
     let (pid, uid) = peer::credentials(socket).map_err(system("getsockopt(SO_PEERCRED)"))?;
     if uid != own.uid() {
@@ -239,7 +239,7 @@ impl Accepting {
     /// after `deadline` [`Accepting::poll`] fails.
     ///
     /// # Errors
-    /// The peer cannot be local, or the system refuses a resource.
+    /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource.
     pub fn new(
         config: Config,
         own: &Identity,
@@ -255,10 +255,10 @@ impl Accepting {
         Ok((accepting, offer))
     }
 
-    /// Goes on. `None`: not yet. Strangers on the socket are turned away and cost nothing.
+    /// Goes on. `None`: not yet. Other processes on the socket are refused without keeping state for them.
     ///
     /// # Errors
-    /// The set-up failed; further calls fail too.
+    /// [`SetupError::Timeout`], [`SetupError::System`], [`SetupError::Peer`]; further calls fail too.
     pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
         let step = self.step(now);
         if step.is_err() {
@@ -281,7 +281,7 @@ impl Accepting {
                 Got::NotYet => {}
                 Got::Closed => return Err(SetupError::Peer("the connecting side hung up".into())),
                 Got::Message(_) => {
-                    let ready = Ready::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong last word".into()))?;
+                    let ready = Ready::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong last message".into()))?;
                     ends.verdicts[1] = Verdict(ready.verdict.get());
                     if let (Some(common), Some(ends)) = (self.common.take(), self.ends.take()) {
                         return rail(common, ends).map(Some);
@@ -374,7 +374,7 @@ impl Connecting {
     /// Begins to connect to the peer that made the offer.
     ///
     /// # Errors
-    /// The peer cannot be local, or the system refuses a resource.
+    /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource.
     pub fn new(
         config: Config,
         own: &Identity,
@@ -388,10 +388,10 @@ impl Connecting {
         Ok(Connecting { state: Some((common, *offer, socket()?)), made: Some(map), greeted: false })
     }
 
-    /// Goes on. `None`: not yet.
+    /// Makes progress without blocking. `None`: not finished yet.
     ///
     /// # Errors
-    /// The set-up failed; further calls fail too.
+    /// [`SetupError::Timeout`], [`SetupError::System`], [`SetupError::Peer`]; further calls fail too.
     pub fn poll(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
         let step = self.step(now);
         if step.is_err() {
@@ -407,7 +407,7 @@ impl Connecting {
         if !self.greeted {
             match rustix::net::connect(socket, &address(offer)?) {
                 Ok(()) => {}
-                // The listener's queue is full of strangers: later.
+                // The listener's queue is full of other connections: later.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
                     common.in_time(now)?;
                     return Ok(None);

@@ -58,7 +58,7 @@ impl Fault {
             Fault::Cut { a: Some(_), b: Some(_) } => "cut",
             Fault::Cut { .. } => "cut, one end never sees it",
             Fault::Stall { time: Some(_), .. } => "stall",
-            Fault::Stall { time: None, .. } => "stall for ever",
+            Fault::Stall { time: None, .. } => "stall permanently",
             Fault::Corrupt { .. } => "corrupt head",
             Fault::Storm { .. } => "busy storm",
             Fault::Crash { .. } => "peer crash",

@@ -105,7 +105,7 @@ impl SimRail {
     /// Moves one segment's worth of a lane onto the link. False: nothing could move.
     fn leave(&mut self, lane: usize) -> bool {
         let space = self.world.space(self.id, self.end, lane);
-        // Room is awaited rather than used crumb by crumb, or segments would shrink for ever (RFC 9293, 3.8.6.2).
+        // Space is awaited rather than used in small pieces, or segments would shrink forever (RFC 9293, 3.8.6.2).
         if space < self.config.segment.min(self.config.buffer / 4).max(1) {
             return false;
         }

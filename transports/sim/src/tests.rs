@@ -172,7 +172,7 @@ fn what_was_sent_before_a_close_is_read_before_the_end() {
     a.flush().expect("up");
     drop(a);
     world.advance(1_000_000_000);
-    assert!(b.flush().is_err(), "nobody takes what is sent");
+    assert!(b.flush().is_err(), "what is sent is not taken");
     let dst = HostBuf::new(1);
     let mut sink = Into::new(&dst);
     assert_eq!(b.poll(&mut sink).expect("one message"), Poll::Active);

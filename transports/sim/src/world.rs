@@ -169,7 +169,7 @@ impl World {
         pipe.fin_at.is_some_and(|at| at <= inner.now) && all_read
     }
 
-    /// Whether the other end has closed, which a sender hears of before it has read everything.
+    /// Whether the other end has closed, which a sender learns before it has read everything.
     pub(crate) fn reset(&self, id: LinkId, end: End) -> bool {
         let inner = self.inner.borrow();
         inner.links[id.0].to[end as usize].fin_at.is_some_and(|at| at <= inner.now)
@@ -194,7 +194,7 @@ impl World {
         let link = &mut inner.links[id.0];
         let config = link.config;
         if !link.open[from.other() as usize] {
-            return; // nobody is there to read
+            return; // there is no reader
         }
         let pipe = &mut link.to[from.other() as usize];
         let time = (bytes.len() as u64).saturating_mul(1_000_000_000) / config.speed.max(1);

@@ -146,7 +146,7 @@ fn cpu() -> Option<f64> {
     Some(stat.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }
 
-/// Both ends in one thread, one way, nobody spins: processor seconds per GB of both together.
+/// Both ends in one thread, one way, no spinning: processor seconds per GB of both together.
 fn cost(from: &mut impl Rail, to: &mut impl Rail, src: MemSlice, dst: MemSlice, bytes: u64) -> Option<f64> {
     let mut sink = Count { place: dst, ctrl: 0, bytes: 0 };
     let (chunk, mut posted) = (from.info().caps.chunk, 0);

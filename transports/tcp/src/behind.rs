@@ -3,12 +3,12 @@
 //! Linux answers a read that empties a socket with an acknowledgement, unless data of its own carries it: on a stream
 //! whose other direction is silent that is one packet for every small message, sent from within the read, 2 us before the
 //! caller has the message (loopback). A read that leaves a byte sends none. The last byte of what has come is
-//! always padding or part of a message that is not whole yet, so nobody waits for it. It is read, and with it all
+//! always padding or part of a message that is not whole yet, so no reader waits for it. It is read, and with it all
 //! acknowledged, once nothing new comes, or after a few messages: the peer may have ten packets under way before it
 //! has heard anything (RFC 6928), and the kernel's own acknowledgement comes after 40 ms only.
 //!
 //! Where each message is answered, as in a ping-pong, the answer carries the acknowledgement, and Linux waits for it (it
-//! calls such a session interactive). Then nothing has to be left, and so nobody has to ask how much there is.
+//! calls such a session interactive). Then nothing has to be left, and the amount in the socket need not be queried.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -26,7 +26,8 @@ impl Dial {
     /// gives up after `limit`. Link-local IPv6 addresses need their scope id.
     ///
     /// # Errors
-    /// The socket, the local address or an option is refused, or the system knows at once that there is no way.
+    /// [`Error::Open`], [`Error::Option`], [`Error::Congestion`] and [`Error::Bind`]: the socket, an option or the
+    /// local address is refused. [`Error::Connect`]: the OS knows at once that there is no route.
     pub fn start(
         local: Option<SocketAddr>,
         remote: SocketAddr,
@@ -60,7 +61,7 @@ impl Dial {
     /// Where the connection stands: `None` while it is still on its way. To be called until it answers otherwise.
     ///
     /// # Errors
-    /// It failed, or the time is over.
+    /// [`Error::Connect`], [`Error::Itself`], [`Error::Stillborn`]: it failed. [`Error::Timeout`]: the time is over.
     ///
     /// # Panics
     /// When called again after it gave a stream or an error.
@@ -105,7 +106,7 @@ impl Dial {
         Some((WaitFd { fd: socket.as_raw_fd(), read: false, write: true }, self.deadline))
     }
 
-    /// Where to.
+    /// The address it connects to.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }

@@ -25,7 +25,7 @@ pub const CHUNK: usize = 512 << 10;
 pub struct RailConfig {
     /// Why this path was taken, for [`RailInfo`].
     pub reason: String,
-    /// Expected speed from the link's own word, bytes per second; 0 when nobody knows.
+    /// Expected speed as the link reports it, bytes per second; 0 when unknown.
     pub speed: u64,
     /// Chunk size for [`Caps`], bytes.
     pub chunk: usize,
@@ -88,7 +88,7 @@ impl TcpRail {
     /// already, at least 64 KiB of which fit.
     ///
     /// # Errors
-    /// [`Error::ReadAhead`]: more than that.
+    /// [`Error::ReadAhead`]: more bytes than a rail takes over.
     pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
         let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead { len: read_ahead.len(), max: SCRATCH })?;
         let local = stream.is_local();
@@ -113,7 +113,7 @@ impl TcpRail {
     /// What the kernel knows of the stream, for statistics. A system call.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `getsockopt(TCP_INFO)`.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         self.stream.tcp_info()
     }

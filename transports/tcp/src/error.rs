@@ -12,7 +12,7 @@ pub enum Error {
     Open {
         /// For this address.
         addr: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -23,7 +23,7 @@ pub enum Error {
     Bind {
         /// The address.
         addr: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -42,7 +42,7 @@ pub enum Error {
         option: &'static str,
         /// The value.
         value: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -53,11 +53,11 @@ pub enum Error {
     Congestion {
         /// Its name.
         name: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
-    /// Nobody answers there, or the way is closed.
+    /// No listener there, or no route.
     #[error(
         "LS0306 cannot connect {from} to {remote}; check that the peer listens there and that no firewall is between"
     )]
@@ -66,7 +66,7 @@ pub enum Error {
         from: String,
         /// The peer's.
         remote: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -82,7 +82,7 @@ pub enum Error {
         /// The limit that passed, milliseconds.
         ms: u128,
     },
-    /// TCP connected a socket to itself: nobody listens on an ephemeral port of this machine.
+    /// TCP connected a socket to itself: there is no listener on that ephemeral port.
     #[error("LS0308 {remote} has no listener: the connection reached itself; the peer has ended or never listened")]
     Itself {
         /// The address.
@@ -95,7 +95,7 @@ pub enum Error {
         call: &'static str,
         /// The listener.
         addr: SocketAddr,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },
@@ -104,7 +104,7 @@ pub enum Error {
     Stillborn {
         /// The peer, where known.
         peer: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: io::Error,
     },

@@ -17,7 +17,7 @@ pub(crate) enum Next {
     Head { padding: usize },
     /// The rest of a payload, and where it goes.
     Payload { head: Head, rest: MemSlice },
-    /// The rest of a payload that nobody wants any more.
+    /// The rest of a payload that is no longer wanted.
     Drain { head: Head, rest: usize },
 }
 

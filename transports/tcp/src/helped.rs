@@ -32,7 +32,7 @@ use link::{Arrival, Link, Post};
 /// Arrivals handed on by one poll: bounds the time until the caller gets to its other rails.
 const POLL_MOST: usize = 256;
 
-/// Turns of waiting for the thread's word before the caller gives its processor away, and then sleeps.
+/// Turns of waiting for the thread's answer before the caller yields its processor, and then sleeps.
 const SPIN_TURNS: u32 = 1000;
 const YIELD_TURNS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
@@ -66,7 +66,7 @@ impl HelpedRail {
     /// What the kernel knows of the stream, for statistics. A system call.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `getsockopt(TCP_INFO)`.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         match &self.probe {
             Some(socket) => linkspan_net::tcp_info(socket.as_fd()),
@@ -85,7 +85,7 @@ impl HelpedRail {
         }
     }
 
-    /// Waits for the thread's word, or for its end.
+    /// Waits for the thread's answer, or for its end.
     fn wait_until(&self, done: impl Fn(&Link) -> bool) {
         let mut turns = 0;
         while !done(&self.link) && !self.link.gone.load(Acquire) {
@@ -132,7 +132,7 @@ impl HelpedRail {
             }
             Arrival::Ask(head) => {
                 let place = sink.place(&head).map_err(told)?;
-                // One question at a time, and room for one answer.
+                // One question at a time, and space for one answer.
                 self.answers.push(place).map_err(|_| End::Protocol("the helper thread asked twice".into()))
             }
             Arrival::Landed(head) => sink.landed(&head).map_err(told),

@@ -7,7 +7,7 @@ use linkspan_transport::{MemSlice, Sink, Violation};
 pub(crate) enum Place {
     /// Its bytes go there.
     At(MemSlice),
-    /// Nobody wants them any more.
+    /// They are no longer wanted.
     Nowhere,
     /// Not known yet: ask again with the same head.
     Later,

@@ -2,7 +2,7 @@
 //!
 //! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it; [`Stream::into_rail`] makes it a [`TcpRail`],
 //! [`Stream::into_sealed_rail`] an encrypted [`SealedRail`].
-//! Nothing here blocks, and nothing starts a thread but [`Helpers`], which exist where somebody asked for them and
+//! Nothing here blocks, and nothing starts a thread but [`Helpers`], which exist where the user asked for them and
 //! make a [`HelpedRail`] of a rail. The crate's README has the reasons behind the numbers.
 #![forbid(unsafe_code)]
 

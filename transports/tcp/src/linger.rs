@@ -40,7 +40,7 @@ pub(crate) fn close(stream: &Stream) {
     COUNT.store(kept.len(), Ordering::Relaxed);
 }
 
-/// Looks after the kept streams: a load when there are none.
+/// Closes kept streams whose data was acknowledged or whose time is over. One atomic load when there are none.
 pub fn sweep() {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;

@@ -29,7 +29,8 @@ impl Listen {
     /// their scope id.
     ///
     /// # Errors
-    /// [`Error::Unspecified`] for 0.0.0.0 and ::, otherwise the system's word on the address or an option.
+    /// [`Error::Unspecified`] for 0.0.0.0 and ::; [`Error::Open`], [`Error::Option`], [`Error::Congestion`],
+    /// [`Error::Bind`] and [`Error::Listen`] where the OS refuses the socket, an option or the address.
     pub fn bind(addr: SocketAddr, options: &Options) -> Result<Listen, Error> {
         if addr.ip().to_canonical().is_unspecified() {
             return Err(Error::Unspecified { addr });
@@ -65,7 +66,8 @@ impl Listen {
     /// The next connection and who made it, or `None` when there is none.
     ///
     /// # Errors
-    /// The system's word: too many open files (try again later), or the listener is broken.
+    /// [`Error::Listen`], with the error of `accept4(2)`: EMFILE or ENFILE when no descriptor is left (try again
+    /// later), otherwise the listener is broken.
     pub fn accept(&mut self) -> Result<Option<(Stream, SocketAddr)>, Error> {
         for _ in 0..STILLBORN_MAX {
             // accept4 with SOCK_CLOEXEC.
@@ -77,7 +79,7 @@ impl Listen {
                     return Err(Error::Listen { call: "accept", addr: self.addr, source });
                 }
             };
-            // A connection that is already gone again is not the listener's trouble.
+            // A connection that has already ended is no error of the listener.
             if let Ok(stream) = self.dress(socket, from) {
                 let peer = stream.peer_addr();
                 return Ok(Some((stream, peer)));
@@ -86,7 +88,7 @@ impl Listen {
         Ok(None)
     }
 
-    /// What to wait for before the next [`Listen::accept`].
+    /// The descriptor that becomes ready when [`Listen::accept`] has a connection.
     pub fn wait_fd(&self) -> WaitFd {
         WaitFd { fd: self.socket.as_raw_fd(), read: true, write: false }
     }

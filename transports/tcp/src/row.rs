@@ -86,7 +86,7 @@ impl Row {
         begun(self.heads[at], place).ok()
     }
 
-    /// Places in a row behind the payload under way, up to one that nobody wants; and whether the row ends there.
+    /// Places in a row behind the payload under way, up to one that is no longer wanted; and whether the row ends there.
     pub(crate) fn places(&self) -> (&[MemSlice], bool) {
         let wanted = self.wanted[self.begun..self.placed].iter().take_while(|wanted| **wanted).count();
         (&self.places[self.begun..self.begun + wanted], self.begun + wanted == self.placed)

@@ -64,11 +64,11 @@ fn read_after(len: usize) -> usize {
 pub(crate) enum Fault {
     /// The peer closed its side; `inside`: in the middle of a message.
     End { inside: bool },
-    /// The system's word.
+    /// The OS error.
     System(io::Error),
     /// Not a head.
     Head(BadHead),
-    /// The sink's word.
+    /// The sink's error.
     Violation(Violation),
     /// A row of payloads that is none.
     Row(&'static str),

@@ -60,7 +60,7 @@ impl SealedRail {
     /// What the kernel knows of the stream, for statistics. A system call.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `getsockopt(TCP_INFO)`.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         self.stream.tcp_info()
     }

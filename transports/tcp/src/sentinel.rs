@@ -21,12 +21,12 @@ pub enum Ended {
     Left,
     /// The peer's kernel has closed it, without a word before: the process is gone, or has dropped the connection.
     Closed,
-    /// It was reset or fell silent, or brought what nobody sends: that proves nothing of the process.
+    /// It was reset or fell silent, or carried an unknown byte: that proves nothing about the process.
     Broken,
 }
 
-/// A stream on which nobody sends before its end. Its keepalive tells a dead host within 25 s, and its end tells a dead
-/// process at once, however full the windows of the rails beside it are: a stopped process stays alive for ever,
+/// A stream on which neither side sends before its end. Its keepalive tells a dead host within 25 s, and its end tells a dead
+/// process at once, however full the windows of the rails beside it are: a stopped process stays alive forever,
 /// because its kernel answers.
 #[derive(Debug)]
 pub struct Sentinel {
@@ -51,7 +51,8 @@ impl Sentinel {
     /// Asks whether the peer is alive: one system call, so for every few milliseconds and not for every operation.
     ///
     /// # Errors
-    /// It is gone, or it sent something.
+    /// [`Down::PeerGone`]: the stream ended, or the peer said that it leaves. [`Down::Protocol`]: the peer sent
+    /// something else. [`Down::System`]: the OS error.
     pub fn check(&mut self) -> Result<(), Down> {
         use std::io::ErrorKind as K;
         let mut byte = [0; 1];
@@ -63,7 +64,10 @@ impl Sentinel {
             }
             Ok(Some(_)) if byte[0] == LEAVING => {
                 self.ended = Some(Ended::Left);
-                Err(Down::PeerGone { path: self.path.clone(), why: "it has ended this path, and lives".into() })
+                Err(Down::PeerGone {
+                    path: self.path.clone(),
+                    why: "it has closed this path and is still running".into(),
+                })
             }
             Ok(Some(_)) => {
                 self.ended = Some(Ended::Broken);
@@ -72,7 +76,7 @@ impl Sentinel {
             }
             Err(source) => {
                 let told = matches!(source.kind(), K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted);
-                // A kernel that closes a socket with our word unread in it resets the stream; the word of a peer that lives would
+                // A kernel that closes a socket with our byte unread in it resets the stream; the byte of a running peer would
                 // have come first.
                 self.ended = Some(if self.said && told { Ended::Closed } else { Ended::Broken });
                 // A peer whose cable was away for longer than the kernel waits has given its end up, and answers ours with a reset
@@ -109,7 +113,7 @@ impl Sentinel {
         self.stream.peer_addr()
     }
 
-    /// What to wait for before the next [`Sentinel::check`].
+    /// The descriptor that becomes ready when [`Sentinel::check`] has something to report.
     pub fn wait_fd(&self) -> WaitFd {
         self.stream.wait_fd(false)
     }

@@ -31,7 +31,7 @@ impl Stream {
     /// Reads what is there: `Some(0)` is the end of the stream, `None` that nothing has come.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `recv(2)`, as ECONNRESET or ETIMEDOUT.
     pub fn try_read(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         linkspan_net::recv(self.as_fd(), buf)
     }
@@ -39,7 +39,7 @@ impl Stream {
     /// Sends what the socket takes at once. `None`: nothing at the moment.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `send(2)`, as EPIPE or ECONNRESET.
     pub fn try_write(&mut self, buf: &[u8]) -> io::Result<Option<usize>> {
         linkspan_net::send(self.as_fd(), buf)
     }
@@ -47,7 +47,7 @@ impl Stream {
     /// Says that nothing more will be sent: the peer reads the end of the stream.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `shutdown(2)`, as ENOTCONN.
     pub fn finish(&mut self) -> io::Result<()> {
         self.socket.shutdown(std::net::Shutdown::Write)
     }
@@ -105,7 +105,7 @@ impl Stream {
     /// What the kernel knows of the connection.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `getsockopt(TCP_INFO)`.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         linkspan_net::tcp_info(self.as_fd())
     }
@@ -113,7 +113,7 @@ impl Stream {
     /// Makes the stream a rail. `read_ahead` are bytes that were read from the stream behind the login.
     ///
     /// # Errors
-    /// [`Error::ReadAhead`]: too many of those.
+    /// [`Error::ReadAhead`]: more bytes than a rail takes over.
     pub fn into_rail(self, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
         TcpRail::new(self, config, read_ahead)
     }

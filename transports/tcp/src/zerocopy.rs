@@ -181,7 +181,7 @@ impl ZeroCopy {
                 // Copied after all: then it costs the notice on top. For good, the device will not change.
                 (self.from, self.trial) = (None, None);
             }
-            // The kernel's word, but trusted no further than what we lent.
+            // A notice of the kernel, checked against what was handed to it.
             let (mut number, open) = (sent.first, self.made.wrapping_sub(self.settled));
             loop {
                 if number.wrapping_sub(self.settled) < open {

@@ -1,7 +1,7 @@
 //! Registered memory, kept: registering pins pages, which costs more than sending them.
 //!
 //! Host memory is registered by the rail that uses it, when it does. Memory of a device is registered by its owner, as a
-//! dma-buf ([`Memory::register_dmabuf`]). Whoever unmaps memory that was ever posted says so first ([`Memory::invalidate`]):
+//! dma-buf ([`Memory::register_dmabuf`]). Code that unmaps memory that was ever posted says so first ([`Memory::invalidate`]):
 //! the driver goes on using the pages that it knows. A rail that watches ([`Cache::watch`]) is told by the kernel; what
 //! cannot be watched it does not keep.
 
@@ -50,7 +50,7 @@ impl Memory {
     /// there, then go straight between the cable's controller and the device.
     ///
     /// # Errors
-    /// The driver cannot: the memory is to be staged. [`Error::Refused`] with `EOPNOTSUPP` where the controller cannot reach it,
+    /// The memory is to be staged then. [`Error::Refused`] with `EOPNOTSUPP` where the controller cannot reach it,
     /// `ERANGE` where the dma-buf is shorter, `ENOSPC` where 448 are registered; [`Error::Gone`].
     pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error> {
         self.lock().as_ref().ok_or(Error::Gone)?.register_dmabuf(fd, offset, mem, target)
@@ -203,13 +203,13 @@ impl<R: Send + Sync> Desk for Shared<R> {
         let access = if target { Access::Both } else { Access::Send };
         let region = self.registrar.register_dmabuf(fd, offset - head, head, mem, access)?;
         self.lock().insert(Arc::new(Held { region, mem, head }), target);
-        // Behind the insertion: whoever sees the number finds the region.
+        // After the insertion: a reader that sees the number finds the region.
         self.registrations.fetch_add(1, Ordering::Release);
         Ok(())
     }
 }
 
-/// `errno.h`: no room.
+/// `errno.h`: no space.
 const ENOSPC: i32 = 28;
 
 /// Memory of devices as it was when it was looked at last.
@@ -246,7 +246,7 @@ enum Told {
     Owner,
     /// The kernel.
     Kernel(&'static Unmaps),
-    /// Nobody: the kernel cannot.
+    /// Nothing: the kernel cannot.
     Nobody,
 }
 
@@ -274,7 +274,7 @@ impl<D: RingDevice> Cache<D> {
         Cache { host: Maps::new(), told: Told::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
     }
 
-    /// From now on nobody need say that host memory is unmapped. `Err`: why none is kept.
+    /// From now on unmapped host memory is noticed without a call. `Err`: why none is kept.
     pub(crate) fn watch(&mut self) -> Result<(), &'static str> {
         let unmaps = Unmaps::of_process();
         self.told = unmaps.map_or(Told::Nobody, Told::Kernel);
@@ -341,7 +341,7 @@ impl<D: RingDevice> Cache<D> {
 
 impl<D: RingDevice> Drop for Cache<D> {
     fn drop(&mut self) {
-        // Whoever registers at this moment is waited for: the device is closed with the rail, not when that is done.
+        // A registration that runs at this moment is waited for: the device is closed with the rail, not when that is done.
         *self.memory.lock() = None;
     }
 }

@@ -158,13 +158,13 @@ pub trait StreamDevice: Send {
     /// Reads into `place` and behind that into `tail`; `Some(0)` is the end.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `readv(2)`.
     fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>>;
 
     /// Writes pieces one behind the other.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `writev(2)`: `ENXIO` when the cable is gone or the other side has closed.
     fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>>;
 
     /// For poll(2).

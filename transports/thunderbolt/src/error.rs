@@ -2,7 +2,7 @@
 
 use crate::tier::Tier;
 
-/// The code of [`Error::Elsewhere`], which is nobody's trouble.
+/// The code of [`Error::Elsewhere`], which is not reported to the user.
 pub const ELSEWHERE: &str = "LS1528";
 
 /// What can fail before a rail is up.
@@ -71,7 +71,7 @@ pub enum Error {
         want: u16,
         /// What it is.
         is: String,
-        /// The system's word.
+        /// The OS error.
         why: String,
     },
     /// A host that our driver does not see.
@@ -87,7 +87,7 @@ pub enum Error {
     Up {
         /// Its path.
         what: String,
-        /// The system's word.
+        /// The OS error.
         #[source]
         source: std::io::Error,
     },

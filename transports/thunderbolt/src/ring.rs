@@ -126,7 +126,8 @@ impl<D: RingDevice> RingRail<D> {
     /// Over `device`, whose link is up, on two channels that are open on it. `busy`: ask the device at every poll.
     ///
     /// # Errors
-    /// The device's word.
+    /// Those of [`linkspan_tbring::Ring::register`], [`linkspan_tbring::Ring::open_channel`] and
+    /// [`linkspan_tbring::Ring::receive`].
     pub fn new(
         mut device: D,
         (control, data): (u32, u32),
@@ -212,7 +213,7 @@ impl<D: RingDevice> RingRail<D> {
 
     fn complete<S: Sink>(&mut self, done: &Completion, sink: &mut S) -> Result<(), End> {
         let Some((of, n)) = Of::split(done.cookie) else {
-            return Err(End::Gone("the device reports what nobody posted".into()));
+            return Err(End::Gone("the device reports an operation that was not posted".into()));
         };
         if let Err(code) = done.result {
             return self.failed(of, n, code);

@@ -103,10 +103,10 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One side.
+    /// Begins the handshake of one side.
     ///
     /// # Errors
-    /// [`Error::NoCable`]: this host has none; [`Error::Random`].
+    /// [`Error::NoCable`]: this host has none. [`Error::Random`]: the OS gives no random numbers.
     pub fn new(ports: Arc<Ports>, role: Role, config: Config) -> Result<Setup, Error> {
         if ports.cables.is_empty() {
             let why = [Tier::Ring, Tier::Stream].map(|tier| format!("{tier}: {}", ports.why_not(tier))).join("; ");
@@ -140,15 +140,16 @@ impl Setup {
         &self.out
     }
 
-    /// So many of those were written.
+    /// Notes that `n` bytes of [`Setup::output`] were written.
     pub fn wrote(&mut self, n: usize) {
         self.out.drain(..n.min(self.out.len()));
     }
 
-    /// Bytes from the peer. How many were of the handshake.
+    /// Takes bytes from the peer. Returns how many belonged to the handshake.
     ///
     /// # Errors
-    /// It cannot succeed any more.
+    /// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`], [`Error::Device`]: the
+    /// handshake cannot succeed any more.
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -188,7 +189,7 @@ impl Setup {
         }
     }
 
-    /// A stream has room for one opener on either side: where two hosts call each other at the same time, both would begin
+    /// A stream has space for one opener on either side: where two hosts call each other at the same time, both would begin
     /// with the same one, refuse each other, and go on to the next together. One of them begins with the last.
     fn part(&mut self) {
         let cable = |join: &(usize, usize)| &self.ports.cables[join.0];
@@ -298,7 +299,7 @@ impl Setup {
                 self.ask(at + 1, 0)
             }
             (Word::No { of }, State::Asked { at, medium, tries, .. }) if of == self.asked => {
-                // Somebody over there has those channels, or the whole cable.
+                // Another program of the peer has those channels, or the whole cable.
                 let again = matches!(medium, Medium::Ring(_)) && tries + 1 < CHANNEL_TRIES;
                 drop(medium);
                 if again {
@@ -320,7 +321,7 @@ impl Setup {
             }
             (word, state) => {
                 self.state = state;
-                Err(Error::BadOffer(format!("{word:?} where it was not due")))
+                Err(Error::BadOffer(format!("{word:?} where it was not expected")))
             }
         }
     }
@@ -390,7 +391,7 @@ impl Setup {
     /// Looks at the cable; to be called again and again until [`Setup::is_done`].
     ///
     /// # Errors
-    /// [`Error::OtherPeer`].
+    /// [`Error::OtherPeer`]: the cable does not lead to the peer that logged in.
     pub fn poll(&mut self) -> Result<(), Error> {
         let State::Up { rail, at, since, told: told @ false, .. } = &mut self.state else { return Ok(()) };
         let more = self.role == Role::Caller && *at + 1 < self.joins.len();
@@ -412,7 +413,7 @@ impl Setup {
         matches!(self.state, State::Up { heard: true, told: true, .. } | State::Without)
     }
 
-    /// Why it has ended without a rail; empty where that is nobody's trouble, or it has not.
+    /// Why it has ended without a rail; empty where the user need not be told, or it has not ended.
     pub fn why_not(&self) -> String {
         match (&self.state, &self.bad) {
             (State::Without, Some(error)) if !matches!(error, Error::Elsewhere) => error.to_string(),
@@ -423,7 +424,7 @@ impl Setup {
     /// Whether its time is over. One of many gives up before the peer does.
     ///
     /// # Errors
-    /// [`Error::Deadline`].
+    /// [`Error::Deadline`]: the handshake did not end in time.
     pub fn check(&mut self, now: Instant) -> Result<Duration, Error> {
         let spent = now.saturating_duration_since(self.since);
         let undone = matches!(self.state, State::Asked { .. } | State::Up { told: false, .. });
@@ -441,7 +442,7 @@ impl Setup {
     /// The rail, once [`Setup::is_done`], if there is one; else the handshake back.
     ///
     /// # Errors
-    /// The handshake, not done.
+    /// The handshake itself, where it is not complete yet.
     pub fn finish(mut self) -> Result<Option<CableRail>, Box<Setup>> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Up { rail, heard: true, told: true, .. } => Ok(Some(*rail)),
@@ -469,7 +470,7 @@ fn id(uuid: &[u8; 16]) -> String {
 /// Joins two sides in one process; for tests and tools.
 ///
 /// # Errors
-/// See [`Setup`].
+/// Those of [`Setup`].
 pub fn join(mut a: Setup, mut b: Setup) -> Result<(CableRail, CableRail), Error> {
     loop {
         let n = b.input(a.output())?;

@@ -3,7 +3,7 @@
 //! The device says neither whether what it took has arrived nor, for sure, that the other side has gone; what it has not sent
 //! when it is closed, it drops after half a second, and frames that no receive buffer waits for stay with it. So the bytes
 //! travel in segments, each with the position up to which its sender has read, and no more frames are ever under way than
-//! the peer's receive ring holds: whatever was written needs nobody to arrive. An end mark tells the end.
+//! the peer's receive ring holds: what was written arrives without further calls. An end mark tells the end.
 
 mod rx;
 mod segment;
@@ -39,7 +39,7 @@ const LEAST: u32 = 32;
 /// Chunk size: control messages never wait longer than this behind payload.
 const CHUNK: usize = 256 << 10;
 
-/// How long a rail that closes waits for room for its end mark and for what is before it.
+/// How long a rail that closes waits for space for its end mark and for what is before it.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Reads of one poll.
@@ -172,7 +172,7 @@ impl<S: StreamDevice> Drop for StreamRail<S> {
         while self.tx.unfinished() && since.elapsed() < LINGER {
             match self.tx.flush(&mut self.device, &mut self.rx) {
                 Ok(true) => {}
-                // The peer makes room when it reads; its acknowledgements are all that is looked at.
+                // The peer frees space when it reads; its acknowledgements are all that is looked at.
                 Ok(false) => match self.rx.acknowledged(&mut self.device, &mut self.tx) {
                     Ok(()) => std::thread::yield_now(),
                     Err(_) => return,

@@ -27,7 +27,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Its word in settings.
+    /// Its name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Ring => "ring",
@@ -43,7 +43,7 @@ impl Tier {
     /// From `LINKSPAN_THUNDERBOLT_TIER`: `None` for `auto`.
     ///
     /// # Errors
-    /// [`Error::NoTier`].
+    /// [`Error::NoTier`]: the text names no tier.
     pub fn parse(word: &str) -> Result<Option<Tier>, Error> {
         match word {
             "auto" => Ok(None),
@@ -89,17 +89,17 @@ pub struct Cable {
     pub hops: (u16, u16),
     /// Entries of a stream's receive ring.
     pub ring: u16,
-    /// Negotiated speed, bytes per second; 0 when nobody says.
+    /// Negotiated speed, bytes per second; 0 when unknown.
     pub speed: u64,
     /// Where to open it.
     pub place: Place,
 }
 
 impl Cable {
-    /// Opens it.
+    /// Opens the link, waiting at most `wait` for it to come up.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`DeviceError::Open`], also where another connection has the stream; those of [`linkspan_tbring::Ring::open`].
     pub fn open(&self, wait: Duration) -> Result<Medium, DeviceError> {
         let gone = || DeviceError::Open {
             path: PathBuf::from(&self.name),
@@ -166,7 +166,7 @@ impl Ports {
         self
     }
 
-    /// To be shared by connections.
+    /// The same, to be shared by connections.
     pub fn shared(self) -> Arc<Ports> {
         Arc::new(self)
     }

@@ -39,7 +39,8 @@ impl Root {
     /// Sets `streams` streams up to every host at the end of a cable. What was done, a line each.
     ///
     /// # Errors
-    /// [`Error::NoStreams`], [`Error::Up`], [`Error::Hops`].
+    /// [`Error::NoStreams`]: the kernel's driver is not there or has no cable. [`Error::Up`]: a file cannot be written.
+    /// [`Error::Hops`]: the kernel chose other HopIDs.
     pub fn up(&self, streams: u16, first_hop: u16) -> Result<Vec<String>, Error> {
         let config = self.0.join("sys/kernel/config/thunderbolt");
         if !config.is_dir() {
@@ -116,7 +117,7 @@ impl Root {
     /// Lets a host in to our driver, or shuts it out, until it is unplugged. The devices that were told.
     ///
     /// # Errors
-    /// [`Error::NoHost`], [`Error::Up`].
+    /// [`Error::NoHost`]: the driver sees no such host. [`Error::Up`]: the file cannot be written.
     pub fn allow(&self, host: &str, yes: bool) -> Result<Vec<String>, Error> {
         let folder = self.0.join("sys/class/linkspan");
         let wanted = uuid(host);

@@ -105,7 +105,7 @@ fn latency(room: &Device) {
 
 fn one_way(from: &mut Conn<VerbsRail<HwNic>>, to: &mut Conn<VerbsRail<HwNic>>, memory: &[HostBuf; 2]) {
     let recv = to.post_recv(&[(1, memory[1].slice())]).unwrap_or_else(|e| panic!("{e}"));
-    let recv = recv.unwrap_or_else(|| panic!("no room for one receive"));
+    let recv = recv.unwrap_or_else(|| panic!("no space for one receive"));
     let mut send = None;
     loop {
         if send.is_none() {

@@ -2,8 +2,8 @@
 //!
 //! Registering pins pages and costs from tens of microseconds up; so a region stays registered until it is
 //! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So a domain may be
-//! told to watch what it registers ([`Domain::watching`]); without that, whoever unmaps memory that was ever posted says so first
-//! ([`Domain::invalidate`]).
+//! told to watch what it registers ([`Domain::watching`]); without that, code that unmaps memory that was ever posted
+//! says so first ([`Domain::invalidate`]).
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -120,7 +120,7 @@ impl<N: Nic> Clone for Domain<N> {
 }
 
 impl<N: Nic> Domain<N> {
-    /// Over an opened device.
+    /// A domain of an opened device.
     pub fn new(nic: N) -> Domain<N> {
         let maps = Mutex::new(Maps::new());
         let (generation, registrations, addresses) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -136,10 +136,10 @@ impl<N: Nic> Domain<N> {
         self
     }
 
-    /// Whether it does.
+    /// Whether registered memory is watched for being unmapped.
     ///
     /// # Errors
-    /// Why not: it was not asked to, or the kernel cannot.
+    /// A text: it was not asked to, or the kernel cannot.
     pub fn watches(&self) -> Result<(), &'static str> {
         self.0.unmaps.get().copied().unwrap_or(Err("not asked to")).map(drop)
     }
@@ -217,7 +217,7 @@ impl<N: Nic> Domain<N> {
     /// Registers ahead, so that the first operation does not have to.
     ///
     /// # Errors
-    /// The device's word.
+    /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<Region<N::Mr>>, Error> {
         self.catch_up();
         if let Some(region) = self.lock().find(mem, target) {
@@ -230,7 +230,7 @@ impl<N: Nic> Domain<N> {
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let region = Arc::new(Region::new(self.0.nic.register(mem, access)?));
         self.lock().insert(region.clone(), target);
-        // Behind the insertion: whoever sees the number finds the region.
+        // After the insertion: a reader that sees the number finds the region.
         self.0.registrations.fetch_add(1, Ordering::Release);
         Ok(region)
     }
@@ -241,7 +241,8 @@ impl<N: Nic> Domain<N> {
     /// that memory then go straight from and to the device.
     ///
     /// # Errors
-    /// The kernel, the library or the device cannot; the memory is to be staged then.
+    /// [`Error::Unsupported`] or [`Error::System`]: library, kernel or device cannot. The memory is to be staged
+    /// through host memory then.
     pub fn register_dmabuf(
         &self,
         dmabuf: BorrowedFd<'_>,
@@ -253,7 +254,7 @@ impl<N: Nic> Domain<N> {
         let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
         let region = Arc::new(Region::new(self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?));
         self.lock().insert(region.clone(), target);
-        // Behind the insertion: whoever sees the number finds the region.
+        // After the insertion: a reader that sees the number finds the region.
         self.0.registrations.fetch_add(1, Ordering::Release);
         Ok(region)
     }

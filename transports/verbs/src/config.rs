@@ -26,8 +26,8 @@ pub struct Config {
     pub timeout: u8,
     /// Sends again after a timeout, 0 to 7.
     pub retry: u8,
-    /// Sends again after receiver-not-ready, 0 to 7, 7 for ever. Credits keep a receiver ready, so this is for the
-    /// moment of set-up alone and need not be for ever.
+    /// Sends again after receiver-not-ready, 0 to 7, 7 without limit. Credits keep a receiver ready, so this is for the
+    /// moment of set-up alone and need not be without limit.
     pub rnr_retry: u8,
     /// Time to wait after receiver-not-ready, as a code; 12 is 0.64 ms.
     pub min_rnr: u8,

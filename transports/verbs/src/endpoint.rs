@@ -316,7 +316,7 @@ impl<N: Nic> VerbsRail<N> {
         Ok(Poll::Active)
     }
 
-    /// What an inlet that said "not yet" has room for by now: places for chunks, receives that were held back.
+    /// What an inlet that said "not yet" has space for by now: places for chunks, receives that were held back.
     pub(crate) fn take_more<I: Inlet>(&mut self, inlet: &mut I) -> Result<(), Down> {
         if self.end.is_some() {
             return Ok(());
@@ -462,7 +462,7 @@ impl<N: Nic> Drop for VerbsRail<N> {
                 if completion.id & RECV == 0 {
                     self.tx.completed(completion.id);
                 } else if self.is_goodbye(completion) {
-                    return; // nobody is there to acknowledge ours
+                    return; // the peer does not acknowledge ours
                 }
             }
             if n == 0 {

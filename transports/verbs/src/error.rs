@@ -71,7 +71,7 @@ pub enum Error {
     NothingPasses {
         /// The path.
         path: String,
-        /// The device's word.
+        /// The device's error.
         why: String,
     },
     /// No randomness.

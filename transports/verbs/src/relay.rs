@@ -59,7 +59,7 @@ struct Gone {
 }
 
 impl<N: Nic> Relay<N> {
-    /// Joins them.
+    /// Joins two rails.
     pub fn new(a: VerbsRail<N>, b: VerbsRail<N>) -> Relay<N> {
         let lanes = [Lane::new(a.slots()), Lane::new(b.slots())];
         let mut rails = [a, b];
@@ -71,16 +71,17 @@ impl<N: Nic> Relay<N> {
         Relay { rails: Some(rails), lanes, gone: None }
     }
 
-    /// What it has passed on.
+    /// Counts of what was forwarded.
     pub fn counts(&self) -> RelayCounts {
         let of = |f: fn(&Lane) -> u64| [f(&self.lanes[0]), f(&self.lanes[1])];
         RelayCounts { frames: of(|l| l.frames), chunks: of(|l| l.chunks), bytes: of(|l| l.bytes) }
     }
 
-    /// Passes on what there is.
+    /// Forwards what has arrived, without blocking.
     ///
     /// # Errors
-    /// A side is gone, and what had come from it is passed on as far as the other takes it. To be dropped then.
+    /// [`Down`] of the side that ended, after what had come from it was passed on as far as the other side takes it.
+    /// The relay is to be dropped then.
     pub fn poll(&mut self) -> Result<Poll, Down> {
         let Some([a, b]) = &mut self.rails else { return Ok(Poll::Idle) };
         if self.gone.is_some() {

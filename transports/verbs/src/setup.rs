@@ -70,7 +70,7 @@ impl Offer {
     /// Reads and checks an offer. Total over arbitrary bytes.
     ///
     /// # Errors
-    /// [`Error::BadOffer`].
+    /// [`Error::BadOffer`]: these bytes are no offer.
     pub fn decode(bytes: &[u8; OFFER_LEN]) -> Result<Offer, Error> {
         let offer: Offer = zerocopy::transmute!(*bytes);
         let bad = |why: String| Err(Error::BadOffer(why));
@@ -152,7 +152,8 @@ impl<N: Nic> Setup<N> {
     /// Makes a queue pair with its receives posted, and its offer.
     ///
     /// # Errors
-    /// The device; no usable GID.
+    /// [`Error::PortDown`], [`Error::NoGid`], [`Error::BadGid`], [`Error::Random`]; [`Error::Nic`] where the device
+    /// refuses.
     pub fn new(domain: Domain<N>, config: Config) -> Result<Setup<N>, Error> {
         let nic = domain.nic();
         let device = nic.name().to_owned();
@@ -224,7 +225,8 @@ impl<N: Nic> Setup<N> {
     /// Takes bytes that came from the peer, as many as are its; how many that were.
     ///
     /// # Errors
-    /// They are no handshake, or the device refused what they say.
+    /// [`Error::BadOffer`], [`Error::OtherLink`]: the bytes do not fit the handshake. [`Error::Nic`]: the device
+    /// refuses what they ask for.
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -249,9 +251,9 @@ impl<N: Nic> Setup<N> {
                     self.offered(Offer::decode(&offer)?)?;
                 }
                 TOTAL_LEN if word == told(PASSES, self.ours.qpn.get()) => {}
-                TOTAL_LEN => return Err(Error::BadOffer(format!("{word:02x?} where its last word was due"))),
+                TOTAL_LEN => return Err(Error::BadOffer(format!("{word:02x?} where its last message was expected"))),
                 _ if word == told(READY, self.ours.qpn.get()) => self.prove()?,
-                _ => return Err(Error::BadOffer(format!("{word:02x?} where its ready word was due"))),
+                _ => return Err(Error::BadOffer(format!("{word:02x?} where its ready message was expected"))),
             }
         }
     }
@@ -272,7 +274,7 @@ impl<N: Nic> Setup<N> {
     /// Looks whether packets pass; to be called again and again until [`Setup::is_done`].
     ///
     /// # Errors
-    /// [`Error::NothingPasses`], [`Error::Nic`].
+    /// [`Error::NothingPasses`]: no packet arrives. [`Error::Nic`]: the device failed.
     pub fn poll(&mut self) -> Result<(), Error> {
         let (Proof::Posted, Some(parts)) = (self.proof, &mut self.parts) else { return Ok(()) };
         let mut list = [Completion::NONE; 1];
@@ -360,10 +362,10 @@ impl<N: Nic> Setup<N> {
         self.parts.take()
     }
 
-    /// Whether its time is over.
+    /// Checks the deadline of the handshake; returns the time that is left at `now`.
     ///
     /// # Errors
-    /// [`Error::Deadline`].
+    /// [`Error::Deadline`]: the handshake did not end in time.
     pub fn check(&self, now: Instant) -> Result<Duration, Error> {
         let spent = now.saturating_duration_since(self.since);
         match self.config.deadline.checked_sub(spent) {
@@ -381,7 +383,7 @@ impl<N: Nic> Setup<N> {
     /// The rail, once [`Setup::is_done`]; else the handshake back.
     ///
     /// # Errors
-    /// The handshake, not done.
+    /// The handshake itself, where it is not complete yet.
     pub fn finish(mut self) -> Result<VerbsRail<N>, Box<Setup<N>>> {
         let done = self.is_done();
         match (self.theirs, self.parts.take()) {
@@ -433,7 +435,7 @@ fn entry(table: &[GidEntry], config: &Config, link: LinkLayer, device: &str) -> 
 /// Joins two sides in one process; for tests and tools.
 ///
 /// # Errors
-/// See [`Setup`].
+/// Those of [`Setup`].
 pub fn join<A: Nic, B: Nic>(mut a: Setup<A>, mut b: Setup<B>) -> Result<(VerbsRail<A>, VerbsRail<B>), Error> {
     let since = Instant::now();
     loop {

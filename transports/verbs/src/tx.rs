@@ -146,7 +146,7 @@ impl<M: Mr> Tx<M> {
         self.taken
     }
 
-    /// Whether there are requests to post or things that wait for room.
+    /// Whether there are requests to post or things that wait for space.
     pub(crate) fn pending(&self) -> bool {
         !self.batch.is_empty() || (!self.untold.is_empty() && self.room(1, RESERVE)) || self.owed >= self.owed_at
     }
@@ -185,7 +185,7 @@ impl<M: Mr> Tx<M> {
         self.made
     }
 
-    /// Makes a frame. The caller has checked that there is room.
+    /// Makes a frame. The caller has checked that there is space.
     fn frame(&mut self, ring: &Ring<'_, M>, frame: Frame, head: Option<&Head>, body: MemSlice, last: bool) -> u64 {
         let mut frame = frame;
         frame.credits.set(std::mem::take(&mut self.owed));
@@ -323,7 +323,7 @@ impl<M: Mr> Tx<M> {
         }
     }
 
-    /// Makes requests of what waits for room: answers first, they set the peer free.
+    /// Makes requests of what waits for space: answers first, they set the peer free.
     pub(crate) fn gather(&mut self, ring: &Ring<'_, M>, replies: &mut VecDeque<Reply>) {
         while let Some(&(ask, place)) = replies.front().filter(|_| self.room(1, RESERVE)) {
             let frame = match place {
@@ -353,7 +353,7 @@ impl<M: Mr> Tx<M> {
         }
     }
 
-    /// The last word, if there is room for it.
+    /// The last word, if there is space for it.
     pub(crate) fn close(&mut self, ring: &Ring<'_, M>) {
         if self.room(1, 0) {
             self.frame(ring, Frame::new(Say::Close, 0), None, MemSlice::NONE, true);

@@ -11,7 +11,7 @@ use crate::run::{self, Outcome};
 /// Asked of every test, in both languages.
 const WARNINGS: [&str; 4] = ["-g", "-Wall", "-Wextra", "-Werror"];
 
-/// Asked of C++ in addition: the header must not disturb whoever asks for more.
+/// Asked of C++ in addition: the header must not break code with more warnings on.
 const MORE_WARNINGS: [&str; 3] = ["-Wpedantic", "-Wshadow", "-Wconversion"];
 
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];

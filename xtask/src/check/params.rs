@@ -12,6 +12,9 @@ const PREFIX: &str = "LINKSPAN_";
 /// Names that only tests read.
 const OF_TESTS: [&str; 2] = ["LINKSPAN_CONFORMANCE", "LINKSPAN_LAB_CACHE"];
 
+/// What [`Param::takes`] holds where the range is no pair of plain numbers.
+const NO_RANGE: &str = "?";
+
 /// One entry of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Param {
@@ -57,11 +60,22 @@ fn entry(tokens: &[Token]) -> Option<Param> {
     let list: Vec<&str> = rest.iter().filter_map(word).collect();
     let takes = match *list.get(1)? {
         "Switch" => "`0` or `1`".to_owned(),
-        "Number" => format!("{} to {}", plain(list.get(2)?), plain(list.get(3)?)),
+        "Number" => range(rest).unwrap_or_else(|| NO_RANGE.to_owned()),
         "Word" => words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", "),
         _ => "text".to_owned(),
     };
     Some(Param { name: name.clone(), takes, default: (*default).to_owned(), text: (*what).to_owned() })
+}
+
+/// The range of `Number(LOW, HIGH)`; `None` for ends that are expressions, which this does not compute.
+fn range(rest: &[Token]) -> Option<String> {
+    let open = rest.iter().position(|t| t.kind == Kind::Mark('('))?;
+    match rest.get(open + 1..open + 5)? {
+        [low, comma, high, close] if comma.kind == Kind::Mark(',') && close.kind == Kind::Mark(')') => {
+            Some(format!("{} to {}", plain(word(low)?), plain(word(high)?)))
+        }
+        _ => None,
+    }
 }
 
 fn plain(number: &str) -> String {
@@ -86,7 +100,11 @@ pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
     let types = sources.iter().filter(|s| s.path.starts_with(C_TYPES)).flat_map(|s| s.text.lines());
     let constants = types.filter_map(|l| l.strip_prefix("pub const ")?.split_once(':')).map(|(name, _)| name);
     let known: BTreeSet<&str> = table.iter().map(|p| p.name.as_str()).chain(constants).collect();
-    let mut problems = Vec::new();
+    let mut problems: Vec<String> = table
+        .iter()
+        .filter(|p| p.takes == NO_RANGE)
+        .map(|p| format!("{}: write its range as two numbers, not as expressions", p.name))
+        .collect();
     for source in sources
         .iter()
         .filter(|s| (s.is_rust() && !s.is_test() || s.path.ends_with(".md")) && !s.path.starts_with("xtask/"))

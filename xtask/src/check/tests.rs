@@ -124,6 +124,14 @@ fn parameters_come_from_the_table_and_strays_are_found() {
 }
 
 #[test]
+fn a_range_that_is_an_expression_is_refused() {
+    let table = "params! {\n A = \"LINKSPAN_A\", Takes::Number(8, 1 << 20), \"8\", \"Does a.\";\n}";
+    let tree = [source("crates/fabric/src/params.rs", table)];
+    let problems = params::problems(&tree);
+    assert!(has(&problems, "LINKSPAN_A: write its range as two numbers"), "{problems:?}");
+}
+
+#[test]
 fn a_lock_file_that_lacks_a_dependency_is_found() {
     let dir = std::env::temp_dir().join(format!("linkspan-locks-{}", std::process::id()));
     let write = |path: &str, text: &str| {

@@ -16,7 +16,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
-/// Seconds per target where nobody says otherwise.
+/// Seconds per target by default.
 const SECONDS: u32 = 20;
 
 /// Runs one target or all.

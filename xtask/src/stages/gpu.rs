@@ -100,7 +100,7 @@ impl Parts<'_> {
         let gpus = told("nvidia-smi", &["--query-gpu=name,driver_version,pcie.link.gen.max", "--format=csv,noheader"]);
         let kernel = told("uname", &["-srm"]);
         for (what, text) in [("commit", commit), ("kernel", kernel), ("GPUs", gpus)] {
-            self.say(format!("{what}: {}", text.unwrap_or_else(|| "nobody says".to_owned())));
+            self.say(format!("{what}: {}", text.unwrap_or_else(|| "unknown".to_owned())));
         }
     }
 
@@ -193,7 +193,7 @@ impl Parts<'_> {
         }
         let mut unpack = Command::new(self.release("examples/unpack_bench"));
         self.step(&format!("{memory} unpack"), unpack.arg(memory));
-        // The program that plays NCCL's part speaks CUDA.
+        // The program that plays NCCL's part uses CUDA.
         if memory.starts_with("cuda") {
             if run::which("cc").is_none() {
                 self.say("skipped: plugin with device memory: no C compiler (Debian: gcc libc6-dev)".to_owned());
@@ -234,7 +234,7 @@ impl Parts<'_> {
         };
         let tests = self.root.join("doors/capi/tests");
         let mut cases = vec![("C", "cc", "-std=c11", tests.join("c/device.c"), devices)];
-        // That program speaks CUDA alone.
+        // That program uses CUDA alone.
         if devices.contains(&"cuda:0") {
             cases.push(("C++", "c++", "-std=c++17", tests.join("cpp/device.cpp"), &[]));
         }

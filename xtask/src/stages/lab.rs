@@ -16,7 +16,7 @@ enum Needs {
     Programs,
 }
 
-/// Tests of the kernel's own stack run nothing of ours, and a shell is for somebody's driver: those who work on drivers need
+/// Tests of the kernel's own stack run nothing of ours, and a shell is for drivers under test: those who work on drivers need
 /// not wait for the release build of everything.
 fn needs(words: &[&str]) -> Needs {
     let (command, mut rest) = (words.first().copied().unwrap_or_default(), words.iter().skip(1));

@@ -1,6 +1,6 @@
 //! Queues of a card, lent to processes over a local socket.
 //!
-//! A process is who its socket says (SO_PEERCRED), and may steer only streams of its own user: a rule for somebody else's
+//! A process is who its socket says (SO_PEERCRED), and may steer only streams of its own user: a rule for another user's
 //! stream would bring that one's payload into this one's memory.
 
 use std::any::Any;
@@ -126,7 +126,7 @@ impl Desk {
                 let free: Vec<u32> = self.queues.iter().copied().filter(|q| !used.contains(q)).collect();
                 if let Err(why) = sessions[n].serve(card, &free, self.each) {
                     let gone = sessions.remove(n);
-                    say(&format!("process {} of user {} has left{why}", gone.process, gone.user));
+                    say(&format!("process {} of user {} has disconnected{why}", gone.process, gone.user));
                 }
             }
             if ready[0] {
@@ -159,7 +159,7 @@ impl Desk {
             while rustix::net::recv(&fd, &mut [0u8; 1][..], RecvFlags::DONTWAIT).is_ok_and(|(n, _)| n > 0) {}
             return;
         }
-        say(&format!("process {process} of user {user} has come"));
+        say(&format!("process {process} of user {user} has connected"));
         sessions.push(Session { fd, user, process, bound: None, rules: BTreeMap::new(), next: 0 });
     }
 }

@@ -1,7 +1,7 @@
 //! What `lspan devmem up` changed on a card, written down before it is changed: a process that was killed undoes nothing, and the
 //! next one does it from here.
 //!
-//! The file is locked by the process that lives. Its lines say what was before each change, and which rules there are; a last line
+//! The file is locked by the running process. Its lines say what was before each change, and which rules there are; a last line
 //! without its end was never finished. When everything is undone it is empty.
 
 use std::any::Any;
@@ -29,7 +29,7 @@ const MOST: u64 = 16 << 20;
 /// Why a journal cannot be had.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unopened {
-    /// Its process lives.
+    /// Its process is running.
     Running,
     /// The reason.
     No(String),
@@ -59,7 +59,7 @@ impl Left {
         for (n, line) in whole.lines().enumerate() {
             let mut words = line.split(' ');
             let (kind, mut numbers) = (words.next().unwrap_or_default(), words.map(str::parse::<u32>));
-            let bad = || format!("line {} is not one of ours: {line:?}", n + 1);
+            let bad = || format!("line {} is unknown: {line:?}", n + 1);
             match kind {
                 _ if n == 0 && line == TITLE => {}
                 "rules" => left.rules = true,

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(super) enum Answer {
     /// It would look at the descriptor.
     Yes,
-    /// CAP_NET_ADMIN is missing, so nobody asked it.
+    /// CAP_NET_ADMIN is missing, so the driver was not asked.
     NotAllowed,
     /// This kernel has no such interface.
     NoKernel,

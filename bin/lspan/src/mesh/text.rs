@@ -65,10 +65,10 @@ pub(super) fn mesh(view: &View) -> String {
             edge.fault.map_or_else(String::new, |f| format!("UNUSED: {}", fault(f))),
         ]);
     }
-    text.push_str(&if rows.is_empty() { "  none: no neighbour was heard\n".into() } else { table(&rows) });
+    text.push_str(&if rows.is_empty() { "  none: no neighbour was found\n".into() } else { table(&rows) });
 
     if graph.nodes.len() > 1 {
-        text.push_str("\nways\n");
+        text.push_str("\nroutes\n");
         for (a, b) in view.pairs() {
             let (from, to) = (&graph.nodes[a].name, &graph.nodes[b].name);
             let way = match view.way(a, b) {

@@ -48,5 +48,7 @@ fn older_names_in_the_environment() {
         ["NCCL_MESH_DEBUG", "NCCL_MESH_GID_INDEX", "ODL_TB5_X", "RCCL_NET_PLUGIN", "UCCL_TCPX_UNPACK_IMPL"]
     );
     assert!(found[0].1.contains("LINKSPAN_LOG"), "the exact name goes before the pattern");
+    assert!(found[1].1.contains("LINKSPAN_GID_INDEX"), "the exact name goes before the pattern");
     assert!(found[3].1.contains("NCCL_NET_PLUGIN=linkspan"));
+    assert!(found[4].1.contains("LINKSPAN_UNPACK"));
 }

@@ -155,7 +155,7 @@ fn cables(text: &mut String, cables: &[Cable]) {
             let why = match (path.usable, &path.reason) {
                 (true, None) => "yes".to_owned(),
                 (true, Some(by)) => format!("yes: {by}"),
-                (false, why) => format!("no: {}", why.as_deref().unwrap_or("nobody knows why")),
+                (false, why) => format!("no: {}", why.as_deref().unwrap_or("reason unknown")),
             };
             let means = match &path.means {
                 Means::Service(key) => format!("service {key}"),
@@ -194,7 +194,7 @@ fn other_end(cable: &Cable) -> String {
         heard.push_str(&format!(" and {more} more"));
     }
     match &cable.peer {
-        None if heard.is_empty() => "nobody heard yet".into(),
+        None if heard.is_empty() => "no neighbour found yet".into(),
         None => heard,
         Some(peer) => {
             let name = peer.device_name.as_deref().unwrap_or("unnamed");

@@ -254,7 +254,7 @@ fn a_server_serves_one_after_another_and_several_at_once() {
     // The older spelling, to the same server.
     let output = command("--client").args([&server.1, "--test", "latency"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    // A stranger on the port hurts nobody.
+    // An unauthenticated client on the port is ignored.
     drop(std::net::TcpStream::connect(&server.1).unwrap());
     json(&format!("perf lat -s 8 -n 3 {} --json", server.1));
 }
@@ -345,7 +345,7 @@ fn a_killed_client_leaves_no_other_side_behind() {
     client.wait().unwrap();
     let gone = || match std::fs::read_to_string(format!("/proc/{child}/stat")) {
         Err(_) => true,
-        // An orphan that nobody has waited for yet has ended too.
+        // A zombie has ended too.
         Ok(stat) => stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'),
     };
     let until = Instant::now() + Duration::from_secs(5);

@@ -37,7 +37,7 @@ fn children(process: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Whether it has ended; an orphan that nobody has waited for yet has too.
+/// Whether it has ended; a zombie has too.
 fn gone(process: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         Err(_) => true,
@@ -97,7 +97,7 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind() {
         assert!(row["wrong_bytes"] == 0 || name == "connect", "{row}");
         wait_until("the other side is still there", || gone(other));
         let left: Vec<_> = std::fs::read_dir(folder(name)).unwrap().map(|file| file.unwrap().path()).collect();
-        // The other side may have been ended before it could tidy up; whoever comes next removes its page.
+        // The other side may have been ended before it could clean up; the next process removes its page.
         let own = format!("{other}.stats");
         assert!(left.iter().all(|file| file.ends_with(&own)), "{left:?}");
         std::fs::remove_dir_all(folder(name)).unwrap();

@@ -1,4 +1,4 @@
-//! Whether the peer lives: what its sentinel says, and what counts where there is none.
+//! Whether the peer is alive: the keepalive connection, and what is used where there is none.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,15 @@ use crate::{Fabric, chain};
 const GRACE: Duration = Duration::from_secs(25);
 
 /// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
-/// holds some tens at most, so an honest peer's last words fit; one that floods us does not keep us here.
+/// holds some tens at most, so a correct peer's last bytes fit; one that sends more does not hold this call.
 const LAST_LOOKS: usize = 256;
 
 /// What is known of the end of a peer whose path was lost.
 #[derive(Debug)]
 pub enum Fate {
-    /// Its process has ended, or has let go of the connection for good.
+    /// Its process has ended, or has closed the connection permanently.
     Gone,
-    /// It has ended the path and lives, or nothing is known.
+    /// It has closed the path and is still running, or nothing is known.
     Open,
     /// Not known yet: ask the witness.
     Ask(Witness),
@@ -35,7 +35,7 @@ pub enum Fate {
 pub struct Witness(Sentinel);
 
 impl Witness {
-    /// What is known by now. One system call.
+    /// What is known so far about the peer's process; makes one system call.
     pub fn ask(mut self) -> Fate {
         if self.0.check().is_ok() {
             return Fate::Ask(self);
@@ -46,7 +46,7 @@ impl Witness {
         }
     }
 
-    /// What to wait for before asking again.
+    /// The descriptor that becomes ready when the answer may have changed.
     pub fn wait_fd(&self) -> WaitFd {
         self.0.wait_fd()
     }
@@ -58,7 +58,7 @@ pub(super) struct Unwatched {
     since: Instant,
     /// Whether a line told it.
     told: bool,
-    /// Nothing carries, but the mesh hears the peer's host: a way around is waited for.
+    /// Nothing carries, but the mesh still reports the peer's host: another route is awaited.
     waits: bool,
     /// A rail has come since, over whatever interface.
     renewed: bool,
@@ -78,7 +78,7 @@ fn lives(fabric: &Fabric, peer: Option<u64>, returns: &Returns) -> bool {
 
 impl Channel {
     /// Asks the sentinel. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
-    /// with it where no other path carries, unless the mesh hears the peer's host: then it is the cable that is dead, and a
+    /// with it where no other path carries, unless the mesh reports the peer's host: then it is the cable that is dead, and a
     /// way around may need longer than the sentinel, which counts from the last answer before the cut.
     pub(super) fn watch(&mut self, now: Instant) {
         if let Some(sentinel) = self.sentinel.as_mut()
@@ -119,7 +119,7 @@ impl Channel {
         } else if lives(&self.fabric, self.peer, &self.returns) {
             (gone.since, gone.waits) = (now, true);
             let line = format!(
-                "the path to the peer is dead, but its host lives: a way around is waited for, {} s at most: {}",
+                "the path to the peer is dead, but its host answers: waiting for another route, {} s at most: {}",
                 GRACE.as_secs(),
                 chain(&gone.why)
             );

@@ -12,7 +12,8 @@ impl Channel {
     /// brings pieces. What the queue does not tell them of is put in place as ever.
     ///
     /// # Errors
-    /// No memory for the queue.
+    /// Those of [`Queue::new`]: [`GpuError::Call`] where the driver refuses pinned memory, [`GpuError::Unsupported`]
+    /// where the device cannot read it.
     pub fn offload(&mut self) -> Result<Option<Arc<Queue>>, GpuError> {
         let pool = self.conn.rails().find_map(|(_, rail)| rail.pool());
         let (Some(gpu), Some(pool)) = (&self.gpu, pool) else { return Ok(None) };

@@ -32,7 +32,7 @@ fn fabric() -> (Fabric, Lines) {
 }
 
 /// Two channels over one queue pair each, whose ports are on a network interface of this name, and the second's NIC. Cards that
-/// try again for ever, as rdma_rxe does: they do not say that a cable is cut.
+/// try again forever, as rdma_rxe does: they do not say that a cable is cut.
 fn pair(interface: &str, sentinel: Sentinel) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
     asking(interface, sentinel, RailConfig::default().ask_after)
 }
@@ -69,7 +69,7 @@ fn stream() -> (linkspan_tcp::Stream, TcpStream) {
     (stream, listener.accept().unwrap().0)
 }
 
-/// A sentinel that is about to fall silent, with its far end: the kernel gives up soon because nobody reads what was written
+/// A sentinel that is about to fall silent, with its far end: the kernel gives up soon because what was written is not read
 /// before, as it does when packets are not answered.
 fn silenced() -> (Sentinel, TcpStream) {
     let (mut stream, far) = stream();

@@ -36,7 +36,7 @@ impl Channel {
             let AnyRail::Reserve(rail) = rail.room() else { continue };
             let (path, lost) = (&rail.info().path, if self.rdma { "RDMA" } else { "the cable" });
             if left && rail.rest() {
-                self.fabric.log().info(&format!("{lost} carries again, TCP is in reserve: {path}"));
+                self.fabric.log().info(&format!("{lost} carries again, TCP is on standby: {path}"));
             } else if !left && rail.call() {
                 self.fabric.log().warn(&format!("downgrade: TCP carries on in place of {lost}: {path}"));
             }
@@ -55,7 +55,7 @@ impl Channel {
         let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
         let relayed = redials.iter().any(|r| r.reach().relays() > 0);
         let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), Way::Direct(_));
-        // That the mesh no longer hears the peer may be a busy processor; that nothing moves either is a cut cable.
+        // That the mesh no longer reports the peer may be a busy processor; that nothing moves either is a cut cable.
         let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
             || now.duration_since(self.last_moved) > STUCK_IDLE;
         let carries = self.conn.carries(|_| true);
@@ -72,7 +72,7 @@ impl Channel {
             if redials.iter().any(|r| r.reach().is_same(&reach)) || !room_for_one(&self.fabric, redials) {
                 continue;
             }
-            let what = format!("LS1423 the way to the peer carries nothing any more; relaying over {over}");
+            let what = format!("LS1423 the path to the peer carries nothing any more; relaying over {over}");
             if self.fabric.config().strict {
                 self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
                 return;
@@ -166,21 +166,21 @@ fn widen(fabric: &Fabric, redials: &mut Vec<Redial>, way: Way, rdma: bool) {
             continue;
         }
         let what = match &reach {
-            Reach::Over(route) => format!("another way, over {}", route.over.join(", ")),
+            Reach::Over(route) => format!("another route, over {}", route.over.join(", ")),
             Reach::Plain { to, .. } => format!("a cable to {}", to.ip()),
         };
-        fabric.log().info(&format!("the mesh has learnt of {what}"));
+        fabric.log().info(&format!("the mesh has learned of {what}"));
         redials.push(Redial::now(reach).wanting(rdma));
     }
 }
 
-/// Whether one more way can be remembered; one over others that carries nothing makes room.
+/// Whether one more way can be remembered; one over others that carries nothing is dropped.
 fn room_for_one(fabric: &Fabric, redials: &mut Vec<Redial>) -> bool {
     if redials.len() >= MAX_WAYS
         && let Some(idle) = redials.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)
     {
         let way = redials.remove(idle).reach().way().unwrap_or_default();
-        fabric.log().info(&format!("mesh: {way} carries nothing and is tried no more: a newer way takes its place"));
+        fabric.log().info(&format!("mesh: {way} carries nothing and is not tried any more: a newer route replaces it"));
     }
     redials.len() < MAX_WAYS
 }

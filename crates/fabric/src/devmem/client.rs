@@ -29,10 +29,10 @@ pub fn path(folder: &Path, interface: &str) -> PathBuf {
 pub struct Session(OwnedFd);
 
 impl Session {
-    /// Opens one.
+    /// Connects to the broker (`lspan devmem up`) at `path`.
     ///
     /// # Errors
-    /// Nobody listens, or who listens is neither root nor this user.
+    /// A text for the log: no broker listens at `path`, or its process belongs to neither root nor this user.
     pub fn open(path: &Path) -> Result<Session, String> {
         let no = |call: &str, e: Errno| format!("{call} {}: {e}", path.display());
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -41,7 +41,7 @@ impl Session {
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE)).map_err(|e| no("SO_RCVTIMEO", e))?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(PATIENCE)).map_err(|e| no("SO_SNDTIMEO", e))?;
         rustix::net::connect(&fd, &addr).map_err(|e| no("connect to", e))?;
-        // Whoever binds our memory may have it written by anybody.
+        // The process that binds our memory can let any stream write it.
         let them = sockopt::socket_peercred(&fd).map_err(|e| no("SO_PEERCRED of", e))?.uid;
         if !them.is_root() && them != rustix::process::geteuid() {
             return Err(format!("{} belongs to user {}, neither root nor us", path.display(), them.as_raw()));
@@ -55,7 +55,7 @@ impl Session {
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds: Vec<BorrowedFd<'_>> = with.into_iter().collect();
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-            return Err("no room for a descriptor".into());
+            return Err("no space for a descriptor".into());
         }
         let bytes = question.encode();
         match rustix::net::sendmsg(&self.0, &[std::io::IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
@@ -68,14 +68,14 @@ impl Session {
         if n == 0 {
             return Err("lspan devmem up has ended this session: it prints why".into());
         }
-        let answer = Answer::decode(&answer[..n]).ok_or("lspan devmem up answers in a way that we do not know")?;
+        let answer = Answer::decode(&answer[..n]).ok_or("the answer of lspan devmem up has an unknown format")?;
         answer.0
     }
 
-    /// Has a dma-buf of `len` bytes bound to queues: its number.
+    /// Asks the broker to bind a dma-buf of `len` bytes to queues. Returns the number of the binding.
     ///
     /// # Errors
-    /// Why not.
+    /// The broker's refusal, or that the session ended, as text for the log.
     pub fn bind(&self, dmabuf: BorrowedFd<'_>, len: u64) -> Result<u32, String> {
         self.ask(Question::Bind { len }, Some(dmabuf))
     }
@@ -83,15 +83,15 @@ impl Session {
     /// Has the stream `peer` -> `local` steered to them: the rule's number.
     ///
     /// # Errors
-    /// Why not.
+    /// The broker's refusal, or that the session ended, as text for the log.
     pub fn steer(&self, local: SocketAddr, peer: SocketAddr) -> Result<u32, String> {
         self.ask(Question::Steer { local, peer }, None)
     }
 
-    /// Ends a rule.
+    /// Removes a steering rule.
     ///
     /// # Errors
-    /// Why not.
+    /// The broker's refusal, or that the session ended, as text for the log.
     pub fn release(&self, rule: u32) -> Result<(), String> {
         self.ask(Question::Release { rule }, None).map(|_| ())
     }

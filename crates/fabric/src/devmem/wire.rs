@@ -73,7 +73,7 @@ impl Question {
         out
     }
 
-    /// Reads one; total over any bytes.
+    /// Decodes one. Any input is accepted or refused; none panics.
     pub fn decode(bytes: &[u8]) -> Option<Question> {
         if bytes.len() != QUESTION_LEN || bytes[..4] != MAGIC || bytes[4] != VERSION {
             return None;
@@ -108,7 +108,7 @@ impl Answer {
         out
     }
 
-    /// Reads one; total over any bytes.
+    /// Decodes one. Any input is accepted or refused; none panics.
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
         let (head, text) = bytes.split_first_chunk::<16>()?;
         let [a, b, c, d, VERSION, no, l, m, number @ ..] = *head else { return None };

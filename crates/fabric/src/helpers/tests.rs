@@ -40,7 +40,7 @@ fn only_fast_links_have_one_unless_forced() {
         let survey = interface(mbps);
         assert_eq!(asked.applies(&survey, "eth7").is_ok(), helped, "{mbps:?}");
         assert!(forced.applies(&survey, "eth7").is_ok_and(|i| i.is_some()), "{mbps:?}");
-        assert!(asked.applies(&survey, "eth8").is_err(), "an interface that nobody knows");
+        assert!(asked.applies(&survey, "eth8").is_err(), "an unknown interface");
     }
     let why = asked.applies(&interface(Some(10_000)), "eth7").unwrap_err();
     assert!(why.contains("eth7 has 10 Gb/s"), "{why}");

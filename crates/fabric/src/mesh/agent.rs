@@ -49,7 +49,7 @@ pub(super) struct Agent {
     tick: u64,
     said: Duration,
     looked: Duration,
-    /// The declared mesh says all: nothing is told or heard.
+    /// The declared mesh is complete: no beacons are sent or received.
     mute: bool,
 }
 
@@ -158,7 +158,7 @@ impl Agent {
         }
     }
 
-    /// Takes a new list of ports in use. Where their places have changed, neighbours hear it as from a host that begins anew.
+    /// Takes a new list of ports in use. Where their places have changed, neighbours treat the host as one that has restarted.
     fn replug(&mut self, list: Vec<Cabled>) {
         let places = |list: &[Cabled]| list.iter().map(|c| (c.port.name.clone(), c.index)).collect::<Vec<_>>();
         let moved = self.voices.is_empty() || places(&list) != places(&self.ports);
@@ -198,7 +198,7 @@ impl Agent {
         }
         if !self.listens.is_empty() {
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
-            self.setup.log.info(&format!("mesh: this process meets neighbours on {}", seen.join(", ")));
+            self.setup.log.info(&format!("mesh: this process looks for neighbours on {}", seen.join(", ")));
         }
         self.tell_own();
     }
@@ -256,7 +256,7 @@ impl Agent {
         for (port, voice) in self.voices.iter().enumerate() {
             for _ in 0..BURST {
                 let Some(bytes) = voice.hear(&mut buf) else { break };
-                // Strangers and other clusters are passed over in silence.
+                // Datagrams without our key are ignored.
                 if let (Ok(beacon), false) = (Beacon::decode(bytes, &self.means.keys), self.mute) {
                     self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
                 }

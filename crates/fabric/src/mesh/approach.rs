@@ -35,7 +35,7 @@ impl Approach {
         hops: &[SocketAddr],
         limit: Duration,
     ) -> Result<Approach, String> {
-        let (first, rest) = hops.split_first().ok_or("a way without hops")?;
+        let (first, rest) = hops.split_first().ok_or("a route without hops")?;
         let request = (!rest.is_empty()).then(|| Request::Relay(rest.to_vec()));
         Approach::ask(means, interface, from, *first, request, limit)
     }
@@ -65,7 +65,7 @@ impl Approach {
     /// Moves on: the stream, and the text of the answer, once they are there.
     ///
     /// # Errors
-    /// Who refused what, or did not answer. Not to be polled again then.
+    /// Which host refused what, or did not answer, as text for the log. It must not be polled again then.
     pub(crate) fn poll(&mut self) -> Result<Option<(Stream, String)>, String> {
         loop {
             match std::mem::replace(&mut self.state, State::Over) {
@@ -85,16 +85,16 @@ impl Approach {
                         return match Answer::decode(&session.peer_blob) {
                             Some(Answer::Yes(text)) => Ok(Some((run.stream, text))),
                             Some(Answer::No(why)) => Err(format!("{} answers: {why}", self.first)),
-                            None => Err(format!("{} answers what no door of a mesh answers", self.first)),
+                            None => Err(format!("{} sent an answer that no relay of a mesh sends", self.first)),
                         };
                     }
                     Ok(_) => {
                         self.state = State::Login(run);
                         return Ok(None);
                     }
-                    Err(error) => return Err(format!("the door {}: {}", self.first, chain(&error))),
+                    Err(error) => return Err(format!("the relay {}: {}", self.first, chain(&error))),
                 },
-                State::Over => return Err("the way was given up".into()),
+                State::Over => return Err("the route was given up".into()),
             }
         }
     }

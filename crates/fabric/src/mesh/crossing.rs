@@ -69,7 +69,7 @@ impl Crossing {
     /// Moves on; `Some` when it is over.
     ///
     /// # Errors
-    /// One of the streams is gone, or carries something else.
+    /// [`MessageError`]: one of the streams ended, or it carries something else than these messages.
     pub(super) fn poll(&mut self, ends: &mut [Secured; 2]) -> Result<Option<Crossed>, MessageError> {
         loop {
             let at = if matches!(self.state, State::Below(_)) { 1 } else { 0 };
@@ -83,7 +83,7 @@ impl Crossing {
                     Err(why) => State::Above(Box::new(Meeting::decline(why)), None),
                 },
                 State::Above(_, below) => {
-                    let below = below.take().ok_or_else(|| "the way on has none".to_owned());
+                    let below = below.take().ok_or_else(|| "the next hop has none".to_owned());
                     return Ok(Some(met.and_then(|above| Ok(Box::new(Relay::new(*above, *below?))))));
                 }
             };

@@ -19,7 +19,7 @@ use super::{Approach, Means, measure};
 use crate::logins::{LoginRun, LoginStep};
 use crate::{chain, clock};
 
-/// How long leading on may take: less than the login of whoever asked.
+/// How long connecting to the next hop may take: less than the login of the client.
 const LEAD_ON: Duration = Duration::from_secs(4);
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl Door {
     pub(super) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         for half in &self.halves {
             match &half.state {
-                // Whoever asked may have hung up meanwhile, which would wake us for ever.
+                // The client may have closed meanwhile, which would wake us forever.
                 State::Reaching(approach, ..) => approach.wait_fds(fds),
                 State::Measuring(_) => {}
                 _ => fds.push(half.run.stream.wait_fd(!half.run.login.output().is_empty())),
@@ -65,7 +65,7 @@ impl Door {
 
     pub(super) fn enter(&mut self, stream: Stream, peer: SocketAddr, means: &Means) {
         if self.halves.len() >= HALF_OPEN_BOUND {
-            // The oldest that has shown nothing makes room; those that know the key stay.
+            // The oldest that has shown nothing is dropped; those that know the key stay.
             let strangers = self.halves.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
             match strangers.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
                 Some(n) => drop(self.halves.swap_remove(n)),
@@ -209,7 +209,7 @@ impl Half {
         };
         match begun {
             Ok(thread) => agent.shared.keep(thread),
-            Err(error) => agent.setup.log.warn(&format!("mesh: no thread to relay with: {error}")),
+            Err(error) => agent.setup.log.warn(&format!("mesh: the relay thread cannot be started: {error}")),
         }
     }
 }
@@ -249,11 +249,12 @@ fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
     // An address may be there again on a far cable, but not as a door, nor next.
     let again = |(n, hop): &(usize, &SocketAddr)| ours(hop.ip()) && (*n == 0 || hop.port() == agent.setup.port);
     if let Some((_, again)) = path.iter().enumerate().find(again) {
-        return Err(host(format!("LS1407 the way leads back to {}: it runs in a loop", again.ip())));
+        return Err(host(format!("LS1407 the route leads back to {}: it runs in a loop", again.ip())));
     }
-    let Some(next) = path.first() else { return Err(host("a way without hops".into())) };
+    let Some(next) = path.first() else { return Err(host("a route without hops".into())) };
     let known = agent.shared.known();
-    // A neighbour that was heard with this address is behind that port; a silent one behind the port of its subnet.
+    // A neighbour from which a beacon with this address came is behind that port; one without beacons behind the port
+    // of its subnet.
     let told = known.database.heard(clock::now()).into_iter().find_map(|heard| {
         let node = known.database.others(clock::now()).find(|n| n.id == heard.node)?;
         let port = node.ports.get(usize::from(heard.theirs))?;

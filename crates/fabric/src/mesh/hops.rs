@@ -1,6 +1,6 @@
 //! What the doors of a way say of its hops, and how the way is told to go over to RDMA.
 //!
-//! A door whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. Whoever asked sends
+//! A door whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. The client sends
 //! it behind its login at the far end, where nothing is under way any more. The relay finds it, sets a queue pair up with the
 //! next host and then one with the host before, and joins the two.
 
@@ -25,7 +25,7 @@ pub(crate) struct Mark(pub(crate) [u8; Mark::LEN]);
 impl Mark {
     pub(crate) const LEN: usize = 16;
 
-    /// What nobody can send by chance.
+    /// Bytes that are not sent by chance.
     pub(crate) fn random() -> Result<Mark, LoginError> {
         let mut bytes = [0; Mark::LEN];
         getrandom::fill(&mut bytes).map_err(|_| LoginError::Random)?;
@@ -78,10 +78,10 @@ impl Hops {
 }
 
 /// What is said where a stream goes before its mark has left.
-pub(crate) const BROKE: &str = "the way broke before it went over to RDMA";
+pub(crate) const BROKE: &str = "the route broke before it changed to RDMA";
 
 /// Why nothing is known of the hops behind a door.
-pub(crate) const EARLIER: &str = "a relay of an earlier version is on the way";
+pub(crate) const EARLIER: &str = "a relay of an earlier version is on the route";
 
 /// Why the host at the end of a way takes part in no RDMA.
 pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {

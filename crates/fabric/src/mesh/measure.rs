@@ -1,4 +1,4 @@
-//! How fast a cable is: bytes for a moment, one stream, counted by whoever receives them.
+//! How fast a cable is: bytes for a moment, one stream, counted by the receiver.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Approach, Means, Mesh};
 /// How long bytes are sent.
 const SENDING: Duration = Duration::from_millis(400);
 
-/// How long a sink goes on, and whoever waits for it: longer than a sender may send.
+/// How long a sink reads, and its client waits: longer than a sender may send.
 const SINKING: Duration = Duration::from_secs(3);
 
 /// How long anything else may take.
@@ -111,7 +111,7 @@ impl<'a> Prober<'a> {
         Prober { mesh }
     }
 
-    /// Measures a cable of `graph`; takes a second, or a few where nobody answers.
+    /// Measures a cable of `graph`; takes a second, or a few where there is no answer.
     pub fn measure(&self, graph: &Graph, edge: &Edge) -> EdgeSpeed {
         EdgeSpeed { edge: *edge, mbps: self.try_measure(graph, edge) }
     }
@@ -131,11 +131,11 @@ impl<'a> Prober<'a> {
         let means = &self.mesh.means;
         let approach = match graph.way(self.mesh.id(), &Target { id: asked.id, addrs }, false) {
             Way::Direct(links) => {
-                let link = links.first().ok_or("no way")?;
+                let link = links.first().ok_or("no route")?;
                 Approach::start(means, &link.interface, link.from, &[link.to], PATIENCE)?
             }
             Way::Over(routes) => {
-                let route = routes.first().ok_or("no way")?;
+                let route = routes.first().ok_or("no route")?;
                 Approach::start(means, &route.interface, route.from, &route.hops, PATIENCE)?
             }
             Way::None(why) => return Err(why),

@@ -28,7 +28,7 @@ pub(super) fn cabled(filter: Option<&IfFilter>, rdma: &[(String, bool)]) -> Vec<
         .filter_map(|(interface, verdict)| match verdict {
             _ if interface.kind == Kind::Loopback => None,
             Verdict::Usable => Some((interface, device::port(interface, device::family().as_deref()).map(|p| p.addr))),
-            // Nothing can be sent there yet, but who is at the other end can be heard and told.
+            // Nothing can be sent there yet, but beacons can be received and sent.
             Verdict::LeftOut(Reason::NoAddress | Reason::LinkLocalOnly) => {
                 let real = matches!(interface.kind, Kind::Physical | Kind::Thunderbolt);
                 let asked = filter.is_some_and(|f| f.asks_for(&interface.name));

@@ -93,7 +93,7 @@ impl Pipe {
         }
     }
 
-    /// Whether the mark has come and all before it has left. Bytes behind it are more than an honest peer sends before it is
+    /// Whether the mark has come and all before it has left. Bytes after it are more than a correct peer sends before it is
     /// answered.
     fn takes_mark(&mut self) -> Option<bool> {
         if !self.marked || self.bound() != self.start {
@@ -193,7 +193,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: 
                 Ok(Some(crossed)) => {
                     match crossed {
                         Ok(relay) => {
-                            log.info(&format!("mesh: the stream on {name} goes over to RDMA"));
+                            log.info(&format!("mesh: the stream on {name} changes to RDMA"));
                             rails = Some(Rails::new(relay, stats, &name));
                         }
                         Err(why) => log.info(&format!("mesh: the stream on {name} stays with TCP: {why}")),
@@ -252,7 +252,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: 
         if since.elapsed() >= TICK {
             since = Instant::now();
             told.pipes(&mut there, &mut back);
-            // Whoever waits at the other side must hear that this one is dead.
+            // The other side must be told that this one is dead.
             let dead = |s: &Secured| s.stream.tcp_info().is_ok_and(|i| i.timeouts >= TIMEOUTS || i.probes >= PROBES);
             let ended = there.shut && back.shut;
             if !ended && ends.iter().any(dead) || seat.0.stop.load(Ordering::Relaxed) {
@@ -282,7 +282,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: 
         }
         let [a, b] = &ends;
         for (end, reads, writes) in [(a, there.wants(), back.has()), (b, back.wants(), there.has())] {
-            // A socket whose end was seen would wake us for ever; its reset is found when something is sent to it.
+            // A socket whose end was seen would wake us forever; its reset is found when something is sent to it.
             if reads || writes {
                 let mut fd = end.stream.wait_fd(writes);
                 fd.read = reads;

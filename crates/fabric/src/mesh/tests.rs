@@ -18,7 +18,7 @@ fn node(id: u64, ports: &[(&str, &str)], heard: &[(u8, u64, u8)]) -> Node {
 /// When a mesh has been silent for longer than a cable or a node is believed in.
 const LATE: Duration = Duration::from_secs(10);
 
-/// A triangle of which node 1 hears nothing after the first moment; with `cable` it has a port that leads to node 2.
+/// A triangle of which node 1 receives nothing after the first moment; with `cable` it has a port that leads to node 2.
 fn silent(cable: bool) -> Mesh {
     let mesh = Mesh::deaf(1, Psk::new([7; 32]));
     let mut known = mesh.shared.known();

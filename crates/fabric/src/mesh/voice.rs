@@ -1,6 +1,6 @@
-//! Beacons: one datagram to whoever is at the other end of a cable.
+//! Beacons: one datagram to the host at the other end of a cable.
 //!
-//! They go to a multicast group, so that a neighbour is heard before its address is known or right; over IPv6, where every
+//! They go to a multicast group, so that a neighbour is found before its address is known or correct; over IPv6, where every
 //! interface has an address of its link, and over IPv4 for interfaces without. They never leave the link (hop limit 1), and
 //! a socket is tied to its interface.
 
@@ -57,7 +57,7 @@ fn open(name: &str, index: u32, group: SocketAddr) -> Option<(UdpSocket, SocketA
     let make = || -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
-        // Every process of the host hears.
+        // Every process of the host receives them.
         socket.set_reuse_address(true)?;
         socket.bind_device(Some(name.as_bytes()))?;
         match group {

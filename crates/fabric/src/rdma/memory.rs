@@ -44,7 +44,7 @@ impl Memory {
     /// A path has come: what was registered before its time is taken back from it too, and device memory is registered with it by the
     /// dma-buf. Where that cannot be, the path has that memory staged, and why is what comes back.
     pub(crate) fn take_in(&self, rail: &AnyRail, fabric: &Fabric) -> Result<(), String> {
-        // Under the lock: whoever takes memory back meanwhile finds it registered here, or not at all.
+        // Under the lock: a thread that takes memory back meanwhile finds it registered here, or not at all.
         let mut known = self.lock();
         let Known { devices, lent } = &mut *known;
         lent.retain(|lent| lent.strong_count() > 0);
@@ -100,7 +100,7 @@ impl Memory {
     /// memory is unmapped; paths that come up in the meantime forget it then, too.
     ///
     /// # Errors
-    /// A device's word.
+    /// The error of the device that refused (`ibv_reg_mr(3)`), as text for the log.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
         let made = Registered { mem, of: self.clone(), lent: None, _sends: None };
         for domain in self.now().domains {
@@ -120,7 +120,7 @@ pub enum DirectBy {
 }
 
 impl DirectBy {
-    /// For people.
+    /// As text for log lines.
     pub fn shown(self) -> &'static str {
         match self {
             DirectBy::DmaBuf => "by dma-buf",
@@ -131,10 +131,11 @@ impl DirectBy {
 
 impl Memory {
     /// Registers device memory with every device, so that they move it without staging: by its dma-buf, where `mem` lies at an
-    /// offset, else by its address. `Ok` says how, and what was tried before in vain.
+    /// offset, else by its address. `Ok` says how, and what was tried before without success.
     ///
     /// # Errors
-    /// A device takes it in neither way, with both reasons: the memory is to be staged.
+    /// A device refuses both the dma-buf and the address; the text has both reasons. The memory has to be staged
+    /// through host memory.
     pub fn register_device(
         &self,
         dmabuf: Option<(BorrowedFd<'_>, u64)>,

@@ -62,9 +62,8 @@ fn a_way_that_goes_by_tcp_says_which_hop_has_no_rdma() {
     ] {
         let (fabric, lines) = fabric(device, "auto");
         assert_eq!(way().berth(&fabric, &stream(), Some(hops)).is_some(), why.is_none());
-        let said = |why| {
-            format!("Warn downgrade: the way over spark-b, spark-c to 10.0.2.2:99 goes by TCP, not by RDMA: {why}")
-        };
+        let said =
+            |why| format!("Warn downgrade: the route over spark-b, spark-c to 10.0.2.2:99 uses TCP, not RDMA: {why}");
         assert_eq!(*lines.lock().unwrap(), why.map(said).into_iter().collect::<Vec<_>>());
     }
 }
@@ -76,7 +75,7 @@ fn what_the_far_end_refused_is_said_when_the_stream_has_to_do() {
     assert!(matches!(way.without(&fabric, "the peer says: no", Instant::now()), State::Down { .. }));
     assert!(lines.lock().unwrap().is_empty(), "the stream is still to come");
     assert!(way.berth(&fabric, &stream(), Some(Hops::Rdma(Mark([7; Mark::LEN])))).is_none());
-    assert!(lines.lock().unwrap().iter().all(|line| line.ends_with("not by RDMA: the peer says: no")));
+    assert!(lines.lock().unwrap().iter().all(|line| line.ends_with("not RDMA: the peer says: no")));
     assert_eq!(lines.lock().unwrap().len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! When a stream that nobody answers counts as dead.
+//! When a stream without acknowledgements counts as dead.
 
 use super::*;
 

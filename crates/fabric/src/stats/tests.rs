@@ -51,7 +51,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
     let dir = scratch("open");
     std::fs::create_dir(&dir).unwrap();
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(Stats::new(Some(&dir)).unwrap_err().contains("nobody else can write"));
+    assert!(Stats::new(Some(&dir)).unwrap_err().contains("no other user can write"));
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

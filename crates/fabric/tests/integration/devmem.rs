@@ -223,7 +223,7 @@ fn a_forced_path_says_why_it_cannot_be() {
     const FORCED: Env = &[("LINKSPAN_PATH", "devmem")];
     const OFF: Env = &[("LINKSPAN_PATH", "devmem"), ("LINKSPAN_GPU", "off")];
     let cases = [
-        ([FORCED, &[]], [Some(""), None], "nobody has set lo up: run `lspan devmem up lo`"),
+        ([FORCED, &[]], [Some(""), None], "lo is not set up: run `lspan devmem up lo`"),
         ([FORCED, &[]], [None, Some("no")], "the peer says: no"),
         ([OFF, &[]], [None, None], "LINKSPAN_GPU=off"),
     ];
@@ -289,7 +289,8 @@ fn of_this_machine(env: Env) -> World {
     World { gpu, fabrics, lines }
 }
 
-/// By io_uring without a card where this kernel has that; elsewhere by way of the host, with the kernel's word. Never quietly.
+/// By io_uring without a card where this kernel has that; elsewhere by way of the host, with the kernel's error. Never
+/// silently.
 #[test]
 fn io_uring_without_a_card_is_said_aloud_and_strict_refuses_it() {
     const COPY: Env = &[("LINKSPAN_DEVMEM_BACKEND", "io_uring-copy"), ("LINKSPAN_DEVMEM_POOL", "1")];
@@ -319,7 +320,7 @@ fn io_uring_without_a_card_is_said_aloud_and_strict_refuses_it() {
 fn io_uring_takes_a_queue_of_its_own_and_says_what_it_lacks() {
     const NONE: Env = &[("LINKSPAN_DEVMEM_BACKEND", "io_uring")];
     let error = linkspan_fabric::chain(&of_this_machine(NONE).connect().0.unwrap_err());
-    assert!(error.contains("nobody has set lo up"), "{error}");
+    assert!(error.contains("lo is not set up"), "{error}");
     // Queues of an interface that has none to give, and a GPU without dma-buf: each step says so, both backends in turn.
     const BOTH: Env = &[("LINKSPAN_DEVMEM_QUEUES", "lo:0")];
     const RING: Env = &[("LINKSPAN_DEVMEM_QUEUES", "lo:0"), ("LINKSPAN_DEVMEM_BACKEND", "io_uring")];

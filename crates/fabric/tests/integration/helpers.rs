@@ -68,7 +68,7 @@ fn message(a: &mut Channel, b: &mut Channel, len: usize) {
         if idle && (left.is_none() || got.is_none()) {
             let asleep = Instant::now();
             wait_any(&mut [&mut *a, &mut *b], Duration::from_secs(1));
-            assert!(asleep.elapsed() < Duration::from_secs(1), "nobody woke it");
+            assert!(asleep.elapsed() < Duration::from_secs(1), "it was not woken");
         }
         left.zip(got)
     });

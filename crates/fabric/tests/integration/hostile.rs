@@ -1,4 +1,4 @@
-//! Peers that mean harm, against a live listener: strangers, and one that holds the handle and then sends anything.
+//! Hostile peers against a live listener: clients without the handle, and one that has it and then sends anything.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -201,7 +201,7 @@ fn strangers_cost_nothing_and_stop_nobody() {
     let (mut here, mut there) = (None, None);
     let until = Instant::now() + Duration::from_secs(10);
     while here.is_none() || there.is_none() {
-        assert!(Instant::now() < until, "strangers keep an honest peer out");
+        assert!(Instant::now() < until, "unauthenticated clients keep a peer out");
         if here.is_none() {
             here = connecting.poll().unwrap();
         }

@@ -1,4 +1,4 @@
-//! The cluster key: who gets in with it, what travels in clear, and what somebody on the cable can do.
+//! The cluster key: who gets in with it, what travels in clear, and what an attacker on the cable can do.
 
 mod proxy;
 
@@ -94,7 +94,7 @@ fn send(a: &mut Channel, b: &mut Channel, len: usize) -> Result<(), String> {
     let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
     let bytes: Vec<u8> = KNOWN.iter().copied().cycle().take(len).collect();
     assert!(src.slice().fill(0, &bytes));
-    let receive = b.post_recv(&[(3, dst.slice())]).unwrap().expect("room for a receive");
+    let receive = b.post_recv(&[(3, dst.slice())]).unwrap().expect("space for a receive");
     let (mut sending, mut received) = (None, false);
     let until = Instant::now() + Duration::from_secs(30);
     loop {

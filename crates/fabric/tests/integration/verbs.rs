@@ -405,7 +405,7 @@ fn rdma_comes_back_with_its_cable_and_tcp_rests_again() {
             assert!(world.net.packets() > packets + 2000, "the bytes went over the cable");
             for n in [0, 1] {
                 assert!(world.said(n, "Info rail back: verbs"), "{}", world.all(n));
-                let rested = world.all(n).matches("RDMA carries again, TCP is in reserve").count();
+                let rested = world.all(n).matches("RDMA carries again, TCP is on standby").count();
                 assert_eq!(rested, round, "{}", world.all(n));
             }
         }
@@ -619,7 +619,7 @@ fn device_memory_is_not_staged_before_a_reserve_that_rests() {
                     message(&mut a, &mut b, 1000, 1).unwrap();
                 }
                 world.net.cable(&world.nics[0], true);
-                while [0, 1].iter().any(|n| !world.said(*n, "RDMA carries again, TCP is in reserve")) {
+                while [0, 1].iter().any(|n| !world.said(*n, "RDMA carries again, TCP is on standby")) {
                     soon();
                     message(&mut a, &mut b, 1000, 2).unwrap();
                 }

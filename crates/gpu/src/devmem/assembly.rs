@@ -39,7 +39,7 @@ pub enum Unplaced {
         /// Which.
         dmabuf: u32,
     },
-    /// Outside of the dma-buf that we bound: the kernel and we do not speak of the same one.
+    /// Outside of the dma-buf that we bound: the kernel and this process do not mean the same one.
     Outside {
         /// Its offset.
         offset: u64,
@@ -66,7 +66,7 @@ impl Assembly {
         (self.len, self.next) = (len, 0);
     }
 
-    /// What arrives from now on is of this binding.
+    /// Sets the binding from which fragments come from now on.
     pub fn bound(&mut self, dmabuf: u32) {
         self.dmabuf = dmabuf;
     }
@@ -81,7 +81,7 @@ impl Assembly {
         self.next
     }
 
-    /// Bytes of it that are missing.
+    /// Bytes of the message that are missing.
     pub fn left(&self) -> u64 {
         self.len - self.next
     }
@@ -94,7 +94,8 @@ impl Assembly {
     /// Places the next fragment of the stream; without a batch, nowhere.
     ///
     /// # Errors
-    /// See [`Unplaced`]; nothing has changed.
+    /// [`Unplaced::Full`], [`Unplaced::Beyond`], [`Unplaced::Foreign`], [`Unplaced::Outside`]; nothing has changed
+    /// then.
     pub fn place(&mut self, fragment: Fragment, batch: Option<&mut Batch>) -> Result<Placed, Unplaced> {
         let left = self.left();
         if u64::from(fragment.len()) > left {

@@ -36,7 +36,7 @@ pub enum Fragment {
 }
 
 impl Fragment {
-    /// Bytes of the stream that it holds.
+    /// Bytes of the stream that this message describes.
     pub fn len(&self) -> u32 {
         match *self {
             Fragment::Device { len, .. } | Fragment::Linear { len } => len,
@@ -114,7 +114,7 @@ pub fn fragments(received: usize, control: &[u8]) -> Fragments<'_> {
     Fragments { control, received, seen: 0, any: false, over: false }
 }
 
-/// Tells of a fragment as the kernel would, in `control` from word `used` on. False: no room. For sockets that learn of
+/// Tells of a fragment as the kernel would, in `control` from word `used` on. False: no space. For sockets that learn of
 /// fragments in another way, so that there is one language to those who place them.
 pub fn tell(fragment: Fragment, control: &mut [u64], used: &mut usize) -> bool {
     let (kind, offset, len, token, dmabuf) = match fragment {

@@ -68,7 +68,7 @@ pub struct BadCompletion {
 }
 
 /// Follows the one request that receives. It takes a window of bytes and ends, so that a peer fills no more than that of the
-/// area before somebody wants it.
+/// area before it is read.
 #[derive(Debug)]
 pub struct Arrivals {
     user_data: u64,
@@ -88,24 +88,24 @@ impl Arrivals {
         Arrivals { user_data, area, token: token >> AREA_SHIFT << AREA_SHIFT, id, left: 0, state: State::Idle }
     }
 
-    /// What has become of the request.
+    /// The state of the receive request.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// A request for `window` bytes was made.
+    /// To be called when a receive request for `window` bytes was submitted.
     pub fn armed(&mut self, window: u64) {
         (self.state, self.left) = (State::Armed, window);
     }
 
-    /// What kept it from going on is over: the next may be made.
+    /// To be called when what stopped the request has ended (pages were given back): the next request may be submitted.
     pub fn resumed(&mut self) {
         if matches!(self.state, State::Dry | State::OnHost) {
             self.state = State::Idle;
         }
     }
 
-    /// recv(2) has found the end of the stream.
+    /// To be called when recv(2) returned the end of the stream.
     pub fn ended(&mut self) {
         self.state = State::End;
     }
@@ -113,7 +113,7 @@ impl Arrivals {
     /// Takes the next completion: payload, or news for [`Arrivals::state`].
     ///
     /// # Errors
-    /// See [`BadCompletion`]; nothing has changed.
+    /// [`BadCompletion`]: the kernel reported what it cannot have received; nothing has changed then.
     pub fn take(&mut self, completion: Completion) -> Result<Option<Fragment>, BadCompletion> {
         let bad = |what| Err(BadCompletion { what, completion });
         if completion.flags & SKIP != 0 {
@@ -159,7 +159,7 @@ impl Arrivals {
     }
 }
 
-/// The kernel's place in the refill ring is beyond ours, or we gave a page back that nobody had.
+/// The kernel's place in the refill ring is beyond ours, or a page was given back twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRefill {
     /// The kernel took what was never given.
@@ -202,10 +202,10 @@ impl Refill {
         Refill { entries: entries.max(1), tail: 0, head: 0, extra: vec![0; pages].into() }
     }
 
-    /// The kernel has got to `head`.
+    /// To be called with the kernel's head index of the refill ring: entries before it were taken.
     ///
     /// # Errors
-    /// It cannot have.
+    /// [`BadRefill::Head`]: the kernel says that it took more entries than it was given.
     pub fn kernel_at(&mut self, head: u32) -> Result<(), BadRefill> {
         let (taken, given) = (head.wrapping_sub(self.head), self.tail.wrapping_sub(self.head));
         if taken > given {
@@ -215,23 +215,23 @@ impl Refill {
         Ok(())
     }
 
-    /// Entries that can be written now.
+    /// Free entries of the refill ring.
     pub fn room(&self) -> u32 {
         self.entries - self.tail.wrapping_sub(self.head)
     }
 
-    /// A fragment of this page goes on in parts: one token more.
+    /// Counts one more user of a page whose fragment was split.
     pub fn parted(&mut self, page: u32) {
         if let Some(extra) = self.extra.get_mut(page as usize) {
             *extra += 1;
         }
     }
 
-    /// A token of this page comes back: where in the ring its entry goes, with [`Refill::room`] for it. `None`: other parts
+    /// A token of this page is returned: where in the ring its entry goes, with [`Refill::room`] for it. `None`: other parts
     /// of it are still out, and there is nothing to write.
     ///
     /// # Errors
-    /// No page of ours.
+    /// [`BadRefill::Page`]: the number is beyond the area.
     pub fn back(&mut self, page: u32) -> Result<Option<u32>, BadRefill> {
         let pages = self.extra.len();
         let extra = self.extra.get_mut(page as usize).ok_or(BadRefill::Page { page, pages })?;
@@ -244,7 +244,7 @@ impl Refill {
         Ok(Some(slot))
     }
 
-    /// What the kernel is told: entries written so far, modulo 2^32.
+    /// The tail index for the kernel: entries written so far, modulo 2^32.
     pub fn tail(&self) -> u32 {
         self.tail
     }

@@ -210,7 +210,7 @@ fn a_fragment_that_ends_one_message_begins_the_next() {
     assert_eq!((first.len(), rest), (100, Fragment::Device { offset: 4196, len: 50, token: 9, dmabuf: 1 }));
     assert_eq!(assembly.place(first, Some(&mut batch)), Ok(Placed::Device { token: 9 }));
     assert!(assembly.complete());
-    // The next one is wanted by nobody; linear bytes of the same call go on where they were.
+    // The next one is not wanted; linear bytes of the same call go on where they were.
     assembly.begin(80);
     assert_eq!(assembly.place(rest, None), Ok(Placed::Device { token: 9 }));
     assert_eq!(assembly.place(Fragment::Linear { len: 30 }, None), Ok(Placed::Host { from: 0, to: 50, len: 30 }));

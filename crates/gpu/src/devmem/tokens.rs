@@ -18,7 +18,7 @@ pub struct Run {
     pub count: u32,
 }
 
-/// Tokens whose pages nobody needs any more, oldest first. Tokens belong to one socket; the kernel gives out the lowest free
+/// Tokens whose pages are no longer needed, oldest first. Tokens belong to one socket; the kernel gives out the lowest free
 /// number, so neighbours are often consecutive and travel as runs.
 #[derive(Debug)]
 pub struct Tokens {
@@ -27,12 +27,12 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// None yet, with room for `runs` of them before memory is allocated.
+    /// None yet, with space for `runs` of them before memory is allocated.
     pub fn new(runs: usize) -> Tokens {
         Tokens { runs: VecDeque::with_capacity(runs), waiting: 0 }
     }
 
-    /// The page of this token may go back.
+    /// Queues a token whose page can be given back to the kernel.
     pub fn push(&mut self, token: u32) {
         self.waiting += 1;
         if let Some(last) = self.runs.back_mut()
@@ -45,7 +45,7 @@ impl Tokens {
         self.runs.push_back(Run { start: token, count: 1 });
     }
 
-    /// Tokens that wait.
+    /// Tokens queued to be given back.
     pub fn waiting(&self) -> u64 {
         self.waiting
     }

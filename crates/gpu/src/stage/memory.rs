@@ -23,7 +23,7 @@ impl Default for StageMemory {
 }
 
 impl StageMemory {
-    /// At most so many bytes.
+    /// An account of at most `most` bytes.
     pub fn new(most: usize) -> StageMemory {
         StageMemory(Arc::new(Limit { most, used: AtomicUsize::new(0) }))
     }
@@ -33,10 +33,10 @@ impl StageMemory {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// A part of it, given back when it is dropped.
+    /// Takes `bytes` from the account; dropping the share gives them back.
     ///
     /// # Errors
-    /// There is not so much left.
+    /// [`GpuError::StageMemory`]: fewer bytes are left.
     pub fn take(&self, bytes: usize) -> Result<Share, GpuError> {
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.0.most);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {

@@ -21,7 +21,7 @@ pub struct Piece {
 const _: () = assert!(size_of::<Piece>() == PIECE_LEN);
 
 impl Piece {
-    /// The descriptor in memory.
+    /// The descriptor as the kernel reads it.
     pub fn to_bytes(self) -> [u8; PIECE_LEN] {
         let mut out = [0; PIECE_LEN];
         out[..4].copy_from_slice(&self.src.to_le_bytes());
@@ -73,7 +73,7 @@ impl Batch {
     /// Takes a piece. One that goes on where the last one ended, in the pool and in the message, makes that one longer.
     ///
     /// # Errors
-    /// See [`Misfit`]; the batch is as it was.
+    /// [`Misfit::Full`], [`Misfit::Source`], [`Misfit::Target`]; the batch is unchanged then.
     pub fn push(&mut self, src: u64, len: u32, dst: u64) -> Result<(), Misfit> {
         let inside = |at: u64, limit: u64| at.checked_add(len.into()).is_some_and(|end| end <= limit);
         if !inside(src, self.pool.min(1 << 32)) {

@@ -62,7 +62,7 @@ fn neighbours_on_both_sides_become_one_and_others_do_not() {
         assert_eq!(posted(&[(&a, 0, 10, 1, 0), (&a, 10, 10, 2, 10)], kind).len(), 2);
         assert_eq!(posted(&[(&a, 0, 10, 1, 0), (&b, 10, 10, 1, 10)], kind).len(), 2);
         assert_eq!(posted(&[(&a, 10, 10, 1, 10), (&a, 0, 10, 1, 0)], kind).len(), 2);
-        // The end of the address space is nobody's neighbour.
+        // Nothing follows the end of the address space.
         assert_eq!(posted(&[(&a, 0, 10, 1, u64::MAX - 5), (&a, 10, 10, 1, 4)], kind).len(), 2);
     }
 }

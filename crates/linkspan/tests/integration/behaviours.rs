@@ -298,7 +298,7 @@ fn write_zero_timeout_late_completion_safe() {
                 Err(error) => panic!("{error}"),
             }
         }
-        // Its memory is free, and the target's is nobody's but the next writer's.
+        // Its memory is free, and the target's belongs to the next writer.
         drop(junk);
         inbox.fill(0, &vec![0xEE; 8 * MIB]).unwrap();
         std::thread::sleep(Duration::from_millis(50));
@@ -528,7 +528,7 @@ fn mapped_memory_is_written_from_and_into() {
 
 #[test]
 fn sixty_four_peers_connect() {
-    // The second is what nobody chose: several streams for each peer, all at the door at once.
+    // The second is a case that was not chosen: several streams for each peer, all at the listener at once.
     sixty_four(PATHS[1].1);
     sixty_four(&[("LINKSPAN_PATH", "auto")]);
 }

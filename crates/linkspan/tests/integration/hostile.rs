@@ -11,7 +11,7 @@ use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log, RemoteSlice, T
 
 const LEN: usize = 1 << 20;
 
-/// A peer that speaks the protocol by hand.
+/// A peer whose messages a test writes by hand.
 struct Raw {
     channel: Channel,
 }

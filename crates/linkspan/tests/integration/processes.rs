@@ -10,7 +10,7 @@ use linkspan::{Access, Error, Memory, Notify, RemoteBuffer, Transport, Url};
 const MIB: usize = 1 << 20;
 const SIZE: usize = 64 * MIB;
 
-/// A death is told at once: by the end of the sentinel or the pidfd, whoever drives or sleeps. A little less than the
+/// A death is told at once: by the end of the sentinel or the pidfd, whichever thread drives or sleeps. A little less than the
 /// time in which a lost peer may come back (2 s), after which it would be told in any case.
 const PROMPT: Duration = Duration::from_millis(1800);
 
@@ -143,7 +143,7 @@ fn killed_while(what: &str, begin: impl Fn(&Transport, &Peer, &Memory) -> Result
         assert!(took < PROMPT, "{what}, we dialled: {we_dial}: reported {took:?} after the kill");
         let error = error.unwrap_err();
         assert!(error.is_broken(), "{what}: {error}");
-        // The memory is free: nobody touches it any more.
+        // The memory is free: it is not touched any more.
         memory.fill(0, &vec![0xEE; SIZE]).unwrap();
         let again = own.write_blocking(&memory.slice(0, 8).unwrap(), &peer.remote, None, Some(LONG)).unwrap_err();
         assert!(again.is_broken(), "{what}: {again}");

@@ -85,7 +85,7 @@ impl Loop {
     }
 }
 
-/// The server's word after a stream.
+/// The server's message after a stream.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Done {
@@ -154,7 +154,7 @@ pub(crate) fn listen(desc: &LinkDesc, terms: Terms) -> io::Result<u16> {
     Ok(port)
 }
 
-/// The first visitor who knows the token. A stranger costs one look.
+/// The first client that knows the token. Others are dropped after one read.
 fn visit(listener: &TcpListener, token: [u8; 16]) -> io::Result<Socket> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -328,7 +328,7 @@ impl Bare {
     /// Whether the two processes can copy each other's memory.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// The reason, as text for the user.
     pub fn split(&self) -> Result<(), &str> {
         self.split.as_ref().map(drop).map_err(Missing::text)
     }
@@ -369,7 +369,7 @@ impl Bare {
     /// `count` round trips of `size` bytes each way.
     ///
     /// # Errors
-    /// [`PerfError::Baseline`].
+    /// [`PerfError::Baseline`]: the connection failed.
     pub(super) fn ping_pong(
         &mut self,
         kind: Loop,
@@ -407,7 +407,7 @@ impl Bare {
     /// `count` messages of `size` bytes to the peer, from `window` buffers in turn.
     ///
     /// # Errors
-    /// [`PerfError::Baseline`].
+    /// [`PerfError::Baseline`]: the connection failed.
     pub(super) fn stream(
         &mut self,
         kind: Loop,

@@ -60,7 +60,7 @@ fn two_processes_copy_at_once_in_every_mode() {
 #[test]
 fn what_is_switched_off_says_so() {
     let mut bare = connected(1 << 30, false);
-    assert!(bare.split().is_err(), "nobody asked yet");
+    assert!(bare.split().is_err(), "not asked yet");
     bare.join().unwrap();
     assert!(bare.split().unwrap_err().contains("LINKSPAN_CMA=0"));
     let error = bare.ping_pong(Loop::Line, 8, 1, WaitMode::Spin).unwrap_err();

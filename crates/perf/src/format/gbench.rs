@@ -95,7 +95,7 @@ pub fn head(width: usize) -> String {
 /// The whole result as JSON.
 ///
 /// # Errors
-/// A value that JSON has no form for.
+/// A value that JSON has no form for, such as an infinite number.
 pub fn json(context: &Context, runs: &[Run]) -> serde_json::Result<String> {
     let benchmarks = runs.iter().enumerate().map(|(index, run)| Benchmark {
         name: &run.name,

@@ -10,11 +10,11 @@ const MAX_QUEUED: usize = 1024;
 /// Chunks in flight on the rails of a connection, all to be sent again at worst.
 const MAX_AGAIN: usize = MAX_RAILS * 64;
 
-/// Notifications nobody has taken.
+/// Notifications not taken yet.
 const MAX_NOTIFIES: usize = 64 << 10;
 
 impl<B: Buf> Engine<B> {
-    /// Everything that a peer can make grow: name, length, bound.
+    /// Every queue and table that a peer can make grow: name, entries, bound.
     pub fn held(&self) -> [(&'static str, usize, usize); 6] {
         [
             ("messages queued", self.control.queue.len(), MAX_QUEUED + MAX_RECVS),

@@ -20,12 +20,12 @@ const ACKS_UNTOLD: u64 = 256;
 /// log is full, and two sides whose logs are full cannot wait for each other.
 const NO_RAIL: u32 = u32::MAX;
 
-/// Most messages whose acknowledgement is held for an answer to carry: a few, so that a peer that sends many at once hears
+/// Most messages whose acknowledgement is held for an answer to carry: a few, so that a peer that sends many at once is told
 /// of them before it has to stop.
 const HELD: u64 = 8;
 
 /// Numbers count from 0 in 64 bits; the wire carries the low 32, which are extended on arrival. So nothing that is
-/// kept for long (a receive nobody sends to, a ticket nobody tests) is ever mistaken when they wrap.
+/// kept for long (a receive without a send, a ticket that is never tested) is ever mistaken when they wrap.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) next_seq: u64,
@@ -330,7 +330,7 @@ impl<B: Buf> Engine<B> {
     /// what it sent there can land any more, so that it may send it elsewhere.
     fn on_stranger_down(&mut self, id: u32) -> Result<(), Broken> {
         if !self.cfg.acked || self.control.queue_is_full() {
-            return Err(Broken(format!("word of a rail {id} that never was")));
+            return Err(Broken(format!("message about rail {id}, which never existed")));
         }
         self.rails.bury(id);
         let mut head = Head::new(Kind::RailDown);

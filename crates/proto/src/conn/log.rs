@@ -55,7 +55,7 @@ impl Log {
         (self.head + len <= self.tail).then_some(self.head)
     }
 
-    /// Keeps a message whose body `write` fills in. Returns the kept body, or `None` when there is no room.
+    /// Keeps a message whose body `write` fills in. Returns the kept body, or `None` when there is no space.
     pub(super) fn push(&mut self, head: Head, len: usize, write: impl FnOnce(&mut [u8])) -> Option<&[u8]> {
         let start = self.room(len)?;
         write(&mut self.bytes[start..start + len]);
@@ -121,7 +121,7 @@ mod tests {
         for round in 0..10_000u32 {
             let len = (round as usize * 7919) % 8192;
             while log.push(head(next), len, |b| b.fill(next as u8)).is_none() {
-                assert!(first < next, "an empty log has room");
+                assert!(first < next, "an empty log has space");
                 first += 1;
                 log.trim(first);
             }

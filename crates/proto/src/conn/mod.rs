@@ -238,12 +238,12 @@ impl<B: Buf> Engine<B> {
         self.rails.live()
     }
 
-    /// A slot for one more rail.
+    /// A free slot for one more rail, if there is one.
     pub fn free_rail(&self) -> Option<usize> {
         self.rails.free_slot()
     }
 
-    /// A goodbye: nothing more will be posted. The peer sees an orderly end instead of a death.
+    /// Closes the connection: nothing more will be posted. The peer sees a regular close instead of a lost peer.
     pub fn bye(&mut self) {
         if !self.said_bye {
             self.said_bye = true;
@@ -251,7 +251,7 @@ impl<B: Buf> Engine<B> {
         }
     }
 
-    /// Whether the peer said goodbye.
+    /// Whether the peer closed the connection regularly.
     pub fn peer_said_bye(&self) -> bool {
         self.peer_bye
     }
@@ -316,10 +316,10 @@ impl<B: Buf> Engine<B> {
         self.ops.live()
     }
 
-    /// A control message has arrived.
+    /// To be called with each control message that arrives.
     ///
     /// # Errors
-    /// The peer broke the protocol.
+    /// [`Broken`]: the peer broke the protocol; the rail is to be closed.
     pub fn on_ctrl(&mut self, rail: usize, head: &Head, payload: &[u8]) -> Result<(), Broken> {
         let result = self.ctrl(rail, head, payload);
         self.broken |= result.is_err();
@@ -363,7 +363,7 @@ impl<B: Buf> Engine<B> {
     /// The head of a chunk has arrived: its place, or `None` to drain it.
     ///
     /// # Errors
-    /// The peer broke the protocol.
+    /// [`Broken`]: the peer broke the protocol; the rail is to be closed.
     pub fn place(&mut self, rail: usize, head: &Head) -> Result<Option<B>, Broken> {
         let result = self.find_place(rail, head);
         self.broken |= result.is_err();
@@ -391,10 +391,10 @@ impl<B: Buf> Engine<B> {
         Ok(place)
     }
 
-    /// All bytes of a chunk are in place.
+    /// To be called when all bytes of a chunk are in place.
     ///
     /// # Errors
-    /// The peer broke the protocol.
+    /// [`Broken`]: the peer broke the protocol; the rail is to be closed.
     pub fn landed(&mut self, rail: usize, head: &Head) -> Result<(), Broken> {
         let result = self.chunk_landed(rail, head);
         self.broken |= result.is_err();

@@ -210,7 +210,8 @@ impl<B: Buf> Engine<B> {
     /// Writes into a region of the peer, then notifies it if asked. Done when the peer has acknowledged the bytes.
     ///
     /// # Errors
-    /// [`Refused::Busy`], [`OpError::NotAcked`], [`OpError::Range`]. A refusal by the peer fails the operation.
+    /// [`Refused::Busy`]: too much in flight, try again after progress. [`Refused::Failed`] with [`OpError::NotAcked`]
+    /// or [`OpError::Range`]. A refusal by the peer fails the operation later.
     pub fn post_write(
         &mut self,
         out: &mut impl Outlet<B>,
@@ -386,7 +387,7 @@ impl<B: Buf> Engine<B> {
 
     fn notified(&mut self, value: u64) -> Result<(), Broken> {
         if self.onesided.notifies.len() >= MAX_NOTIFIES {
-            return Err(Broken(format!("more than {MAX_NOTIFIES} notifications nobody waited for")));
+            return Err(Broken(format!("more than {MAX_NOTIFIES} notifications that were not waited for")));
         }
         self.onesided.notifies.push_back(value);
         Ok(())

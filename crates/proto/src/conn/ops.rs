@@ -42,7 +42,7 @@ pub enum OpError {
     Oversize {
         /// Bytes sent.
         sent: u64,
-        /// Bytes the receive has room for.
+        /// Bytes the receive has space for.
         posted: u64,
         /// The tag.
         tag: u32,
@@ -93,7 +93,7 @@ pub enum Outcome {
 /// When an operation is done.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
-    /// When whoever works on it says so.
+    /// When the part that works on it reports it.
     Told,
     /// When this rail has taken this item.
     Taken { rail: usize, pos: u64 },

@@ -9,7 +9,7 @@ pub enum Bug {
     LostAcknowledgement,
     /// Region keys of an older registration are taken for the new one's.
     StaleGeneration,
-    /// A notification overtakes the bytes it speaks of.
+    /// A notification overtakes the bytes it is about.
     EarlyNotify,
     /// Control messages that were lost with their rail are not sent again.
     NoReplay,
@@ -31,7 +31,7 @@ pub enum Bug {
     LostChunks,
     /// A chunk that was half landed counts as landed.
     TornChunk,
-    /// A send reports before anybody has taken its bytes.
+    /// A send reports before its bytes were taken.
     EarlySendDone,
     /// Bytes of a message longer than its receive are cut off without an error.
     SilentTruncation,

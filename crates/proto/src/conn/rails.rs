@@ -24,7 +24,7 @@ pub(super) struct Piece<B> {
     pub(super) src: B,
     /// The operation it belongs to; answers to reads have none on this side.
     pub(super) ticket: Option<Ticket>,
-    /// The region an answer to a read is taken from, 0 for everything else.
+    /// The region an answer to a read is taken from, 0 without limitything else.
     pub(super) key: u32,
 }
 
@@ -240,7 +240,7 @@ impl<B: Buf> Rails<B> {
     }
 
     /// Hands out chunks that the peer says have landed and that the rail has `taken`: until then it may read their
-    /// memory, whatever a peer that lies says. A rail that is down reads nothing more.
+    /// memory, whatever a malicious peer sends. A rail that is down reads nothing more.
     pub(super) fn hand_back(&mut self, slot: usize, taken: u64, mut back: impl FnMut(Piece<B>)) {
         let rail = &mut self.rails[slot];
         while rail.acked != rail.heard {

@@ -239,7 +239,8 @@ impl<B: Buf> Engine<B> {
     /// Posts a receive, or a group of them that reports as one. All memory is in use until the ticket has reported.
     ///
     /// # Errors
-    /// [`Refused::Busy`]: too many posted. [`OpError::GroupSize`]: no parts, or more than [`MAX_GROUP`].
+    /// [`Refused::Busy`]: too many are posted. [`Refused::Failed`] with [`OpError::GroupSize`]: no parts, or more than
+    /// [`MAX_GROUP`].
     pub fn post_recv(&mut self, out: &mut impl Outlet<B>, parts: &[(u32, B)]) -> Result<Ticket, Refused> {
         let n = parts.len();
         if n == 0 || n > MAX_GROUP {

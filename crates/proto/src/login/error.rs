@@ -14,10 +14,10 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this build speaks.
+    /// The versions of this build.
     pub const OURS: Versions = Versions { min: 1, max: 1 };
 
-    /// The newest version that both speak.
+    /// The newest version that both support.
     pub fn common(self, other: Versions) -> Option<u16> {
         let newest = self.max.min(other.max);
         (newest >= self.min.max(other.min)).then_some(newest)
@@ -39,7 +39,7 @@ impl fmt::Display for Versions {
 #[non_exhaustive]
 pub enum LoginError {
     /// Not a hello of ours.
-    #[error("LS0210 a stranger connected: its first bytes are not a linkspan login; dropped without a reply")]
+    #[error("LS0210 a client connected whose first bytes are not a linkspan login; dropped without a reply")]
     Stranger,
     /// A message of the peer's, yet of the wrong form.
     #[error("LS0211 the peer's {message} message {why}; both hosts need an unmodified linkspan")]
@@ -51,7 +51,7 @@ pub enum LoginError {
     },
     /// The code of a message is wrong.
     #[error(
-        "LS0212 the authentication code of the peer's {message} message is wrong: the peer does not hold this listener's token (a handle from an earlier run?), or the message was changed on the way"
+        "LS0212 the authentication code of the peer's {message} message is wrong: the peer does not hold this listener's token (a handle from an earlier run?), or the message was changed in transit"
     )]
     Code {
         /// hello, reply, confirm or finish.
@@ -69,7 +69,7 @@ pub enum LoginError {
     },
     /// No common version.
     #[error(
-        "LS0214 this linkspan speaks protocol version {ours}, the peer speaks {theirs}: install the same release on both hosts"
+        "LS0214 this linkspan uses protocol version {ours}, the peer uses {theirs}: install the same release on both hosts"
     )]
     Version {
         /// This side.
@@ -128,7 +128,7 @@ pub enum LoginError {
     },
     /// A refusal for a reason that this version does not know.
     #[error(
-        "LS0222 the peer speaks protocol version {theirs} and refused the login for reason {reason}, which version {ours} does not know: install the same release on both hosts"
+        "LS0222 the peer uses protocol version {theirs} and refused the login for reason {reason}, which version {ours} does not know: install the same release on both hosts"
     )]
     Refused {
         /// Number in the refusal.
@@ -138,7 +138,7 @@ pub enum LoginError {
         /// The other side.
         theirs: Versions,
     },
-    /// The login was given up for a newer one.
+    /// The login was replaced by a newer one.
     #[error(
         "LS0223 too many half-open logins ({bound}) at this listener: the oldest was dropped; a port scan, or more peers than the bound"
     )]

@@ -20,7 +20,7 @@ pub enum PskError {
     },
     /// All bytes alike.
     #[error(
-        "LS0242 LINKSPAN_PSK_FILE holds one byte repeated, which anybody can guess: make a key with `openssl rand -hex 32`"
+        "LS0242 LINKSPAN_PSK_FILE holds one byte repeated, which is easy to guess: make a key with `openssl rand -hex 32`"
     )]
     Weak,
     /// Not a regular file.
@@ -35,7 +35,7 @@ pub enum PskError {
         /// `st_mode`.
         mode: u32,
     },
-    /// Somebody else's.
+    /// Owned by another user.
     #[error(
         "LS0245 LINKSPAN_PSK_FILE belongs to user {owner}, this process runs as user {user}: it must be owned by that user or by root"
     )]
@@ -48,7 +48,7 @@ pub enum PskError {
 }
 
 /// Reads the content of `LINKSPAN_PSK_FILE`: 64 hexadecimal digits with optional white space at both ends, or exactly
-/// 32 bytes that are not all printable text. Passphrases are refused: whoever records a login could try them offline.
+/// 32 bytes that are not all printable text. Passphrases are refused: from a recorded login they could be tried offline.
 pub fn parse_psk(content: &[u8]) -> Result<Psk, PskError> {
     let text = content.trim_ascii();
     let mut psk = Psk::new([0; 32]);

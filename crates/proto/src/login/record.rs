@@ -33,7 +33,7 @@ pub enum RecordError {
     Len(usize),
     /// A wrong tag.
     #[error(
-        "LS0252 encrypted record {0} does not authenticate: it was changed, dropped, repeated or reordered on the way; the stream is closed"
+        "LS0252 encrypted record {0} does not authenticate: it was changed, dropped, repeated or reordered in transit; the stream is closed"
     )]
     Tag(u64),
     /// An earlier record failed.

@@ -23,7 +23,7 @@ impl<const N: usize> Secret<N> {
         Secret(Box::new(bytes))
     }
 
-    /// Fresh bytes from the operating system.
+    /// Random bytes from the operating system.
     pub fn random() -> Result<Secret<N>, getrandom::Error> {
         let mut secret = Secret::new([0; N]);
         getrandom::fill(&mut secret.0[..])?;

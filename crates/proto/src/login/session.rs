@@ -15,7 +15,7 @@ pub enum Guard {
     Psk {
         /// The key.
         psk: Psk,
-        /// Insist on encrypted records after the login. Either side's wish is enough.
+        /// Require encrypted records after the login. It is enough that either side does.
         encrypt: bool,
     },
 }
@@ -38,7 +38,7 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// From the operating system.
+    /// A random one from the operating system.
     pub fn random() -> Result<Seed, LoginError> {
         let fresh = || Secret::random().map_err(|_| LoginError::Random);
         Ok(Seed { nonce: fresh()?, ephemeral: fresh()? })
@@ -57,13 +57,13 @@ impl Seed {
 
 /// What both sides hold after a login.
 pub struct Session {
-    /// Protocol version that both speak from here on.
+    /// Protocol version of both sides from here on.
     pub version: u16,
     /// The connection, as the client named it.
     pub conn_id: u64,
     /// The stream of that connection.
     pub stream: u16,
-    /// The peer's capabilities, authenticated, at most [`super::BLOB_MAX`] bytes. Their content is still the peer's word.
+    /// The peer's capabilities, authenticated, at most [`super::BLOB_MAX`] bytes. Their content is not verified.
     pub peer_blob: Vec<u8>,
     /// Key of this stream, known to both ends only.
     pub session_key: Secret<32>,

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Streams that logged in, each once. Bounded: beyond `bound` the oldest is forgotten, which harms nobody, for a
+/// Streams that logged in, each once. Bounded: beyond `bound` the oldest is forgotten, which is harmless, for a
 /// replayed login fails on the server's nonce; the table stops a peer that holds the token from doubling a stream.
 /// Shared by the logins of one listener; safe to use from several threads.
 #[derive(Debug)]
@@ -65,18 +65,18 @@ impl LoginTable {
         self.lock().order.len()
     }
 
-    /// Whether nobody has logged in.
+    /// Whether no stream has logged in.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 /// Half-open connections of a listener unless told otherwise: 64 peers that come at once, each with a few rails and a sentinel;
-/// a quarter of the descriptors that a process has where nobody raised the limit (1024).
+/// a quarter of the descriptors that a process has where the limit is the default (1024).
 pub const HALF_OPEN_BOUND: usize = 256;
 
 /// Accounts for accepted connections whose login is not done. `K` names one (a slot, a descriptor). When full, the
-/// oldest that has proven nothing makes room, and only if there is none the oldest that has.
+/// oldest that has proven nothing is dropped, and only if there is none the oldest that has.
 #[derive(Debug)]
 pub struct HalfOpen<K> {
     open: VecDeque<Entry<K>>,
@@ -97,7 +97,7 @@ impl<K: PartialEq> Default for HalfOpen<K> {
 }
 
 impl<K: PartialEq> HalfOpen<K> {
-    /// Room for `bound` connections (at least 1).
+    /// An empty table for `bound` connections (at least 1).
     pub fn new(bound: usize) -> HalfOpen<K> {
         HalfOpen { open: VecDeque::new(), bound: bound.max(1) }
     }
@@ -121,19 +121,19 @@ impl<K: PartialEq> HalfOpen<K> {
         }
     }
 
-    /// Takes a connection off the account: done, failed or closed.
+    /// Removes a connection: its login is done, failed or closed.
     pub fn leave(&mut self, key: &K) -> Option<K> {
         let index = self.open.iter().position(|e| e.key == *key)?;
         self.open.remove(index).map(|e| e.key)
     }
 
-    /// Takes off one connection whose time is up.
+    /// Removes one connection whose deadline is over.
     pub fn expire(&mut self, now: Duration) -> Option<K> {
         let index = self.open.iter().position(|e| e.until <= now)?;
         self.open.remove(index).map(|e| e.key)
     }
 
-    /// When the next one's time is up.
+    /// The next deadline.
     pub fn next_expiry(&self) -> Option<Duration> {
         self.open.iter().map(|e| e.until).min()
     }
@@ -143,7 +143,7 @@ impl<K: PartialEq> HalfOpen<K> {
         LoginError::Crowded { bound: self.bound }
     }
 
-    /// Connections on the account.
+    /// Connections in the table.
     pub fn len(&self) -> usize {
         self.open.len()
     }

@@ -1,6 +1,6 @@
 //! The four messages of a login, byte by byte.
 //!
-//! [`Hello`] and [`Reply`] are the same in every version of linkspan, for ever: they are how two versions find out
+//! [`Hello`] and [`Reply`] are the same in every version of linkspan, forever: they are how two versions find out
 //! that they are two. Senders write zeros where a field is reserved; receivers do not look at reserved fields nor at
 //! flags they do not know, yet the code covers them. What follows a welcome belongs to the chosen version.
 

@@ -58,14 +58,14 @@ pub struct Port {
     pub twin: Option<u8>,
 }
 
-/// A neighbour that a node hears.
+/// A neighbour from which a node receives beacons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Which of the node's ports hears it, by place.
+    /// Which of the node's ports receives them, by place.
     pub port: u8,
     /// The neighbour.
     pub node: u64,
-    /// Which of the neighbour's ports speaks, by place.
+    /// Which of the neighbour's ports sends them, by place.
     pub theirs: u8,
 }
 
@@ -86,7 +86,7 @@ pub struct Node {
     pub door: u16,
     /// Its ports, at most [`PORTS_MAX`].
     pub ports: Vec<Port>,
-    /// Whom it hears, at most [`HEARD_MAX`].
+    /// The neighbours it receives from, at most [`HEARD_MAX`].
     pub heard: Vec<Heard>,
 }
 
@@ -227,14 +227,15 @@ impl Beacon {
     /// Reads a beacon; total over any bytes. Nothing is looked at before the code is right.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`BadBeacon`], whose text says what is wrong: length, magic, version, a field out of range, or a tag made with
+    /// another key.
     pub fn decode(bytes: &[u8], keys: &Keys) -> Result<Beacon, BadBeacon> {
         if bytes.len() > BEACON_MAX {
             return Err(BadBeacon("is longer than any can be"));
         }
         let (body, code) = bytes.split_last_chunk::<MAC_LEN>().ok_or(BadBeacon("is cut short"))?;
         if !mac_is(keys.beacon.expose(), LABEL_CODE, &[body], code) {
-            return Err(BadBeacon("carries another cluster's code, or was changed on its way"));
+            return Err(BadBeacon("carries another cluster's code, or was changed in transit"));
         }
         let (head, rest) = RawHead::ref_from_prefix(body).map_err(|_| BadBeacon("is cut short"))?;
         if head.magic != MAGIC || head.version != VERSION {
@@ -284,7 +285,7 @@ fn port(raw: &RawPort, count: usize) -> Result<Port, BadBeacon> {
     let addr = match raw.flags & PORT_ADDR {
         0 => None,
         _ => {
-            let ip = ip_of(raw.ip).ok_or(BadBeacon("has a port with an address that nobody can reach"))?;
+            let ip = ip_of(raw.ip).ok_or(BadBeacon("has a port with an address that no host can reach"))?;
             if raw.prefix > if ip.is_ipv4() { 32 } else { 128 } {
                 return Err(BadBeacon("has a port with an impossible prefix"));
             }

@@ -56,7 +56,7 @@ impl Request {
     /// Reads a request; total over any bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`BadRequest`], whose text names the field that is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Request, BadRequest> {
         let (lead, rest) = bytes.split_first_chunk::<LEAD>().ok_or(BadRequest("is cut short"))?;
         let [kind, count, 0, 0] = *lead else {
@@ -70,15 +70,15 @@ impl Request {
         for hop in rest.chunks_exact(HOP_LEN) {
             let mut ip = [0; 16];
             ip.copy_from_slice(&hop[..16]);
-            let ip: IpAddr = ip_of(ip).ok_or(BadRequest("names an address that nobody can reach"))?;
+            let ip: IpAddr = ip_of(ip).ok_or(BadRequest("names an address that no host can reach"))?;
             let port = u16::from_le_bytes([hop[16], hop[17]]);
             if port == 0 || hop[18..] != [0; 2] {
                 return Err(BadRequest("names an impossible port"));
             }
             let hop = SocketAddr::new(ip, port);
-            // One door twice is a way that comes back to where it was.
+            // One relay twice is a route with a loop.
             if hops.contains(&hop) {
-                return Err(BadRequest("names a door twice: its way runs in a loop"));
+                return Err(BadRequest("names a relay twice: its route is a loop"));
             }
             hops.push(hop);
         }

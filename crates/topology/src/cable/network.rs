@@ -3,7 +3,7 @@
 use crate::cable::{Cable, CablePath, Means, Medium, Rooms};
 use crate::{Interface, Kind, Lanes, Link, Machine, RdmaDevice, RdmaPort, Verdict};
 
-/// Smallest packet of a network interface that leaves room for RoCE's largest path MTU, 4096 bytes of payload with
+/// Smallest packet of a network interface that leaves space for RoCE's largest path MTU, 4096 bytes of payload with
 /// its headers (InfiniBand Architecture, annex A17).
 const ROCE_MTU: u32 = 4200;
 

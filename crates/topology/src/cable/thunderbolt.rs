@@ -93,8 +93,8 @@ fn other(service: &Service, rooms: Rooms) -> CablePath {
         };
     }
     let why = match (&*key, service.prtcid) {
-        ("rdma", Some(APPLE_RDMA)) => "Apple's RDMA over Thunderbolt, which linkspan does not speak".to_owned(),
-        (_, Some(prtcid)) => format!("protocol {prtcid}, which linkspan does not speak"),
+        ("rdma", Some(APPLE_RDMA)) => "Apple's RDMA over Thunderbolt, which linkspan does not support".to_owned(),
+        (_, Some(prtcid)) => format!("protocol {prtcid}, which linkspan does not support"),
         (_, None) => "a protocol that linkspan does not know".to_owned(),
     };
     CablePath::no(Means::Service(key), over, why)

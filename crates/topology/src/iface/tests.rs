@@ -89,7 +89,7 @@ fn processors_near_a_card() {
     let fix = Fixture::new();
     fix.iface(7, "eth0", &[]).device("eth0", "pci0000:00/0000:00:03.0/virtio2", "1", "virtio_net");
     let near = || interfaces(&fix.roots(), &[])[0].cpus_near(&fix.roots());
-    assert_eq!(near(), Vec::<u32>::new(), "nobody says");
+    assert_eq!(near(), Vec::<u32>::new(), "unknown");
     fix.file("sys/devices/system/node/node1/cpulist", "4-5");
     assert_eq!(near(), [4, 5], "the node's");
     fix.file("sys/devices/pci0000:00/0000:00:03.0/local_cpulist", "");

@@ -90,12 +90,12 @@ fn damage_everywhere() {
     }
 }
 
-/// A look reads a bounded part of sysfs: a server's tree is full of files that nobody asked for.
+/// A look reads a bounded part of sysfs: a server's tree has many files that are not needed.
 #[test]
 fn the_rest_of_sysfs_is_not_walked() {
     let fix = Fixture::tree(EIGHT_GPUS);
     let before = Machine::read(&fix.roots());
-    // A folder that cannot be listed in time and files that must not be opened: pipes block whoever reads them.
+    // A folder that cannot be listed in time and files that must not be opened: reading a pipe blocks.
     for dir in ["sys/kernel/debug", "sys/devices/virtual/deep", "sys/fs/cgroup", "sys/bus/usb/devices"] {
         fix.file(&format!("{dir}/x"), "");
         let pipe = fix.root.join(dir).join("pipe");

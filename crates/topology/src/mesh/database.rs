@@ -9,15 +9,15 @@ use super::Graph;
 /// Most nodes that are remembered; a mesh of direct cables has up to 16.
 pub const NODES_MAX: usize = 64;
 
-/// A cable on which the neighbour was not heard for so long is cut: three beacons and a half of one a second.
+/// A cable without beacons from the neighbour for so long is cut: three beacons and a half of one a second.
 pub const LINK_TIME: Duration = Duration::from_millis(3500);
 
-/// A node of which nothing new was heard for so long is gone: eight beats of it, which come as evenly over many hops as over one, only
-/// later.
+/// A node of which nothing new was received for so long is gone: eight beats of it, which come as evenly over many hops
+/// as over one, only later.
 pub const NODE_TIME: Duration = Duration::from_secs(8);
 
 /// For so long a cable that is believed no more is remembered. Beacons are late where processors are busy, and then many cables
-/// seem cut at once; whoever has no way left rather tries one that was there a moment ago than none.
+/// seem cut at once; a host without a route tries one that existed a moment ago.
 const MEMORY: Duration = Duration::from_secs(60);
 
 /// Least time between two answers to news.
@@ -28,7 +28,7 @@ struct Known {
     node: Node,
     /// When its number last grew.
     fresh: Duration,
-    /// Whom it heard once and does not tell of now, with the time at which it last did.
+    /// Neighbours it received from once and does not report now, with the time of the last report.
     once: Vec<(Heard, Duration)>,
 }
 
@@ -126,7 +126,7 @@ impl Database {
             return news;
         }
         if self.known.len() >= NODES_MAX {
-            // The one that was silent longest makes room, if it is gone.
+            // The one that was silent longest is dropped, if it is gone.
             let oldest = self.known.iter().enumerate().min_by_key(|(_, k)| k.fresh).map(|(n, k)| (n, k.fresh));
             match oldest.filter(|(_, fresh)| now.saturating_sub(*fresh) >= NODE_TIME) {
                 Some((at, _)) => drop(self.known.swap_remove(at)),
@@ -137,7 +137,7 @@ impl Database {
         true
     }
 
-    /// Whom this node hears now.
+    /// The neighbours this node receives from now.
     pub fn heard(&self, now: Duration) -> Vec<Heard> {
         self.heard_within(LINK_TIME, now)
     }
@@ -154,7 +154,7 @@ impl Database {
         self.known.iter().filter(move |k| now.saturating_sub(k.fresh) < NODE_TIME).map(|k| &k.node)
     }
 
-    /// The mesh with `own` in it; whom `own` hears is filled in here.
+    /// The mesh with `own` in it; the neighbours of `own` are filled in here.
     pub fn graph(&self, mut own: Node, now: Duration) -> Graph {
         own.heard = self.heard(now);
         let others = self.others(now).filter(|n| n.id != own.id).cloned();
@@ -182,7 +182,7 @@ impl Database {
         self.news
     }
 
-    /// The places of our ports have changed: `place` tells where the one that had a place is now, if it is there. Whoever was
+    /// The places of our ports have changed: `place` gives the new place of each port, if it still exists. A neighbour that was
     /// heard on a port that stayed is known still: when a cable goes, the others are what leads around it.
     pub fn move_ports(&mut self, place: impl Fn(u8) -> Option<u8>) {
         self.adjacent.retain_mut(|a| {

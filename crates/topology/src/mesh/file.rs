@@ -23,7 +23,7 @@ pub struct BadFile {
 /// Reads a declared mesh. `ours` are the addresses of this host, which find its line; that node gets the number `own`.
 ///
 /// # Errors
-/// The first line that cannot be understood.
+/// [`BadFile`] with the first line that cannot be understood.
 pub fn parse(text: &str, door: u16, own: u64, ours: &[IpAddr]) -> Result<Graph, BadFile> {
     let mut nodes: Vec<Node> = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -123,7 +123,11 @@ fn one_way(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     };
     let (deaf, speaker) = if hears(edge.a, edge.b) { (edge.b, edge.a) } else { (edge.a, edge.b) };
     let door = graph.nodes[deaf.node].door;
-    let what = format!("LS1414 {} does not hear {}, which hears it", graph.name(deaf), graph.name(speaker));
+    let what = format!(
+        "LS1414 {} receives nothing from {}, which receives its beacons",
+        graph.name(deaf),
+        graph.name(speaker)
+    );
     let fix = format!("let UDP and TCP port {door} in on {}: a firewall drops them", graph.port(deaf).name);
     add(graph, deaf, &what, fix, found);
 }

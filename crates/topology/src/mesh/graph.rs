@@ -20,7 +20,7 @@ pub enum Fault {
     NoAddress,
     /// The two addresses are not in one subnet, seen from at least one end.
     Subnets,
-    /// Only one end hears the other.
+    /// Only one end receives from the other.
     OneWay,
 }
 
@@ -73,7 +73,7 @@ fn subnet(ip: IpAddr, prefix: u8) -> Option<IpAddr> {
 }
 
 impl Graph {
-    /// A graph of nodes and whom each of them hears.
+    /// A graph of nodes and the neighbours each receives from.
     pub fn new(mut nodes: Vec<Node>) -> Graph {
         nodes.sort_by_key(|n| n.id);
         nodes.dedup_by_key(|n| n.id);
@@ -118,7 +118,7 @@ impl Graph {
         self.nodes.binary_search_by_key(&id, |n| n.id).ok()
     }
 
-    /// Speed of a cable, Mb/s: its slower end's; 0 when nobody knows.
+    /// Speed of a cable, Mb/s: its slower end's; 0 when unknown.
     pub fn mbps(&self, edge: &Edge) -> u32 {
         let (a, b) = (self.port(edge.a).mbps, self.port(edge.b).mbps);
         if a == 0 || b == 0 { a.max(b) } else { a.min(b) }

@@ -48,7 +48,7 @@ fn without_numa_numbers() {
     assert_eq!(far.address(), "0002:01:00.0");
     assert_eq!(distance(&a, &b, 2), Distance::Phb, "one host bridge");
     assert_eq!(distance(&a, &far, 1), Distance::Phb, "one node");
-    assert_eq!(distance(&a, &far, 2), Distance::Sys, "nobody knows");
+    assert_eq!(distance(&a, &far, 2), Distance::Sys, "unknown");
 }
 
 #[test]

@@ -76,16 +76,16 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
         }
         duo.b.progress().expect("progress of the receiver");
         duo.room.pass();
-        wait.round(duo.room.patience(), "both sides to hear of the oversize message");
+        wait.round(duo.room.patience(), "both sides to be told of the oversize message");
     }
-    assert_eq!(told, 1, "the sender hears of it once");
+    assert_eq!(told, 1, "the sender is told of it once");
     let error = received.expect("loop ends with it");
     assert!(is_it(&error), "the receiver says: {error}");
     let beyond = crate::Buf::sub(&dst.slice(), posted as u64, 64).expect("inside");
     check_poison(beyond, 0xEE, "beyond a receive that was too small");
 }
 
-/// A ticket reports once; then, and for numbers that never were tickets, the answer is an error and harms nobody.
+/// A ticket reports once; then, and for numbers that never were tickets, the answer is an error without side effects.
 pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in shapes(room) {
         let mut duo = Duo::new(room, want);

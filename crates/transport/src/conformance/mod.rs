@@ -80,7 +80,7 @@ pub trait Room {
         std::thread::yield_now();
     }
 
-    /// Lets about this much time pass, in which nobody progresses; a room on a real medium waits a token of it.
+    /// Lets about this much time pass, in which neither side makes progress; a room on a real medium waits a token of it.
     fn sleep(&mut self, time: Duration) {
         std::thread::sleep(time.min(Duration::from_millis(20)));
     }

@@ -161,7 +161,7 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
     Verdict::Passed
 }
 
-/// A key that was taken back is refused for ever, also when its slot has a new owner.
+/// A key that was taken back is always refused, also when its slot has a new owner.
 pub(super) fn stale_keys<M: Room>(room: &mut M, _: Level) -> Verdict {
     for want in acked_shapes(room) {
         let mut duo = Duo::new(room, want);

@@ -4,7 +4,7 @@ use super::bench::{check_poison, filled, poison, several, slots};
 use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, check_bytes};
 use crate::{Down, Poll};
 
-const ALONE: Verdict = Verdict::Skipped("connections of this room have one rail");
+const ALONE: Verdict = Verdict::Skipped("connections of this transport have one rail");
 
 fn gone() -> Down {
     Down::PeerGone { path: "this rail".into(), why: "given up by the suite".into() }
@@ -105,7 +105,7 @@ pub(super) fn rails_lost_one_after_another<M: Room>(room: &mut M, level: Level) 
 pub(super) fn rail_added_later<M: Room>(room: &mut M, _: Level) -> Verdict {
     let want = super::Want::ACKED;
     let Some((ra, rb)) = room.extra_rail() else {
-        return Verdict::Skipped("this room cannot make a rail for a connection that is up");
+        return Verdict::Skipped("this transport cannot make a rail for a connection that is up");
     };
     let mut duo = Duo::new(room, want);
     let (src, dst) = (filled(4 << 20, 1), Memory::new(4 << 20));
@@ -156,7 +156,7 @@ pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
         if !duo.room.stall(&duo.b, slot) {
             // Before its buffers go.
             drop(duo);
-            return Verdict::Skipped("this room has no means to stall a rail");
+            return Verdict::Skipped("this transport has no means to stall a rail");
         }
         duo.rounds(40);
         // The receiver revokes, or the sender asks it to.

@@ -31,7 +31,7 @@ pub extern "C" fn linkspan_last_status() -> i32 {
     last_status()
 }
 
-/// What a status means, with words in braces for the values at hand. Never null, valid for ever.
+/// What a status means, with words in braces for the values at hand. Never null, valid as long as the library is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_status_text(status: i32) -> *const c_char {
     text_of(status).as_ptr()
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn linkspan_context_for_gpus(out: *mut *mut linkspan_conte
     })
 }
 
-/// Gives a context back. What was made from it lives on, and so does its log.
+/// Gives a context back. Objects that were made from it stay valid, and so does its log.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_context_close(context: *mut linkspan_context) -> i32 {
     border(|| CONTEXTS.remove(id(context)).map(drop))

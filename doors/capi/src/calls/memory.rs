@@ -103,7 +103,7 @@ pub unsafe extern "C" fn linkspan_memory_map(
     })
 }
 
-/// Allocates memory of a GPU (cuda:0, hip:1), whose values nobody promises.
+/// Allocates memory of a GPU (cuda:0, hip:1), with undefined contents.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_memory_alloc_device(
     gpu: *const c_char,

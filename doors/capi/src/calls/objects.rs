@@ -37,7 +37,7 @@ pub(super) fn id<T>(handle: *mut T) -> u64 {
     handle.addr() as u64
 }
 
-/// A handle for C. Nobody follows it.
+/// A handle for C. It is never dereferenced.
 pub(super) fn handle<T>(id: u64) -> *mut T {
     std::ptr::without_provenance_mut(id as usize)
 }
@@ -84,7 +84,7 @@ pub(super) fn started(op: Op<'static>) -> Answer<*mut t::linkspan_op> {
 
 /// A timeout that may be none.
 pub(super) fn timeout(ms: i64) -> Answer<Option<Duration>> {
-    let takes = "milliseconds, or -1 for as long as the peer lives";
+    let takes = "milliseconds, or -1 for no limit while the peer is alive";
     match u64::try_from(ms) {
         Ok(ms) => Ok(Some(Duration::from_millis(ms))),
         Err(_) if ms == t::LINKSPAN_FOREVER => Ok(None),

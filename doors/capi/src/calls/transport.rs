@@ -54,7 +54,7 @@ pub unsafe extern "C" fn linkspan_transport_attach(transport: *mut linkspan_tran
 pub extern "C" fn linkspan_transport_close(transport: *mut linkspan_transport) -> i32 {
     border(|| {
         let peer = TRANSPORTS.remove(id(transport))?;
-        // Nobody finds it any more; those who have found it are sent home.
+        // It is in no table any more; calls that hold it already return with an error.
         while Arc::strong_count(&peer) > 1 {
             peer.transport.abort();
             std::thread::sleep(Duration::from_micros(200));

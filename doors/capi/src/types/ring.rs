@@ -79,7 +79,7 @@ pub struct linkspan_completion {
     pub length: u64,
     /// LINKSPAN_OK; LINKSPAN_CHANNEL_ENDED; LINKSPAN_MESSAGE_LONG; LINKSPAN_LINK_LOST; LINKSPAN_DEVICE_REFUSED: see error.
     pub status: i32,
-    /// The driver's word: 0 or a number of errno.h (ECANCELED: this side has closed the channel, EBADF: it is not open here).
+    /// The driver's result: 0 or a number of errno.h (ECANCELED: this side has closed the channel, EBADF: it is not open here).
     pub error: i32,
     /// Its channel.
     pub channel: u32,

@@ -315,7 +315,7 @@ static void timeout_with_duration(int path) {
     int64_t began = now_ms();
     IS(LINKSPAN_TIMEOUT, linkspan_wait_for_write(p.b, 100, NULL));
     CHECK(now_ms() - began >= 99);
-    // One that nobody waits for reports in time too.
+    // One without a waiter reports in time too.
     linkspan_op *op;
     uint32_t done = 0;
     OK(linkspan_wait_for_write_start(p.b, 100, &op));

@@ -130,7 +130,7 @@ static void gpu_memory_is_written_read_and_exposed(const struct gpu *gpu, int pa
         holds(gpu, down_at, bytes, len);
         OK(linkspan_read(p.a, part_of(host, 0, len), &there, LONG, NULL));
         CHECK(memcmp(back, bytes, len) == 0);
-        // Other bytes as a message, received into a GPU while nobody waits.
+        // Other bytes as a message, received into a GPU without a waiter.
         pattern(bytes, len, (unsigned)n + 100);
         gpu->up(up_at, bytes, len);
         linkspan_op *receive;
@@ -219,7 +219,7 @@ static void what_is_no_gpu_memory_is_refused(int stand_in) {
     IS(LINKSPAN_VALUE, linkspan_memory_register_device("cuda:0", (void *)at, 64, 6, &memory));
     IS(LINKSPAN_NULL, linkspan_memory_alloc_device(NULL, 64, &memory));
     CHECK(!memory);
-    // A transport that nobody attached it to, and a context that stages nothing.
+    // A transport to which it was not attached, and a context that stages nothing.
     linkspan_remote there;
     memory = registered("cuda:0", at, 64);
     IS(LINKSPAN_DEVICE_MEMORY, linkspan_transport_expose(p.a, part_of(memory, 0, 64), LINKSPAN_ACCESS_READ, &there, NULL));

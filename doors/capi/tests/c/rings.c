@@ -66,7 +66,7 @@ static void wrong_options(void) {
     IS(LINKSPAN_VALUE, linkspan_swap_open(NOWHERE, 0, 4096, -2, &swap));
 }
 
-// Nothing, something else, and something that nobody gave out.
+// Nothing, something else, and something that was never given out.
 static void wrong_handles(void) {
     linkspan_context *context;
     OK(linkspan_context_for_gpus(&context));

@@ -223,7 +223,7 @@ static void *waits(void *ring) {
     return NULL;
 }
 
-// Two threads at once: the second is sent home for as long as the first waits, and may call when a signal has ended that.
+// Two threads at once: the second gets an error for as long as the first waits, and can call when a signal has ended that.
 static void two_threads(linkspan_ring *ring) {
     const struct sigaction quiet = {.sa_handler = nothing};
     CHECK(!sigaction(SIGUSR1, &quiet, NULL));

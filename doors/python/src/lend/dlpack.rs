@@ -127,7 +127,7 @@ fn open<'a>(object: &Bound<'_, PyAny>, capsule: &'a Bound<'_, PyCapsule>) -> PyR
         // every version; it lives as long as the capsule, which the reference borrows.
         let managed = unsafe { ptr.cast::<Versioned>().as_ref() };
         if managed.major != 1 {
-            return Err(refused(object, &format!("it speaks DLPack {}.{}", managed.major, managed.minor)));
+            return Err(refused(object, &format!("its DLPack version is {}.{}", managed.major, managed.minor)));
         }
         return Ok((&managed.tensor, managed.flags));
     }

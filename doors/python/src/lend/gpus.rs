@@ -16,7 +16,7 @@ pub(crate) fn named(py: Python<'_>, name: &str) -> PyResult<Arc<dyn Gpu>> {
 /// Waits, without Python's lock, until what is queued on a stream has run: a handle of the driver's, or 0, 1 and 2 for the
 /// default streams.
 pub(super) fn finish(py: Python<'_>, gpu: &Arc<dyn Gpu>, stream: u64) -> PyResult<()> {
-    // SAFETY: whoever names a stream in an interface promises that it lives, as it does of the memory.
+    // SAFETY: the interface promises that the stream it names is valid, as it does for the memory.
     let stream = unsafe { ForeignStream::new(stream) };
     py.detach(|| gpu.finish(stream)).map_err(|e| from_linkspan(py, &e.into()))
 }

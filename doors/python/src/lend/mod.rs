@@ -62,7 +62,7 @@ fn no_memory(object: &Bound<'_, PyAny>, why: &PyErr) -> PyErr {
     DoorError::NoMemory { kind, why }.into()
 }
 
-/// `view` is a memoryview of our own, which nobody else can release: it holds the export.
+/// `view` is a memoryview of our own, which no other code can release: it holds the export.
 fn by_buffer(view: Bound<'_, PyAny>) -> PyResult<Lent> {
     let buffer = PyUntypedBuffer::get(&view)?;
     if !buffer.is_c_contiguous() {

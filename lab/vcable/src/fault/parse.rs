@@ -38,7 +38,7 @@ impl Script {
     /// Reads a script: one command per line, `#` begins a comment.
     ///
     /// # Errors
-    /// The first line that is wrong.
+    /// [`Error::Command`]: the first line that is wrong.
     pub fn parse(text: &str, names: &dyn Names) -> Result<Script, Error> {
         let lines = text.lines().map(|l| l.split('#').next().unwrap_or("").trim()).filter(|l| !l.is_empty());
         lines.map(|line| timed(line, names)).collect::<Result<_, _>>().map(Script)
@@ -49,7 +49,7 @@ impl Command {
     /// Reads one command.
     ///
     /// # Errors
-    /// What is wrong and what is wanted.
+    /// [`Error::Command`]: what is wrong and what is wanted.
     pub fn parse(line: &str, names: &dyn Names) -> Result<Command, Error> {
         let words: Vec<&str> = line.split_whitespace().collect();
         command(&words, names).map_err(|what| Error::Command { command: line.to_owned(), what })

@@ -91,7 +91,7 @@ impl Interrupts {
         }
     }
 
-    /// A frame found no room on an RX ring: status only, there is no enable bit for it.
+    /// A frame found no space on an RX ring: status only, there is no enable bit for it.
     pub(crate) fn overflow(&mut self, ring: usize) {
         self.status |= 1u128 << (2 * self.hops + ring);
     }

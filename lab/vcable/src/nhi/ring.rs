@@ -12,7 +12,7 @@ pub struct Frame {
     pub sof: u8,
     /// Kind of the end of the frame, 4 bits; in raw mode, of the packet.
     pub eof: u8,
-    /// The payload was damaged on the way.
+    /// The payload was damaged in transit.
     pub damaged: bool,
 }
 

@@ -20,7 +20,7 @@ const LOGIN_RESPONSE: u32 = 1;
 const LOGOUT: u32 = 2;
 const STATUS: u32 = 3;
 
-/// Between logins that nobody answers: the other host's interface may not be up yet.
+/// Between logins without an answer: the other host's interface may not be up yet.
 const RETRY: u64 = SEC;
 /// Bytes before the payload of each frame: size, index, packet, number of frames.
 const HEADER: usize = 12;
@@ -75,7 +75,7 @@ impl Network {
         let mut out = packet.to_vec();
         match packet.get(12..14)? {
             [8, 6] => {
-                // ARP, Ethernet and IPv4, request: whoever is asked for is here.
+                // ARP, Ethernet and IPv4, request: the host that is asked for is here.
                 if packet.get(14..22)? != [0, 1, 8, 0, 6, 4, 0, 1] || packet.len() < 42 {
                     return None;
                 }

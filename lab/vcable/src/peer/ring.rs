@@ -87,7 +87,7 @@ pub struct Ring {
 const OWN_HOPS: [u32; 2] = [16, 17];
 
 impl Ring {
-    /// One that has not met anybody.
+    /// One without a peer so far.
     pub fn new() -> Ring {
         Ring { session: 0x1000, ..Ring::default() }
     }
@@ -327,12 +327,12 @@ impl Ring {
                 Ok(String::new())
             }
             ["short"] => {
-                let (_, [hop, _]) = self.theirs.ok_or("nobody is logged in")?;
+                let (_, [hop, _]) = self.theirs.ok_or("no peer is logged in")?;
                 io.send_frame(self.port, hop, Frame { data: vec![0; 8], sof: 1, eof: 2, damaged: false });
                 Ok(String::new())
             }
             ["data", bytes, eof] => {
-                let (_, [_, hop]) = self.theirs.ok_or("nobody is logged in")?;
+                let (_, [_, hop]) = self.theirs.ok_or("no peer is logged in")?;
                 let (bytes, eof) = (number(bytes)?.clamp(1, 4096) as usize, number(eof)?.min(15) as u8);
                 io.send_frame(self.port, hop, Frame { data: vec![0x3c; bytes], sof: 1, eof, damaged: false });
                 Ok(String::new())

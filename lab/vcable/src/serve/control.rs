@@ -71,7 +71,7 @@ fn answer(line: &str, shared: &Shared) -> (String, bool) {
 /// Sends one command to a server and gives its answer.
 ///
 /// # Errors
-/// The server is not there, or answers with an error.
+/// [`ServeError::Socket`]: the server does not answer. [`ServeError::Refused`]: it answers with an error.
 pub fn ask(path: &Path, command: &str) -> Result<String, ServeError> {
     let file = |what| ServeError::File { path: path.to_owned(), what };
     let stream = UnixStream::connect(path).map_err(file)?;

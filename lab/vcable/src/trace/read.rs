@@ -36,7 +36,7 @@ impl<'a> Trace<'a> {
     /// Reads a file's bytes. A last block that is cut short, as when the writer still runs, ends the trace.
     ///
     /// # Errors
-    /// It is not a pcap-ng file of this program.
+    /// [`Error::Trace`]: it is not a pcap-ng file of this program.
     pub fn parse(bytes: &'a [u8]) -> Result<Trace<'a>, Error> {
         let wrong = |what: &str| Error::Trace(what.to_owned());
         if word(bytes, 0) != Some(0x0a0d_0d0a) || word(bytes, 8) != Some(0x1a2b_3c4d) {

@@ -113,7 +113,7 @@ impl World {
     /// `frame` before it, it waits: time and frames are counted from now.
     ///
     /// # Errors
-    /// The command is none, or the peer refuses it.
+    /// [`Error::Command`]: there is no such command, or the peer refuses it.
     pub fn command(&mut self, line: &str) -> Result<String, Error> {
         let (when, command) = timed(line, self)?;
         let waiting = match when {

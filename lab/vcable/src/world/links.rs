@@ -109,7 +109,7 @@ impl World {
     /// Takes a link down; it comes back with one lane or two, and at most at this generation.
     ///
     /// # Errors
-    /// A generation 4 link has no single lane.
+    /// A text: a generation 4 link has no single lane.
     pub(super) fn retrain(&mut self, at: usize, one_lane: bool, generation: u8) -> Result<(), String> {
         let cable = &mut self.cables[at];
         if one_lane && cable.generation.min(generation) == 4 {

@@ -72,7 +72,7 @@ impl World {
         self.note(host, &text);
     }
 
-    /// The receive side of the control channel was switched: without it nobody can hear of plugs.
+    /// The receive side of the control channel was switched: without it no plug event arrives.
     fn control_switched(&mut self, host: usize) {
         if let Some(guest) = self.guest_mut(host)
             && !guest.listens()

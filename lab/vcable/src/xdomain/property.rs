@@ -93,7 +93,7 @@ impl Directory {
     /// Reads a block.
     ///
     /// # Errors
-    /// It is none, or it lies about its lengths.
+    /// [`PropertyError::Magic`], [`PropertyError::Beyond`], [`PropertyError::TooMuch`].
     pub fn parse(block: &[u32]) -> Result<Directory, PropertyError> {
         let [magic, len, ..] = block else {
             return Err(PropertyError::Beyond(block.len()));

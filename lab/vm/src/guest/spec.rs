@@ -172,7 +172,7 @@ impl Spec {
     /// minutes, the soft lockup detector's being twice its threshold): on a busy machine an emulated processor stands still
     /// for want of time, not for a fault. Time comes from the HPET, whose frequency is known: that of the TSC is measured at
     /// boot, and on a busy machine guests' clocks then ran three times as fast. The self-tests of the crypto API, seconds of
-    /// emulated elliptic curves, are nobody's subject here.
+    /// emulated elliptic curves, are not under test here.
     fn words(&self) -> String {
         let iommu = if self.viommu { "intel_iommu=on iommu.strict=1 iommu.passthrough=0" } else { "intel_iommu=off" };
         format!(

@@ -42,7 +42,7 @@ pub(crate) fn installed(lab: &mut Lab) -> Result<()> {
         opens(guest)?;
     }
     lab.say(
-        "the device: 0660 and of group linkspan; one of the group opens it, a stranger does not; for who is logged in",
+        "the device: 0660 and of group linkspan; one of the group opens it, another user cannot; for users who are logged in",
     );
     for guest in [&a, &b] {
         guest.sh("kill $(pidof systemd-udevd)")?;
@@ -92,11 +92,11 @@ fn opens(guest: &Guest) -> Result<()> {
     let is = guest.sh(&format!("stat -c '%a %G' {DEVICE}"))?;
     check(is.trim() == "660 linkspan", || format!("{}: {DEVICE} is {}", guest.name(), is.trim()))?;
     let tags = guest.sh(&format!("udevadm info --query=property --name={DEVICE}"))?;
-    check(tags.contains(":uaccess:"), || format!("{}: not for whoever is logged in: {tags}", guest.name()))?;
+    check(tags.contains(":uaccess:"), || format!("{}: not for users who are logged in: {tags}", guest.name()))?;
     let open = |user: &str| guest.run(tb::SOON, &format!("su {user} -c 'exec 3<>{DEVICE}'"));
     let (friend, stranger) = (open("friend")?, open("stranger")?);
     check(friend.code == 0, || format!("{}: one of the group: {}", guest.name(), friend.err))?;
     check(stranger.code != 0 && stranger.err.contains("ermission denied"), || {
-        format!("{}: a stranger: {} {}", guest.name(), stranger.code, stranger.err)
+        format!("{}: another user: {} {}", guest.name(), stranger.code, stranger.err)
     })
 }

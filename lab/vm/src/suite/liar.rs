@@ -83,7 +83,7 @@ fn lie(a: &Guest, cable: &Cable, task: &str, says: &str, words: &[&str], wrong: 
     let mut job = ring::task(a, &format!("{task} {DEVICE} 1"))?;
     job.expect(says, SOON)?;
     for word in words {
-        // What the peer's word is about may still be on its way to it, or to the guest.
+        // What the peer reports may still be in transit to it, or to the guest.
         let mut said = cable.tell(&format!("peer p ring {word}"));
         for _ in 0..100 {
             if said.is_ok() {

@@ -24,7 +24,7 @@ struct End<'a> {
     address: &'a str,
 }
 
-/// Gives an interface an address and an RDMA device. An Ethernet MTU of 4200 leaves room for an RDMA MTU of 4096.
+/// Gives an interface an address and an RDMA device. An Ethernet MTU of 4200 leaves space for an RDMA MTU of 4096.
 fn device(guest: &Guest, interface: &str, address: &str, device: &str) -> Result<()> {
     guest.sh(&format!(
         "modprobe crc32_generic 2>/dev/null; modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm\n\

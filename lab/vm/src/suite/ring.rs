@@ -106,7 +106,7 @@ fn keys(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
         hears(keeper, "the peer does not have our key", before)?;
         for guest in [a, b] {
             let state = guest.read(&format!("{SYS}/state"))?;
-            // One without a key takes any answer, and waits in vain for the other to get ready.
+            // One without a key takes any answer, and waits for the other to get ready, which does not happen.
             check(state != "up" && (state != "ready" || guest.name() != keeper.name()), || {
                 format!("keys {of_a:?}, {of_b:?}: {} is {state}", guest.name())
             })?;

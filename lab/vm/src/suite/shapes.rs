@@ -69,7 +69,7 @@ fn every_cable(lab: &mut Lab, guests: &[Guest], cables: &[[End; 2]]) -> Result<(
     Ok(())
 }
 
-/// Three hosts with a cable between any two, and three in a row: hosts see their neighbours and nobody else.
+/// Three hosts with a cable between any two, and three in a row: hosts see their neighbours and no other host.
 pub(crate) fn three(lab: &mut Lab) -> Result<()> {
     // The first port's lane adapter is 1, the second's 3: so are the routes.
     let triangle: &[[End; 2]] = &[[(0, 0, 1), (1, 0, 1)], [(1, 0, 3), (2, 0, 1)], [(2, 0, 3), (0, 0, 3)]];
@@ -136,7 +136,7 @@ pub(crate) fn peer(lab: &mut Lab) -> Result<()> {
           echo 100 >$dev/power/autosuspend_delay_ms; echo auto >$dev/power/control\ndone 2>/dev/null; true")?;
     let asleep = "grep -q suspended /sys/bus/pci/drivers/thunderbolt/0*/power/runtime_status";
     a.until("the host interface to sleep", SOON, asleep)?;
-    lab.say("nobody there: the host interface sleeps");
+    lab.say("no host there: the host interface sleeps");
     cable.tell("replug ap")?;
     found(&a)?;
     let woken = cable.count("a", "wakes")? - wakes;

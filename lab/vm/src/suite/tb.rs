@@ -82,7 +82,7 @@ pub(crate) fn net_up(guest: &Guest, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Brings the network up on both and waits until they hear each other.
+/// Brings the network up on both and waits until they reach each other.
 pub(crate) fn net(a: &Guest, b: &Guest) -> Result<()> {
     net_up(a, "10.9.0.1")?;
     net_up(b, "10.9.0.2")?;

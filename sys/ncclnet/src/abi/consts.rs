@@ -36,9 +36,9 @@ pub const OPTIONAL_RECV_COMPLETION: usize = 0x1;
 /// Passed in `*request` (since v11): one of several requests that NCCL treats as one.
 pub const MULTI_REQUEST: usize = 0x2;
 
-/// Traffic class that nobody set (NCCL's undefined int); every negative number is read like it.
+/// Traffic class that was not set (NCCL's undefined int); every negative number is read like it.
 pub const TRAFFIC_CLASS_UNDEF: c_int = c_int::MIN;
-/// Rail or plane that nobody knows.
+/// Rail or plane that is unknown.
 pub const ID_UNDEF: i16 = -1;
 
 /// Net device type: plain host proxy.

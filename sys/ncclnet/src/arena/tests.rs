@@ -19,7 +19,7 @@ fn addresses_live_die_and_are_used_again() {
     assert_eq!(a, b);
     assert_eq!(arena.find(b).unwrap().uses(), 2);
     drop(arena.remove(b));
-    // SAFETY: nobody uses the addresses any more.
+    // SAFETY: the addresses are not used any more.
     unsafe { arena.release() };
 }
 

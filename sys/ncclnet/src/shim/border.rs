@@ -45,7 +45,7 @@ fn words(payload: Box<dyn Any + Send>) -> String {
 /// An out pointer that must be there.
 ///
 /// # Safety
-/// `p` is null or valid for a write of a `T`, and nobody else uses it during the call.
+/// `p` is null or valid for a write of a `T`, and no other code uses it during the call.
 #[inline]
 pub(super) unsafe fn out<T>(p: *mut T, name: &'static str, value: T) -> Result<(), Misuse> {
     if p.is_null() {

@@ -166,7 +166,7 @@ pub(super) unsafe extern "C" fn dereg_mr<P: Exported>(comm: *mut c_void, mr: *mu
     })
 }
 
-/// A comm that a panic made unusable has no operation that a call could revoke; its memory is let go.
+/// A comm that a panic made unusable has no operation that a call could revoke; its memory is released.
 fn ended(result: Result<(), Misuse>) -> Result<(), Refused> {
     match result {
         Ok(()) | Err(Misuse::Poisoned) => Ok(()),

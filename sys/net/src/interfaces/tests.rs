@@ -25,7 +25,7 @@ fn loopback_is_found_and_named() {
 fn all_of_127_is_the_loopback_interface() {
     let lo = interface_of("127.9.8.7".parse().unwrap(), 0).unwrap().expect("127/8 is loopback's");
     assert!(lo.loopback);
-    // TEST-NET-1 (RFC 5737) is nobody's.
+    // TEST-NET-1 (RFC 5737) belongs to no host.
     assert_eq!(interface_of("192.0.2.77".parse().unwrap(), 0).unwrap(), None);
 }
 

@@ -11,7 +11,7 @@ impl Bell {
     /// One that is silent; `waits`: [`Bell::wait`] sleeps until it is rung, and without it says at once whether it was.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// The error of `eventfd(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new(waits: bool) -> io::Result<Bell> {
         let flags = libc::EFD_CLOEXEC | if waits { 0 } else { libc::EFD_NONBLOCK };
         // SAFETY: takes no memory of ours.
@@ -23,7 +23,7 @@ impl Bell {
         Ok(Bell(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Rings it. That it cannot be rung any more, after 2^64 times, is nobody's trouble.
+    /// Signals it. A counter that is full, after 2^64 times, is ignored: the reader is woken anyway.
     pub fn ring(&self) {
         let one = 1u64;
         // SAFETY: reads the eight bytes of a number of ours.

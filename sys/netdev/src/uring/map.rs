@@ -12,7 +12,7 @@ pub(super) struct Map {
     len: usize,
 }
 
-// SAFETY: memory that the kernel shares; whoever reads and writes it does so through the methods below, by atomics or by
+// SAFETY: memory that the kernel shares; it is read and written through the methods below, by atomics or by
 // volatile copies, and nothing else of the process knows its address.
 unsafe impl Send for Map {}
 // SAFETY: as above.
@@ -78,7 +78,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length, and nobody has a reference any more.
+        // SAFETY: mapped by us with this length, and no reference to it exists any more.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
     }
 }

@@ -50,7 +50,7 @@ pub enum Area<'a> {
 pub struct UringError {
     /// The step.
     pub call: &'static str,
-    /// The system's word.
+    /// The OS error.
     #[source]
     pub source: io::Error,
 }
@@ -92,7 +92,7 @@ pub struct Issuer {
     _here: PhantomData<*const ()>,
 }
 
-/// The half of whoever takes what has come. One at a time.
+/// The half that takes completions. One at a time.
 #[derive(Debug)]
 pub struct Harvest {
     shared: Arc<Shared>,
@@ -112,12 +112,12 @@ fn register<T>(ring: &OwnedFd, what: c_uint, arg: *mut T, count: c_uint) -> io::
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n) }
 }
 
-/// Makes a ring in the calling thread, with room for `completions` and `refills` (powers of two), and registers the area. `bell`
-/// is rung when the kernel has put work off for the thread. Needs CAP_NET_ADMIN.
+/// Makes a ring in the calling thread, with space for `completions` and `refills` (powers of two), and registers the
+/// area. `bell` is rung when the kernel has put work off for the thread. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
-/// The step that failed, with the system's word: `EPERM`; `EINVAL` from kernels that know no such thing; `EOPNOTSUPP` from drivers
-/// that cannot; `EEXIST` for a queue in use.
+/// [`UringError`] with the call that failed and its error: `EPERM`; `EINVAL` from kernels without zero-copy receive;
+/// `EOPNOTSUPP` from drivers that cannot; `EEXIST` for a queue in use.
 pub fn zero_copy(
     source: Source,
     area: Area<'_>,
@@ -227,7 +227,7 @@ impl Issuer {
     /// Hands requests to the kernel and runs what it has put off. Never waits.
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `io_uring_enter(2)`.
     pub fn enter(&mut self) -> io::Result<()> {
         loop {
             let fd = self.shared.ring.as_raw_fd();
@@ -263,7 +263,7 @@ impl Issuer {
     /// Has the kernel take what stands in the refill ring, which it otherwise does when a card asks for pages (Linux 6.19).
     ///
     /// # Errors
-    /// The system's word.
+    /// The error of `io_uring_register(2)`.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut ctrl = Ctrl { id: self.id, op: CTRL_FLUSH_RQ, ..Ctrl::default() };
         register(&self.shared.ring, REGISTER_ZCRX_CTRL, &raw mut ctrl, 0).map(drop)
@@ -283,19 +283,19 @@ impl Issuer {
         self.shared.cq.number(self.shared.params.cq_tail).load(Acquire)
     }
 
-    /// Sleeps until the bell is rung, by the kernel or by somebody.
+    /// Sleeps until the eventfd is signalled, by the kernel or by another thread.
     pub fn wait(&self) {
         self.bell.wait();
     }
 }
 
 impl Harvest {
-    /// What the kernel put in the place of the area in offsets.
+    /// The bits that the kernel adds to offsets to name the area.
     pub fn area(&self) -> u64 {
         self.token
     }
 
-    /// The kernel's number for it.
+    /// The kernel's number of the receive queue.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -318,7 +318,7 @@ impl Harvest {
         self.shared.params.rq_entries
     }
 
-    /// Entries of it that the kernel has taken so far, modulo 2^32.
+    /// Entries of the refill ring that the kernel has taken so far, modulo 2^32.
     pub fn taken(&self) -> u32 {
         self.shared.refills.number(self.shared.params.rq_head).load(Acquire)
     }
@@ -330,7 +330,7 @@ impl Harvest {
         refills.write(params.rqes, slot & (params.rq_entries - 1), rqe);
     }
 
-    /// Entries up to this one may be taken.
+    /// Publishes the tail of the refill ring: the kernel may take entries before it.
     pub fn refilled(&mut self, tail: u32) {
         self.shared.refills.number(self.shared.params.rq_tail).store(tail, Release);
     }

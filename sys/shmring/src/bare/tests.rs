@@ -50,7 +50,7 @@ fn memory_is_copied_by_both_in_every_mode() {
         let here = a.send(from.slice(), 16 << 10, target);
         drop(a);
         let there = other.join().unwrap().map(drop);
-        // A container may forbid it; then whoever tries first is told so, and the other one that it is alone.
+        // A container may forbid it; then access first is told so, and the other one that it is alone.
         let forbidden = |result: &io::Result<()>| match result {
             Err(error) => matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)),
             Ok(()) => false,

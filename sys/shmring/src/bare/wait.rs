@@ -110,7 +110,7 @@ impl Waiter {
         let word: &AtomicU32 = self.map.nap(self.me.other());
         fence(Ordering::SeqCst);
         if word.swap(0, Ordering::Relaxed) != 0 {
-            // Nobody to wake is no error: it woke by itself.
+            // That there is no sleeper is no error: it woke by itself.
             let _ = futex::wake(word, futex::Flags::empty(), 1);
         }
     }

@@ -1,4 +1,4 @@
-//! The transfer slot under loom: claims are exclusive, a finished transfer is whole, and after a stop nobody
+//! The transfer slot under loom: claims are exclusive, a finished transfer is whole, and after a stop no thread
 //! touches the memory of the one who stopped.
 
 use loom::cell::UnsafeCell;

@@ -46,7 +46,7 @@ pub(crate) fn send(device: &str, channel: u32) -> Done {
     let region = ring.register_dmabuf(fd, FIRST * P, LENGTH, Access::Send).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
     for (n, (at, length)) in (0u64..).zip(PARTS) {
-        expect(ring.send(channel, &region, at, length, n).map_err(text)?, || "no room".into())?;
+        expect(ring.send(channel, &region, at, length, n).map_err(text)?, || "no space".into())?;
     }
     for _ in PARTS {
         next(&mut ring, How::Sleep)?;
@@ -68,7 +68,7 @@ pub(crate) fn receive(device: &str, channel: u32) -> Done {
     let sent = bytes_of(1, PAGES as u64 * P);
     for (n, (at, length)) in (0u64..).zip(PARTS) {
         let to = target(n, at);
-        expect(ring.receive(channel, &region, to, length, n).map_err(text)?, || "no room".into())?;
+        expect(ring.receive(channel, &region, to, length, n).map_err(text)?, || "no space".into())?;
         let (from, to) = ((FIRST * P + at) as usize, (FIRST * P + to) as usize);
         right[to..to + length as usize].copy_from_slice(&sent[from..from + length as usize]);
     }
@@ -119,7 +119,7 @@ fn say(ring: &mut Ring, channel: u32) -> Result<(HostBuf, Region), String> {
     Ok((word, region))
 }
 
-/// Where every DMA goes through a bounce buffer none is taken, for nobody would copy out of it.
+/// Where every DMA goes through a bounce buffer none is taken, because its bytes would not be copied out.
 pub(crate) fn bounced(device: &str) -> Done {
     let ring = open(device)?;
     let memory = udmabuf(8 * PAGE)?;
@@ -181,7 +181,7 @@ pub(crate) fn bad(device: &str) -> Done {
 /// Bytes of a message whose exporter goes.
 const CHUNK: u64 = 256 << 10;
 
-/// Sends from a dma-buf of which, once it is posted, nobody but the driver knows any more: both descriptors are closed and
+/// Sends from a dma-buf of which, once it is posted, only the driver has a reference: both descriptors are closed and
 /// the memory is unmapped.
 pub(crate) fn gone_send(device: &str, channel: u32, bytes: u64) -> Done {
     let mut ring = open(device)?;
@@ -194,7 +194,7 @@ pub(crate) fn gone_send(device: &str, channel: u32, bytes: u64) -> Done {
     ring.open_channel(channel).map_err(text)?;
     ring.open_channel(channel + 1).map_err(text)?;
     for at in (0..bytes).step_by(CHUNK as usize) {
-        expect(ring.send(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())?;
+        expect(ring.send(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no space".into())?;
     }
     ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
     println!("sending");
@@ -231,7 +231,7 @@ pub(crate) fn gone_receive(device: &str, channel: u32, bytes: u64) -> Done {
     ring.open_channel(channel).map_err(text)?;
     ring.open_channel(channel + 1).map_err(text)?;
     let ask = |ring: &mut Ring, at: u64| -> Done {
-        expect(ring.receive(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())
+        expect(ring.receive(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no space".into())
     };
     ask(&mut ring, 0)?;
     println!("receiving");

@@ -462,7 +462,7 @@ fn bad(device: &str) -> Done {
         expect(found == errno, || format!("{what}: error {found}, expected {errno}"))
     };
     let ours = &fresh;
-    must("a call of nobody", raw(ours, 0x1234, &mut 0u64), libc::ENOTTY)?;
+    must("an unknown call", raw(ours, 0x1234, &mut 0u64), libc::ENOTTY)?;
     must("a number that there is not", raw(ours, abi::IOC_HELLO + 40, &mut hello(&|_| ())), libc::ENODATA)?;
     must("no address", null(ours, abi::IOC_HELLO), libc::EFAULT)?;
     must("doorbell before hello", raw(ours, abi::IOC_DOORBELL, &mut abi::Doorbell::default()), libc::ENODATA)?;
@@ -492,7 +492,7 @@ fn bad(device: &str) -> Done {
         ("unknown flags", abi::Register { flags: 0x80 | 3, ..good }, libc::EINVAL),
         ("reserved", abi::Register { reserved: 1, ..good }, libc::EINVAL),
         ("a descriptor for nothing", abi::Register { fd: 3, ..good }, libc::EINVAL),
-        ("an address of nobody", abi::Register { addr: 4096, ..good }, libc::EFAULT),
+        ("an address that is not mapped", abi::Register { addr: 4096, ..good }, libc::EFAULT),
         ("kernel memory", abi::Register { addr: 0xffff_8880_0000_0000, ..good }, libc::EFAULT),
         ("no dma-buf", abi::Register { flags: 7, fd: fresh.as_raw_fd(), addr: 0, ..good }, libc::EINVAL),
         ("no descriptor", abi::Register { flags: 7, fd: 999, addr: 0, ..good }, libc::EBADF),

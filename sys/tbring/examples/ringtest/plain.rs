@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Done, bytes_of, expect, n};
 
-/// Either end of a plain byte stream, to compare with: a device, or TCP to `HOST:PORT` or from anybody by `:PORT`.
+/// Either end of a plain byte stream, to compare with: a device, or TCP to `HOST:PORT` or from any host by `:PORT`.
 fn stream(place: &str) -> Result<File, String> {
     let opened = match place.split_once(':') {
         None => File::options().read(true).write(true).open(place),

@@ -33,7 +33,7 @@ pub(crate) fn send(device: &str, channel: u32) -> Done {
     let reply_region = ring.register(reply.slice(), Access::Receive).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
     for (at, length) in MESSAGES {
-        expect(ring.send(channel, &region, at, length, at).map_err(text)?, || "no room".into())?;
+        expect(ring.send(channel, &region, at, length, at).map_err(text)?, || "no space".into())?;
         next(&mut ring, How::Sleep)?;
     }
     same(&memory, &bytes_of(2, ALL), "sent")?;
@@ -52,7 +52,7 @@ pub(crate) fn receive(device: &str, channel: u32) -> Done {
     for (at, length) in MESSAGES {
         // As sent: the same places of the same bytes, which are others here until they come.
         fill(&memory, at, &bytes_of(3, length))?;
-        expect(ring.receive(channel, &region, at, length, at).map_err(text)?, || "no room".into())?;
+        expect(ring.receive(channel, &region, at, length, at).map_err(text)?, || "no space".into())?;
         next(&mut ring, How::Sleep)?;
         same(&memory, &right, "received")?;
     }

@@ -11,7 +11,7 @@ const PAGE: usize = 4096;
 /// Pages taken between two looks at what is left.
 const STEP: u64 = 32;
 
-/// Pages that must be free again beyond what was left before more are taken: whoever takes pages while others take the last ones is
+/// Pages that must be free again beyond what was left before more are taken: a program that takes pages while others take the last ones is
 /// killed for it.
 const AGAIN: u64 = 512;
 

@@ -34,7 +34,7 @@ pub(crate) fn send(device: &str, channel: u32, count: u64, room: u64) -> Done {
 /// The other end of [`send`].
 pub(crate) fn receive(device: &str, channel: u32, count: u64, room: u64) -> Done {
     let mut swap = Swap::open(Path::new(device), channel + 1, room, LONG).map_err(text)?;
-    expect(swap.receive(Duration::ZERO).map_err(text)?.is_none(), || "a message of nobody".into())?;
+    expect(swap.receive(Duration::ZERO).map_err(text)?.is_none(), || "a message that was not sent".into())?;
     let mut swap = Swap::open(Path::new(device), channel, room, LONG).map_err(text)?;
     println!("receiving");
     let begun = Instant::now();

@@ -12,7 +12,7 @@ const CHUNK: u64 = 256 << 10;
 fn map(bytes: u64, at: Option<MemSlice>) -> Result<MemSlice, String> {
     let (address, fixed) = at.map_or((std::ptr::null_mut(), 0), |at| (at.as_ptr().cast(), libc::MAP_FIXED));
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed);
-    // SAFETY: a fresh mapping, or one in place of a mapping of ours that nobody but the driver uses.
+    // SAFETY: a fresh mapping, or one in place of a mapping of ours that only the driver uses.
     let base = unsafe { libc::mmap(address, bytes as usize, protection, flags, -1, 0) };
     expect(base != libc::MAP_FAILED, || std::io::Error::last_os_error().to_string())?;
     // SAFETY: mapped for as long as this process lives, or replaced by a mapping of the same size.
@@ -38,7 +38,7 @@ pub(crate) fn send(device: &str, channel: u32, bytes: u64) -> Done {
     ring.open_channel(channel).map_err(text)?;
     replace(memory, 2)?;
     for at in (0..bytes).step_by(CHUNK as usize) {
-        expect(ring.send(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())?;
+        expect(ring.send(channel, &region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no space".into())?;
     }
     for _ in (0..bytes).step_by(CHUNK as usize) {
         next(&mut ring, How::Sleep)?;
@@ -52,7 +52,7 @@ pub(crate) fn send(device: &str, channel: u32, bytes: u64) -> Done {
     Ok(())
 }
 
-/// Receives into pages that nobody sees any more, after a first part that is still looked at.
+/// Receives into pages that are not mapped any more, after a first part that is still looked at.
 pub(crate) fn receive(device: &str, channel: u32, bytes: u64) -> Done {
     let mut ring = open(device)?;
     let (memory, seen) = (map(bytes, None)?, map(bytes, None)?);
@@ -63,7 +63,7 @@ pub(crate) fn receive(device: &str, channel: u32, bytes: u64) -> Done {
     // Every other part goes to either.
     for (n, at) in (0..bytes).step_by(CHUNK as usize).enumerate() {
         let region = if n % 2 == 0 { &hidden } else { &shown };
-        expect(ring.receive(channel, region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no room".into())?;
+        expect(ring.receive(channel, region, at, CHUNK.min(bytes - at), at).map_err(text)?, || "no space".into())?;
     }
     for _ in (0..bytes).step_by(CHUNK as usize) {
         next(&mut ring, How::Sleep)?;

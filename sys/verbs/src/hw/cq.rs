@@ -43,7 +43,7 @@ impl HwCq {
         let raw = unsafe { (library.create_cq)(context.raw, depth, null_mut(), channel, 0) };
         if raw.is_null() {
             let error = context.failed("ibv_create_cq");
-            // SAFETY: made above, used by nobody.
+            // SAFETY: made above, not in use.
             unsafe { (library.destroy_comp_channel)(channel) };
             return Err(error);
         }
@@ -97,7 +97,7 @@ impl Cq for HwCq {
         let mut done = 0;
         while done < out.len() {
             let want = (out.len() - done).min(BATCH);
-            // SAFETY: a live queue; its provider's function, as `ibv_poll_cq` of the header calls it; room for `want`.
+            // SAFETY: a live queue; its provider's function, as `ibv_poll_cq` of the header calls it; space for `want`.
             let n = unsafe {
                 match (*self.shared.context.raw).ops.poll_cq {
                     Some(poll) => poll(self.shared.raw, want as i32, self.wcs.as_mut_ptr()),

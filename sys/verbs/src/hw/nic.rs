@@ -20,7 +20,8 @@ pub struct HwNic(Arc<Context>, Arc<Reaper>);
 /// Names of the devices of this machine that libibverbs can drive.
 ///
 /// # Errors
-/// There is no libibverbs, or the kernel does not answer. No devices at all is an empty list.
+/// [`Error::NoLibrary`] and [`Error::NoFunction`] where libibverbs is missing or too old, [`Error::System`] where the
+/// kernel does not answer. No devices at all is an empty list.
 pub fn devices() -> Result<Vec<String>, Error> {
     with_list(|list| list.iter().map(|d| d.0.clone()).collect())
 }
@@ -58,7 +59,8 @@ impl HwNic {
     /// Opens the device of this name.
     ///
     /// # Errors
-    /// No library, no such device, no permission.
+    /// [`Error::NoLibrary`], [`Error::NoFunction`], [`Error::NoDevice`]; [`Error::System`] where `/dev/infiniband`
+    /// cannot be opened.
     pub fn open(name: &str) -> Result<HwNic, Error> {
         let library = library()?;
         let raw = with_list(|list| match list.iter().find(|d| d.0 == name) {
@@ -81,7 +83,7 @@ impl HwNic {
         let pd = unsafe { (library.alloc_pd)(raw) };
         if pd.is_null() {
             let error = Error::system("ibv_alloc_pd", name, io::Error::last_os_error());
-            // SAFETY: opened above, used by nobody else.
+            // SAFETY: opened above, not used elsewhere.
             unsafe { (library.close_device)(raw) };
             return Err(error);
         }
@@ -111,7 +113,7 @@ impl HwNic {
         let query = self.0.library.query_gid_table?;
         // SAFETY: all fields are numbers.
         let mut table: Vec<abi::IbvGidEntry> = (0..TABLE_MAX).map(|_| unsafe { zeroed() }).collect();
-        // SAFETY: an open context; room for as many entries of the size given.
+        // SAFETY: an open context; space for as many entries of the size given.
         let n = unsafe { query(self.0.raw, table.as_mut_ptr(), table.len(), 0, size_of::<abi::IbvGidEntry>()) };
         let entries = table.get(..usize::try_from(n).ok()?)?;
         let of_port = entries.iter().filter(|e| e.port_num == u32::from(port));

@@ -282,7 +282,7 @@ impl Drop for HwQp {
     fn drop(&mut self) {
         let remains = Remains::new(self.context.clone(), self.cq.clone(), self.raw);
         // From RESET on the device accesses nothing on its behalf, as after ibv_destroy_qp(3); what refuses it is destroyed
-        // before anybody may take memory away.
+        // before memory may be unmapped.
         match self.reset() {
             Ok(()) => self.reaper.take(remains),
             Err(_) => drop(remains),

@@ -7,7 +7,7 @@
 //! gives up when its retries are used up. The wire loses, delays and doubles packets from a seed ([`Faults`]).
 //!
 //! There is no thread in it: any poll or post on any device moves the whole net a bounded step. Callers that sleep on
-//! a completion channel need somebody who goes on polling; [`SoftNet::engine`] is that.
+//! a completion channel need a thread that keeps polling; [`SoftNet::engine`] is that.
 
 mod handles;
 mod net;
@@ -153,7 +153,7 @@ impl SoftNet {
     /// From now on `fd` is a dma-buf that holds this memory of a device.
     ///
     /// # Errors
-    /// The system's word on the descriptor.
+    /// The error of `fstat(2)` on the descriptor.
     pub fn dmabuf(&self, fd: BorrowedFd<'_>, mem: MemSlice) -> std::io::Result<()> {
         let id = handles::file(fd)?;
         self.lock().dmabufs.insert(id, mem);

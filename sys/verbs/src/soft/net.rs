@@ -375,7 +375,7 @@ impl Net {
 
     pub(super) fn tell(&mut self, nic: usize, event: AsyncEvent) {
         let device = &mut self.nics[nic];
-        // A device keeps a bounded number; whoever never asks loses the newest.
+        // A device keeps a bounded number; a program that never asks loses the newest.
         if device.events.len() < 4096 {
             device.events.push_back(event);
         }

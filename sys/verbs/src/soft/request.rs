@@ -47,7 +47,7 @@ impl Net {
                 body,
             };
             let step = if posted.is_read() { posted.end() - pair.tx } else { 1 };
-            // Nobody has the address: the packet is lost, as on a real wire.
+            // No host has the address: the packet is lost, as on a real wire.
             if to.is_some() {
                 self.send(packet);
             }
@@ -203,7 +203,7 @@ impl Net {
                 return;
             }
             Nak::NotReady(code) => {
-                // 7 is for ever (specification, 11.2.4.2).
+                // 7 is without limit (specification, 11.2.4.2).
                 if pair.rnr_retry != 7 {
                     if pair.rnrs == 0 {
                         self.fail_first(nic, qpn, Status::RnrExceeded);

@@ -17,7 +17,7 @@ impl Bound {
     /// dropped when the ring has ended. Needs CAP_NET_ADMIN, header split on, and a queue that nothing else is spread over.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason, as text for the log.
     pub fn by_ring(
         gpu: &Arc<dyn Gpu>,
         stream: BorrowedFd<'_>,
@@ -40,7 +40,7 @@ impl Bound {
     /// (Linux 7.1). Needs CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason, as text for the log.
     pub fn copied(gpu: &Arc<dyn Gpu>, stream: BorrowedFd<'_>, len: usize) -> Result<Bound, String> {
         let memory = Arc::new(Pinned::new(gpu, len).map_err(|e| with_sources(&e))?);
         let mem = memory.slice();

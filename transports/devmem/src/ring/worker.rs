@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) window: AtomicU32,
     /// Rung for the thread: by the kernel, and with orders.
     bell: Arc<Bell>,
-    /// Rung for the rail when completions have come; `rung` says so without a system call, and later.
+    /// Signalled for the rail when completions have come; `rung` says so without a system call, and later.
     pub(super) came: Bell,
     rung: AtomicBool,
     /// The error that ended the thread; 0: none.
@@ -135,7 +135,7 @@ fn run(mut issuer: Issuer, stream: &OwnedFd, shared: &Shared) {
             break;
         }
     }
-    // The stream's end waits for whoever holds it, and the area's owner for this thread.
+    // The stream's end waits for its holders, and the area's owner for this thread.
     issuer.cancel();
 }
 

@@ -34,7 +34,7 @@ impl Linears {
         Ok(Linears { memory: Memory::Pinned(Pinned::new(gpu, LINEARS * LINEAR)?), held: [0; LINEARS] })
     }
 
-    /// A buffer that nobody reads.
+    /// A buffer that is never read.
     pub(super) fn free(&self) -> Option<(usize, MemSlice)> {
         let (all, count) = match &self.memory {
             Memory::Host(buf) => (buf.slice(), 1),

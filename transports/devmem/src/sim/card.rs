@@ -26,7 +26,7 @@ impl Card {
     pub(super) fn new(gpu: &Arc<dyn Gpu>, pages: u32) -> Result<Card, GpuError> {
         let memory = GpuBuf::new(gpu, pages as usize * 4096)?;
         let pool = memory.slice();
-        // So that a byte nobody wrote is known for one.
+        // So that a byte that was not written can be recognised.
         let filled = pool.fill(0, &vec![0xBE; pool.len()]);
         debug_assert!(filled);
         Ok(Card {
@@ -101,7 +101,7 @@ impl Tokens {
         self.0.insert(token, page);
     }
 
-    /// Takes one back: its page. `None`: nobody has it.
+    /// Takes one back: its page. `None`: it is not in use.
     pub(super) fn take(&mut self, token: u32) -> Option<u32> {
         self.0.remove(&token)
     }

@@ -47,7 +47,7 @@ impl Notices {
         self.settled.wrapping_sub(calls) <= u32::MAX / 2 || planted::is(Bug::TakenEarly)
     }
 
-    /// The kernel's word for a range of calls, in any order; trusted no further than what is open.
+    /// The kernel's notice for a range of calls, in any order; checked against the calls that are open.
     pub(super) fn settle(&mut self, first: u32, last: u32) {
         let mut number = first;
         for _ in 0..CALLS {

@@ -120,14 +120,14 @@ fn the_kernel_finds_every_byte() {
     assert!(pieces > 500 && left > 500, "{pieces} pieces, {left} fragments");
 }
 
-/// Of few pages the kernel gets half, and what finds no room is put in place by us.
+/// Of few pages the kernel gets half, and what finds no space is put in place by us.
 #[test]
 fn few_pages() {
     let (pieces, _) = run(SimConfig { seed: 2, pages: 48, mss: 8948, ..SimConfig::default() }, 48, 7, &LENGTHS);
     assert!(pieces > 20, "{pieces} pieces");
 }
 
-/// Segments of a few bytes: more pieces than a receive has room for.
+/// Segments of a few bytes: more pieces than a receive has space for.
 #[test]
 fn short_segments() {
     let sim = SimConfig { seed: 3, pages: 16_384, mss: 61, linear: 9, plain: 31, ..SimConfig::default() };

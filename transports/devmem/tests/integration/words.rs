@@ -1,4 +1,4 @@
-//! Words that somebody watches while they come, as NCCL's LL kernels watch theirs in host memory: four bytes of data and a flag behind
+//! Words that a reader polls while they arrive, as NCCL's LL kernels watch theirs in host memory: four bytes of data and a flag behind
 //! them. Wherever segments end, whatever way a part of them takes, a flag is never there before its data.
 
 use std::panic::catch_unwind;
@@ -90,5 +90,5 @@ fn bytes_that_overtake_are_caught() {
     plant(Some(PlantedBug::HostAhead));
     let caught = (1..=5).any(|seed| catch_unwind(|| watch(odd(seed), from_host)).is_err());
     plant(None);
-    assert!(caught, "a flag came before its data, and nobody saw");
+    assert!(caught, "a flag came before its data, and it was not noticed");
 }

@@ -1,4 +1,4 @@
-//! A peer gone mad: it scribbles over the shared map while we poll. Whatever it does costs it the connection at
+//! A misbehaving peer: it overwrites the shared map at random while we poll. Whatever it does costs it the connection at
 //! most; it never makes us panic, hang, or write outside what the sink granted.
 
 use std::time::{Duration, Instant};
@@ -195,7 +195,7 @@ fn a_chunk_that_was_stopped_before_its_end_is_not_reported() {
     }
 }
 
-/// A piece at the end of the address space is nobody's, and no arithmetic on its offset goes wrong.
+/// A piece at the end of the address space is unallocated, and no arithmetic on its offset overflows.
 #[test]
 fn a_piece_at_an_impossible_offset_is_a_lie() {
     const TAIL: usize = 4096;

@@ -49,7 +49,7 @@ fn strangers_are_turned_away_and_the_peer_still_gets_in() {
             return;
         }
     }
-    panic!("strangers keep the peer out");
+    panic!("unauthenticated clients keep the peer out");
 }
 
 #[test]

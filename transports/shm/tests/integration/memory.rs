@@ -115,7 +115,7 @@ fn chunks_of_a_row_that_nobody_wants_are_done_and_the_others_arrive() {
         let part = src.slice().sub(at, PAGE as u64).expect("a step");
         item = a.data(&head(Kind::Chunk, seq, PAGE, at), part).expect("a step");
     }
-    assert_eq!(a.taken(), 0, "nobody has heard of them");
+    assert_eq!(a.taken(), 0, "they were not announced");
     drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() == 8);
     let (got, sent) = (dst.slice().to_vec(), pattern(4, LEN));
     for seq in 0..8 {

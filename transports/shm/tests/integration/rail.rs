@@ -81,7 +81,7 @@ fn a_source_is_ours_until_the_receiver_has_it() {
     for _ in 0..100 {
         a.flush().expect("a step");
     }
-    assert!(a.taken() < item, "nobody has read it yet");
+    assert!(a.taken() < item, "it was not read yet");
     let after = ctrl(&mut a, 1, b"after").expect("a step");
     a.flush().expect("a step");
     assert!(a.taken() < item && after > item, "items are reported in their order");
@@ -116,7 +116,7 @@ fn a_receiver_that_never_polls_makes_the_sender_busy_and_nothing_else() {
             a.flush().expect("a step");
             assert!(chunks < 1000, "{way}: never busy");
         }
-        assert!(ctrl(&mut a, 0, &pattern(0, EAGER_MAX)).is_ok(), "{way}: chunks leave room for control");
+        assert!(ctrl(&mut a, 0, &pattern(0, EAGER_MAX)).is_ok(), "{way}: chunks leave space for control");
         let dst = HostBuf::new(64 << 10);
         let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
         drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, _| b.landed.len() == chunks as usize);

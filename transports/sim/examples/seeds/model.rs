@@ -34,7 +34,7 @@ impl Message {
         pattern(self.len, self.content)
     }
 
-    /// Bytes its receive has room for.
+    /// Bytes its receive has space for.
     pub(crate) fn room(&self) -> usize {
         if self.oversize { self.len / 2 } else { self.len + 32 }
     }

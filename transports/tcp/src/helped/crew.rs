@@ -93,7 +93,7 @@ impl Helpers {
     /// process may use (on any, where there are none).
     ///
     /// # Errors
-    /// The rail, which works without a thread as before, and why it has none.
+    /// The rail, which works without a thread as before, and the reason as text for the log.
     pub fn take(&self, rail: TcpRail, card: &str, cpus: &[u32]) -> Result<HelpedRail, (Box<TcpRail>, String)> {
         match self.helper(card, cpus) {
             Ok(helper) => seat(rail, helper),

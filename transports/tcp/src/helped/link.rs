@@ -90,6 +90,6 @@ pub(crate) fn ring(asleep: &AtomicU64, fd: &OwnedFd) {
 
 pub(crate) fn awake(asleep: &AtomicU64, fd: &OwnedFd) {
     bell::disarm(asleep);
-    // Nothing to read where nobody rang.
+    // Nothing to read where it was not signalled.
     let _ = rustix::io::read(fd, &mut [0; 8]);
 }

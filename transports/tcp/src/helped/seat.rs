@@ -67,11 +67,11 @@ struct Out {
 impl Out {
     fn tell(&mut self, arrival: Arrival) -> Result<(), Violation> {
         self.told = true;
-        // `open` has seen the room; nobody else fills it.
-        self.arrivals.push(arrival).map_err(|_| Violation("no room for what has arrived".into()))
+        // `open` has seen the free space; only this thread fills it.
+        self.arrivals.push(arrival).map_err(|_| Violation("no space for what has arrived".into()))
     }
 
-    /// Room for the next message, whichever it is: a chunk's question and its landing, or a text of full length.
+    /// Space for the next message, whichever it is: a chunk's question and its landing, or a text of full length.
     fn has_room(&self) -> bool {
         self.arrivals.slots() >= 2 && self.texts.slots() >= EAGER_MAX
     }
@@ -95,7 +95,7 @@ impl Inlet for Out {
     }
 
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
-        self.texts.push_entire_slice(payload).map_err(|_| Violation("no room for a message's text".into()))?;
+        self.texts.push_entire_slice(payload).map_err(|_| Violation("no space for a message's text".into()))?;
         self.tell(Arrival::Ctrl(*head))
     }
 

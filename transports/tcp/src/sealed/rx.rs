@@ -18,7 +18,7 @@ use linkspan_transport::Sink;
 use crate::frames::{Frames, LEFT_MOST};
 use crate::rx;
 
-/// Where records begin in an empty buffer; before it is room for what was left.
+/// Where records begin in an empty buffer; before it is space for what was left.
 const BEGIN: usize = LEFT_MOST.next_multiple_of(4096);
 
 /// What to read behind a record: the whole of many small ones, so that they arrive with few calls.

@@ -20,7 +20,7 @@ const RECORDS: usize = 4;
 
 /// Why nothing can be sent any more.
 pub(super) enum Fault {
-    /// The system's word.
+    /// The OS error.
     System(io::Error),
     /// No record can be made.
     Record(RecordError),

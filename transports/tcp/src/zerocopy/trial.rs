@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// Shortest payload that takes part, bytes: below, no published figure speaks for lending.
+/// Shortest payload that takes part, bytes: below, no published figure shows a gain of zero-copy.
 pub(super) const LEAST: usize = 64 << 10;
 
 /// Payloads in a row that go one way. Several, because one call may carry more than one of them.

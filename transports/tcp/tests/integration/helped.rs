@@ -53,7 +53,7 @@ fn the_thread_has_a_name_and_runs_where_it_is_told_to() {
     let cpus: Vec<u32> = numbers(&status(std::process::id(), "Cpus_allowed_list:"));
     let cpu = *cpus.last().unwrap();
     let helpers = Helpers::new(1);
-    assert_eq!(threads(), [], "nobody needs one yet");
+    assert_eq!(threads(), [], "none is needed yet");
     let (a, b) = rails(V4, &Options::default());
     let mut a = helpers.take(a, "eth0", &[cpu, 99_999]).map_err(|e| e.1).unwrap();
     let thread = wait_for_threads(1)[0];
@@ -152,12 +152,12 @@ fn with_nothing_to_do_everybody_sleeps_and_a_message_wakes_them() {
     let body = buf(&pattern(0, 9));
     a.ctrl(&head(Kind::Eager, 9, 0), body.slice()).unwrap();
     assert_eq!(a.flush().unwrap(), Poll::Active);
-    assert!(wait(fd, Duration::from_secs(10)), "the message wakes nobody");
+    assert!(wait(fd, Duration::from_secs(10)), "the message does not wake the reader");
     until("the message", || {
         b.poll(&mut sink).unwrap();
         (sink.next == 1).then_some(())
     });
-    // Whoever waits for his own item to leave is woken as well.
+    // A waiter for its own item is woken as well.
     let fd = until("nothing to do", || {
         a.poll(&mut Model::new()).unwrap();
         a.arm()

@@ -306,7 +306,7 @@ fn bytes_on_their_way_survive_the_senders_close_and_a_talking_receiver() {
     const LEN: usize = 256 << 10;
     let (mut a, mut b) = rails(V4, &Options::default());
     let sources: Vec<HostBuf> = (0..64).map(|seq| buf(&pattern(seq, LEN))).collect();
-    // Fills the kernel's buffers at both ends; nobody reads yet.
+    // Fills the kernel's buffers at both ends; there is no reader yet.
     let mut sent = 0;
     for (seq, src) in sources.iter().enumerate() {
         let Ok(pos) = a.data(&head(Kind::Chunk, LEN, seq as u32), src.slice()) else { break };

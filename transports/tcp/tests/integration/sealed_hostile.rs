@@ -1,4 +1,4 @@
-//! Encrypted rails: somebody on the cable, or a peer, that does anything, or stops anywhere.
+//! Encrypted rails: an attacker on the cable, or a peer, that sends anything or stops anywhere.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

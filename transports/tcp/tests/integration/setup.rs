@@ -151,7 +151,7 @@ fn unknown_values_are_named() {
 
 #[test]
 fn a_closed_port_is_a_refusal_from_the_chosen_address() {
-    // A port that was just free; nobody listens on it.
+    // A port that was just free; it has no listener.
     let port = TcpListener::bind(V4).unwrap().local_addr().unwrap().port();
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let from: SocketAddr = "127.0.0.5:0".parse().unwrap();
@@ -285,7 +285,7 @@ fn a_sentinel_tells_a_side_that_leaves_from_one_that_is_gone() {
     b.leave();
     drop(b);
     assert_eq!(ended(&mut a), Some(Ended::Left));
-    // Both leave at once, and close with the other one's word unread.
+    // Both leave at once, and close with the other one's byte unread.
     let (mut a, mut b) = both();
     a.leave();
     b.leave();

@@ -75,7 +75,7 @@ impl<D: RingDevice> Tx<D> {
         Ok(())
     }
 
-    /// A head and what fits behind it. `Err(None)`: no room at the moment.
+    /// A head and what fits behind it. `Err(None)`: no space at the moment.
     pub(crate) fn message(&mut self, port: &mut Port<D>, head: &Head, body: MemSlice) -> Result<u64, Option<End>> {
         let slot = self.slot(port, |mem| {
             let inside = mem.fill(0, head.as_wire()) && copy(body, mem);

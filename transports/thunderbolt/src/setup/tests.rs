@@ -61,7 +61,7 @@ fn hosts_that_call_each_other_at_once_take_different_streams() {
     let call = |from: usize| [make(from, Role::Caller), make(1 - from, Role::Answerer)];
     let mut calls = [call(0), call(1)];
     for _ in 0..100 {
-        // What all say goes out before anybody hears any of it.
+        // All messages go out before any of them is received.
         let said: Vec<Vec<u8>> = calls.iter().flatten().map(|side| side.output().to_vec()).collect();
         for (call, said) in calls.iter_mut().zip(said.chunks(2)) {
             for (at, bytes) in said.iter().enumerate() {
@@ -144,7 +144,7 @@ fn a_cable_that_leads_to_another_program_is_found_out() {
     let offers = [a.output().to_vec(), b.output().to_vec()];
     a.wrote(offers[0].len());
     b.wrote(offers[1].len());
-    // Somebody else's offer reaches b in place of a's.
+    // Another host's offer reaches b in place of a's.
     let mut forged = Offer::decode(&offers[0]).expect("an offer");
     forged.nonce[0] ^= 1;
     b.input(&forged.encode()).expect("good");
@@ -187,7 +187,7 @@ fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {
     assert_eq!(pairs.len(), 2);
 }
 
-/// One of several that leads to nobody here ends on both sides, and both know.
+/// One of several that leads to another host ends on both sides, and both know.
 #[test]
 fn one_of_many_may_end_without_a_rail() {
     let link = SoftRingLink::new();

@@ -167,7 +167,8 @@ impl Word {
 
     /// Total over arbitrary bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Word, Error> {
-        let bytes: [u8; WORD_LEN] = bytes.try_into().map_err(|_| Error::BadOffer("a word of another length".into()))?;
+        let bytes: [u8; WORD_LEN] =
+            bytes.try_into().map_err(|_| Error::BadOffer("a message of another length".into()))?;
         let raw: Raw = zerocopy::transmute!(bytes);
         let word = match &raw.tag {
             b"LSTt" => Word::Try {
@@ -179,10 +180,10 @@ impl Word {
             b"LSTn" => Word::No { of: raw.own.get() },
             b"LST0" => Word::None,
             b"LSTp" => Word::Passes { of: raw.own.get() },
-            tag => return Err(Error::BadOffer(format!("{tag:02x?} where a word was due"))),
+            tag => return Err(Error::BadOffer(format!("{tag:02x?} where a message was expected"))),
         };
         if word.encode() != bytes {
-            return Err(Error::BadOffer("a word with more than it says".into()));
+            return Err(Error::BadOffer("a message longer than its header says".into()));
         }
         Ok(word)
     }

@@ -29,7 +29,7 @@ const EOPNOTSUPP: i32 = 95;
 #[derive(Clone, Copy, Debug)]
 pub struct SoftRegion {
     mem: MemSlice,
-    /// Bytes before it, which nobody uses.
+    /// Bytes before it, which are unused.
     head: u64,
     access: Access,
 }
@@ -123,7 +123,7 @@ impl SoftRingLink {
     /// Opens the device of side 0 or 1.
     ///
     /// # Errors
-    /// [`Error::Gone`]: unplugged; [`Error::Refused`]: the system gives no descriptors.
+    /// [`Error::Gone`]: the cable is unplugged. [`Error::Refused`]: the OS refuses a descriptor.
     pub fn open(&self, side: usize) -> Result<SoftRing, Error> {
         let mut world = self.lock();
         if world.unplugged {

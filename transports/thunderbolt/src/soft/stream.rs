@@ -53,7 +53,7 @@ impl SoftStreamLink {
     /// With rings of so many entries.
     ///
     /// # Errors
-    /// The system gives no descriptors.
+    /// The error of `eventfd(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new(ring: usize) -> io::Result<SoftStreamLink> {
         let end = || -> io::Result<End> {
             let (tx, rx) = (VecDeque::new(), VecDeque::new());
@@ -98,7 +98,7 @@ impl SoftStreamLink {
         world.ends.iter_mut().for_each(|end| end.bell.ring());
     }
 
-    /// Loses the close mark of whoever closes, as happens with full rings.
+    /// Loses the close mark of the closing side, as happens with full rings.
     pub fn lose_close(&self) {
         self.lock().lose_close = true;
     }

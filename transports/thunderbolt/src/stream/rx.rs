@@ -45,7 +45,7 @@ pub(crate) struct Rx {
     often: u32,
     /// The peer has said that nothing comes any more.
     ended: bool,
-    /// Nobody wants what comes.
+    /// What comes is not wanted.
     deaf: bool,
 }
 

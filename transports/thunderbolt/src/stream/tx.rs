@@ -41,7 +41,7 @@ struct Payload {
 }
 
 pub(crate) struct Tx {
-    /// The ring, and behind it room for the header of the segment that is being written.
+    /// The ring, and behind it space for the header of the segment that is being written.
     ring: HostBuf,
     ring_in: u64,
     ring_out: u64,
@@ -167,7 +167,7 @@ impl Tx {
         self.full
     }
 
-    /// Whether there is something to write and room for it in the window.
+    /// Whether there is something to write and space for it in the window.
     pub(crate) fn can_send(&self, rx: &Rx) -> bool {
         let begun = self.open != (0, 0);
         (begun && self.budget(0) > 0)
@@ -200,7 +200,7 @@ impl Tx {
         Ok(active)
     }
 
-    /// Begins the next segment, if there is something to say and room for it.
+    /// Begins the next segment, if there is something to say and space for it.
     fn begin(&mut self, rx: &mut Rx) -> bool {
         let left = self.end - self.sent;
         let frames = self.budget(RESERVE) as usize;

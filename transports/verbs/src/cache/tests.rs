@@ -52,7 +52,7 @@ fn invalidated_regions_are_registered_anew_and_their_keys_die_with_the_last_use(
     domain.invalidate(part(&buf, 100, 1));
     let new = cache.get(buf.slice(), true).expect("registered");
     assert_ne!(old.keys().rkey(), new.keys().rkey());
-    assert_eq!(Arc::strong_count(&old), 1, "nobody else holds the old one");
+    assert_eq!(Arc::strong_count(&old), 1, "no other reference to the old one exists");
     domain.invalidate(HostBuf::new(10).slice());
     let same = cache.get(buf.slice(), true).expect("a hit");
     assert_eq!(same.keys(), new.keys(), "another range is not affected");

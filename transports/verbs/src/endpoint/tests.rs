@@ -138,7 +138,7 @@ fn every_lie_ends_the_rail_by_name() {
             Err(Down::Protocol { why, .. }) if why.contains(want) => {}
             other => panic!("{want}: {other:?}"),
         }
-        assert!(rail.flush().is_err() && rail.poll(&mut sink).is_err() && rail.arm().is_none(), "{want}: for ever");
+        assert!(rail.flush().is_err() && rail.poll(&mut sink).is_err() && rail.arm().is_none(), "{want}: forever");
         assert!(rail.ctrl(&Head::new(Kind::Bye).sealed(), MemSlice::NONE).is_err());
     }
 }

@@ -19,12 +19,12 @@ pub(super) struct Lane {
     /// Pieces of the memory in use, oldest first, and where the next one would begin.
     pieces: VecDeque<(usize, usize)>,
     next: usize,
-    /// Pieces being written, and pieces that wait for room on the way out, in their order.
+    /// Pieces being written, and pieces that wait for space on the way out, in their order.
     arriving: VecDeque<MemSlice>,
     leaving: VecDeque<(Head, MemSlice)>,
     /// Numbers of the chunks on the way out.
     sent: VecDeque<u64>,
-    /// Control messages that wait for room, their bytes in slots from `first` on; one slot more than can wait.
+    /// Control messages that wait for space, their bytes in slots from `first` on; one slot more than can wait.
     slots: HostBuf,
     room: usize,
     first: usize,

@@ -423,7 +423,7 @@ fn a_sleeper_is_woken_by_what_comes_and_not_before() {
         let engine = room.net.engine();
         a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
         a.flush().expect("up");
-        assert!(woken(fd, 10_000), "message {n} wakes nobody");
+        assert!(woken(fd, 10_000), "message {n} does not wake the reader");
         drop(engine);
         let mut bag = Bag::default();
         b.poll(&mut bag).expect("up");
@@ -462,7 +462,7 @@ fn a_card_that_tries_for_ever_stalls_its_rail() {
     room.net.cable(room.b.nic(), false);
     let since = Instant::now();
     while !a.stalled() {
-        assert!(since.elapsed() < Duration::from_secs(20), "it waits for ever");
+        assert!(since.elapsed() < Duration::from_secs(20), "it waits forever");
         a.flush().and_then(|_| a.poll(&mut Bag::default())).expect("the device says nothing");
     }
     assert!(since.elapsed() >= 10 * patient.ask_after, "not before it had time to answer");

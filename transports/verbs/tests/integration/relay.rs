@@ -210,7 +210,7 @@ impl Storm {
 }
 
 /// Both ends send as much as they can, and each takes what comes only at times: everybody on the way stops, also with messages
-/// waiting both ways. Nothing is lost, nothing changes places, and no direction waits for the other for ever.
+/// waiting both ways. Nothing is lost, nothing changes places, and no direction waits for the other forever.
 #[test]
 fn ends_that_take_nothing_for_a_while_stop_their_peers_and_nothing_is_lost() {
     for (hops, seed) in [(2, 1u64), (2, 2), (3, 3), (4, 4)] {

@@ -156,7 +156,7 @@ fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
         let (a, b) = stream();
         let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
         assert!(ours.steer(local, peer).unwrap_err().contains("no memory yet"));
-        // The kernel's word comes through.
+        // The kernel's error is passed on.
         let refused = ours.bind(wrong.as_fd(), 100).unwrap_err();
         assert!(refused.starts_with("LS1333") && refused.ends_with("Operation not supported"), "{refused}");
         assert_eq!(ours.bind(buffer.as_fd(), 4096), Ok(7));
@@ -187,7 +187,10 @@ fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
     // The end of the desk ends everything.
     let begun = calls.iter().filter(|c| !c.starts_with("end of")).count();
     assert_eq!(calls.len(), 2 * begun, "{calls:?}");
-    assert!(said.iter().any(|l| l.contains("has come")) && said.iter().any(|l| l.contains("has left")), "{said:?}");
+    assert!(
+        said.iter().any(|l| l.contains("has connected")) && said.iter().any(|l| l.contains("has disconnected")),
+        "{said:?}"
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn the_next_one_undoes_what_a_dead_one_left() {
     let ((first, one), (_, two)) = (steer(&noted), steer(&noted));
     drop(two);
     assert_eq!(*card.streams.borrow(), [first]);
-    // The process lives: nobody else touches the card.
+    // The process is running: no other process touches the card.
     assert_eq!(Journal::open(&folder.0, "eth0", &card).unwrap_err(), Unopened::Running);
     // Killed: nothing is undone. Its lock goes with the process; here the file goes to another folder.
     std::mem::forget((made, one));

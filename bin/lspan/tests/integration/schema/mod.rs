@@ -40,7 +40,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
     let rules = schema.as_object().expect("a schema is an object");
     for (keyword, rule) in rules {
         match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" => {}
+            "$schema" | "$id" | "$defs" | "title" | "description" => {}
             "const" if value == rule => {}
             "const" => say(format!("{value} is not {rule}")),
             "enum" if rule.as_array().unwrap().contains(value) => {}

@@ -93,7 +93,7 @@ fn ends(fabric: &Fabric, returns: Returns) -> (SoftNet, SoftNic, [Channel; 2], T
     (net, nic, ends, far)
 }
 
-/// The cable is cut, the sentinel ends, and the mesh still hears the host: the connection waits, and goes on over what comes.
+/// The cable is cut, the sentinel ends, and the mesh still reports the host: the connection waits, and goes on over what comes.
 fn waits(fabric: &Fabric, lines: &Lines, returns: Returns) {
     let (net, nic, [mut a, mut b], _far) = ends(fabric, returns);
     let (since, mut seq) = (Instant::now(), 1);
@@ -101,7 +101,7 @@ fn waits(fabric: &Fabric, lines: &Lines, returns: Returns) {
     beacon(fabric, seq, Some(Ipv4Addr::LOCALHOST));
     b.know_peer();
     net.cable(&nic, false);
-    while !said(lines, "a way around is waited for") {
+    while !said(lines, "waiting for another route") {
         assert!(since.elapsed() < LONG, "{lines:?}");
         seq += 1;
         beacon(fabric, seq, None);
@@ -179,7 +179,7 @@ fn the_wait_has_an_end() {
     let (net, nic, [_a, mut b], _far) = ends(&fabric, dials(PEER));
     net.cable(&nic, false);
     let (since, mut seq) = (Instant::now(), 0);
-    while !said(&lines, "a way around is waited for") {
+    while !said(&lines, "waiting for another route") {
         assert!(since.elapsed() < LONG, "{lines:?}");
         seq += 1;
         beacon(&fabric, seq, None);
@@ -209,7 +209,7 @@ fn a_way_around_that_fails_is_told() {
         now += if way.is_busy() { Duration::ZERO } else { Duration::from_secs(1) };
     }
     for (line, wait) in failed().iter().zip([1, 2, 4]) {
-        assert!(line.starts_with("mesh: the way over spark-b to 10.0.9.9:7 has failed: "), "{line}");
+        assert!(line.starts_with("mesh: the route over spark-b to 10.0.9.9:7 has failed: "), "{line}");
         assert!(line.contains("refused") && line.ends_with(&format!("; tried again in {wait} s")), "{line}");
     }
 }

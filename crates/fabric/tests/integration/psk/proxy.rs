@@ -1,4 +1,4 @@
-//! Somebody on the cable: forwards streams between two ends, keeps a copy, and changes bytes when told to.
+//! An attacker on the cable: forwards streams between two ends, keeps a copy, and changes bytes when told to.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

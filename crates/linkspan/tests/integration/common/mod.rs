@@ -16,7 +16,7 @@ pub(crate) const PATHS: [(&str, &[(&str, &str)]); 3] = [
 /// Time for a peer to confirm a revocation on a machine where others have the processors.
 const PATIENT: (&str, &str) = ("LINKSPAN_REVOKE_MS", "20000");
 
-/// Near what it is without settings, and not the same, for tests in which nobody confirms.
+/// Near what it is without settings, and not the same, for tests without confirmation.
 pub(crate) const BRIEF: (&str, &str) = ("LINKSPAN_REVOKE_MS", "1500");
 
 pub(crate) fn context(extra: &[(&str, &str)]) -> Context {

@@ -207,7 +207,7 @@ fn the_last_acknowledgement_comes_after_its_rail_has_gone() {
     assert_eq!(joined.done(1, recv), 16_000);
     assert!(joined.lose(0, 1));
     while joined.deliver(1, 0).unwrap() {}
-    // The peer has closed, so nobody pumps any more.
+    // The peer has closed, so nothing is pumped any more.
     assert!(!joined.lose(0, 0));
     assert_eq!(joined.done(0, send), 16_000);
 }

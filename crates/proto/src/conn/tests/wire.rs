@@ -164,7 +164,7 @@ impl Joined {
             return Ok(false);
         };
         if self.wires[1 - end].dead[rail] {
-            return Ok(true); // nobody reads it any more
+            return Ok(true); // it is not read any more
         }
         arrive(&mut self.ends[1 - end], rail, &item)?;
         Ok(true)

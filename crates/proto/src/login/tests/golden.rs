@@ -1,4 +1,4 @@
-//! Bytes fixed for ever (hello, reply) or for version 1 (confirm, finish). The codes were computed from the layout in
+//! Bytes fixed forever (hello, reply) or for version 1 (confirm, finish). The codes were computed from the layout in
 //! `docs/PROTOCOL.md` by another HMAC (Python's `hmac`), the Noise messages by snow's own resolver.
 
 use super::*;

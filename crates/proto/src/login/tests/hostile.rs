@@ -5,14 +5,14 @@ use proptest::prelude::*;
 
 fn silent(mut s: Login, bytes: &[u8]) -> LoginError {
     s.feed(bytes, T0);
-    assert_eq!(s.output(), b"", "a stranger is told something");
+    assert_eq!(s.output(), b"", "an unauthenticated client gets an answer");
     match s.poll(T0) {
         Progress::Failed(error) => error,
         other => panic!("{other:?}"),
     }
 }
 
-/// Every bit of every message: whoever receives the changed one never logs in.
+/// Every bit of every message: the receiver of the changed one never logs in.
 #[test]
 fn one_flipped_bit_fails_the_login() {
     for g in all_guards() {

@@ -33,7 +33,7 @@ fn without_one_both_sides_name_both() {
         let error = s.unwrap_err();
         assert_eq!(error, LoginError::Version { ours: b, theirs: a });
         let text = error.to_string();
-        assert!(text.contains(&format!("version {b},")) && text.contains(&format!("speaks {a}:")), "{text}");
+        assert!(text.contains(&format!("version {b},")) && text.contains(&format!("uses {a}:")), "{text}");
     }
 }
 

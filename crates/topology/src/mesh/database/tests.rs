@@ -102,7 +102,7 @@ fn a_port_that_goes_takes_no_other_neighbour_with_it() {
     let to = super::super::world::target(&both, 2);
     assert!(matches!(both.way(101, &to, false), Way::Direct(_)));
 
-    // Port 1 is gone; the graph is asked before anybody has said anything more.
+    // Port 1 is gone; the graph is asked before anything more was received.
     let left = Node { ports: list[1].ports[..1].to_vec(), ..list[1].clone() };
     db.move_ports(|at| (at == 0).then_some(0));
     let around = |db: &Database, own: &Node| match db.graph(own.clone(), s(0.6)).way(101, &to, false) {

@@ -123,7 +123,7 @@ fn frames_that_lie_are_ignored() {
         assert!(network.frame(&mut io, 1, 9, &frame));
         assert!(!io.out.iter().any(|o| matches!(o, PeerOut::Frame { .. })));
     }
-    assert!(!network.frame(&mut io, 1, 10, &frames(&[0; 60])[0]), "another HopID is somebody else's");
+    assert!(!network.frame(&mut io, 1, 10, &frames(&[0; 60])[0]), "another HopID belongs to another path");
 }
 
 #[test]

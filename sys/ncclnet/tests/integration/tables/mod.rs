@@ -1,4 +1,4 @@
-//! Drives a plugin in memory through all seven exported tables, as NCCL would and as nobody should.
+//! Drives a plugin in memory through all seven exported tables, as NCCL does and as it must not be driven.
 #![allow(
     clippy::unwrap_used,
     clippy::type_complexity,
@@ -235,9 +235,9 @@ fn requests_in_any_order_all_256() {
             .collect();
         assert!(posts.iter().all(|p| !p.is_null()));
         let mut extra = [0u8; 8];
-        assert_eq!(host.irecv(recv, 1, &mut [(&mut extra, 0, null_mut())], GARBAGE), Ok(null_mut()), "no room");
+        assert_eq!(host.irecv(recv, 1, &mut [(&mut extra, 0, null_mut())], GARBAGE), Ok(null_mut()), "no space");
         let sends: Vec<Ptr> = (0..256).map(|i| host.isend(send, &mut [i as u8; 8], i, null_mut()).unwrap()).collect();
-        assert_eq!(host.isend(send, &mut [0; 8], 0, null_mut()), Ok(null_mut()), "no room");
+        assert_eq!(host.isend(send, &mut [0; 8], 0, null_mut()), Ok(null_mut()), "no space");
         for i in (0..256).rev().step_by(2).chain((0..256).step_by(2)) {
             assert_eq!(host.test(posts[i], 1), Ok(Some(vec![8])));
             assert_eq!(host.test(sends[i], 1), Ok(Some(vec![8])));
@@ -419,7 +419,7 @@ fn one_listener_accepts_several() {
         for _ in 0..3 {
             assert_eq!(host.connect(0, &mut handle), Ok(null_mut()));
         }
-        assert_eq!(host.connect(0, &mut handle), Err(6), "nobody listens");
+        assert_eq!(host.connect(0, &mut handle), Err(6), "there is no listener");
         for (send, recv) in comms {
             assert_eq!((host.close_send(send), host.close_recv(recv)), (0, 0));
         }

@@ -29,7 +29,7 @@ fn who_gives_something_away_does_not_wait_for_its_end_and_the_last_holder_does()
     let (reaper, dropped) = (Reaper::new(), Arc::default());
     let (first, one) = slow(&dropped);
     let (second, two) = slow(&dropped);
-    // Would wait for ever if it were dropped here.
+    // Would wait forever if it were dropped here.
     reaper.take(one);
     reaper.take(two);
     assert_eq!(dropped.load(Ordering::SeqCst), 0);
