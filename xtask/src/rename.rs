@@ -12,7 +12,7 @@
 //! | `skip SCOPE...` | files that are not changed; `links SCOPE...`: only the targets of their Markdown links are |
 //!
 //! An entry can end in `in SCOPE...` and `not SCOPE...`: paths before the moves, `folder/`, or with `*` for any text.
-//! `maybe` says that it may match nothing, `merge` that two names may become one. The text is read once from start to
+//! The longest scope wins. `maybe` says that it may match nothing, `merge` that two names may become one. The text is read once from start to
 //! end: the longest `text` wins, then `name`, then `word`, and what was written is not read again.
 
 mod apply;

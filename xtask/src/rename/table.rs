@@ -40,9 +40,13 @@ impl Entry {
         format!("{} {:?} {:?}{scope}", format!("{:?}", self.kind).to_lowercase(), self.old, self.new)
     }
 
-    fn holds(&self, file: &str) -> bool {
-        let any = |scopes: &[String]| scopes.iter().any(|scope| covers(scope, file));
-        (self.within.is_empty() || any(&self.within)) && !any(&self.without)
+    /// Length of the longest scope that covers the file (0 where the entry has none); `None`: it does not hold there.
+    fn holds(&self, file: &str) -> Option<usize> {
+        let longest = |scopes: &[String]| scopes.iter().filter(|s| covers(s, file)).map(String::len).max();
+        if longest(&self.without).is_some() {
+            return None;
+        }
+        if self.within.is_empty() { Some(0) } else { longest(&self.within) }
     }
 }
 
@@ -142,23 +146,26 @@ impl Table {
         self.skip.iter().any(|scope| covers(scope, file))
     }
 
-    /// What holds for a file. Of two entries for one thing the one with a scope holds; two with a scope are refused.
+    /// What holds for a file. Of two entries for one thing the one with the longer scope holds; equal ones are refused.
     pub(super) fn rules(&self, file: &str) -> Result<Rules<'_>, String> {
         let links_only = self.links.iter().any(|scope| covers(scope, file));
-        let mut chosen: HashMap<(u8, &str), usize> = HashMap::new();
-        for (at, entry) in self.entries.iter().enumerate().filter(|(_, e)| e.holds(file)) {
+        let mut chosen: HashMap<(u8, &str), (usize, usize)> = HashMap::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            let Some(scope) = entry.holds(file) else {
+                continue;
+            };
             let group = match entry.kind {
                 Kind::Move | Kind::Text | Kind::Keep => 0,
                 Kind::Name => 1,
                 Kind::Word => 2,
             };
             match chosen.get(&(group, entry.old.as_str())) {
-                Some(other) if self.entries[*other].within.is_empty() == entry.within.is_empty() => {
-                    return Err(format!("lines {} and {} both hold", self.entries[*other].line, entry.line));
+                Some((other, _)) if *other > scope => {}
+                Some((other, before)) if *other == scope => {
+                    return Err(format!("lines {} and {} both hold", self.entries[*before].line, entry.line));
                 }
-                Some(_) if entry.within.is_empty() => {}
                 _ => {
-                    chosen.insert((group, &entry.old), at);
+                    chosen.insert((group, &entry.old), (scope, at));
                 }
             }
         }
@@ -169,7 +176,7 @@ impl Table {
             words: HashMap::new(),
             links_only,
         };
-        for ((group, old), at) in chosen {
+        for ((group, old), (_, at)) in chosen {
             match group {
                 0 => {
                     let first = old.chars().next().map(|c| c.to_ascii_lowercase()).unwrap_or_default();
