@@ -5,7 +5,8 @@
 //! | entry | effect |
 //! |---|---|
 //! | `move OLD NEW` | a file or folder, and every mention of its path |
-//! | `text OLD NEW` | a phrase, also across the lines of a comment; its first letter keeps its case |
+//! | `text OLD NEW` | a text as it stands, wherever it is |
+//! | `phrase OLD NEW` | words of a comment, string or document, also across lines; the first letter keeps its case |
 //! | `name OLD NEW` | an identifier, whole, in code and code spans |
 //! | `word OLD NEW [PROSE]` | one part of identifiers in each case form, and the word in prose (as PROSE where given) |
 //! | `keep TEXT` | a phrase or identifier that no other entry changes |
@@ -13,7 +14,7 @@
 //!
 //! An entry can end in `in SCOPE...` and `not SCOPE...`: paths before the moves, `folder/`, or with `*` for any text.
 //! The longest scope wins. `maybe` says that it may match nothing, `merge` that two names may become one. The text is read once from start to
-//! end: the longest `text` wins, then `name`, then `word`, and what was written is not read again.
+//! end: the longest `text` or `phrase` wins, then `name`, then `word`, and what was written is not read again.
 
 mod apply;
 mod table;

@@ -36,10 +36,10 @@ pub(super) fn apply(rules: &Rules<'_>, file: &str, text: &str) -> Applied {
             continue;
         }
         let inside = before.is_some_and(is_word) && is_word(c) && !after_escape(text, at, &classes);
-        if !inside && let Some((entry, len, new)) = phrase(rules, text, at) {
+        if !inside && let Some((entry, len, new)) = phrase(rules, text, at, classes[at]) {
             *out.counts.entry(entry).or_default() += 1;
             let prose = classes[at] != Class::Code;
-            push(&mut out.text, &new, prose && rules.entries[entry].kind == Kind::Text);
+            push(&mut out.text, &new, prose && rules.entries[entry].kind == Kind::Phrase);
             at += len;
         } else if !inside && (c == '_' || c.is_alphabetic()) && !rules.links_only {
             let end = text[at..].find(|c| !is_word(c)).map_or(text.len(), |n| at + n);
@@ -75,17 +75,17 @@ fn context(text: &str, at: usize, classes: &[Class]) -> Class {
 }
 
 /// The longest phrase or path at `at`: its entry, its length and what comes in its place.
-fn phrase(rules: &Rules<'_>, text: &str, at: usize) -> Option<(usize, usize, String)> {
+fn phrase(rules: &Rules<'_>, text: &str, at: usize, class: Class) -> Option<(usize, usize, String)> {
     let first = text[at..].chars().next()?;
     let list = rules.texts.get(&first.to_ascii_lowercase())?;
     list.iter().find_map(|index| {
         let entry = &rules.entries[*index];
-        if rules.links_only && entry.kind != Kind::Move {
+        if (rules.links_only && entry.kind != Kind::Move) || (entry.kind == Kind::Phrase && class == Class::Code) {
             return None;
         }
         let (len, gaps) = if entry.kind == Kind::Move { path(entry, text, at)? } else { words(entry, text, at)? };
         let new = if entry.kind == Kind::Keep { text[at..at + len].to_owned() } else { filled(&entry.new, &gaps) };
-        let lower = entry.old.starts_with(|c: char| c.is_ascii_lowercase());
+        let lower = entry.kind == Kind::Phrase && entry.old.starts_with(|c: char| c.is_ascii_lowercase());
         Some((*index, len, if lower && first.is_ascii_uppercase() { capital(&new) } else { new }))
     })
 }
@@ -112,7 +112,7 @@ fn words(entry: &Entry, text: &str, at: usize) -> Option<(usize, Vec<String>)> {
             rest = &rest[gap..];
         }
         let same = match number {
-            0 if word.starts_with(|c: char| c.is_ascii_lowercase()) => {
+            0 if entry.kind == Kind::Phrase && word.starts_with(|c: char| c.is_ascii_lowercase()) => {
                 rest.get(..word.len()).is_some_and(|r| r[1..] == word[1..] && r[..1].eq_ignore_ascii_case(&word[..1]))
             }
             _ => rest.starts_with(word),
@@ -251,7 +251,9 @@ pub(super) fn classes(file: &str, text: &str) -> Vec<Class> {
         vec![Class::Prose; text.len()]
     } else if ends(&[".rs", ".c", ".h", ".hpp", ".cpp", ".cu"]) {
         code(text, "//", ends(&[".rs"]))
-    } else if ends(&[".json", ".html", ".map", ".1", ".fish", ".ps1", ".elv"]) {
+    } else if ends(&[".json"]) {
+        vec![Class::Text; text.len()]
+    } else if ends(&[".html", ".map", ".1", ".fish", ".ps1", ".elv"]) {
         vec![Class::Code; text.len()]
     } else if ends(&[".txt"]) {
         vec![Class::Prose; text.len()]

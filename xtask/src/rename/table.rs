@@ -7,6 +7,7 @@ use std::collections::HashMap;
 pub(super) enum Kind {
     Move,
     Text,
+    Phrase,
     Name,
     Word,
     Keep,
@@ -111,6 +112,7 @@ impl Table {
             "links" => return Ok(self.links.extend_from_slice(&words[1..])),
             "move" => (Kind::Move, 2),
             "text" => (Kind::Text, 2),
+            "phrase" => (Kind::Phrase, 2),
             "name" => (Kind::Name, 2),
             "word" => (Kind::Word, 2),
             "keep" => (Kind::Keep, 1),
@@ -155,7 +157,7 @@ impl Table {
                 continue;
             };
             let group = match entry.kind {
-                Kind::Move | Kind::Text | Kind::Keep => 0,
+                Kind::Move | Kind::Text | Kind::Phrase | Kind::Keep => 0,
                 Kind::Name => 1,
                 Kind::Word => 2,
             };
