@@ -24,7 +24,9 @@ use std::path::Path;
 use std::process::Command;
 
 use self::apply::Applied;
+pub(crate) use self::apply::parts;
 use self::table::{Kind, Table};
+pub(crate) use self::table::{covers, words};
 use crate::run::{self, Outcome};
 
 /// Applies the table at `path` to the tracked files, or prints what it would do.
@@ -72,7 +74,8 @@ fn rename(root: &Path, path: &str, dry: bool) -> Result<Vec<String>, String> {
         notes.iter().for_each(|note| println!("note: {note}"));
     }
     let unused = table.entries.iter().zip(&counts).filter(|(entry, count)| **count == 0 && !entry.maybe);
-    let unused: Vec<String> = unused.map(|(e, _)| format!("{path}:{}: matches nothing: {}", e.line, e.shown())).collect();
+    let unused: Vec<String> =
+        unused.map(|(e, _)| format!("{path}:{}: matches nothing: {}", e.line, e.shown())).collect();
     println!("{} files change, {} move", changed.len(), moves.len());
     if !problems.is_empty() || dry {
         problems.extend(unused);
@@ -94,9 +97,11 @@ fn rename(root: &Path, path: &str, dry: bool) -> Result<Vec<String>, String> {
 /// Where each tracked file goes; refused where two would become one.
 fn moves<'a>(table: &Table, files: &[&'a str]) -> Result<Vec<(&'a str, String)>, String> {
     let target = |file: &'a str| {
-        let best = table.entries.iter().filter(|e| e.kind == Kind::Move).max_by_key(|e| {
-            if e.moves(file).is_some() { e.old.len() } else { 0 }
-        })?;
+        let best = table
+            .entries
+            .iter()
+            .filter(|e| e.kind == Kind::Move)
+            .max_by_key(|e| if e.moves(file).is_some() { e.old.len() } else { 0 })?;
         best.moves(file)
     };
     let moves: Vec<(&str, String)> = files.iter().filter_map(|file| Some((*file, target(file)?))).collect();

@@ -179,7 +179,12 @@ fn token(rules: &Rules<'_>, old: &str, class: Class, rust: bool, out: &mut Appli
             };
             held.insert(*entry);
             let entry = &rules.entries[*entry];
-            new += &formed(if prose { &entry.prose } else { &entry.new }, part, upper && !(single && part.len() == 1), prose);
+            new += &formed(
+                if prose { &entry.prose } else { &entry.new },
+                part,
+                upper && !(single && part.len() == 1),
+                prose,
+            );
         }
         new
     };
@@ -291,8 +296,8 @@ fn code(text: &str, comment: &str, rust: bool) -> Vec<Class> {
     while at < bytes.len() {
         let rest = &text.as_bytes()[at..];
         let line = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
-        let starts = rest.starts_with(comment.as_bytes())
-            && (comment == "//" || at == 0 || bytes[at - 1].is_ascii_whitespace());
+        let starts =
+            rest.starts_with(comment.as_bytes()) && (comment == "//" || at == 0 || bytes[at - 1].is_ascii_whitespace());
         let (len, class) = if starts {
             (line, Class::Prose)
         } else if comment == "//" && rest.starts_with(b"/*") {
@@ -306,7 +311,11 @@ fn code(text: &str, comment: &str, rust: bool) -> Vec<Class> {
             (quoted(rest), Class::Text)
         } else if comment == "//" && rest[0] == b'\'' {
             // A character; anything else is a lifetime.
-            let end = if rest.get(1) == Some(&b'\\') { rest[2..].iter().position(|b| *b == b'\'').map(|n| n + 3) } else { None };
+            let end = if rest.get(1) == Some(&b'\\') {
+                rest[2..].iter().position(|b| *b == b'\'').map(|n| n + 3)
+            } else {
+                None
+            };
             (end.unwrap_or(if rest.get(2) == Some(&b'\'') { 3 } else { 1 }), Class::Code)
         } else {
             (1, Class::Code)
