@@ -30,6 +30,13 @@ pub(super) fn apply(rules: &Rules<'_>, file: &str, text: &str) -> Applied {
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
         let before = text[..at].chars().next_back();
+        if classes[at] == Class::Text && c == '\\' && !rules.links_only {
+            // An escape: the letter behind it belongs to no word.
+            let len = 1 + text[at + 1..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
+            out.text.push_str(&text[at..at + len]);
+            at += len;
+            continue;
+        }
         if rules.links_only && !in_link(&text[..at]) {
             out.text.push(c);
             at += c.len_utf8();
@@ -194,7 +201,8 @@ fn token(rules: &Rules<'_>, old: &str, class: Class, rust: bool, out: &mut Appli
     if rust && class == Class::Code {
         out.names.entry(new.clone()).or_default().entry(old.to_owned()).or_default().extend(&held);
     }
-    push(&mut out.text, &new, !held.is_empty() && class != Class::Code);
+    let span = class != Class::Code || out.text.ends_with('`');
+    push(&mut out.text, &new, !held.is_empty() && span);
 }
 
 /// The new word in the case form of the old part.
