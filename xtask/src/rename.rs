@@ -120,8 +120,8 @@ fn moves<'a>(table: &Table, files: &[&'a str]) -> Result<Vec<(&'a str, String)>,
 fn collisions(table: &Table, file: &str, applied: &Applied) -> (Vec<String>, Vec<String>) {
     let (mut refused, mut noted) = (Vec::new(), Vec::new());
     for (new, olds) in &applied.names {
-        let names: Vec<&str> = olds.iter().map(|(old, _)| old.as_str()).collect();
-        let merged = olds.iter().flat_map(|(_, entries)| entries).any(|entry| table.entries[*entry].merge);
+        let names: Vec<&str> = olds.keys().map(String::as_str).collect();
+        let merged = olds.values().flatten().any(|entry| table.entries[*entry].merge);
         if names.len() < 2 || merged {
             continue;
         }
