@@ -2,7 +2,7 @@
 //!
 //! A line is a word or a quoted phrase, `->`, what stands for it, and where it is refused or not: `in SCOPE...`,
 //! `not SCOPE...` (a path, `folder/`, or `*` for any text; without `in` everywhere). A word is found as part of an
-//! identifier too (`Room` and `with_room` hold `room`), a phrase as it stands, whatever the case.
+//! identifier too, in any of its case forms, a phrase as it stands, whatever the case.
 
 use crate::rename::{covers, parts, words};
 use crate::tree::Source;

@@ -108,8 +108,14 @@ impl Table {
 
     fn add(&mut self, line: usize, words: &[String]) -> Result<(), String> {
         let (kind, wanted) = match words[0].as_str() {
-            "skip" => return Ok(self.skip.extend_from_slice(&words[1..])),
-            "links" => return Ok(self.links.extend_from_slice(&words[1..])),
+            "skip" => {
+                self.skip.extend_from_slice(&words[1..]);
+                return Ok(());
+            }
+            "links" => {
+                self.links.extend_from_slice(&words[1..]);
+                return Ok(());
+            }
             "move" => (Kind::Move, 2),
             "text" => (Kind::Text, 2),
             "phrase" => (Kind::Phrase, 2),
