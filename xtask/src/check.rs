@@ -9,6 +9,7 @@ pub(crate) mod locks;
 pub(crate) mod params;
 pub(crate) mod sums;
 pub(crate) mod unsafety;
+pub(crate) mod words;
 
 use std::path::Path;
 
@@ -26,7 +27,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         return Outcome::Failed(why);
     }
     let sources = tree::sources(root);
-    let rules: [(&str, Vec<String>); 12] = [
+    let rules: [(&str, Vec<String>); 13] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
@@ -38,6 +39,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("sums", sums::problems(&sources)),
         ("floors", floors::problems(root, &sources)),
         ("locks", locks::problems(root)),
+        ("words", words::problems(&sources)),
         ("generated", generate::stale(root, &sources)),
     ];
     let mut all = Vec::new();

@@ -10,6 +10,7 @@ mod dist;
 mod generate;
 mod lex;
 mod parts;
+mod rename;
 mod run;
 mod stages;
 mod tree;
@@ -22,6 +23,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check [--fix]          rules of the tree: unsafe list, links, lengths, floors, error codes, generated files
+  rename [--dry-run] TABLE
+                         renames files, identifiers and phrases of the whole tree by a table (xtask/src/rename.rs has its form)
   gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, man pages, completions)
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
@@ -52,6 +55,8 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["check"] => check::run(&root, false),
         ["check", "--fix"] => check::run(&root, true),
+        ["rename", "--dry-run", table] => rename::run(&root, table, true),
+        ["rename", table] => rename::run(&root, table, false),
         ["gen"] => generate::run(&root),
         ["parts"] => parts::run(&root),
         ["dist"] => dist::run(&root, &root.join("dist")),

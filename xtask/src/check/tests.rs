@@ -1,4 +1,4 @@
-use super::{behaviours, codes, floors, hosts, links, locks, params, unsafety};
+use super::{behaviours, codes, floors, hosts, links, locks, params, unsafety, words};
 use crate::lex::tokens;
 use crate::tree::Source;
 use std::path::Path;
@@ -173,4 +173,28 @@ fn a_behaviour_without_its_test_is_found() {
     ];
     assert!(wanted.iter().all(|part| has(&problems, part)), "{problems:?}");
     assert_eq!(problems.len(), wanted.len(), "{problems:?}");
+}
+
+#[test]
+fn retired_words_are_found_in_identifiers_and_text_where_they_are_refused() {
+    let list =
+        "# note\nroom -> transport not lab/\nmark -> rule in docs/\n\"in vain\" -> \"without effect\"\nbad line\n";
+    let tree = [
+        source("xtask/retired-words.txt", list),
+        source("a.rs", "let with_room = AnyRoom;\n// In vain; classrooms, mark\n"),
+        source("docs/a.md", "a mark\n"),
+        source("lab/a.rs", "room\n"),
+        source("CHANGELOG.md", "room\n"),
+    ];
+    let problems = words::problems(&tree);
+    let wanted = [
+        "a.rs:1: `room`",
+        "a.rs:1: `room`",
+        "a.rs:2: `in vain` is now `without effect`",
+        "docs/a.md:1: `mark`",
+        ":5: a word",
+    ];
+    assert!(wanted.iter().all(|part| has(&problems, part)), "{problems:?}");
+    assert_eq!(problems.len(), wanted.len(), "{problems:?}");
+    assert!(words::problems(&tree[1..]).is_empty(), "nothing is refused without the list");
 }
