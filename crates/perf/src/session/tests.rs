@@ -103,7 +103,7 @@ fn a_flipped_bit_is_counted() {
 
 #[test]
 fn exchanged_messages_are_seen_in_the_timed_part() {
-    // Beyond control messages and the warm-up of five and its 32 ends: inside the 40 timed messages.
+    // Beyond control messages and the warm-up of five and its 32 ends: inside the 400 timed messages.
     let faults = Faults { swap_at: 60, ..Faults::default() };
     let spec = Spec { stop: Stop::Messages(400), ..small(Test::Bw, 8) };
     let (out, _) = session(faults, Limits::default(), |mut client| client.run(&spec).unwrap());
