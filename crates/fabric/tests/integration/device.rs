@@ -64,6 +64,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn device_memory_goes_over_every_path() {
+    let _alone = crate::helpers::alone();
     const RING: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_PATH", "shm"), ("LINKSPAN_CMA", "0")];
     const SHM: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_PATH", "shm")];
     const HELPED: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_HELPERS", "force:1")];

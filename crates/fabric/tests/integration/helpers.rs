@@ -44,8 +44,8 @@ fn names() -> Vec<String> {
     names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("linkspan-nic")).collect()
 }
 
-/// Threads are counted over the whole process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
+/// Threads are counted over the whole process: one test at a time, of all that have helpers.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     until("no helper thread", || names().is_empty().then_some(()));
