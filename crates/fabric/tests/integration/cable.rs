@@ -354,8 +354,7 @@ fn either_of_two_cables_goes_and_comes_back(own: bool, acked: bool) {
         assert!(both.iter().all(|n| *n > 1 << 20), "both carry their part of 8 MiB: {both:?}");
         link.unplug();
         // What has happened is told about once a second, while messages go on.
-        let (until, lost) =
-            (Instant::now() + Duration::from_secs(60), world.count(0, "rail lost: thunderbolt soft0/"));
+        let (until, lost) = (Instant::now() + Duration::from_secs(60), world.count(0, "rail lost: thunderbolt soft0/"));
         while world.count(0, "rail lost: thunderbolt soft0/") == lost {
             assert!(Instant::now() < until, "{}", world.all(0));
             message(&mut a, &mut b, 1 << 20, 4).unwrap();

@@ -55,8 +55,9 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 /// One message, by a caller that sleeps.
 fn message(a: &mut Channel, b: &mut Channel, len: usize) {
     let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
-    let pattern: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
-    assert!(src.slice().fill(0, &pattern));
+    let pattern = (0..256).map(|i| (i * 7 + len) as u8).collect::<Vec<u8>>().repeat(len / 256 + 1);
+    let pattern = &pattern[..len];
+    assert!(src.slice().fill(0, pattern));
     let received = b.post_recv(&[(3, dst.slice())]).unwrap().unwrap();
     let (mut sent, mut got) = (None, None);
     let mut left = None;

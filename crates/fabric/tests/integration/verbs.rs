@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::soft::{Faults, SoftConfig, SoftNet, SoftNic};
 use linkspan_fabric::nic::{AnyNic, GidEntry, Nic};
-use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice};
+use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice, wait_any};
 use linkspan_gpu::{SimConfig, SimGpu};
 
 /// Two hosts on one cable.
@@ -92,8 +92,9 @@ impl World {
 /// One message; `Err` says how it failed.
 fn message(a: &mut Channel, b: &mut Channel, len: usize, seed: u8) -> Result<(), String> {
     let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
-    let pattern: Vec<u8> = (0..len).map(|i| (i * 7) as u8 ^ seed).collect();
-    assert!(src.slice().fill(0, &pattern));
+    let pattern = (0..=255u8).map(|i| i.wrapping_mul(7) ^ seed).collect::<Vec<u8>>().repeat(len / 256 + 1);
+    let pattern = &pattern[..len];
+    assert!(src.slice().fill(0, pattern));
     let until = Instant::now() + Duration::from_secs(30);
     let recv = b.post_recv(&[(3, dst.slice())]).map_err(|e| e.to_string())?.ok_or("busy")?;
     let (mut send, mut sent, mut got) = (None, false, false);
@@ -160,7 +161,7 @@ fn one_sided_operations_go_over_it() {
         b.progress().unwrap();
     }
     assert_eq!(b.take_notify(), Some(5));
-    assert!(dst.slice().to_vec().iter().all(|&x| x == 7));
+    assert!(dst.slice().to_vec() == vec![7; 1 << 20]);
 }
 
 /// The owner of the memory takes it back while the card still has a write to bring.
@@ -201,7 +202,7 @@ fn a_cut_path_revokes_what_is_still_on_the_cable() {
         assert!(since.elapsed() < Duration::from_secs(30), "the writer is not told");
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(dst.slice().to_vec().iter().all(|&byte| byte == 9), "late bytes landed");
+    assert!(dst.slice().to_vec() == vec![9; len], "late bytes landed");
 }
 
 #[test]
@@ -365,7 +366,7 @@ fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
         }
         let took = cut.expect("cut in the middle").elapsed();
         eprintln!("over TCP {took:?} after the cable went");
-        assert!(dst.slice().to_vec().iter().all(|&x| x == 5));
+        assert!(dst.slice().to_vec() == vec![5; 16 << 20]);
         assert!(
             world.said(0, "rail lost: verbs") && world.said(0, "TCP carries on in place of RDMA"),
             "{}",
@@ -387,6 +388,7 @@ fn rdma_comes_back_with_its_cable(qps: Env) {
         // Nobody loses the other while there is no RDMA.
         while since.elapsed() < Duration::from_millis(2500) || a.rails().count() > 1 || b.rails().count() > 1 {
             message(&mut b, &mut a, 100_000, 2).unwrap();
+            wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));
             assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
         }
         assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
@@ -394,6 +396,7 @@ fn rdma_comes_back_with_its_cable(qps: Env) {
         let since = Instant::now();
         while a.rails().count() < rooms || b.rails().count() < rooms {
             message(&mut a, &mut b, 100_000, 3).unwrap();
+            wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));
             assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
         }
         eprintln!("RDMA is back {:?} after its cable", since.elapsed());
@@ -454,7 +457,7 @@ fn an_idle_connection_sleeps_on_completion_events() {
     message(&mut a, &mut b, 1 << 20, 1).unwrap();
     let (busy, since) = (running(), Instant::now());
     while since.elapsed() < Duration::from_secs(4) {
-        linkspan_fabric::wait_any(&mut [&mut a, &mut b], Duration::from_secs(1));
+        wait_any(&mut [&mut a, &mut b], Duration::from_secs(1));
         a.progress().unwrap();
         b.progress().unwrap();
     }
@@ -622,11 +625,13 @@ fn not_staged_before_a_reserve_that_rests(registered: bool) {
             while [0, 1].iter().any(|n| !world.said(*n, "TCP carries on in place of RDMA")) {
                 soon();
                 message(&mut a, &mut b, 1000, 1).unwrap();
+                wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));
             }
             world.net.cable(&world.nics[0], true);
             while [0, 1].iter().any(|n| !world.said(*n, "RDMA carries again, TCP is in reserve")) {
                 soon();
                 message(&mut a, &mut b, 1000, 2).unwrap();
+                wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));
             }
         }
     }
