@@ -102,6 +102,16 @@ impl Shared {
 }
 
 impl Mock {
+    /// Does this in another thread, once so many messages have moved or the other end is gone.
+    pub(crate) fn when_moved(&self, messages: u64, then: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+        let link = Arc::clone(&self.shared);
+        thread::spawn(move || {
+            let early = |shared: &mut Shared| shared.messages < messages && !shared.dead && !shared.sides[1].closed;
+            drop(link.1.wait_while(link.0.lock().unwrap(), early).unwrap());
+            then();
+        })
+    }
+
     fn lock(&self) -> Result<MutexGuard<'_, Shared>, LinkError> {
         let shared = self.shared.0.lock().unwrap();
         let dead = shared.dead || shared.sides[1 - self.me].closed && shared.sides[1 - self.me].sends.is_empty();

@@ -40,7 +40,7 @@ fn every_test_fits_the_schema_and_finds_no_wrong_byte() {
         ("lat -s 8,64K -n 20", 2, false, true),
         ("lat -s 8 -n 200 --wait spin", 1, false, true),
         ("jitter -n 10 --interval 1ms", 1, false, true),
-        ("load -s 64 -d 50ms --load-size 256K --bidir", 1, true, true),
+        ("load -s 64 -d 500ms --load-size 256K --bidir", 1, true, true),
         ("multi -s 64K -n 10 -P 3", 1, true, false),
         ("connect -n 5", 1, false, true),
     ] {
