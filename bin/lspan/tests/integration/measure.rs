@@ -316,7 +316,7 @@ fn a_killed_server_is_reported_at_once() {
     let mut server = Server::start("");
     let line = format!("perf bw -s 64K -d 1h {}", server.1);
     let client = signals::command(&line, "killed-server").spawn().unwrap();
-    signals::under_way(client.id(), "killed-server", 200);
+    signals::under_way("killed-server", 200);
     server.0.kill().unwrap();
     let killed = Instant::now();
     let output = client.wait_with_output().unwrap();
@@ -333,7 +333,7 @@ fn a_killed_client_leaves_no_other_side_behind() {
     let mut client = signals::command("perf bw -s 64K -d 1h --path tcp", "killed-client").spawn().unwrap();
     signals::wait_until("the other side is not started", || !signals::children(client.id()).is_empty());
     let other = signals::children(client.id())[0];
-    signals::under_way(client.id(), "killed-client", 200);
+    signals::under_way("killed-client", 200);
     client.kill().unwrap();
     client.wait().unwrap();
     signals::wait_until("the other side outlived its parent", || signals::gone(other));

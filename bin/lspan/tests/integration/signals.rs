@@ -54,16 +54,15 @@ pub(crate) fn wait_until(what: &str, true_at_last: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the process has made so many transfers: it is well into its measurement.
-pub(crate) fn under_way(process: u32, stats: &str, transfers: u64) {
-    wait_until("nothing moves", || measures(process, stats, transfers));
+/// Waits until the processes with this statistics folder have made so many transfers: they are well into their measurement.
+pub(crate) fn under_way(stats: &str, transfers: u64) {
+    wait_until("nothing moves", || measures(stats, transfers));
 }
 
-fn measures(process: u32, stats: &str, transfers: u64) -> bool {
+fn measures(stats: &str, transfers: u64) -> bool {
     let output = command("stats --json", stats).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let own = || found["processes"].as_array().into_iter().flatten().filter(|one| one["pid"] == process);
-    let paths = || own().flat_map(|one| one["paths"].as_array());
+    let paths = || found["processes"].as_array().into_iter().flatten().flat_map(|one| one["paths"].as_array());
     let sum = |name: &str| paths().flatten().filter_map(|path| path[name].as_u64()).sum::<u64>();
     sum("tx_ops") + sum("rx_ops") > transfers || sum("connections") > 8
 }
@@ -85,7 +84,7 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind() {
         let client = command(&format!("perf {line} --warmup 0 --json"), name).spawn().unwrap();
         wait_until("the other side is not started", || !children(client.id()).is_empty());
         let other = children(client.id())[0];
-        under_way(client.id(), name, 200);
+        under_way(name, 200);
         // As a terminal does it: both processes get it.
         signal("INT", other);
         signal("INT", client.id());
@@ -149,9 +148,10 @@ fn the_server_goes_on_and_holds_nothing_of_a_client_that_left() {
     for (how, code) in [("INT", Some(130)), ("TERM", Some(130)), ("KILL", None)] {
         for path in ["tcp", "auto"] {
             let line = format!("perf bw -s 1M -d 1h --path {path} {}", server.1);
-            let client = command(&line, "goes-on").spawn().unwrap();
+            // The server has a folder of its own, for it goes on counting.
+            let client = command(&line, "goes-on-client").spawn().unwrap();
             wait_until("no session came", || threads(server.0.id()) > 1);
-            under_way(client.id(), "goes-on", 20);
+            under_way("goes-on-client", 20);
             signal(how, client.id());
             assert_eq!(ended(client).status.code(), code);
             wait_until("the session goes on", || threads(server.0.id()) == 1);
@@ -163,6 +163,7 @@ fn the_server_goes_on_and_holds_nothing_of_a_client_that_left() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     drop(server);
     let _ = std::fs::remove_dir_all(folder("goes-on"));
+    let _ = std::fs::remove_dir_all(folder("goes-on-client"));
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn ctrl_c_on_the_server_ends_it_and_the_client_says_so() {
         let mut server = Server::start("ends");
         let line = format!("perf bw -s 64K -d 1h --path {path} {}", server.1);
         let client = command(&line, "ends").spawn().unwrap();
-        under_way(client.id(), "ends", 200);
+        under_way("ends", 200);
         signal("INT", server.0.id());
         assert_eq!(server.0.wait().unwrap().code(), Some(130));
         let output = ended(client);
@@ -190,7 +191,7 @@ fn a_child_that_is_killed_is_named_as_a_peer_that_is_gone() {
         let client = command(&format!("perf bw -s 64K -d 1h --path {path}"), "killed").spawn().unwrap();
         wait_until("the other side is not started", || !children(client.id()).is_empty());
         let other = children(client.id())[0];
-        under_way(client.id(), "killed", 200);
+        under_way("killed", 200);
         signal("KILL", other);
         let output = ended(client);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
