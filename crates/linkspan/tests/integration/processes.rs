@@ -246,9 +246,9 @@ fn a_peer_killed_before_and_during_connect() {
 
 #[test]
 fn write_timeout_production_disconnected_peer() {
-    for path in 0..PATHS.len() {
+    for (path, (_, settings)) in PATHS.into_iter().enumerate() {
         let mut peer = Peer::start(path);
-        let own = peer.connect_with(&[PATHS[path].1, &[BRIEF]].concat());
+        let own = peer.connect_with(&[settings, &[BRIEF]].concat());
         let src = filled(8192, 4);
         own.write_blocking(&src.view(), &peer.remote, None, Some(LONG)).unwrap();
         peer.signal(rustix::process::Signal::STOP);
