@@ -20,7 +20,7 @@ pub(crate) struct Faults {
     pub(crate) die_after: u64,
     /// Refuse one post in so many with "busy".
     pub(crate) busy_every: u64,
-    /// Exchange this message with the one before it, if it has the same tag.
+    /// Exchange this message with the next one of its tag, which must come without an answer to this one.
     pub(crate) swap_at: u64,
 }
 
@@ -66,16 +66,20 @@ impl Shared {
                 at += 1;
                 continue;
             };
+            let mut taken = at;
+            if self.messages + 1 == self.faults.swap_at {
+                let later = self.sides[from].sends.iter().skip(at + 1).position(|other| other.0 == tag);
+                // Held until there is one to exchange it with: how many wait at a time is the scheduler's choice.
+                let Some(later) = later else {
+                    at += 1;
+                    continue;
+                };
+                taken = at + 1 + later;
+            }
             self.messages += 1;
             if self.faults.die_after != 0 && self.messages > self.faults.die_after {
                 self.dead = true;
                 return true;
-            }
-            let mut taken = at;
-            if self.messages == self.faults.swap_at
-                && let Some(later) = self.sides[from].sends.iter().skip(at + 1).position(|other| other.0 == tag)
-            {
-                taken = at + 1 + later;
             }
             let (_, mem, send) = if taken == at { (tag, mem, send) } else { self.sides[from].sends[taken] };
             let (_, into, recv) = self.sides[1 - from].recvs.remove(recv);
@@ -98,6 +102,16 @@ impl Shared {
 }
 
 impl Mock {
+    /// Does this in another thread, once so many messages have moved or the other end is gone.
+    pub(crate) fn when_moved(&self, messages: u64, then: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+        let link = Arc::clone(&self.shared);
+        thread::spawn(move || {
+            let early = |shared: &mut Shared| shared.messages < messages && !shared.dead && !shared.sides[1].closed;
+            drop(link.1.wait_while(link.0.lock().unwrap(), early).unwrap());
+            then();
+        })
+    }
+
     fn lock(&self) -> Result<MutexGuard<'_, Shared>, LinkError> {
         let shared = self.shared.0.lock().unwrap();
         let dead = shared.dead || shared.sides[1 - self.me].closed && shared.sides[1 - self.me].sends.is_empty();

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-fn command(line: &str, stats: &str) -> Command {
+pub(crate) fn command(line: &str, stats: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
     command.args(line.split_whitespace()).env("LINKSPAN_IFNAME", "=lo").env("LINKSPAN_LOG", "warn");
     command.env("LINKSPAN_STATS_DIR", folder(stats)).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("lspan-signals-{}-{name}", std::process::id()))
 }
 
@@ -24,42 +24,47 @@ fn signal(name: &str, process: u32) {
     assert!(sent.success());
 }
 
-fn ended(child: Child, within: Duration) -> Output {
+/// Its end, within the time in which a whole test would be over on a busy machine; left alone it would go on for an hour.
+fn ended(child: Child) -> Output {
     let since = Instant::now();
     let output = child.wait_with_output().unwrap();
-    assert!(since.elapsed() < within, "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
     output
 }
 
 /// Processes that the process has started, and that are not ended and forgotten.
-fn children(process: u32) -> Vec<u32> {
+pub(crate) fn children(process: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
 /// Whether it has ended; a zombie has too.
-fn gone(process: u32) -> bool {
+pub(crate) fn gone(process: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         Err(_) => true,
         Ok(stat) => stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'),
     }
 }
 
-fn wait_until(what: &str, true_at_last: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
+pub(crate) fn wait_until(what: &str, true_at_last: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
     while !true_at_last() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Whether the processes with this statistics folder are well into their measurement.
-fn under_way(stats: &str) -> bool {
+/// Waits until the processes with this statistics folder have made so many transfers: they are well into their measurement.
+pub(crate) fn under_way(stats: &str, transfers: u64) {
+    wait_until("nothing moves", || measures(stats, transfers));
+}
+
+fn measures(stats: &str, transfers: u64) -> bool {
     let output = command("stats --json", stats).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let paths = || found["processes"].as_array().into_iter().flatten().flat_map(|one| one["paths"].as_array());
     let sum = |name: &str| paths().flatten().filter_map(|path| path[name].as_u64()).sum::<u64>();
-    sum("tx_ops") + sum("rx_ops") > 200 || sum("connections") > 8
+    sum("tx_ops") + sum("rx_ops") > transfers || sum("connections") > 8
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -79,12 +84,11 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind() {
         let client = command(&format!("perf {line} --warmup 0 --json"), name).spawn().unwrap();
         wait_until("the other side is not started", || !children(client.id()).is_empty());
         let other = children(client.id())[0];
-        wait_until("nothing moves", || under_way(name));
-        std::thread::sleep(Duration::from_millis(500));
+        under_way(name, 200);
         // As a terminal does it: both processes get it.
         signal("INT", other);
         signal("INT", client.id());
-        let output = ended(client, Duration::from_secs(8));
+        let output = ended(client);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{line}: {said}");
         let record: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -144,11 +148,12 @@ fn the_server_goes_on_and_holds_nothing_of_a_client_that_left() {
     for (how, code) in [("INT", Some(130)), ("TERM", Some(130)), ("KILL", None)] {
         for path in ["tcp", "auto"] {
             let line = format!("perf bw -s 1M -d 1h --path {path} {}", server.1);
-            let client = command(&line, "goes-on").spawn().unwrap();
+            // The server has a folder of its own, for it goes on counting.
+            let client = command(&line, "goes-on-client").spawn().unwrap();
             wait_until("no session came", || threads(server.0.id()) > 1);
-            std::thread::sleep(Duration::from_millis(400));
+            under_way("goes-on-client", 20);
             signal(how, client.id());
-            assert_eq!(ended(client, Duration::from_secs(8)).status.code(), code);
+            assert_eq!(ended(client).status.code(), code);
             wait_until("the session goes on", || threads(server.0.id()) == 1);
             // A socket whose last words may still be on their way is kept until the next connection is worked on.
             wait_until("the server still holds the connection", || held(server.0.id()) <= before + 1);
@@ -158,6 +163,7 @@ fn the_server_goes_on_and_holds_nothing_of_a_client_that_left() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     drop(server);
     let _ = std::fs::remove_dir_all(folder("goes-on"));
+    let _ = std::fs::remove_dir_all(folder("goes-on-client"));
 }
 
 #[test]
@@ -166,10 +172,10 @@ fn ctrl_c_on_the_server_ends_it_and_the_client_says_so() {
         let mut server = Server::start("ends");
         let line = format!("perf bw -s 64K -d 1h --path {path} {}", server.1);
         let client = command(&line, "ends").spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(900));
+        under_way("ends", 200);
         signal("INT", server.0.id());
         assert_eq!(server.0.wait().unwrap().code(), Some(130));
-        let output = ended(client, Duration::from_secs(8));
+        let output = ended(client);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         let said = text(&output.stderr);
         assert!(said.contains("LS0701") && said.contains("gone"), "{said}");
@@ -185,9 +191,9 @@ fn a_child_that_is_killed_is_named_as_a_peer_that_is_gone() {
         let client = command(&format!("perf bw -s 64K -d 1h --path {path}"), "killed").spawn().unwrap();
         wait_until("the other side is not started", || !children(client.id()).is_empty());
         let other = children(client.id())[0];
-        std::thread::sleep(Duration::from_millis(900));
+        under_way("killed", 200);
         signal("KILL", other);
-        let output = ended(client, Duration::from_secs(8));
+        let output = ended(client);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         assert!(text(&output.stderr).contains("LS0701"), "{}", text(&output.stderr));
     }

@@ -36,7 +36,7 @@ fn there_and_back(sizes: &[usize]) {
             check(&s.there, 0, len, n as u64);
             let mut behind = vec![0; most - len];
             s.there.read(len, &mut behind).unwrap();
-            assert!(behind.iter().all(|&b| b == 0xEE), "bytes behind {len}");
+            assert!(behind == vec![0xEE; most - len], "bytes behind {len}");
             let back = Memory::host(len);
             assert_eq!(s.own.read_blocking(&back.view_mut().unwrap(), &to, Some(LONG)).unwrap(), len as u64);
             check(&back, 0, len, n as u64);

@@ -253,7 +253,7 @@ fn a_peer_that_takes_nothing_is_timed_out_and_unrevoked() {
     assert!(matches!(write, Err(Error::TimedOutUnrevoked)), "{write:?}");
     // Its own time, and that for confirming.
     assert!(began.elapsed() >= Duration::from_millis(100 + 1500), "{:?}", began.elapsed());
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(16), "{:?}", began.elapsed());
     drop(raw);
 }
 

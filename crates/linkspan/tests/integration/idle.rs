@@ -18,7 +18,10 @@ fn idle_transports_use_no_time() {
     if std::env::var_os(ALONE).is_none() {
         let mut alone = Command::new(std::env::current_exe().unwrap());
         alone.args(["--exact", "idle::idle_transports_use_no_time", "--nocapture"]).env(ALONE, "1");
-        assert!(alone.status().unwrap().success());
+        let out = alone.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        let passed = out.status.success() && said.contains("1 passed");
+        assert!(passed, "{said}\n{}", String::from_utf8_lossy(&out.stderr));
         return;
     }
     let pairs: Vec<_> = PATHS.iter().map(|p| pair(p.1)).collect();

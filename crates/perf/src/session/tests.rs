@@ -63,19 +63,19 @@ fn many_tests_in_one_session() {
 #[test]
 fn load_really_moves_while_latency_is_measured() {
     let spec =
-        Spec { stop: Stop::After(Duration::from_millis(50)), direction: Direction::Both, ..small(Test::Load, 8) };
+        Spec { stop: Stop::After(Duration::from_millis(500)), direction: Direction::Both, ..small(Test::Load, 8) };
     let (out, _) = session(Faults::default(), Limits::default(), |mut client| client.run(&spec).unwrap());
     assert!(out.up.unwrap().messages > 0 && out.down.unwrap().messages > 0);
-    assert!(out.elapsed_ns() > 20_000_000, "{out:?}");
+    assert!(out.elapsed_ns() > 200_000_000, "{out:?}");
 }
 
 #[test]
 fn time_ends_a_test() {
     for test in [Test::Bw, Test::Lat] {
-        let spec = Spec { stop: Stop::After(Duration::from_millis(30)), ..small(test, 8) };
+        let spec = Spec { stop: Stop::After(Duration::from_millis(300)), ..small(test, 8) };
         let start = Instant::now();
         let (out, _) = session(Faults::default(), Limits::default(), |mut client| client.run(&spec).unwrap());
-        assert!(start.elapsed() >= Duration::from_millis(30));
+        assert!(start.elapsed() >= Duration::from_millis(300));
         assert!(out.messages() + out.round_trips.map_or(0, |rec| rec.count()) > 1);
     }
 }
@@ -103,7 +103,7 @@ fn a_flipped_bit_is_counted() {
 
 #[test]
 fn exchanged_messages_are_seen_in_the_timed_part() {
-    // Beyond control messages and the warm-up of five and its 32 ends: inside the 40 timed messages.
+    // Beyond control messages and the warm-up of five and its 32 ends: inside the 400 timed messages.
     let faults = Faults { swap_at: 60, ..Faults::default() };
     let spec = Spec { stop: Stop::Messages(400), ..small(Test::Bw, 8) };
     let (out, _) = session(faults, Limits::default(), |mut client| client.run(&spec).unwrap());
@@ -196,10 +196,8 @@ fn an_interrupt_ends_the_timed_part_and_keeps_what_it_found() {
             let ((), end) = session(Faults::default(), Limits::default(), |client| {
                 let mut client = client.with_interrupt(&interrupt);
                 let other = interrupt.clone();
-                let raiser = thread::spawn(move || {
-                    thread::sleep(Duration::from_millis(60));
-                    other.raise();
-                });
+                // More than the control messages before them.
+                let raiser = client.link.when_moved(200, move || other.raise());
                 match client.run(&spec) {
                     Ok(out) => {
                         let trips = out.round_trips.as_ref().map_or(0, |rec| rec.count());
@@ -214,7 +212,7 @@ fn an_interrupt_ends_the_timed_part_and_keeps_what_it_found() {
                 client.close().unwrap();
             });
             end.unwrap();
-            assert!(start.elapsed() < Duration::from_secs(3), "{test:?} {direction:?}");
+            assert!(start.elapsed() < Duration::from_secs(60), "{test:?} {direction:?}");
         }
     }
 }
@@ -231,7 +229,7 @@ fn an_interrupt_does_not_wait_for_a_silent_peer() {
     let start = Instant::now();
     let error = client.run(&small(Test::Bw, 8)).unwrap_err();
     assert!(matches!(error, PerfError::Link(LinkError::Interrupted)), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     raiser.join().unwrap();
 }
 

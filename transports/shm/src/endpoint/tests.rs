@@ -119,7 +119,7 @@ fn a_receiver_survives_any_scribbling() {
         assert!(sink.intact(), "seed {seed}: written outside the grant");
         let start = Instant::now();
         drop(b);
-        assert!(start.elapsed() < Duration::from_secs(5), "seed {seed}: the drop hangs");
+        assert!(start.elapsed() < Duration::from_secs(20), "seed {seed}: the drop hangs");
         assert!(sink.intact(), "seed {seed}");
     }
     assert!(downs > 100, "scribbling must be noticed more often than {downs} times in 600");
@@ -155,7 +155,7 @@ fn a_lie_about_being_inside_delays_and_nothing_else() {
         b.reach.map().inside(linkspan_shmring::Side::A).store(who, std::sync::atomic::Ordering::Relaxed);
         let start = Instant::now();
         drop(b);
-        assert!(start.elapsed() < Duration::from_secs(5), "{who}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{who}");
     }
 }
 

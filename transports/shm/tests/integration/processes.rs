@@ -15,6 +15,9 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 const CHUNK: usize = 1 << 20;
 const ROLE: &str = "LINKSPAN_SHM_TEST_ROLE";
 
+/// Longest time that anything takes on a machine that is busy with other things.
+const BUSY: Duration = Duration::from_secs(30);
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -115,7 +118,7 @@ impl Peer {
 
     /// Lets the child stop: a transfer is opened, and then the slices are left to it.
     fn until_stopped(&mut self, sink: &mut Catch, opened: bool) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + BUSY;
         while sink.placed.is_empty() && !opened {
             self.rail.poll(sink).expect("a step");
         }
@@ -127,7 +130,7 @@ impl Peer {
     }
 
     fn ends_well(mut child: Child) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + BUSY;
         let status = loop {
             if let Some(status) = child.try_wait().expect("a step") {
                 break status;
@@ -147,8 +150,8 @@ fn expect_death(mut peer: Peer, sink: &mut Catch) {
     let start = (start, Instant::now());
     drop(peer.rail);
     // "At once": a look every millisecond; the rest is for a busy machine.
-    assert!(start.0.elapsed() < Duration::from_secs(5), "noticed late");
-    assert!(start.1.elapsed() < Duration::from_secs(5), "closed late");
+    assert!(start.0.elapsed() < BUSY, "noticed late");
+    assert!(start.1.elapsed() < BUSY, "closed late");
     peer.child.wait().expect("a step");
 }
 
@@ -209,7 +212,7 @@ fn a_stopped_peer_is_waited_for() {
     }
     assert!(sink.landed.is_empty(), "a slice is still its");
     peer.signal(Signal::CONT);
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + BUSY;
     while sink.landed.is_empty() {
         peer.rail.poll(&mut sink).expect("a step");
         assert!(Instant::now() < end);
@@ -231,7 +234,7 @@ fn a_writer_stopped_with_a_claim_writes_nothing_after_the_drop() {
     assert!(sink.landed.is_empty());
     let start = Instant::now();
     drop(peer.rail);
-    assert!(start.elapsed() < Duration::from_secs(5), "the drop hangs on a stopped peer");
+    assert!(start.elapsed() < BUSY, "the drop hangs on a stopped peer");
     assert!(area.slice().fill(0, &vec![0x55; CHUNK]));
     kill_process(Pid::from_raw(peer.child.id() as i32).expect("a step"), Signal::CONT).expect("a step");
     Peer::ends_well(peer.child);
@@ -247,7 +250,7 @@ fn a_reader_stopped_with_a_claim_reports_nothing_after_the_drop() {
     peer.until_stopped(&mut sink, true);
     let start = Instant::now();
     drop(peer.rail);
-    assert!(start.elapsed() < Duration::from_secs(5), "the drop hangs on a stopped peer");
+    assert!(start.elapsed() < BUSY, "the drop hangs on a stopped peer");
     kill_process(Pid::from_raw(peer.child.id() as i32).expect("a step"), Signal::CONT).expect("a step");
     // It asserts that nothing was reported.
     Peer::ends_well(peer.child);
@@ -270,7 +273,7 @@ fn a_drop_in_mid_stream_is_quick_and_final() {
             }
             let start = Instant::now();
             drop(peer.rail);
-            assert!(start.elapsed() < Duration::from_secs(5));
+            assert!(start.elapsed() < BUSY);
             assert!(area.slice().fill(0, &vec![0x55; CHUNK]));
             Peer::ends_well(peer.child);
             assert!(area.slice().to_vec() == vec![0x55; CHUNK], "{role}: written after the drop");

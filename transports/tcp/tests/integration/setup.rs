@@ -208,7 +208,7 @@ fn silence_ends_at_the_deadline() {
         }
     });
     assert!(matches!(error, Error::Timeout { ms: 300, .. }), "{error}");
-    assert!(start.elapsed() >= limit && start.elapsed() < limit * 10);
+    assert!(start.elapsed() >= limit && start.elapsed() < limit * 50);
     assert!(error.to_string().contains(&addr.to_string()));
 }
 

@@ -490,7 +490,7 @@ fn a_drop_with_a_dead_peer_is_over_after_the_linger() {
     room.net.cable(room.b.nic().inner(), false);
     let since = Instant::now();
     drop(a);
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
     drop(b);
 }
 

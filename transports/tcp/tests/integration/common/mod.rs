@@ -17,7 +17,7 @@ pub(crate) const V4: &str = "127.0.0.1:0";
 pub(crate) const V6: &str = "[::1]:0";
 
 /// Longest time anything may take on a machine that is busy with other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Repeats `f` until it answers.
 pub(crate) fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
