@@ -1,4 +1,4 @@
-//! The suite that every room passes, over the software NIC: on a good wire, with every chunk asking for its place, and
+//! The suite of all transports, over the software NIC: on a good wire, with every chunk asking for its place, and
 //! on a wire that loses, doubles and delays packets.
 
 use crate::common::Verbs;
