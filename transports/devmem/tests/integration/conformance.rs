@@ -1,7 +1,7 @@
-//! The suite that every room passes, with device memory on a simulated GPU behind a simulated card. The production code is the one
+//! The suite of all transports, with device memory on a simulated GPU behind a simulated card. The production code is the one
 //! that runs on the kernel's sockets.
 
-use crate::common::room::{Devmem, PAYLOAD, run};
+use crate::common::bed::{Devmem, PAYLOAD, run};
 use linkspan_devmem::sim::SimConfig;
 
 linkspan_transport::conformance_suite!(devmem, Devmem::new(SimConfig::default()));

@@ -1,6 +1,6 @@
 //! Rails over loopback with simulated cards.
 
-pub(crate) mod room;
+pub(crate) mod bed;
 pub(crate) mod uring;
 
 use std::net::SocketAddr;
@@ -32,9 +32,14 @@ pub(crate) fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
 }
 
 pub(crate) fn streams() -> (Stream, Stream) {
+    streams_by(|listener| listener)
+}
+
+/// What is dialled is made of the listener's address.
+pub(crate) fn streams_by(way: impl FnOnce(SocketAddr) -> SocketAddr) -> (Stream, Stream) {
     let options = Options::default();
     let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-    let mut dial = Dial::start(None, listen.local_addr(), &options, PATIENCE).unwrap();
+    let mut dial = Dial::start(None, way(listen.local_addr()), &options, PATIENCE).unwrap();
     let a = until("connect", || dial.poll().unwrap());
     (a, until("accept", || listen.accept().unwrap()).0)
 }
