@@ -14,7 +14,8 @@
 //! Every behaviour is required. One that a testbed cannot bring about stands in its invocation with the reason, as in
 //! `conformance_suite!(shm, Shm::new(), ignored { revocation: "..." })`, and cargo lists it as ignored.
 //!
-//! Both ends run in the calling thread. A behaviour panics with what it saw.
+//! Both ends run in the calling thread. A behaviour panics with what it saw. A transport that crosses processes implements
+//! [`Joint`] too: `processes_suite!` has the behaviours for which one process is not enough.
 
 mod bench;
 mod close;
@@ -23,6 +24,7 @@ mod load;
 mod memory;
 mod onesided;
 mod order;
+mod processes;
 mod proxy;
 mod rails;
 mod soak;
@@ -32,6 +34,7 @@ use std::time::Duration;
 pub use bench::{Duo, Side, check_bytes, fill_bytes, pattern};
 pub use load::threads;
 pub use memory::{Buffer, Memory, take_memory_from};
+pub use processes::{Joint, Link, two_processes};
 pub use proxy::{Proxies, Proxy, Way};
 pub use soak::Rng;
 

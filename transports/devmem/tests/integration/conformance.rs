@@ -6,6 +6,9 @@ use linkspan_devmem::sim::SimConfig;
 
 linkspan_transport::conformance_suite!(devmem, Devmem::new(SimConfig::default()));
 
+// Each process has a device and a card of its own.
+linkspan_transport::processes_suite!(processes, Devmem::new(SimConfig::default()));
+
 /// Jumbo frames, a card that sends from the host only, and so few pages that the stream is always short of them.
 #[test]
 fn few_pages_and_long_segments() {

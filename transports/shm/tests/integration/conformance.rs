@@ -1,12 +1,8 @@
 //! The suite of all transports: with the direct copy from its usual size on, with short chunks in rows, with every chunk copied
 //! directly through the smallest ring, and with the ring alone.
 
-use crate::common::bed::Shm;
+use crate::common::bed::{Shm, tiny};
 use linkspan_shm::Config;
-
-fn tiny() -> Config {
-    Config { ring: 64 << 10, cma_from: 1, slice: 4096, ..Config::default() }
-}
 
 macro_rules! suite {
     ($module:ident, $name:ident, $config:expr) => {
@@ -16,7 +12,7 @@ macro_rules! suite {
                 $name,
                 Shm($config),
                 ignored {
-                    revocation: "below a rail there is nothing but the peer process: processes::revocation stops that"
+                    revocation: "below a rail there is nothing but the peer process: processes::*::revocation stops that"
                 }
             );
         }

@@ -13,7 +13,7 @@ macro_rules! suite {
                 device,
                 Staged::new(Shm($config)),
                 ignored {
-                    revocation: "below a rail there is nothing but the peer process: processes::revocation stops that"
+                    revocation: "below a rail there is nothing but the peer process: processes::*::revocation stops that"
                 }
             );
         }

@@ -18,3 +18,8 @@ mod narrow {
     use super::*;
     linkspan_transport::conformance_suite!(tier2, Thunderbolt::new(|| Cables::streams(6, 32)));
 }
+
+linkspan_transport::processes_suite!(
+    ignored processes,
+    "the cable in software lives in one process; over the virtual cable the lab joins two machines"
+);

@@ -17,3 +17,8 @@ mod infiniband {
     use super::*;
     linkspan_transport::conformance_suite!(lid, Verbs::infiniband());
 }
+
+linkspan_transport::processes_suite!(
+    ignored processes,
+    "the NIC in software lives in one process; over soft-RoCE the lab joins two machines"
+);

@@ -7,9 +7,9 @@ use linkspan_devmem::RailConfig;
 use linkspan_devmem::sim::SimConfig;
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::Stream;
-use linkspan_transport::conformance::{Level, Patience, Proxies, Side, Testbed, Want, behaviours};
+use linkspan_transport::conformance::{Joint, Level, Link, Patience, Proxies, Side, Testbed, Want, behaviours};
 
-use super::{SimRail, rail, streams, streams_by};
+use super::{SimRail, rail, stream_to_process, streams, streams_by};
 
 /// Makes one end of a rail of its streams for control and for data.
 type Make = Box<dyn Fn(&Arc<SimGpu>, Stream, Stream) -> SimRail>;
@@ -82,6 +82,16 @@ impl Testbed for Devmem {
 
     fn patience(&self) -> Patience {
         self.patience
+    }
+}
+
+impl Joint for Devmem {
+    type R = SimRail;
+
+    fn rail(&mut self, side: Side, link: &mut Link) -> SimRail {
+        linkspan_gpu::conformance::use_memory_of(self.gpu.clone());
+        let (control, data) = (stream_to_process(side, link), stream_to_process(side, link));
+        (self.make)(&self.gpu, control, data)
     }
 }
 

@@ -13,6 +13,7 @@ use linkspan_devmem::sim::{SimConfig, SimSocket};
 use linkspan_devmem::{DevmemRail, Owner, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::{Dial, Listen, Options, Stream, TcpRail};
+use linkspan_transport::conformance::{Link, Side};
 
 pub(crate) type SimRail = DevmemRail<TcpRail>;
 
@@ -42,6 +43,20 @@ pub(crate) fn streams_by(way: impl FnOnce(SocketAddr) -> SocketAddr) -> (Stream,
     let mut dial = Dial::start(None, way(listen.local_addr()), &options, PATIENCE).unwrap();
     let a = until("connect", || dial.poll().unwrap());
     (a, until("accept", || listen.accept().unwrap()).0)
+}
+
+/// This side's end of a stream to the other process.
+pub(crate) fn stream_to_process(side: Side, link: &mut Link) -> Stream {
+    let options = Options::default();
+    if side == Side::A {
+        let listener = String::from_utf8(link.recv()).unwrap().parse().unwrap();
+        let mut dial = Dial::start(None, listener, &options, PATIENCE).unwrap();
+        until("connect", || dial.poll().unwrap())
+    } else {
+        let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        link.send(listen.local_addr().to_string().as_bytes());
+        until("accept", || listen.accept().unwrap()).0
+    }
 }
 
 /// A stream that still arrives when it is dropped.

@@ -1,7 +1,45 @@
-//! Rails of both kinds of this process as the suite wants them.
+//! Rails inside of this process and to another one as the suite wants them.
 
-use linkspan_shm::{Config, ShmRail, pair};
-use linkspan_transport::conformance::{Side, Testbed, Want};
+use std::time::Instant;
+
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, Offer, SETUP_TIME, ShmRail, identity, pair};
+use linkspan_transport::conformance::{Joint, Link, Side, Testbed, Want};
+
+/// The smallest ring, and every chunk copied directly.
+pub(crate) fn tiny() -> Config {
+    Config { ring: 64 << 10, cma_from: 1, slice: 4096, ..Config::default() }
+}
+
+/// To the other process.
+pub(crate) struct Processes(pub(crate) Config);
+
+impl Joint for Processes {
+    type R = ShmRail;
+
+    fn rail(&mut self, side: Side, link: &mut Link) -> ShmRail {
+        let own = identity().expect("this process");
+        link.send(&own.encode());
+        let peer: [u8; IDENTITY_LEN] = link.recv().try_into().expect("an identity");
+        let peer = Identity::decode(&peer).expect("an identity");
+        // Ample: a machine may be busy with other things.
+        let deadline = Instant::now() + 20 * SETUP_TIME;
+        let mut poll: Box<dyn FnMut() -> Option<ShmRail>> = if side == Side::A {
+            let (mut accepting, offer) = Accepting::new(self.0, &own, &peer, deadline).expect("an offer");
+            link.send(&offer.encode());
+            Box::new(move || accepting.poll(Instant::now()).expect("a rail"))
+        } else {
+            let offer = Offer::decode(&link.recv().try_into().expect("an offer")).expect("an offer");
+            let mut connecting = Connecting::new(self.0, &own, &peer, &offer, deadline).expect("a connection");
+            Box::new(move || connecting.poll(Instant::now()).expect("a rail"))
+        };
+        loop {
+            if let Some(rail) = poll() {
+                return rail;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
 
 pub(crate) struct Shm(pub(crate) Config);
 

@@ -1,6 +1,6 @@
 //! What the tests of rails share.
 
-mod ciphers;
+pub(crate) mod ciphers;
 pub(crate) mod helpers;
 pub(crate) mod loopback;
 pub(crate) mod sealed;
@@ -55,9 +55,12 @@ pub(crate) fn lending_rails(at: &str, options: &Options, lend: Lend) -> (TcpRail
     lend_over(streams(at, options), lend)
 }
 
-pub(crate) fn lend_over((a, b): (Stream, Stream), lend: Lend) -> (TcpRail, TcpRail) {
-    let rail = |s: Stream| s.into_rail(RailConfig { lend, ..RailConfig::default() }, &[]).unwrap();
-    (rail(a), rail(b))
+pub(crate) fn lend_over((a, b): (Stream, Stream), how: Lend) -> (TcpRail, TcpRail) {
+    (lend(a, how), lend(b, how))
+}
+
+pub(crate) fn lend(stream: Stream, lend: Lend) -> TcpRail {
+    stream.into_rail(RailConfig { lend, ..RailConfig::default() }, &[]).unwrap()
 }
 
 /// A stream of ours and the plain socket of a peer that may do anything.
