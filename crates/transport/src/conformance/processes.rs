@@ -225,10 +225,7 @@ fn done<R: Rail>(conn: &mut Conn<R>, ticket: Ticket) -> u64 {
 
 /// Drives one end until the connection is over.
 fn over<R: Rail>(conn: &mut Conn<R>) -> Error {
-    until(conn, "the end of the connection", |conn| match conn.progress() {
-        Ok(_) => None,
-        Err(error) => Some(error),
-    })
+    until(conn, "the end of the connection", |conn| conn.progress().err())
 }
 
 /// Some turns, in which nothing is wrong.
@@ -606,7 +603,7 @@ mod revocation {
 
     /// Who sends, and what side A does.
     fn plan(round: u64) -> (Side, Then) {
-        let sender = if round % 2 == 0 { Side::B } else { Side::A };
+        let sender = if round.is_multiple_of(2) { Side::B } else { Side::A };
         (sender, [Then::Drop, Then::Rail(0), Then::Rail(1)][(round / 2 % 3) as usize])
     }
 

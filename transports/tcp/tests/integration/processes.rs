@@ -1,7 +1,10 @@
 //! Both ends in two processes, plain and encrypted.
 
-use crate::common::ciphers::{client, login, server};
+use std::time::Duration;
+
+use crate::common::ciphers::{client, server, session};
 use crate::common::{PATIENCE, V4, lend, until};
+use linkspan_proto::login::{Login, Opener, Sealer};
 use linkspan_tcp::{Dial, Lend, Listen, Options, RailConfig, SealedRail, Stream, TcpRail};
 use linkspan_transport::conformance::{Joint, Link, Side};
 
@@ -16,6 +19,24 @@ fn stream(side: Side, link: &mut Link) -> Stream {
         let mut listen = Listen::bind(V4.parse().unwrap(), &options).unwrap();
         link.send(listen.local_addr().to_string().as_bytes());
         until("accept", || listen.accept().unwrap()).0
+    }
+}
+
+/// The ciphers of this end of a stream, by a login with another process.
+fn login(mut login: Login, link: &mut Link) -> (Sealer, Opener) {
+    loop {
+        let out = login.output().to_vec();
+        if !out.is_empty() {
+            link.send(&out);
+            login.sent(out.len());
+        }
+        if let Some(session) = session(&mut login) {
+            return session.ciphers.expect("an encrypted session");
+        }
+        // What the last step has made goes first.
+        if login.output().is_empty() {
+            login.feed(&link.recv(), Duration::ZERO);
+        }
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 use linkspan_proto::login::{
     ClientParams, Guard, Login, LoginTable, Opener, Progress, Psk, Sealer, Seed, ServerParams, Session, Token,
 };
-use linkspan_transport::conformance::Link;
 
-fn session(login: &mut Login) -> Option<Box<Session>> {
+pub(crate) fn session(login: &mut Login) -> Option<Box<Session>> {
     match login.poll(Duration::ZERO) {
         Progress::Done(session) => Some(session),
         Progress::Failed(error) => panic!("{error}"),
@@ -35,24 +34,6 @@ pub(crate) fn server() -> Login {
     let (guard, token) = guard();
     let params = ServerParams { guard, ..ServerParams::new(1, token, Arc::new(LoginTable::new(16))) };
     Login::server(params, seed(), Duration::ZERO).expect("a server")
-}
-
-/// The ciphers of this end of a stream, by a login with another process.
-pub(crate) fn login(mut login: Login, link: &mut Link) -> (Sealer, Opener) {
-    loop {
-        let out = login.output().to_vec();
-        if !out.is_empty() {
-            link.send(&out);
-            login.sent(out.len());
-        }
-        if let Some(session) = session(&mut login) {
-            return session.ciphers.expect("an encrypted session");
-        }
-        // What the last step has made goes first.
-        if login.output().is_empty() {
-            login.feed(&link.recv(), Duration::ZERO);
-        }
-    }
 }
 
 /// The ciphers of both ends of a stream.
