@@ -1,10 +1,11 @@
-//! Helps rooms to run the conformance suite with device memory.
+//! Helps transports to run the conformance suite with device memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use linkspan_transport::conformance::{Buffer, Room, Want, take_memory_from};
-use linkspan_transport::{Buf, Conn, HostBuf, MemSlice, Rail};
+use linkspan_transport::conformance::{Buffer, Patience, Side, Testbed, Want, take_memory_from};
+use linkspan_transport::{Buf, HostBuf, MemSlice};
 
 use crate::{Gpu, GpuBuf, SimConfig, SimGpu, StageMemory, StagedRail};
 
@@ -30,37 +31,31 @@ pub fn use_memory_of(gpu: Arc<SimGpu>) {
     });
 }
 
-/// A room that reaches host memory only, with staging before its rails; both ends share one simulated device.
-pub struct Staged<C> {
+/// A transport that reaches host memory only, with staging before its rails; both ends share one simulated device.
+pub struct Staged<T> {
     gpu: Arc<SimGpu>,
-    rails: usize,
-    /// Makes a pair of rails; `true`: in a world of their own.
-    make: Box<dyn FnMut(bool) -> (C, C)>,
+    bed: T,
 }
 
-impl<C: Rail> Staged<C> {
-    /// With at most so many rails.
+impl<T: Testbed> Staged<T> {
+    /// Before the rails of this testbed.
     ///
     /// # Panics
     /// There is no simulated device to be had.
-    pub fn new(rails: usize, make: impl FnMut(bool) -> (C, C) + 'static) -> Staged<C> {
-        Staged { gpu: SimGpu::new(SimConfig::default()).expect("a simulated GPU"), rails, make: Box::new(make) }
+    pub fn new(bed: T) -> Staged<T> {
+        Staged { gpu: SimGpu::new(SimConfig::default()).expect("a simulated GPU"), bed }
     }
 
     /// As the fabric does it: each way begins in mid-stream, with the first chunk of device memory.
-    fn staged(&mut self, fresh: bool) -> (StagedRail<C>, StagedRail<C>) {
+    fn stage(&self, rail: T::R) -> StagedRail<T::R> {
         let gpu: Arc<dyn Gpu> = self.gpu.clone();
-        let stage = |rail| {
-            let mut staged = StagedRail::late(rail, StageMemory::default());
-            staged.attach(&gpu).expect("memory for staging");
-            staged
-        };
-        let (a, b) = (self.make)(fresh);
-        (stage(a), stage(b))
+        let mut staged = StagedRail::late(rail, StageMemory::default());
+        staged.attach(&gpu).expect("memory for staging");
+        staged
     }
 }
 
-impl<C> Drop for Staged<C> {
+impl<T> Drop for Staged<T> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert_eq!(self.gpu.fault(), None, "work in a wrong order");
@@ -68,20 +63,42 @@ impl<C> Drop for Staged<C> {
     }
 }
 
-impl<C: Rail> Room for Staged<C> {
-    type R = StagedRail<C>;
+impl<T: Testbed> Testbed for Staged<T> {
+    type R = StagedRail<T::R>;
 
-    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>) {
-        use_memory_of(self.gpu.clone());
-        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|n| self.staged(n == 0)).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    fn rail(&mut self, want: Want, n: usize) -> (Self::R, Self::R) {
+        if n == 0 {
+            use_memory_of(self.gpu.clone());
+        }
+        let (a, b) = self.bed.rail(want, n);
+        (self.stage(a), self.stage(b))
     }
 
     fn rails(&self) -> usize {
-        self.rails
+        self.bed.rails()
     }
 
-    fn extra_rail(&mut self) -> Option<(Self::R, Self::R)> {
-        Some(self.staged(false))
+    fn stall(&mut self, side: Side, n: usize) {
+        self.bed.stall(side, n);
+    }
+
+    fn release(&mut self) {
+        self.bed.release();
+    }
+
+    fn kill(&mut self, side: Side) {
+        self.bed.kill(side);
+    }
+
+    fn pass(&mut self) {
+        self.bed.pass();
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        self.bed.sleep(time);
+    }
+
+    fn patience(&self) -> Patience {
+        self.bed.patience()
     }
 }

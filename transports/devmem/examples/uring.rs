@@ -1,4 +1,4 @@
-//! The room over io_uring's zero-copy receive in its mode without a card (Linux 7.1, CAP_NET_ADMIN), with memory of a simulated GPU.
+//! The transport over io_uring's zero-copy receive in its mode without a card (Linux 7.1, CAP_NET_ADMIN), with memory of a simulated GPU.
 //!
 //! `cargo run --release -p linkspan-devmem --example uring`: the conformance suite with many and with few pages, planted bugs,
 //! and a peer that is killed. Exit code 4 where the kernel has no such mode. `LINKSPAN_CONFORMANCE=full` takes long.
@@ -15,27 +15,26 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::room::PAYLOAD;
-use common::until;
-use common::uring::{Uring, end, here};
+use common::bed::PAYLOAD;
+use common::uring::{end, here, uring};
+use common::{SimRail, until};
 use linkspan_devmem::{PlantedBug, plant};
 use linkspan_gpu::{Gpu, GpuBuf, SimGpu};
 use linkspan_tcp::{Dial, Listen, Options, Stream};
-use linkspan_transport::conformance::{Level, Patience, Verdict, behaviours};
+use linkspan_transport::conformance::{Level, Patience, behaviours};
 use linkspan_transport::{Buf, Conn};
 
 /// Of a message that goes to and fro.
 const LEN: usize = 3 << 20;
 
 fn suite(pages: usize, only: Option<&[&str]>) {
-    for (name, behaviour) in behaviours::<Uring>() {
+    for (name, behaviour) in behaviours::<SimRail>() {
         if only.is_some_and(|only| !only.contains(&name)) {
             continue;
         }
         let since = Instant::now();
-        let verdict = behaviour(&mut Uring::new(pages), Level::from_env());
-        let word = if verdict == Verdict::Passed { "ok" } else { "not for this room" };
-        println!("{pages:5} pages  {name}: {word}, {:.1} s", since.elapsed().as_secs_f64());
+        behaviour(&mut uring(pages), Level::from_env());
+        println!("{pages:5} pages  {name}: ok, {:.1} s", since.elapsed().as_secs_f64());
     }
 }
 
@@ -44,11 +43,11 @@ fn planted() {
     for bug in [PlantedBug::TokensEarly, PlantedBug::LandedEarly, PlantedBug::SplitToken] {
         plant(Some(bug));
         let caught =
-            behaviours::<Uring>().into_iter().filter(|b| PAYLOAD[1..4].contains(&b.0)).find(|(_, behaviour)| {
+            behaviours::<SimRail>().into_iter().filter(|b| PAYLOAD[1..4].contains(&b.0)).find(|(_, behaviour)| {
                 let run = || {
-                    let mut room = Uring::new(24);
-                    room.patience = Patience::Wall(Duration::from_secs(20));
-                    behaviour(&mut room, Level::Quick);
+                    let mut bed = uring(24);
+                    bed.patience = Patience::Wall(Duration::from_secs(20));
+                    behaviour(&mut bed, Level::Quick);
                 };
                 catch_unwind(AssertUnwindSafe(run)).is_err()
             });

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, HANDLE_LEN, HostBuf, Listener, Log, chain};
 use linkspan_proto::handle::Handle;
-use proxy::{Harm, Proxy, Way};
+use linkspan_transport::conformance::Way;
+use proxy::{Harm, Proxy};
 
 const KEY: &[u8] = b"00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n";
 const OTHER: &[u8] = b"ff112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n";

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Memory, Patience, Rng, Room, Want};
+use super::{Memory, Patience, Rng, Testbed, Want};
 use crate::{Buf, Conn, Error, HostBuf, MemSlice, Poll, Rail, Ticket};
 
 /// One of the two ends.
@@ -26,13 +26,13 @@ impl Side {
 }
 
 /// Both ends.
-pub struct Duo<'r, M: Room> {
-    /// The room, for time to pass in.
-    pub room: &'r mut M,
+pub struct Duo<'r, R: Rail> {
+    /// The testbed, for time to pass in.
+    pub bed: &'r mut dyn Testbed<R = R>,
     /// One end.
-    pub a: Conn<M::R>,
+    pub a: Conn<R>,
     /// The other.
-    pub b: Conn<M::R>,
+    pub b: Conn<R>,
 }
 
 /// Counts rounds or time until patience ends.
@@ -56,15 +56,15 @@ impl Wait {
     }
 }
 
-impl<'r, M: Room> Duo<'r, M> {
+impl<'r, R: Rail> Duo<'r, R> {
     /// A fresh connection.
-    pub fn new(room: &'r mut M, want: Want) -> Duo<'r, M> {
-        let (a, b) = room.pair(want);
-        Duo { room, a, b }
+    pub fn new(bed: &'r mut dyn Testbed<R = R>, want: Want) -> Duo<'r, R> {
+        let (a, b) = bed.pair(want);
+        Duo { bed, a, b }
     }
 
     /// One end.
-    pub fn conn(&mut self, side: Side) -> &mut Conn<M::R> {
+    pub fn conn(&mut self, side: Side) -> &mut Conn<R> {
         match side {
             Side::A => &mut self.a,
             Side::B => &mut self.b,
@@ -76,7 +76,7 @@ impl<'r, M: Room> Duo<'r, M> {
         let a = self.a.progress().expect("progress of side A");
         let b = self.b.progress().expect("progress of side B");
         if (a, b) == (Poll::Idle, Poll::Idle) {
-            self.room.pass();
+            self.bed.pass();
         }
     }
 
@@ -92,7 +92,7 @@ impl<'r, M: Room> Duo<'r, M> {
         let mut wait = Wait::new();
         while !done(self) {
             self.round();
-            wait.round(self.room.patience(), what);
+            wait.round(self.bed.patience(), what);
         }
     }
 
@@ -154,17 +154,13 @@ impl<'r, M: Room> Duo<'r, M> {
     }
 }
 
-/// The shapes of connection a room can make: what two-sided behaviours are tried on.
-pub(super) fn shapes<M: Room>(room: &M) -> Vec<Want> {
-    let mut shapes = vec![Want::PLAIN, Want::ACKED];
-    if room.rails() > 1 {
-        shapes.push(several(room));
-    }
-    shapes
+/// The shapes of connection a testbed makes: what two-sided behaviours are tried on.
+pub(super) fn shapes<R: Rail>(bed: &dyn Testbed<R = R>) -> Vec<Want> {
+    vec![Want::PLAIN, Want::ACKED, several(bed)]
 }
 
-pub(super) fn several<M: Room>(room: &M) -> Want {
-    Want { rails: room.rails().min(3), acked: true }
+pub(super) fn several<R: Rail>(bed: &dyn Testbed<R = R>) -> Want {
+    Want { rails: bed.rails().min(3), ..Want::ACKED }
 }
 
 /// A buffer filled by [`fill_bytes`].

@@ -1,11 +1,11 @@
 //! Ends: in good order, with work in flight, and by death.
 
 use super::bench::{Wait, check_poison, filled, poison, shapes};
-use super::{Duo, Level, Memory, Room, Side, Verdict, check_bytes};
-use crate::{Conn, Error, Poll, Ticket};
+use super::{Duo, Level, Memory, Side, Testbed, Want, check_bytes};
+use crate::{Conn, Down, Error, Poll, Rail, Ticket};
 
 /// Drives one side alone until its operation reports or the connection ends.
-fn alone<M: Room>(room: &mut M, conn: &mut Conn<M::R>, ticket: Ticket, what: &str) -> Result<u64, Error> {
+fn alone<R: Rail>(bed: &mut dyn Testbed<R = R>, conn: &mut Conn<R>, ticket: Ticket, what: &str) -> Result<u64, Error> {
     let mut wait = Wait::new();
     loop {
         match conn.test(ticket) {
@@ -14,33 +14,33 @@ fn alone<M: Room>(room: &mut M, conn: &mut Conn<M::R>, ticket: Ticket, what: &st
             Err(error) => return Err(error),
         }
         if !matches!(conn.progress(), Ok(Poll::Active)) {
-            room.pass();
+            bed.pass();
         }
-        wait.round(room.patience(), what);
+        wait.round(bed.patience(), what);
     }
 }
 
 /// Drives one side alone until it has learnt that the peer is gone.
-fn until_lost<M: Room>(room: &mut M, conn: &mut Conn<M::R>) -> Error {
+fn until_lost<R: Rail>(bed: &mut dyn Testbed<R = R>, conn: &mut Conn<R>) -> Error {
     let mut wait = Wait::new();
     loop {
         match conn.progress() {
             Ok(Poll::Active) => {}
-            Ok(Poll::Idle) => room.pass(),
+            Ok(Poll::Idle) => bed.pass(),
             Err(error @ (Error::Lost | Error::Closed)) => return error,
             Err(error) => panic!("a peer that went away is told as: {error}"),
         }
-        wait.round(room.patience(), "news of the peer's end");
+        wait.round(bed.patience(), "news of the peer's end");
     }
 }
 
 /// A side that closes as soon as its receive has reported takes nothing from its peer: the send is done, not failed;
 /// and a message sent just before a close arrives.
-pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
+pub(super) fn last_message_then_close<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
         for len in [100usize, 100_000] {
             // The receiver closes.
-            let mut duo = Duo::new(room, want);
+            let mut duo = Duo::new(bed, want);
             let (src, dst) = (filled(len, 1), Memory::new(len));
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
@@ -49,7 +49,7 @@ pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdic
             for _ in 0..3 {
                 duo.b.progress().expect("progress of the receiver");
             }
-            let Duo { room: r, mut a, b } = duo;
+            let Duo { bed: r, mut a, b } = duo;
             drop(b);
             let sent = alone(r, &mut a, send, "a send whose receiver closed after it");
             assert!(matches!(sent, Ok(n) if n == len as u64), "a delivered send of {len}, {want:?}: {sent:?}");
@@ -62,7 +62,7 @@ pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdic
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             duo.done(Side::A, send);
-            let Duo { room: r, a, mut b } = duo;
+            let Duo { bed: r, a, mut b } = duo;
             drop(a);
             let got = alone(r, &mut b, recv, "a message whose sender closed after it");
             assert!(
@@ -72,15 +72,14 @@ pub(super) fn last_message_then_close<M: Room>(room: &mut M, _: Level) -> Verdic
             check_bytes(dst.slice(), 1);
         }
     }
-    Verdict::Passed
 }
 
 /// One side closes with everything in flight: the other learns it, each of its operations reports, and calls after
 /// it fail at once.
-pub(super) fn close_with_operations_in_flight<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
+pub(super) fn close_with_operations_in_flight<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
         for rounds in [0, 2, 7] {
-            let mut duo = Duo::new(room, want);
+            let mut duo = Duo::new(bed, want);
             let (src, dst) = (filled(3 << 20, 1), Memory::new(3 << 20));
             let (back, small) = (Memory::new(1 << 20), filled(64, 2));
             duo.recv(Side::B, &[(1, dst.slice())]);
@@ -88,7 +87,7 @@ pub(super) fn close_with_operations_in_flight<M: Room>(room: &mut M, _: Level) -
             duo.rounds(70);
             let sends = [duo.send(Side::A, 1, src.slice()), duo.send(Side::A, 9, small.slice())];
             duo.rounds(rounds);
-            let Duo { room: r, mut a, b } = duo;
+            let Duo { bed: r, mut a, b } = duo;
             drop(b);
             poison(dst.slice(), 0xEE);
             for send in sends {
@@ -111,20 +110,19 @@ pub(super) fn close_with_operations_in_flight<M: Room>(room: &mut M, _: Level) -
             drop(a);
         }
     }
-    Verdict::Passed
 }
 
 /// Memory of operations in flight is the owner's again when the connection has been dropped.
-pub(super) fn nothing_is_written_after_drop<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
+pub(super) fn nothing_is_written_after_drop<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
         for rounds in [1, 4, 9] {
-            let mut duo = Duo::new(room, want);
+            let mut duo = Duo::new(bed, want);
             let (src, dst) = (filled(8 << 20, 1), Memory::new(8 << 20));
             duo.recv(Side::B, &[(1, dst.slice())]);
             duo.rounds(2);
             let send = duo.send(Side::A, 1, src.slice());
             duo.rounds(rounds);
-            let Duo { room: r, mut a, b } = duo;
+            let Duo { bed: r, mut a, b } = duo;
             drop(b);
             poison(dst.slice(), 0xEE);
             // The sender goes on for as long as it can, and its bytes go nowhere.
@@ -139,15 +137,14 @@ pub(super) fn nothing_is_written_after_drop<M: Room>(room: &mut M, _: Level) -> 
             check_poison(dst.slice(), 0xEE, "after its connection was dropped");
         }
     }
-    Verdict::Passed
 }
 
 /// A peer that dies at any step of a transfer is reported; every operation then reports, none as done that is not.
-pub(super) fn death_at_every_step<M: Room>(room: &mut M, level: Level) -> Verdict {
+pub(super) fn death_at_every_step<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
     let steps = level.pick(8, 100);
-    for want in shapes(room) {
+    for want in shapes(bed).into_iter().map(|want| Want { faults: true, ..want }) {
         for step in 0..steps {
-            let mut duo = Duo::new(room, want);
+            let mut duo = Duo::new(bed, want);
             let (src, dst) = (filled(1 << 20, 1), Memory::new(1 << 20));
             let (small, there) = (filled(500, 2), Memory::new(500));
             let from_b = filled(200_000, 3);
@@ -175,8 +172,10 @@ pub(super) fn death_at_every_step<M: Room>(room: &mut M, level: Level) -> Verdic
                     _ => duo.round(),
                 }
             }
-            let Duo { room: r, mut a, b } = duo;
-            r.kill(b);
+            let Duo { bed: r, mut a, mut b } = duo;
+            r.kill(Side::B);
+            b.fail(Down::PeerGone { path: "this side".into(), why: "killed by the suite".into() });
+            drop(b);
             for send in sends {
                 match alone(r, &mut a, send, "a send to a peer that died") {
                     Ok(_) | Err(Error::Lost | Error::Closed) => {}
@@ -202,5 +201,4 @@ pub(super) fn death_at_every_step<M: Room>(room: &mut M, level: Level) -> Verdic
             drop(a);
         }
     }
-    Verdict::Passed
 }

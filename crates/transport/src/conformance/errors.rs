@@ -1,15 +1,15 @@
 //! What goes wrong without the connection being lost.
 
 use super::bench::{check_poison, filled, poison, shapes};
-use super::{Duo, Level, Memory, Room, Side, Verdict, check_bytes};
-use crate::{Error, MAX_GROUP, OpError, Ticket};
+use super::{Duo, Level, Memory, Side, Testbed, check_bytes};
+use crate::{Error, MAX_GROUP, OpError, Rail, Ticket};
 use std::time::Duration;
 
 /// A message longer than its receive is an error on both sides, with both sizes in it; nothing is written beyond
 /// the receive, and the connection stays usable.
-pub(super) fn sent_larger_than_posted<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn sent_larger_than_posted<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         for (sent, posted) in [(2, 1), (8192, 100), (8193, 8192), (100_000, 50_000), (1, 0)] {
             for early in [false, true] {
                 if early && sent > 8192 {
@@ -20,10 +20,9 @@ pub(super) fn sent_larger_than_posted<M: Room>(room: &mut M, _: Level) -> Verdic
         }
         duo.still_works();
     }
-    Verdict::Passed
 }
 
-fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bool) {
+fn oversize<R: Rail>(duo: &mut Duo<'_, R>, sent: usize, posted: usize, early: bool) {
     let (src, dst) = (filled(sent, 1), Memory::new(posted + 64));
     poison(dst.slice(), 0xEE);
     let room_for = crate::Buf::sub(&dst.slice(), 0, posted as u64).expect("inside");
@@ -75,8 +74,8 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
             Err(e) => panic!("progress after an oversize send: {e}"),
         }
         duo.b.progress().expect("progress of the receiver");
-        duo.room.pass();
-        wait.round(duo.room.patience(), "both sides to be told of the oversize message");
+        duo.bed.pass();
+        wait.round(duo.bed.patience(), "both sides to be told of the oversize message");
     }
     assert_eq!(told, 1, "the sender is told of it once");
     let error = received.expect("loop ends with it");
@@ -86,9 +85,9 @@ fn oversize<M: Room>(duo: &mut Duo<'_, M>, sent: usize, posted: usize, early: bo
 }
 
 /// A ticket reports once; then, and for numbers that never were tickets, the answer is an error without side effects.
-pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn stale_tickets<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let (src, dst) = (filled(10, 1), Memory::new(10));
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
         let send = duo.send(Side::A, 1, src.slice());
@@ -107,12 +106,11 @@ pub(super) fn stale_tickets<M: Room>(room: &mut M, _: Level) -> Verdict {
         duo.done(Side::A, send);
         duo.still_works();
     }
-    Verdict::Passed
 }
 
 /// Groups of no parts and of too many are refused by name.
-pub(super) fn groups_of_a_wrong_size<M: Room>(room: &mut M, _: Level) -> Verdict {
-    let mut duo = Duo::new(room, super::Want::PLAIN);
+pub(super) fn groups_of_a_wrong_size<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    let mut duo = Duo::new(bed, super::Want::PLAIN);
     let buf = Memory::new(8);
     for n in [0, MAX_GROUP + 1] {
         let parts = vec![(1, buf.slice()); n];
@@ -122,13 +120,12 @@ pub(super) fn groups_of_a_wrong_size<M: Room>(room: &mut M, _: Level) -> Verdict
         }
     }
     duo.still_works();
-    Verdict::Passed
 }
 
 /// A peer that never posts leaves its sender busy with bounded memory, and other tags unharmed.
-pub(super) fn peer_that_never_posts<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn peer_that_never_posts<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let (small, large) = (filled(1000, 1), filled(100_000, 2));
         let mut accepted = Vec::new();
         for _ in 0..2000 {
@@ -152,27 +149,26 @@ pub(super) fn peer_that_never_posts<M: Room>(room: &mut M, _: Level) -> Verdict 
             duo.done(Side::A, send);
         }
     }
-    Verdict::Passed
 }
 
 /// A peer that is stopped for long is waited for: no call fails, and everything goes on when it wakes.
-pub(super) fn peer_that_stops<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn peer_that_stops<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let (src, dst) = (filled(1 << 20, 1), Memory::new(1 << 20));
         let (small, there) = (filled(64, 2), Memory::new(64));
         let recv = duo.recv(Side::B, &[(1, dst.slice()), (2, there.slice())]);
         duo.rounds(100);
         let first = duo.send(Side::A, 1, src.slice());
         let second = duo.send(Side::A, 2, small.slice());
-        // Ten minutes, where the room's clock is its own; a token of it elsewhere.
-        let naps = match duo.room.patience() {
+        // Ten minutes, where the bed's clock is its own; a token of it elsewhere.
+        let naps = match duo.bed.patience() {
             super::Patience::Rounds(_) => 600,
             super::Patience::Wall(_) => 10,
         };
         for _ in 0..naps {
             duo.a.progress().expect("progress while the peer sleeps");
-            duo.room.sleep(Duration::from_secs(1));
+            duo.bed.sleep(Duration::from_secs(1));
         }
         assert_eq!(duo.done(Side::B, recv), (1 << 20) + 64);
         check_bytes(dst.slice(), 1);
@@ -181,5 +177,4 @@ pub(super) fn peer_that_stops<M: Room>(room: &mut M, _: Level) -> Verdict {
         duo.done(Side::A, second);
         duo.still_works();
     }
-    Verdict::Passed
 }

@@ -1,13 +1,13 @@
 //! Many of everything.
 
 use super::bench::{filled, shapes};
-use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, Want, check_bytes};
-use crate::{Conn, MAX_GROUP, MemSlice, Poll, Ticket};
+use super::{Duo, Level, Memory, Rng, Side, Testbed, Want, check_bytes};
+use crate::{Conn, MAX_GROUP, MemSlice, Poll, Rail, Ticket};
 
 /// NCCL's most: 32 requests of 8 parts in flight, and their 256 sends.
-pub(super) fn requests_32_by_8<M: Room>(room: &mut M, level: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn requests_32_by_8<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         for round in 0..level.pick(2, 20) {
             let mut rng = Rng::new(round);
             let len = |r: usize, p: usize| [0, 8, 700, 8192, 12_000][(r * 3 + p) % 5];
@@ -44,13 +44,12 @@ pub(super) fn requests_32_by_8<M: Room>(room: &mut M, level: Level) -> Verdict {
             }
         }
     }
-    Verdict::Passed
 }
 
 /// Connections of one process do not see each other.
-pub(super) fn many_connections<M: Room>(room: &mut M, level: Level) -> Verdict {
+pub(super) fn many_connections<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
     let n = level.pick(16, 200);
-    let mut open: Vec<_> = (0..n).map(|i| room.pair(if i % 2 == 0 { Want::PLAIN } else { Want::ACKED })).collect();
+    let mut open: Vec<_> = (0..n).map(|i| bed.pair(if i % 2 == 0 { Want::PLAIN } else { Want::ACKED })).collect();
     let mut work = Vec::new();
     for (i, (a, b)) in open.iter_mut().enumerate() {
         let len = if i % 3 == 0 { 30_000 } else { 300 };
@@ -84,32 +83,27 @@ pub(super) fn many_connections<M: Room>(room: &mut M, level: Level) -> Verdict {
             }
         }
         if !active {
-            room.pass();
+            bed.pass();
         }
-        wait.round(room.patience(), "many connections to finish");
+        wait.round(bed.patience(), "many connections to finish");
     }
-    Verdict::Passed
 }
 
 /// Connecting and closing again and again.
-pub(super) fn connects<M: Room>(room: &mut M, level: Level) -> Verdict {
+pub(super) fn connects<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
     for i in 0..level.pick(24, 3000) {
         let want = if i % 2 == 0 { Want::PLAIN } else { Want::ACKED };
-        let mut duo = Duo::new(room, want);
+        let mut duo = Duo::new(bed, want);
         duo.message(Side::A, 1, 10, i);
     }
-    Verdict::Passed
 }
 
 /// Connections driven by threads of their own.
 ///
 /// # Panics
 /// The behaviour does not hold.
-pub fn threads<M: Room>(room: &mut M, level: Level)
-where
-    M::R: Send,
-{
-    let pairs: Vec<_> = (0..level.pick(3, 16)).map(|_| room.pair(Want::PLAIN)).collect();
+pub fn threads<R: Rail + Send>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    let pairs: Vec<_> = (0..level.pick(3, 16)).map(|_| bed.pair(Want::PLAIN)).collect();
     std::thread::scope(|scope| {
         for (i, (a, b)) in pairs.into_iter().enumerate() {
             let seed = i as u64 * 1000;
@@ -124,7 +118,7 @@ where
 /// The receiver closes when its acknowledgement is out, and the sender may learn of that in the call that brings the
 /// acknowledgement or even the end of its last send: so the tests of the operations decide, not the progress, and the
 /// acknowledgement is waited for from the start.
-fn half<R: crate::Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
+fn half<R: Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
     let since = std::time::Instant::now();
     let drive = |conn: &mut Conn<R>| {
         assert!(since.elapsed().as_secs() < 120, "a thread waits for its peer");

@@ -23,7 +23,7 @@ thread_local! {
     static MAKER: RefCell<Option<Maker>> = const { RefCell::new(None) };
 }
 
-/// From here on, behaviours that run in this thread take their buffers from `make`: how a room is tested with device
+/// From here on, behaviours that run in this thread take their buffers from `make`: how a transport is tested with device
 /// memory. Threads that a behaviour starts go on using host memory.
 pub fn take_memory_from(make: impl Fn(usize) -> Box<dyn Buffer> + 'static) {
     MAKER.with(|m| *m.borrow_mut() = Some(Box::new(make)));

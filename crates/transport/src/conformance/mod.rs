@@ -1,22 +1,21 @@
-//! One suite for every room.
+//! One suite for every transport.
 //!
-//! # How a room plugs in
+//! # How a transport plugs in
 //!
-//! 1. In the room's `Cargo.toml`: `[dev-dependencies] linkspan-transport = { workspace = true, features =
-//!    ["conformance"] }`.
-//! 2. In its `tests/conformance.rs` implement [`Room`] for a small struct: [`Room::pair`] makes two connected
-//!    [`Conn`]s in this process (loopback, one memory); override [`Room::rails`] if it can join several rails,
-//!    [`Room::kill`] if dropping the rails is not what a dead process looks like, [`Room::pass`] to let time pass,
-//!    and [`Room::stall`] / [`Room::release`] / [`Room::extra_rails`] where the room has a way to do so.
-//! 3. `linkspan_transport::conformance_suite!(tcp, TcpRoom::new());` makes a module `tcp` with one `#[test]` per
-//!    behaviour. A room whose rails are not `Send` writes `conformance_suite!(single_threaded tcp, ...)`.
+//! 1. In its `Cargo.toml`: `[dev-dependencies] linkspan-transport = { workspace = true, features = ["conformance"] }`.
+//! 2. In its tests implement [`Testbed`] for a small struct: both ends of a new rail, in this process, and the means to
+//!    stall and to kill a rail from below.
+//! 3. `linkspan_transport::conformance_suite!(tcp, Tcp::new());` makes a module `tcp` with one `#[test]` per behaviour. A
+//!    transport whose rails are not `Send` writes `conformance_suite!(single_threaded tcp, ...)`.
 //! 4. `cargo test -p linkspan-tcp --release` runs the quick level; `LINKSPAN_CONFORMANCE=full` the full one (1 GiB,
-//!    thousands of connects). Guests and tools call [`quick`] or [`full`] with a room instead.
+//!    thousands of connects). Guests and tools call [`behaviours`] with a testbed instead.
+//! 5. A transport that moves device memory calls [`take_memory_from`] when it makes a rail.
 //!
-//! 5. A room that moves device memory calls [`take_memory_from`] when it makes a pair.
+//! Every behaviour is required. One that a testbed cannot bring about stands in its invocation with the reason, as in
+//! `conformance_suite!(shm, Shm::new(), ignored { revocation: "..." })`, and cargo lists it as ignored.
 //!
-//! Both ends run in the calling thread. A behaviour panics with what it saw; behaviours a room has no means for say
-//! so on stderr and count as [`Verdict::Skipped`].
+//! Both ends run in the calling thread. A behaviour panics with what it saw. A transport that crosses processes implements
+//! [`Joint`] too: `processes_suite!` has the behaviours for which one process is not enough.
 
 mod bench;
 mod close;
@@ -25,6 +24,8 @@ mod load;
 mod memory;
 mod onesided;
 mod order;
+mod processes;
+mod proxy;
 mod rails;
 mod soak;
 
@@ -33,46 +34,66 @@ use std::time::Duration;
 pub use bench::{Duo, Side, check_bytes, fill_bytes, pattern};
 pub use load::threads;
 pub use memory::{Buffer, Memory, take_memory_from};
+pub use processes::{Joint, Link, two_processes};
+pub use proxy::{Proxies, Proxy, Way};
 pub use soak::Rng;
 
-use crate::{Conn, Down, Rail};
+use crate::{Conn, Rail};
 
 /// What a connection is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// Rails that carry it together, at least 1 and at most [`Room::rails`].
+    /// Rails that carry it together, at least 1 and at most [`Testbed::rails`].
     pub rails: usize,
     /// Operations report when acknowledged; see [`Conn::new`].
     pub acked: bool,
+    /// The suite is going to call [`Testbed::stall`] or [`Testbed::kill`].
+    pub faults: bool,
 }
 
 impl Want {
     /// One rail, done when taken.
-    pub const PLAIN: Want = Want { rails: 1, acked: false };
+    pub const PLAIN: Want = Want { rails: 1, acked: false, faults: false };
     /// One rail, done when acknowledged; carries one-sided operations.
-    pub const ACKED: Want = Want { rails: 1, acked: true };
+    pub const ACKED: Want = Want { rails: 1, acked: true, faults: false };
 }
 
 /// How long the suite waits for something that must happen.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// Time on the wall; rooms on real media.
+    /// Time on the wall; transports on real media.
     Wall(Duration),
-    /// Rounds of progress on both sides; rooms with a clock of their own.
+    /// Rounds of progress on both sides; transports with a clock of their own.
     Rounds(u64),
 }
 
-/// A room under test: makes connections whose both ends live in this process.
-pub trait Room {
+/// A transport under test: makes rails whose both ends live in this process.
+pub trait Testbed {
     /// Its rail.
     type R: Rail;
 
-    /// A new connection.
-    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>);
+    /// Both ends of a new rail: number `n` of a connection like `want`. 0 begins a connection, whose other rails follow,
+    /// those that are added later included.
+    fn rail(&mut self, want: Want, n: usize) -> (Self::R, Self::R);
 
-    /// Most rails one connection can have here.
-    fn rails(&self) -> usize {
-        1
+    /// Most rails that one connection can have here, at least 2.
+    fn rails(&self) -> usize;
+
+    /// Stops delivery to this side on rail `n` of the last connection, which was made with [`Want::faults`]: below the
+    /// rail, and in the middle of a chunk if one is on its way.
+    fn stall(&mut self, side: Side, n: usize);
+
+    /// Ends every stall: what was held back arrives now.
+    fn release(&mut self);
+
+    /// What lies below the rails of this side of the last connection ends as it does when the kernel ends a process that
+    /// was killed: without a goodbye, and without what the process had not handed over. The connection is dropped then.
+    fn kill(&mut self, side: Side);
+
+    /// A new connection.
+    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>) {
+        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|n| self.rail(want, n)).unzip();
+        (Conn::new(a, want.acked), Conn::new(b, want.acked))
     }
 
     /// Lets time pass after a round in which neither side had anything to do.
@@ -80,29 +101,9 @@ pub trait Room {
         std::thread::yield_now();
     }
 
-    /// Lets about this much time pass, in which neither side makes progress; a room on a real medium waits a token of it.
+    /// Lets about this much time pass, in which neither side makes progress; on a real medium a short part of it.
     fn sleep(&mut self, time: Duration) {
         std::thread::sleep(time.min(Duration::from_millis(20)));
-    }
-
-    /// Ends one side as a process that is killed ends: without a goodbye.
-    fn kill(&mut self, mut conn: Conn<Self::R>) {
-        conn.fail(Down::PeerGone { path: "this side".into(), why: "killed by the suite".into() });
-    }
-
-    /// Stops delivery to `conn` on the rail in `slot`, in the middle of a chunk if one is on its way. False: this
-    /// room has no means to.
-    fn stall(&mut self, conn: &Conn<Self::R>, slot: usize) -> bool {
-        let _ = (conn, slot);
-        false
-    }
-
-    /// Ends every stall: what was held back arrives now.
-    fn release(&mut self) {}
-
-    /// One more rail for a connection that is up: its two ends. `None`: this room has no means to.
-    fn extra_rail(&mut self) -> Option<(Self::R, Self::R)> {
-        None
     }
 
     /// When to give up.
@@ -137,50 +138,50 @@ impl Level {
     }
 }
 
-/// How a behaviour ended; a failure panics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It holds.
-    Passed,
-    /// The room has no means to try it; the text says which.
-    Skipped(&'static str),
-}
+/// One named behaviour; panics where it does not hold.
+pub type Behaviour<R> = fn(&mut dyn Testbed<R = R>, Level);
 
-/// One named behaviour.
-pub type Behaviour<M> = fn(&mut M, Level) -> Verdict;
-
+// `$d` is a dollar sign, for the macro that this one makes.
 macro_rules! behaviours {
-    ($($module:ident :: $name:ident),* $(,)?) => {
+    ($d:tt $($module:ident :: $name:ident),* $(,)?) => {
         /// Every behaviour with its name, in the order in which they run.
-        pub fn behaviours<M: Room>() -> Vec<(&'static str, Behaviour<M>)> {
-            vec![$((stringify!($name), $module::$name::<M> as Behaviour<M>)),*]
+        pub fn behaviours<R: Rail>() -> Vec<(&'static str, Behaviour<R>)> {
+            vec![$((stringify!($name), $module::$name::<R> as Behaviour<R>)),*]
         }
 
         /// One test per behaviour; see [`crate::conformance`].
         #[macro_export]
         macro_rules! conformance_suite {
-            (single_threaded $suite:ident, $room:expr) => {
+            (single_threaded $suite:ident, $testbed:expr $d(, ignored { $d($ignored:ident: $why:literal),+ $d(,)? })?) => {
                 mod $suite {
                     #[allow(unused_imports)]
                     use super::*;
-                    $(#[test]
-                    fn $name() {
-                        $crate::conformance::one(stringify!($name), &mut $room);
-                    })*
+                    macro_rules! behaviour {
+                        $d($d(($ignored $run:block) => {
+                            #[test]
+                            #[ignore = $why]
+                            fn $ignored() $run
+                        };)+)?
+                        ($behaviour:ident $run:block) => {
+                            #[test]
+                            fn $behaviour() $run
+                        };
+                    }
+                    $(behaviour!($name { $crate::conformance::one(stringify!($name), &mut $testbed) });)*
                 }
             };
-            ($suite:ident, $room:expr) => {
-                $crate::conformance_suite!(single_threaded $suite, $room);
+            ($suite:ident, $testbed:expr $d(, ignored { $d($ignored:ident: $why:literal),+ $d(,)? })?) => {
+                $crate::conformance_suite!(single_threaded $suite, $testbed $d(, ignored { $d($ignored: $why),+ })?);
                 #[test]
                 fn threads_on_different_connections() {
-                    $crate::conformance::threads(&mut $room, $crate::conformance::Level::from_env());
+                    $crate::conformance::threads(&mut $testbed, $crate::conformance::Level::from_env());
                 }
             };
         }
     };
 }
 
-behaviours!(
+behaviours!($
     order::ordering_per_tag,
     order::tags_with_others_in_between,
     order::grouped_receives,
@@ -224,33 +225,9 @@ behaviours!(
 ///
 /// # Panics
 /// It does not hold, or there is none of this name.
-pub fn one<M: Room>(name: &str, room: &mut M) -> Verdict {
-    let Some((name, behaviour)) = behaviours::<M>().into_iter().find(|b| b.0 == name) else {
+pub fn one<R: Rail>(name: &str, bed: &mut dyn Testbed<R = R>) {
+    let Some((_, behaviour)) = behaviours::<R>().into_iter().find(|b| b.0 == name) else {
         panic!("no behaviour is called {name}");
     };
-    let verdict = behaviour(room, Level::from_env());
-    if let Verdict::Skipped(why) = verdict {
-        eprintln!("{name}: cannot be tested here: {why}");
-    }
-    verdict
-}
-
-/// Runs everything at the quick level.
-///
-/// # Panics
-/// A behaviour does not hold.
-pub fn quick<M: Room>(room: &mut M) -> Vec<(&'static str, Verdict)> {
-    all(room, Level::Quick)
-}
-
-/// Runs everything at the full level.
-///
-/// # Panics
-/// A behaviour does not hold.
-pub fn full<M: Room>(room: &mut M) -> Vec<(&'static str, Verdict)> {
-    all(room, Level::Full)
-}
-
-fn all<M: Room>(room: &mut M, level: Level) -> Vec<(&'static str, Verdict)> {
-    behaviours::<M>().into_iter().map(|(name, behaviour)| (name, behaviour(room, level))).collect()
+    behaviour(bed, Level::from_env());
 }

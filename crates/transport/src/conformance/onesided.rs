@@ -1,14 +1,14 @@
 //! Writes, reads and notifications.
 
 use super::bench::{check_poison, filled, poison, several, shapes};
-use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, Want, check_bytes};
-use crate::{Access, Buf, Error, MemSlice, OpError, RemoteSlice, Ticket};
+use super::{Duo, Level, Memory, Rng, Side, Testbed, Want, check_bytes};
+use crate::{Access, Buf, Error, MemSlice, OpError, Rail, RemoteSlice, Ticket};
 
-fn acked_shapes<M: Room>(room: &M) -> Vec<Want> {
-    shapes(room).into_iter().filter(|w| w.acked).collect()
+fn acked_shapes<R: Rail>(bed: &dyn Testbed<R = R>) -> Vec<Want> {
+    shapes(bed).into_iter().filter(|w| w.acked).collect()
 }
 
-impl<M: Room> Duo<'_, M> {
+impl<R: Rail> Duo<'_, R> {
     fn write(&mut self, src: MemSlice, key: u32, offset: u64, notify: Option<u64>) -> Ticket {
         let mut ticket = None;
         self.until("a write to be accepted", |duo| {
@@ -40,9 +40,9 @@ impl<M: Room> Duo<'_, M> {
 const REGION: usize = 1 << 20;
 
 /// Writes land where they should and nowhere else; reads bring what is there.
-pub(super) fn write_and_read<M: Room>(room: &mut M, level: Level) -> Verdict {
-    for want in acked_shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn write_and_read<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    for want in acked_shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let len = level.pick(8 << 20, 256 << 20);
         let (region, back) = (Memory::new(len), Memory::new(len));
         let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
@@ -66,14 +66,13 @@ pub(super) fn write_and_read<M: Room>(room: &mut M, level: Level) -> Verdict {
         }
         duo.still_works();
     }
-    Verdict::Passed
 }
 
 /// When a notification is there, so are all bytes of its write and of those before it; notifications come in order,
 /// once each.
-pub(super) fn notify_comes_after_its_bytes<M: Room>(room: &mut M, level: Level) -> Verdict {
-    for want in acked_shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn notify_comes_after_its_bytes<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    for want in acked_shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let region = Memory::new(REGION);
         let key = duo.b.expose(region.slice(), Access::Write).expect("a free key");
         for round in 0..level.pick(3, 30u64) {
@@ -106,14 +105,13 @@ pub(super) fn notify_comes_after_its_bytes<M: Room>(room: &mut M, level: Level) 
             poison(region.slice(), 0);
         }
     }
-    Verdict::Passed
 }
 
 /// Nothing lands outside the region, and nothing against its rights, small or large; the writer is told, no notification
 /// comes, and the connection stays usable.
-pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in acked_shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn bounds_and_rights<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in acked_shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let memory = Memory::new(3 * REGION);
         poison(memory.slice(), 0xEE);
         let middle = memory.slice().sub(REGION as u64, REGION as u64).expect("inside");
@@ -158,13 +156,12 @@ pub(super) fn bounds_and_rights<M: Room>(room: &mut M, _: Level) -> Verdict {
         check_poison(guarded.slice(), 0xEE, "by a write to a region for reading");
         duo.still_works();
     }
-    Verdict::Passed
 }
 
 /// A key that was taken back is always refused, also when its slot has a new owner.
-pub(super) fn stale_keys<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in acked_shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn stale_keys<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in acked_shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let (old, new) = (Memory::new(REGION), Memory::new(REGION));
         let stale = duo.b.expose(old.slice(), Access::ReadWrite).expect("a free key");
         let src = filled(20_000, 1);
@@ -190,15 +187,14 @@ pub(super) fn stale_keys<M: Room>(room: &mut M, _: Level) -> Verdict {
         let write = duo.write(src.slice(), fresh, 0, None);
         assert_eq!(duo.done(Side::A, write), 20_000);
     }
-    Verdict::Passed
 }
 
 /// Access may be taken back in the middle of writes and reads: when `unexpose` has said yes, not a byte of the memory
 /// changes any more, no byte of its later content is read, and every operation reports.
-pub(super) fn unexpose_during_traffic<M: Room>(room: &mut M, level: Level) -> Verdict {
-    for want in acked_shapes(room) {
+pub(super) fn unexpose_during_traffic<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    for want in acked_shapes(bed) {
         let mut rng = Rng::new(9);
-        let mut duo = Duo::new(room, want);
+        let mut duo = Duo::new(bed, want);
         for round in 0..level.pick(8, 100u64) {
             let region = filled(4 << 20, round);
             let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
@@ -233,7 +229,6 @@ pub(super) fn unexpose_during_traffic<M: Room>(room: &mut M, level: Level) -> Ve
         }
         duo.still_works();
     }
-    Verdict::Passed
 }
 
 /// The second half of the pattern a region was filled with.
@@ -244,9 +239,9 @@ fn region_tail(seed: u64) -> Vec<u8> {
 }
 
 /// No bytes are still an operation, and still checked against the key.
-pub(super) fn zero_length_one_sided<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in acked_shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn zero_length_one_sided<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in acked_shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let (region, none) = (Memory::new(64), Memory::new(0));
         let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
         for offset in [0, 64] {
@@ -261,12 +256,11 @@ pub(super) fn zero_length_one_sided<M: Room>(room: &mut M, _: Level) -> Verdict 
         let read = duo.read(none.slice(), key, 65);
         duo.refused(read, key, "an empty read outside");
     }
-    Verdict::Passed
 }
 
 /// A connection without acknowledgements says that it has no one-sided operations.
-pub(super) fn one_sided_needs_acknowledgements<M: Room>(room: &mut M, _: Level) -> Verdict {
-    let mut duo = Duo::new(room, Want::PLAIN);
+pub(super) fn one_sided_needs_acknowledgements<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    let mut duo = Duo::new(bed, Want::PLAIN);
     let buf = Memory::new(8);
     let to = RemoteSlice { key: 1 << 12, offset: 0 };
     for outcome in [duo.a.post_write(buf.slice(), to, None), duo.a.post_read(buf.slice(), to)] {
@@ -276,17 +270,16 @@ pub(super) fn one_sided_needs_acknowledgements<M: Room>(room: &mut M, _: Level) 
         }
     }
     duo.still_works();
-    Verdict::Passed
 }
 
 /// As many reads as can be posted, all answered.
-pub(super) fn many_reads<M: Room>(room: &mut M, _: Level) -> Verdict {
-    let want = if room.rails() > 1 { several(room) } else { Want::ACKED };
-    let mut duo = Duo::new(room, want);
+pub(super) fn many_reads<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    let want = if bed.rails() > 1 { several(bed) } else { Want::ACKED };
+    let mut duo = Duo::new(bed, want);
     let region = filled(REGION, 4);
     let key = duo.b.expose(region.slice(), Access::Read).expect("a free key");
     let mut reads = Vec::new();
-    // The peer does not look until no more can be posted, as far as the room's own buffers reach.
+    // The peer does not look until no more can be posted, as far as the bed's own buffers reach.
     let mut busy = 0;
     while reads.len() < 600 && busy < 100 {
         let i = reads.len() as u64;
@@ -299,7 +292,7 @@ pub(super) fn many_reads<M: Room>(room: &mut M, _: Level) -> Verdict {
             None => {
                 busy += 1;
                 duo.a.progress().expect("progress of the reader");
-                duo.room.pass();
+                duo.bed.pass();
             }
         }
     }
@@ -311,5 +304,4 @@ pub(super) fn many_reads<M: Room>(room: &mut M, _: Level) -> Verdict {
         assert!(dst.slice().to_vec() == want, "read of {n} bytes at {at}");
     }
     duo.still_works();
-    Verdict::Passed
 }

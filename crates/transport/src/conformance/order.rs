@@ -1,13 +1,13 @@
 //! Matching, sizes and order of two-sided messages.
 
 use super::bench::{Wait, filled, shapes};
-use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, check_bytes};
-use crate::{MAX_GROUP, MemSlice, Ticket};
+use super::{Duo, Level, Memory, Rng, Side, Testbed, check_bytes};
+use crate::{MAX_GROUP, MemSlice, Rail, Ticket};
 use linkspan_proto::head::EAGER_MAX;
 
-/// Sizes around every threshold of the protocol and the room.
-fn edges<M: Room>(duo: &Duo<'_, M>) -> Vec<usize> {
-    let chunk = duo.a.rails().map(|(_, r)| crate::Rail::info(r).caps.chunk).max().unwrap_or(1).min(4 << 20);
+/// Sizes around every threshold of the protocol and the bed.
+fn edges<R: Rail>(duo: &Duo<'_, R>) -> Vec<usize> {
+    let chunk = duo.a.rails().map(|(_, r)| Rail::info(r).caps.chunk).max().unwrap_or(1).min(4 << 20);
     let mut sizes = vec![1, 2, 7, 63, 64, 65, 4096];
     for edge in [EAGER_MAX, 64 << 10, chunk, 3 * chunk] {
         sizes.extend([edge - 1, edge, edge + 1]);
@@ -16,9 +16,9 @@ fn edges<M: Room>(duo: &Duo<'_, M>) -> Vec<usize> {
 }
 
 /// The k-th send with a tag meets the k-th receive with it.
-pub(super) fn ordering_per_tag<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn ordering_per_tag<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let sizes = [40, 9000, 0, 8192, 200_000, 1, 8193, 300, 70_000, 2];
         let bufs: Vec<Memory> = sizes.iter().map(|_| Memory::new(200_000)).collect();
         let recvs: Vec<Ticket> = bufs.iter().map(|b| duo.recv(Side::B, &[(5, b.slice())])).collect();
@@ -33,13 +33,12 @@ pub(super) fn ordering_per_tag<M: Room>(room: &mut M, _: Level) -> Verdict {
             duo.done(Side::A, send);
         }
     }
-    Verdict::Passed
 }
 
 /// Receives of one tag wait while messages with others pass, in an order of their own.
-pub(super) fn tags_with_others_in_between<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn tags_with_others_in_between<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let tags = [7u32, 3, 9, 3, 7, 1, 9, 7];
         let len = |i: usize| if i.is_multiple_of(3) { 50_000 } else { 500 } + i;
         let bufs: Vec<Memory> = (0..tags.len()).map(|i| Memory::new(len(i))).collect();
@@ -60,13 +59,12 @@ pub(super) fn tags_with_others_in_between<M: Room>(room: &mut M, _: Level) -> Ve
             assert_eq!(duo.done(Side::A, send), len(i) as u64);
         }
     }
-    Verdict::Passed
 }
 
 /// Groups of 1 to 8 parts report once, with the size of every part.
-pub(super) fn grouped_receives<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn grouped_receives<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         for n in 1..=MAX_GROUP {
             group(&mut duo, n, n as u64, false);
             group(&mut duo, n, 100 + n as u64, true);
@@ -84,10 +82,9 @@ pub(super) fn grouped_receives<M: Room>(room: &mut M, _: Level) -> Verdict {
         let sizes = group_done(&mut duo, recv, lens.iter().sum::<usize>() as u64);
         assert_eq!(sizes[..4], lens.map(|l| l as u64));
     }
-    Verdict::Passed
 }
 
-fn group_done<M: Room>(duo: &mut Duo<'_, M>, recv: Ticket, bytes: u64) -> [u64; MAX_GROUP] {
+fn group_done<R: Rail>(duo: &mut Duo<'_, R>, recv: Ticket, bytes: u64) -> [u64; MAX_GROUP] {
     // Sizes are asked for before the ticket dies, so the group must not be retired by a test before it is done.
     let mut sizes = [0; MAX_GROUP];
     duo.until("a group to report", |duo| {
@@ -103,7 +100,7 @@ fn group_done<M: Room>(duo: &mut Duo<'_, M>, recv: Ticket, bytes: u64) -> [u64; 
     sizes
 }
 
-fn group<M: Room>(duo: &mut Duo<'_, M>, n: usize, seed: u64, sends_first: bool) {
+fn group<R: Rail>(duo: &mut Duo<'_, R>, n: usize, seed: u64, sends_first: bool) {
     let mut rng = Rng::new(seed);
     let lens: Vec<usize> = (0..n)
         .map(|_| match rng.below(4) {
@@ -150,9 +147,9 @@ fn group<M: Room>(duo: &mut Duo<'_, M>, n: usize, seed: u64, sends_first: bool) 
 }
 
 /// Groups are completed although messages for other receives, posted before and after, come in between.
-pub(super) fn groups_with_unmatched_tags_in_between<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn groups_with_unmatched_tags_in_between<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let bufs: Vec<Memory> = (0..9).map(|_| Memory::new(30_000)).collect();
         let part = |i: usize, tag: u32| (tag, bufs[i].slice());
         let first = duo.recv(Side::B, &[part(0, 1), part(1, 2), part(2, 3)]);
@@ -177,13 +174,12 @@ pub(super) fn groups_with_unmatched_tags_in_between<M: Room>(room: &mut M, _: Le
             duo.done(Side::A, send);
         }
     }
-    Verdict::Passed
 }
 
 /// Messages of no bytes are messages.
-pub(super) fn zero_length<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn zero_length<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         for _ in 0..3 {
             duo.message(Side::A, 1, 0, 1);
             duo.message(Side::B, 1, 0, 1);
@@ -202,13 +198,12 @@ pub(super) fn zero_length<M: Room>(room: &mut M, _: Level) -> Verdict {
         assert_eq!(duo.done(Side::A, send), 0);
         duo.still_works();
     }
-    Verdict::Passed
 }
 
 /// The receive reports the size sent, and bytes beyond stay as they were.
-pub(super) fn posted_larger_than_sent<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn posted_larger_than_sent<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         for (sent, posted) in [(1, 2), (100, 9000), (9000, 9001), (20_000, 1 << 20), (0, 64)] {
             let (src, dst) = (filled(sent, 3), Memory::new(posted));
             super::bench::poison(dst.slice(), 0xEE);
@@ -222,13 +217,12 @@ pub(super) fn posted_larger_than_sent<M: Room>(room: &mut M, _: Level) -> Verdic
             super::bench::check_poison(rest, 0xEE, "beyond the message");
         }
     }
-    Verdict::Passed
 }
 
 /// Small messages leave before their receives are posted, and are found by tag then.
-pub(super) fn early_sends<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn early_sends<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let lens = [0usize, 1, 100, 8000, 3, 64, 65, 1000];
         let srcs: Vec<Memory> = (0..).zip(lens).map(|(i, n)| filled(n, i)).collect();
         let sends: Vec<Ticket> =
@@ -246,13 +240,12 @@ pub(super) fn early_sends<M: Room>(room: &mut M, _: Level) -> Verdict {
         }
         duo.still_works();
     }
-    Verdict::Passed
 }
 
 /// A sender that has used its credit up is busy, and is not any more when receives come.
-pub(super) fn out_of_credit_then_recovers<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn out_of_credit_then_recovers<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         for round in 0..3u64 {
             let len = 4000;
             let mut sends = Vec::new();
@@ -269,7 +262,7 @@ pub(super) fn out_of_credit_then_recovers<M: Room>(room: &mut M, _: Level) -> Ve
                     }
                     None => {
                         idle += 1;
-                        wait.round(duo.room.patience(), "credit for eight early messages");
+                        wait.round(duo.bed.patience(), "credit for eight early messages");
                         duo.round();
                     }
                 }
@@ -286,13 +279,12 @@ pub(super) fn out_of_credit_then_recovers<M: Room>(room: &mut M, _: Level) -> Ve
             }
         }
     }
-    Verdict::Passed
 }
 
 /// Operations may be tested in any order; none is lost or reported twice.
-pub(super) fn tests_in_any_order<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn tests_in_any_order<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let mut rng = Rng::new(1);
         let n = 40usize;
         let len = |i: usize| if i.is_multiple_of(5) { 40_000 } else { 100 } + i;
@@ -314,14 +306,13 @@ pub(super) fn tests_in_any_order<M: Room>(room: &mut M, _: Level) -> Verdict {
         }
         assert_eq!((duo.a.in_flight(), duo.b.in_flight()), (0, 0));
     }
-    Verdict::Passed
 }
 
 /// From one byte to the largest of the level, and around every threshold.
-pub(super) fn sizes<M: Room>(room: &mut M, level: Level) -> Verdict {
+pub(super) fn sizes<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
     let largest = level.pick(16 << 20, 1 << 30);
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         let mut sizes = edges(&duo);
         sizes.extend((0..).map(|n| 1usize << n).take_while(|&n| n <= largest));
         for (i, len) in sizes.into_iter().filter(|&n| n <= largest).enumerate() {
@@ -329,13 +320,12 @@ pub(super) fn sizes<M: Room>(room: &mut M, level: Level) -> Verdict {
             duo.message(side, 1, len, i as u64);
         }
     }
-    Verdict::Passed
 }
 
 /// Both sides send and receive at once.
-pub(super) fn both_directions<M: Room>(room: &mut M, _: Level) -> Verdict {
-    for want in shapes(room) {
-        let mut duo = Duo::new(room, want);
+pub(super) fn both_directions<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
         for (round, len) in [0usize, 10, 8192, 8193, 300_000, 2 << 20].into_iter().enumerate() {
             let seed = round as u64 * 100;
             let mut open = Vec::new();
@@ -355,5 +345,4 @@ pub(super) fn both_directions<M: Room>(room: &mut M, _: Level) -> Verdict {
             }
         }
     }
-    Verdict::Passed
 }

@@ -1,40 +1,31 @@
 //! Several rails under one connection, and what happens when they go.
 
 use super::bench::{check_poison, filled, poison, several, slots};
-use super::{Duo, Level, Memory, Rng, Room, Side, Verdict, check_bytes};
-use crate::{Down, Poll};
-
-const ALONE: Verdict = Verdict::Skipped("connections of this transport have one rail");
+use super::{Duo, Level, Memory, Rng, Side, Testbed, Want, check_bytes};
+use crate::{Down, Poll, Rail};
 
 fn gone() -> Down {
     Down::PeerGone { path: "this rail".into(), why: "given up by the suite".into() }
 }
 
 /// Large messages are cut over all rails and arrive whole, in both directions.
-pub(super) fn striping<M: Room>(room: &mut M, level: Level) -> Verdict {
-    if room.rails() < 2 {
-        return ALONE;
-    }
-    let want = several(room);
-    let mut duo = Duo::new(room, want);
+pub(super) fn striping<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    let want = several(bed);
+    let mut duo = Duo::new(bed, want);
     assert_eq!(slots(&duo.a).len(), want.rails);
     for (i, len) in [70_000, 1 << 20, level.pick(16 << 20, 1 << 30)].into_iter().enumerate() {
         duo.message(Side::A, 1, len, i as u64);
         duo.message(Side::B, 1, len, 10 + i as u64);
     }
-    Verdict::Passed
 }
 
 /// One rail is given up by either side at a random point of traffic in both directions: nothing is lost, doubled or
 /// late, and the connection goes on.
-pub(super) fn rail_lost_at_any_point<M: Room>(room: &mut M, level: Level) -> Verdict {
-    if room.rails() < 2 {
-        return ALONE;
-    }
-    let want = several(room);
+pub(super) fn rail_lost_at_any_point<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    let want = several(bed);
     for seed in 0..level.pick(12, 400u64) {
         let mut rng = Rng::new(seed);
-        let mut duo = Duo::new(room, want);
+        let mut duo = Duo::new(bed, want);
         let len = 1 << 20;
         let mut open = Vec::new();
         for i in 0..3u64 {
@@ -67,18 +58,14 @@ pub(super) fn rail_lost_at_any_point<M: Room>(room: &mut M, level: Level) -> Ver
             assert!(duo.conn(side).news().is_none(), "news come once");
         }
     }
-    Verdict::Passed
 }
 
 /// Rails go one after another, from either side, in traffic, until one is left.
-pub(super) fn rails_lost_one_after_another<M: Room>(room: &mut M, level: Level) -> Verdict {
-    if room.rails() < 2 {
-        return ALONE;
-    }
-    let want = several(room);
+pub(super) fn rails_lost_one_after_another<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    let want = several(bed);
     for seed in 0..level.pick(4, 100u64) {
         let mut rng = Rng::new(seed);
-        let mut duo = Duo::new(room, want);
+        let mut duo = Duo::new(bed, want);
         for n in 0..want.rails as u64 {
             let (src, dst) = (filled(2 << 20, n), Memory::new(2 << 20));
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
@@ -98,20 +85,17 @@ pub(super) fn rails_lost_one_after_another<M: Room>(room: &mut M, level: Level) 
         }
         duo.still_works();
     }
-    Verdict::Passed
 }
 
 /// A rail that comes later carries its part, and takes over when the first ones go.
-pub(super) fn rail_added_later<M: Room>(room: &mut M, _: Level) -> Verdict {
-    let want = super::Want::ACKED;
-    let Some((ra, rb)) = room.extra_rail() else {
-        return Verdict::Skipped("this transport cannot make a rail for a connection that is up");
-    };
-    let mut duo = Duo::new(room, want);
+pub(super) fn rail_added_later<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    let want = Want::ACKED;
+    let mut duo = Duo::new(bed, want);
     let (src, dst) = (filled(4 << 20, 1), Memory::new(4 << 20));
     let recv = duo.recv(Side::B, &[(1, dst.slice())]);
     let send = duo.send(Side::A, 1, src.slice());
     duo.rounds(3);
+    let (ra, rb) = duo.bed.rail(want, 1);
     let id = duo.a.next_rail_id();
     assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
     duo.rounds(3);
@@ -123,41 +107,32 @@ pub(super) fn rail_added_later<M: Room>(room: &mut M, _: Level) -> Verdict {
     duo.done(Side::A, send);
     duo.still_works();
     // One end of a rail that the other side never brings up costs nothing.
-    if let Some((ra, rb)) = duo.room.extra_rail() {
-        let id = duo.a.next_rail_id();
-        assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
-        let dst = Memory::new(4 << 20);
-        let recv = duo.recv(Side::B, &[(1, dst.slice())]);
-        let send = duo.send(Side::A, 1, src.slice());
-        duo.rounds(10);
-        drop(rb);
-        assert_eq!(duo.done(Side::B, recv), 4 << 20);
-        check_bytes(dst.slice(), 1);
-        duo.done(Side::A, send);
-        duo.still_works();
-    }
-    Verdict::Passed
+    let (ra, rb) = duo.bed.rail(want, 2);
+    let id = duo.a.next_rail_id();
+    assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
+    let dst = Memory::new(4 << 20);
+    let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+    let send = duo.send(Side::A, 1, src.slice());
+    duo.rounds(10);
+    drop(rb);
+    assert_eq!(duo.done(Side::B, recv), 4 << 20);
+    check_bytes(dst.slice(), 1);
+    duo.done(Side::A, send);
+    duo.still_works();
 }
 
 /// The revocation test of the design: a rail stalls in the middle of a chunk, the transfer is finished over the
 /// others, the buffer is used again, and then the stalled rail lets go of what it held.
-pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
-    if room.rails() < 2 {
-        return ALONE;
-    }
-    let want = several(room);
+pub(super) fn revocation<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    let want = Want { faults: true, ..several(bed) };
     for round in 0..level.pick(9, 100usize) {
-        let mut duo = Duo::new(room, want);
+        let mut duo = Duo::new(bed, want);
         let (len, slot) = (4 << 20, round % want.rails);
         let (src, dst) = (filled(len, 1), Memory::new(len));
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
         let send = duo.send(Side::A, 1, src.slice());
         duo.rounds(round / want.rails);
-        if !duo.room.stall(&duo.b, slot) {
-            // Before its buffers go.
-            drop(duo);
-            return Verdict::Skipped("this transport has no means to stall a rail");
-        }
+        duo.bed.stall(Side::B, slot);
         duo.rounds(40);
         // The receiver revokes, or the sender asks it to.
         let side = if round % 2 == 0 { Side::B } else { Side::A };
@@ -172,13 +147,13 @@ pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
         let other = filled(100_000, 2);
         let recv = duo.recv(Side::B, &[(2, again)]);
         let send = duo.send(Side::A, 2, other.slice());
-        duo.room.release();
+        duo.bed.release();
         let mut idle = 0;
         while idle < 200 {
             let a = duo.a.progress().expect("progress of the sender");
             let b = duo.b.progress().expect("progress of the receiver");
             idle = if (a, b) == (Poll::Idle, Poll::Idle) { idle + 1 } else { 0 };
-            duo.room.pass();
+            duo.bed.pass();
         }
         assert_eq!(duo.done(Side::B, recv), 100_000);
         duo.done(Side::A, send);
@@ -186,5 +161,4 @@ pub(super) fn revocation<M: Room>(room: &mut M, level: Level) -> Verdict {
         let rest = crate::Buf::sub(&dst.slice(), 100_000, (len - 100_000) as u64);
         check_poison(rest.expect("inside"), 0xEE, "when a revoked rail was released");
     }
-    Verdict::Passed
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::bench::{Wait, check_poison, filled, poison, shapes};
-use super::{Duo, Level, Memory, Room, Side, Verdict, check_bytes};
-use crate::{Buf, MAX_GROUP, MemSlice, Poll, Ticket};
+use super::{Duo, Level, Memory, Side, Testbed, check_bytes};
+use crate::{Buf, MAX_GROUP, MemSlice, Poll, Rail, Ticket};
 
 /// A small seeded generator (splitmix64, Steele et al. 2014).
 #[derive(Clone, Debug)]
@@ -92,17 +92,16 @@ fn content(seed: u64, tag: u32, nth: u64) -> u64 {
 
 /// Random tags, sizes, groups and test orders in both directions; content, order and sizes are checked against the
 /// model, memory is poisoned once free and watched.
-pub(super) fn random_soak<M: Room>(room: &mut M, level: Level) -> Verdict {
-    for (i, want) in shapes(room).into_iter().enumerate() {
-        let mut duo = Duo::new(room, want);
+pub(super) fn random_soak<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
+    for (i, want) in shapes(bed).into_iter().enumerate() {
+        let mut duo = Duo::new(bed, want);
         let messages = level.pick(400, 20_000);
         soak(&mut duo, 40 + i as u64, messages);
         duo.still_works();
     }
-    Verdict::Passed
 }
 
-fn soak<M: Room>(duo: &mut Duo<'_, M>, seed: u64, messages: u64) {
+fn soak<R: Rail>(duo: &mut Duo<'_, R>, seed: u64, messages: u64) {
     const TAGS: u64 = 5;
     let mut rng = Rng::new(seed);
     let mut lanes = [Lane::default(), Lane::default()];
@@ -129,9 +128,9 @@ fn soak<M: Room>(duo: &mut Duo<'_, M>, seed: u64, messages: u64) {
         let a = duo.a.progress().expect("progress");
         let b = duo.b.progress().expect("progress");
         if (a, b) == (Poll::Idle, Poll::Idle) {
-            duo.room.pass();
+            duo.bed.pass();
         }
-        wait.round(duo.room.patience(), "the soak to end");
+        wait.round(duo.bed.patience(), "the soak to end");
     }
     for lane in &lanes {
         for buf in &lane.free {
@@ -147,7 +146,7 @@ fn soak<M: Room>(duo: &mut Duo<'_, M>, seed: u64, messages: u64) {
 }
 
 /// Posts a group that mostly follows what was sent, so that tags meet, and sometimes runs ahead of it.
-fn receive<M: Room>(duo: &mut Duo<'_, M>, lane: &mut Lane, to: Side, seed: u64, messages: u64, rng: &mut Rng) {
+fn receive<R: Rail>(duo: &mut Duo<'_, R>, lane: &mut Lane, to: Side, seed: u64, messages: u64, rng: &mut Rng) {
     // Receives that no message will ever meet must not be posted, and large messages wait for theirs: so receives
     // for a tag go up to its count of sends, and beyond it only while messages are still to come and will have to be.
     let sent: u64 = lane.sent.values().sum();
@@ -197,7 +196,7 @@ impl Lane {
         self.done >= messages && self.recvs.is_empty() && (0..5).all(even)
     }
 
-    fn test<M: Room>(&mut self, duo: &mut Duo<'_, M>, from: Side, seed: u64, rng: &mut Rng) {
+    fn test<R: Rail>(&mut self, duo: &mut Duo<'_, R>, from: Side, seed: u64, rng: &mut Rng) {
         for _ in 0..4 {
             if !self.sends.is_empty() {
                 let at = rng.below(self.sends.len() as u64) as usize;

@@ -203,6 +203,12 @@ impl SoftNet {
         self.lock().hold(nic.index(), qpn);
     }
 
+    /// Ends a queue pair of a device as the kernel does when its process is gone: what it had not sent is never sent, and
+    /// what comes for it is dropped.
+    pub fn destroy(&self, nic: &SoftNic, qpn: u32) {
+        self.lock().nics[nic.index()].pairs.remove(&qpn);
+    }
+
     /// Delivers all that was held back.
     pub fn release(&self) {
         self.lock().release();

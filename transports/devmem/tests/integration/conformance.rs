@@ -1,10 +1,13 @@
-//! The suite that every room passes, with device memory on a simulated GPU behind a simulated card. The production code is the one
+//! The suite of all transports, with device memory on a simulated GPU behind a simulated card. The production code is the one
 //! that runs on the kernel's sockets.
 
-use crate::common::room::{Devmem, PAYLOAD, run};
+use crate::common::bed::{Devmem, PAYLOAD, run};
 use linkspan_devmem::sim::SimConfig;
 
 linkspan_transport::conformance_suite!(devmem, Devmem::new(SimConfig::default()));
+
+// Each process has a device and a card of its own.
+linkspan_transport::processes_suite!(processes, Devmem::new(SimConfig::default()));
 
 /// Jumbo frames, a card that sends from the host only, and so few pages that the stream is always short of them.
 #[test]

@@ -6,13 +6,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::common::room::{PAYLOAD, run};
-use crate::common::{Leaves, SimRail, streams};
+use crate::common::bed::{Devmem, PAYLOAD, run};
+use crate::common::{Leaves, SimRail};
 use linkspan_devmem::{Bound, Cards, DevmemRail, KernelSocket, Lent, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::Stream;
-use linkspan_transport::conformance::{Room, Want};
-use linkspan_transport::{Conn, MemSlice};
+use linkspan_transport::MemSlice;
+use linkspan_transport::conformance::{Testbed, Want};
 
 /// Binds nothing, and lends under a number that no kernel gave out.
 #[derive(Debug)]
@@ -28,8 +28,6 @@ impl Cards for NoCards {
     }
 }
 
-struct Kernel(Arc<SimGpu>);
-
 fn end(gpu: &Arc<SimGpu>, control: Stream, data: Stream) -> SimRail {
     let (interface, path) = (data.interface(), data.path());
     let socket = KernelSocket::new(Leaves::new(data), interface, path, Arc::new(NoCards));
@@ -40,37 +38,20 @@ fn end(gpu: &Arc<SimGpu>, control: Stream, data: Stream) -> SimRail {
     rail
 }
 
-impl Kernel {
-    fn rails(&self) -> (SimRail, SimRail) {
-        let ((a, b), (c, d)) = (streams(), streams());
-        (end(&self.0, a, c), end(&self.0, b, d))
-    }
-}
-
-impl Room for Kernel {
-    type R = SimRail;
-
-    fn pair(&mut self, want: Want) -> (Conn<SimRail>, Conn<SimRail>) {
-        linkspan_gpu::conformance::use_memory_of(self.0.clone());
-        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| self.rails()).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
-    }
-
-    fn rails(&self) -> usize {
-        3
-    }
+fn kernel() -> Devmem {
+    Devmem::of(0, end)
 }
 
 #[test]
 fn host_data_over_the_kernels_sockets() {
-    run(&PAYLOAD, || Kernel(SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap()));
+    run(&PAYLOAD, kernel);
 }
 
 #[test]
 fn a_refused_send_goes_by_way_of_the_host_and_is_told_with_the_kernels_word() {
-    let gpu = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
-    let mut room = Kernel(gpu.clone());
-    let (mut a, mut b) = room.pair(Want::PLAIN);
+    let mut bed = kernel();
+    let gpu = bed.gpu.clone();
+    let (mut a, mut b) = bed.pair(Want::PLAIN);
     let any: Arc<dyn Gpu> = gpu.clone();
     let (src, dst) =
         (linkspan_gpu::GpuBuf::new(&any, 1 << 20).unwrap(), linkspan_gpu::GpuBuf::new(&any, 1 << 20).unwrap());

@@ -1,22 +1,23 @@
-//! Planted bugs of the room, each of which must be caught.
+//! Planted bugs of the transport, each of which must be caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use std::sync::Arc;
 
-use crate::common::room::{Devmem, PAYLOAD};
+use crate::common::SimRail;
+use crate::common::bed::{Devmem, PAYLOAD};
 use linkspan_devmem::sim::SimConfig;
 use linkspan_devmem::{PlantedBug, plant};
 use linkspan_gpu::{Gpu, GpuBuf};
 use linkspan_transport::Buf;
-use linkspan_transport::conformance::{Level, Patience, Room, Want, behaviours};
+use linkspan_transport::conformance::{Level, Patience, Testbed, Want, behaviours};
 
 /// Memory that is used again as soon as its send reports.
 fn source_used_again() {
-    let mut room = Devmem::new(SimConfig { seed: 5, ..SimConfig::default() });
-    let any: Arc<dyn Gpu> = room.gpu.clone();
-    let (mut a, mut b) = room.pair(Want::PLAIN);
+    let mut bed = Devmem::new(SimConfig { seed: 5, ..SimConfig::default() });
+    let any: Arc<dyn Gpu> = bed.gpu.clone();
+    let (mut a, mut b) = bed.pair(Want::PLAIN);
     let (src, dst) = (GpuBuf::new(&any, 1 << 20).unwrap(), GpuBuf::new(&any, 1 << 20).unwrap());
     for round in 0..8u8 {
         assert!(src.slice().fill(0, &vec![round; 1 << 20]));
@@ -41,12 +42,12 @@ fn caught_by() -> Option<&'static str> {
     if catch_unwind(source_used_again).is_err() {
         return Some("source_used_again");
     }
-    let tried = behaviours::<Devmem>().into_iter().filter(|b| PAYLOAD[1..4].contains(&b.0));
+    let tried = behaviours::<SimRail>().into_iter().filter(|b| PAYLOAD[1..4].contains(&b.0));
     tried.into_iter().find_map(|(name, behaviour)| {
         let run = || {
-            let mut room = Devmem::new(SimConfig { seed: 3, pages: 96, linear: 7, plain: 29, ..SimConfig::default() });
-            room.patience = Patience::Wall(Duration::from_secs(20));
-            behaviour(&mut room, Level::Quick);
+            let mut bed = Devmem::new(SimConfig { seed: 3, pages: 96, linear: 7, plain: 29, ..SimConfig::default() });
+            bed.patience = Patience::Wall(Duration::from_secs(20));
+            behaviour(&mut bed, Level::Quick);
         };
         catch_unwind(AssertUnwindSafe(run)).is_err().then_some(name)
     })

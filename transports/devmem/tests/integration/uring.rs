@@ -1,11 +1,11 @@
-//! io_uring's zero-copy receive on the kernel of this machine: the room's payload over its mode without a card where there is one, and
+//! io_uring's zero-copy receive on the kernel of this machine: the transport's payload over its mode without a card where there is one, and
 //! else what the kernel says and what the rail makes of it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::common::room::{PAYLOAD, run};
-use crate::common::uring::{Uring, here};
+use crate::common::bed::{PAYLOAD, run};
+use crate::common::uring::{here, uring};
 use crate::common::{Leaves, streams};
 use linkspan_devmem::Bound;
 use linkspan_gpu::{Gpu, SimGpu};
@@ -13,7 +13,7 @@ use linkspan_gpu::{Gpu, SimGpu};
 #[test]
 fn payload_lands_by_io_uring_or_the_kernel_says_why_not() {
     match here() {
-        Ok(()) => run(&PAYLOAD, || Uring::new(96)),
+        Ok(()) => run(&PAYLOAD, || uring(96)),
         Err(why) => {
             println!("cannot be tested here: {why}");
             assert!(why.contains("LS1335"), "{why}");

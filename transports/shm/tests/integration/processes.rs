@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::bed::{Processes, tiny};
 use crate::common::{Catch, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
 use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, Offer, SETUP_TIME, ShmRail};
@@ -35,6 +36,10 @@ fn stop_once() {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+linkspan_transport::processes_suite!(direct, Processes(Config::default()));
+linkspan_transport::processes_suite!(tiny, Processes(tiny()));
+linkspan_transport::processes_suite!(ring, Processes(Config { cma: false, ..Config::default() }));
 
 /// The other process. It ends with 0 when the rail went down as it should, and nothing was reported that should not.
 #[test]

@@ -5,22 +5,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::SimRoom;
+use crate::common::SimBed;
 use linkspan_gpu::{PlantedBug, SimConfig, SimGpu, StagedRail, Staging, plant};
 use linkspan_sim::SimRail;
-use linkspan_transport::conformance::{Level, Patience, Room, Want, behaviours};
+use linkspan_transport::conformance::{Level, Patience, Side, Testbed, Want, behaviours};
 use linkspan_transport::conformance_suite;
-use linkspan_transport::{Conn, Down};
 
 struct Staged {
-    room: SimRoom,
+    bed: SimBed,
     gpu: Arc<SimGpu>,
 }
 
 impl Staged {
-    fn new(room: SimRoom, seed: u64) -> Staged {
+    fn new(bed: SimBed, seed: u64) -> Staged {
         let config = SimConfig { seed, delay: 12, ..SimConfig::default() };
-        Staged { room, gpu: SimGpu::new(config).expect("a simulated GPU") }
+        Staged { bed, gpu: SimGpu::new(config).expect("a simulated GPU") }
     }
 
     fn stage(&self, rail: SimRail) -> StagedRail<SimRail> {
@@ -37,61 +36,47 @@ impl Drop for Staged {
     }
 }
 
-impl Room for Staged {
+impl Testbed for Staged {
     type R = StagedRail<SimRail>;
 
-    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>) {
-        linkspan_gpu::conformance::use_memory_of(self.gpu.clone());
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        for _ in 0..want.rails {
-            let (left, right) = self.room.world.link(self.room.config);
-            a.push(self.stage(left));
-            b.push(self.stage(right));
+    fn rail(&mut self, want: Want, n: usize) -> (Self::R, Self::R) {
+        if n == 0 {
+            linkspan_gpu::conformance::use_memory_of(self.gpu.clone());
         }
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+        let (a, b) = self.bed.rail(want, n);
+        (self.stage(a), self.stage(b))
     }
 
     fn rails(&self) -> usize {
-        self.room.rails()
+        self.bed.rails()
     }
 
     fn pass(&mut self) {
-        self.room.pass();
+        self.bed.pass();
     }
 
     fn sleep(&mut self, time: Duration) {
-        self.room.sleep(time);
+        self.bed.sleep(time);
     }
 
-    fn kill(&mut self, mut conn: Conn<Self::R>) {
-        conn.fail(Down::PeerGone { path: "this side".into(), why: "killed by the suite".into() });
+    fn kill(&mut self, side: Side) {
+        self.bed.kill(side);
     }
 
-    fn stall(&mut self, conn: &Conn<Self::R>, slot: usize) -> bool {
-        match conn.rails().find(|r| r.0 == slot) {
-            Some((_, rail)) => {
-                self.room.stall_rail(rail.inner());
-                true
-            }
-            None => false,
-        }
+    fn stall(&mut self, side: Side, n: usize) {
+        self.bed.stall(side, n);
     }
 
     fn release(&mut self) {
-        self.room.release();
-    }
-
-    fn extra_rail(&mut self) -> Option<(Self::R, Self::R)> {
-        let (left, right) = self.room.world.link(self.room.config);
-        Some((self.stage(left), self.stage(right)))
+        self.bed.release();
     }
 
     fn patience(&self) -> Patience {
-        self.room.patience()
+        self.bed.patience()
     }
 }
 
-conformance_suite!(single_threaded ordered, Staged::new(SimRoom::ordered(), 1));
+conformance_suite!(single_threaded ordered, Staged::new(SimBed::ordered(), 1));
 
 /// Behaviours that move enough to see a bug of the staging, and end soon when there is none.
 const TRIED: [&str; 6] = [
@@ -105,12 +90,12 @@ const TRIED: [&str; 6] = [
 
 /// The first behaviour that fails, by name.
 fn caught_by() -> Option<&'static str> {
-    let tried = behaviours::<Staged>().into_iter().filter(|b| TRIED.contains(&b.0));
+    let tried = behaviours::<StagedRail<SimRail>>().into_iter().filter(|b| TRIED.contains(&b.0));
     tried.into_iter().find_map(|(name, behaviour)| {
         let run = || {
-            let mut room = Staged::new(SimRoom::ordered(), 3);
-            room.room.patience = 60_000;
-            behaviour(&mut room, Level::Quick);
+            let mut bed = Staged::new(SimBed::ordered(), 3);
+            bed.bed.patience = 60_000;
+            behaviour(&mut bed, Level::Quick);
         };
         catch_unwind(AssertUnwindSafe(run)).is_err().then_some(name)
     })

@@ -2,10 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::common::SimRoom;
-use crate::common::faulty::{FaultyRoom, RailBug};
+use crate::common::SimBed;
+use crate::common::faulty::{FaultyBed, RailBug};
 use linkspan_proto::conn::{PlantedBug, plant};
-use linkspan_transport::conformance::{Level, Room, behaviours};
+use linkspan_transport::conformance::{Level, Testbed, behaviours};
 
 /// Rounds after which a planted bug has hung the connection; honest behaviours of this size end in a hundredth.
 const PATIENCE: u64 = 60_000;
@@ -14,32 +14,32 @@ const PATIENCE: u64 = 60_000;
 const HEAVY: [&str; 5] = ["sizes", "striping", "write_and_read", "connects", "peer_that_never_posts"];
 
 /// The first behaviour that fails, by name.
-fn caught_by<M: Room>(mut room: impl FnMut() -> M) -> Option<&'static str> {
-    let mut behaviours = behaviours::<M>();
+fn caught_by<T: Testbed>(mut bed: impl FnMut() -> T) -> Option<&'static str> {
+    let mut behaviours = behaviours::<T::R>();
     behaviours.sort_by_key(|b| HEAVY.contains(&b.0));
     behaviours.into_iter().find_map(|(name, behaviour)| {
-        let mut room = room();
-        let run = || behaviour(&mut room, Level::Quick);
+        let mut bed = bed();
+        let run = || behaviour(&mut bed, Level::Quick);
         catch_unwind(AssertUnwindSafe(run)).is_err().then_some(name)
     })
 }
 
-fn room() -> SimRoom {
-    let mut room = SimRoom::ordered();
-    room.patience = PATIENCE;
-    room
+fn ordered() -> SimBed {
+    let mut bed = SimBed::ordered();
+    bed.patience = PATIENCE;
+    bed
 }
 
 fn engine(bug: PlantedBug) {
     plant(Some(bug));
-    let caught = caught_by(room);
+    let caught = caught_by(ordered);
     plant(None);
     let name = caught.unwrap_or_else(|| panic!("{bug:?} was not caught"));
     println!("{bug:?} is caught by {name}");
 }
 
 fn rail(bug: RailBug) {
-    let name = caught_by(|| FaultyRoom::new(room(), bug));
+    let name = caught_by(|| FaultyBed::new(ordered(), bug));
     let name = name.unwrap_or_else(|| panic!("{bug:?} was not caught"));
     println!("{bug:?} is caught by {name}");
 }
@@ -81,5 +81,5 @@ planted!(
 #[test]
 fn without_a_bug_nothing_is_caught() {
     plant(None);
-    assert_eq!(caught_by(room), None);
+    assert_eq!(caught_by(ordered), None);
 }

@@ -1,29 +1,17 @@
-//! The suite of all rooms over rails with helper threads.
+//! The suite of all transports over rails with helper threads.
 
-use crate::common::V4;
-use crate::common::helpers::helped_rails;
-use linkspan_tcp::{HelpedRail, Helpers};
-use linkspan_transport::conformance::{Room, Want};
-use linkspan_transport::{Conn, conformance_suite};
+use crate::common::helpers::help;
+use crate::common::lend_over;
+use crate::common::loopback::Loopback;
+use linkspan_tcp::{HelpedRail, Helpers, Lend};
 
-/// Rails over loopback, all served by so many threads.
-struct Helped(Helpers);
-
-impl Room for Helped {
-    type R = HelpedRail;
-
-    fn pair(&mut self, want: Want) -> (Conn<HelpedRail>, Conn<HelpedRail>) {
-        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| helped_rails(&self.0, V4)).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
-    }
-
-    fn rails(&self) -> usize {
-        3
-    }
-
-    fn extra_rail(&mut self) -> Option<(HelpedRail, HelpedRail)> {
-        Some(helped_rails(&self.0, V4))
-    }
+/// All served by so many threads.
+fn helped(threads: usize) -> Loopback<HelpedRail> {
+    let helpers = Helpers::new(threads);
+    Loopback::new(move |_, streams| {
+        let (a, b) = lend_over(streams, Lend::Never);
+        (help(&helpers, a), help(&helpers, b))
+    })
 }
 
-conformance_suite!(helped_suite, Helped(Helpers::new(1)));
+linkspan_transport::conformance_suite!(helped_suite, helped(1));

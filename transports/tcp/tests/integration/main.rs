@@ -8,6 +8,7 @@ mod helped;
 mod helped_conformance;
 mod hostile;
 mod piped_conformance;
+mod processes;
 mod sealed_conformance;
 mod sealed_hostile;
 mod sealed_traffic;

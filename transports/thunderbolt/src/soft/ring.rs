@@ -73,6 +73,7 @@ struct Channel {
 
 #[derive(Debug)]
 struct File {
+    side: usize,
     done: VecDeque<Completion>,
     bell: Bell,
 }
@@ -81,7 +82,8 @@ struct File {
 struct World {
     channels: [BTreeMap<u32, Channel>; 2],
     files: Vec<Option<File>>,
-    stalled: bool,
+    /// Bytes that may be delivered yet; `None`: all.
+    left: Option<u64>,
     unplugged: bool,
     /// How often it was pulled: what was opened before is dead.
     epoch: u32,
@@ -131,7 +133,7 @@ impl SoftRingLink {
         }
         let bell = Bell::new().map_err(|source| Error::Refused { call: "opening", source, hint: "" })?;
         let fd = bell.fd();
-        world.files.push(Some(File { done: VecDeque::new(), bell }));
+        world.files.push(Some(File { side: side.min(1), done: VecDeque::new(), bell }));
         let file = world.files.len() - 1;
         let epoch = world.epoch;
         Ok(SoftRing { link: self.clone(), side: side.min(1), file, epoch, fd, put: VecDeque::new() })
@@ -142,11 +144,21 @@ impl SoftRingLink {
         self.lock().registered
     }
 
-    /// Holds every message back, or lets them go.
-    pub fn stall(&self, stalled: bool) {
+    /// Delivers so many bytes yet and then holds everything back, also in the middle of a message; `None`: lets all go.
+    pub fn stall(&self, after: Option<u64>) {
         let mut world = self.lock();
-        world.stalled = stalled;
+        world.left = after;
         world.step();
+    }
+
+    /// Closes the files of a side, as the kernel does when their process is gone.
+    pub fn kill(&self, side: usize) {
+        let mut world = self.lock();
+        let channels: Vec<u32> = world.channels[side].keys().copied().collect();
+        for id in channels {
+            world.close(side, id);
+        }
+        world.forget(side, |_| true);
     }
 
     /// Pulls the cable: everything fails, and every open file is dead.
@@ -187,6 +199,16 @@ impl SoftRingLink {
     }
 }
 
+/// As frames do.
+fn copy(from: MemSlice, to: MemSlice, len: usize) {
+    for at in (0..len).step_by(4096) {
+        let mut frame = [0; 4096];
+        let frame = &mut frame[..4096.min(len - at)];
+        let inside = from.read(at as u64, frame) && to.fill(at as u64, frame);
+        debug_assert!(inside);
+    }
+}
+
 impl World {
     fn complete(&mut self, op: Op, result: Result<(), i32>, length: u64) {
         if let Some(Some(file)) = self.files.get_mut(op.file) {
@@ -197,7 +219,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        if self.stalled || self.unplugged {
+        if self.left == Some(0) || self.unplugged {
             return;
         }
         for side in 0..2 {
@@ -243,6 +265,15 @@ impl World {
                 Message::Short(bytes) => bytes.len(),
                 Message::Long(op) => op.mem.len(),
             };
+            if let Some(left) = self.left.filter(|left| *left < len as u64) {
+                // The first frames are in place, and more may follow for as long as the receive is posted.
+                if let Message::Long(op) = message {
+                    copy(op.mem, receive.mem, left.min(receive.mem.len() as u64) as usize);
+                }
+                self.left = Some(0);
+                break;
+            }
+            self.left = self.left.map(|left| left - len as u64);
             channel.receives.pop_front();
             if len > receive.mem.len() {
                 done.push((receive, Err(EMSGSIZE), len));
@@ -254,12 +285,7 @@ impl World {
                     debug_assert!(inside);
                 }
                 Some(Message::Long(op)) => {
-                    for at in (0..len).step_by(4096) {
-                        let mut frame = [0; 4096];
-                        let frame = &mut frame[..4096.min(len - at)];
-                        let inside = op.mem.read(at as u64, frame) && receive.mem.fill(at as u64, frame);
-                        debug_assert!(inside);
-                    }
+                    copy(op.mem, receive.mem, len);
                     done.push((op, Ok(()), len));
                 }
                 None => {}
@@ -303,12 +329,28 @@ impl World {
         }
         self.meet(1 - side, id);
     }
+
+    /// These files of a side are closed: nothing may look at their memory from here on.
+    fn forget(&mut self, side: usize, which: impl Fn(usize) -> bool) {
+        let World { files, channels, .. } = self;
+        for (n, file) in files.iter_mut().enumerate().filter(|(n, _)| which(*n)) {
+            if file.take_if(|file| file.side == side).is_none() {
+                continue;
+            }
+            for channel in channels.iter_mut().flat_map(|c| c.values_mut()) {
+                channel.sends.retain(|op| op.file != n);
+                channel.receives.retain(|op| op.file != n);
+                channel.messages.retain(|m| !matches!(m, Message::Long(op) if op.file == n));
+            }
+        }
+    }
 }
 
 impl SoftRing {
     fn check(&self) -> Result<MutexGuard<'_, World>, Error> {
         let world = self.link.lock();
-        if world.unplugged || world.epoch != self.epoch { Err(Error::Gone) } else { Ok(world) }
+        let closed = world.files.get(self.file).is_none_or(Option::is_none);
+        if closed || world.unplugged || world.epoch != self.epoch { Err(Error::Gone) } else { Ok(world) }
     }
 
     fn put(&mut self, op: Op) -> Result<bool, Error> {
@@ -456,15 +498,6 @@ impl Drop for SoftRing {
         for id in own {
             world.close(self.side, id);
         }
-        if let Some(file) = world.files.get_mut(self.file) {
-            *file = None;
-        }
-        // Nothing may look at memory of ours from here on.
-        let file = self.file;
-        for channel in world.channels.iter_mut().flat_map(|c| c.values_mut()) {
-            channel.sends.retain(|op| op.file != file);
-            channel.receives.retain(|op| op.file != file);
-            channel.messages.retain(|m| !matches!(m, Message::Long(op) if op.file == file));
-        }
+        world.forget(self.side, |file| file == self.file);
     }
 }

@@ -31,7 +31,8 @@ struct End {
 struct World {
     ends: [End; 2],
     ring: usize,
-    stalled: bool,
+    /// Frames that may be delivered yet; `None`: all.
+    left: Option<usize>,
     unplugged: bool,
     lose_close: bool,
     overrun: usize,
@@ -60,7 +61,7 @@ impl SoftStreamLink {
             Ok(End { open: false, tx, rx, read: 0, closed: false, bell: Bell::new()? })
         };
         let ends = [end()?, end()?];
-        let world = World { ends, ring, stalled: false, unplugged: false, lose_close: false, overrun: 0 };
+        let world = World { ends, ring, left: None, unplugged: false, lose_close: false, overrun: 0 };
         Ok(SoftStreamLink(Arc::new(Mutex::new(world))))
     }
 
@@ -84,11 +85,16 @@ impl SoftStreamLink {
         Some(SoftStream { link: self.clone(), side, fd })
     }
 
-    /// Holds every frame back, or lets them go.
-    pub fn stall(&self, stalled: bool) {
+    /// Delivers so many frames yet and then holds everything back; `None`: lets all go.
+    pub fn stall(&self, after: Option<usize>) {
         let mut world = self.lock();
-        world.stalled = stalled;
+        world.left = after;
         world.step();
+    }
+
+    /// Closes a side, as the kernel does when its process is gone.
+    pub fn kill(&self, side: usize) {
+        self.lock().close(side);
     }
 
     /// Pulls the cable.
@@ -111,18 +117,35 @@ impl SoftStreamLink {
 
 impl World {
     fn step(&mut self) {
-        if self.stalled || self.unplugged {
+        if self.left == Some(0) || self.unplugged {
             return;
         }
         for side in 0..2 {
             // The peer's ring holds one frame less than its entries.
-            while self.ends[1 - side].open && self.ends[1 - side].rx.len() < self.ring - 1 {
+            while self.left != Some(0) && self.ends[1 - side].open && self.ends[1 - side].rx.len() < self.ring - 1 {
                 let Some(frame) = self.ends[side].tx.pop_front() else { break };
+                self.left = self.left.map(|left| left - 1);
                 self.ends[1 - side].rx.push_back(frame);
                 self.ends[1 - side].bell.ring();
             }
             self.overrun = self.overrun.max(self.ends[side].tx.len());
         }
+    }
+}
+
+impl World {
+    fn close(&mut self, side: usize) {
+        if !self.ends[side].open {
+            return;
+        }
+        self.step();
+        if self.ring - 1 > self.ends[side].tx.len() && !self.lose_close {
+            self.ends[side].tx.push_back(Vec::new());
+        }
+        self.step();
+        let end = &mut self.ends[side];
+        end.open = false;
+        end.tx.clear();
     }
 }
 
@@ -172,7 +195,7 @@ impl StreamDevice for SoftStream {
 
     fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>> {
         let mut world = self.link.lock();
-        if world.unplugged || world.ends[self.side].closed {
+        if world.unplugged || world.ends[self.side].closed || !world.ends[self.side].open {
             return Err(io::Error::from_raw_os_error(ENXIO));
         }
         let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
@@ -193,16 +216,6 @@ impl StreamDevice for SoftStream {
 
 impl Drop for SoftStream {
     fn drop(&mut self) {
-        let mut world = self.link.lock();
-        world.step();
-        let lose = world.lose_close;
-        let room = world.ring - 1 > world.ends[self.side].tx.len();
-        if room && !lose {
-            world.ends[self.side].tx.push_back(Vec::new());
-        }
-        world.step();
-        let end = &mut world.ends[self.side];
-        end.open = false;
-        end.tx.clear();
+        self.link.lock().close(self.side);
     }
 }

@@ -127,7 +127,7 @@ fn an_end_mark_tells_the_end_where_the_device_does_not() {
 fn a_stalled_cable_holds_everything_and_loses_nothing() {
     let link = SoftStreamLink::new(32).expect("descriptors");
     let [mut a, mut b] = rails(&link);
-    link.stall(true);
+    link.stall(Some(0));
     let src = HostBuf::new(50_000);
     a.data(&head(HeadKind::Chunk, 50_000), src.slice()).expect("room");
     let mut got = Got::default();
@@ -135,7 +135,7 @@ fn a_stalled_cable_holds_everything_and_loses_nothing() {
         a.flush().expect("up");
         assert!(matches!(b.poll(&mut got), Ok(Poll::Idle)));
     }
-    link.stall(false);
+    link.stall(None);
     for _ in 0..50 {
         a.flush().expect("up");
         b.poll(&mut got).expect("up");

@@ -1,4 +1,4 @@
-//! The suite that every room passes, over the software NIC: on a good wire, with every chunk asking for its place, and
+//! The suite of all transports, over the software NIC: on a good wire, with every chunk asking for its place, and
 //! on a wire that loses, doubles and delays packets.
 
 use crate::common::Verbs;
@@ -17,3 +17,8 @@ mod infiniband {
     use super::*;
     linkspan_transport::conformance_suite!(lid, Verbs::infiniband());
 }
+
+linkspan_transport::processes_suite!(
+    ignored processes,
+    "the NIC in software lives in one process; over soft-RoCE the lab joins two machines"
+);

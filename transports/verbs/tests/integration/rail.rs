@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Verbs, config};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::conformance::{Duo, Level, Room, Side, Want, check_bytes, pattern};
+use linkspan_transport::conformance::{Duo, Level, Side, Testbed, Want, check_bytes, pattern};
 use linkspan_transport::{Buf, Conn, Down, HostBuf, MemSlice, Poll, Rail, Sink, Violation, WaitFd};
 use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
 use linkspan_verbs_sys::mock::MockNic;
@@ -36,16 +36,25 @@ impl Scripted {
     }
 }
 
-impl Room for Scripted {
+impl Testbed for Scripted {
     type R = VerbsRail<Mock>;
 
-    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>) {
-        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| Scripted::rails(self)).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    fn rail(&mut self, _: Want, _: usize) -> (Self::R, Self::R) {
+        Scripted::rails(self)
     }
 
     fn rails(&self) -> usize {
         self.rails
+    }
+
+    fn stall(&mut self, _: Side, _: usize) {
+        unreachable!("no script has a stall");
+    }
+
+    fn release(&mut self) {}
+
+    fn kill(&mut self, _: Side) {
+        unreachable!("no script has a death");
     }
 }
 
@@ -506,7 +515,7 @@ fn equal_queue_pair_numbers_on_two_devices_are_not_mixed_up() {
     let ((a1, b1), (a2, b2)) = (make(&d[0], &d[1]), make(&d[2], &d[3]));
     assert!([&a2, &b1, &b2].iter().all(|r| r.qpn() == a1.qpn()));
     let mut room = Verbs::new();
-    let mut duo = Duo { room: &mut room, a: Conn::new([a1, a2], true), b: Conn::new([b1, b2], true) };
+    let mut duo = Duo { bed: &mut room, a: Conn::new([a1, a2], true), b: Conn::new([b1, b2], true) };
     for n in 0..10 {
         duo.message(Side::A, 1, 3 << 20, n);
         duo.message(Side::B, 1, 100_000, n);

@@ -1,4 +1,4 @@
-//! Rails joined on hosts between: the suite that every room passes, over one relay and over two, on a good wire and on a bad
+//! Rails joined on hosts between: the suite of all transports, over one relay and over two, on a good wire and on a bad
 //! one; and what a relay does when a side goes, or takes nothing.
 
 use std::net::Ipv4Addr;
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::common::config;
+use crate::common::{Ends, config};
 use linkspan_net::WaitSet;
-use linkspan_transport::conformance::{Room, Want, check_bytes, pattern};
+use linkspan_transport::conformance::{Side, Testbed, Want, check_bytes, pattern};
 use linkspan_transport::{Buf, Conn, Down, Head, HostBuf, Kind, MemSlice, Poll, Rail, Sink, Violation};
 use linkspan_verbs::{Config, Domain, RELAY_CHUNK, Relay, RelayCounts, Setup, VerbsRail, join};
 use linkspan_verbs_sys::mock::MockNic;
@@ -28,6 +28,7 @@ struct Line {
     hops: Vec<[Domain<SoftNic>; 2]>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     chunks: Arc<AtomicU64>,
+    ends: Ends,
 }
 
 impl Line {
@@ -35,7 +36,7 @@ impl Line {
         let net = SoftNet::new(1);
         let domain = |hop, end| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, hop, end), 1)));
         let hops = (0..hops).map(|hop| [domain(hop, 1), domain(hop, 2)]).collect();
-        Line { net, hops, threads: Arc::default(), chunks: Arc::default() }
+        Line { net, hops, threads: Arc::default(), chunks: Arc::default(), ends: Ends::default() }
     }
 
     fn lossy(hops: u8) -> Line {
@@ -94,22 +95,21 @@ impl Line {
     }
 }
 
-impl Room for Line {
-    type R = R;
+impl Testbed for Line {
+    type R = VerbsRail<SoftNic>;
 
-    fn pair(&mut self, want: Want) -> (Conn<R>, Conn<R>) {
-        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| self.rails()).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    fn rail(&mut self, _: Want, n: usize) -> (Self::R, Self::R) {
+        let (a, b) = Line::rails(self);
+        self.ends.made(n, &a, &b);
+        (a, b)
     }
 
     fn rails(&self) -> usize {
         2
     }
 
-    fn stall(&mut self, conn: &Conn<R>, slot: usize) -> bool {
-        let Some((_, rail)) = conn.rails().find(|r| r.0 == slot) else { return false };
-        self.net.hold(rail.domain().nic(), rail.qpn());
-        true
+    fn stall(&mut self, side: Side, n: usize) {
+        self.ends.stall(&self.net, side, n);
     }
 
     fn release(&mut self) {
@@ -117,8 +117,8 @@ impl Room for Line {
         self.net.run();
     }
 
-    fn extra_rail(&mut self) -> Option<(R, R)> {
-        Some(Line::rails(self))
+    fn kill(&mut self, side: Side) {
+        self.ends.kill(&self.net, side);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rails over loopback with simulated cards.
 
-pub(crate) mod room;
+pub(crate) mod bed;
 pub(crate) mod uring;
 
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use linkspan_devmem::sim::{SimConfig, SimSocket};
 use linkspan_devmem::{DevmemRail, Owner, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::{Dial, Listen, Options, Stream, TcpRail};
+use linkspan_transport::conformance::{Link, Side};
 
 pub(crate) type SimRail = DevmemRail<TcpRail>;
 
@@ -32,11 +33,30 @@ pub(crate) fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
 }
 
 pub(crate) fn streams() -> (Stream, Stream) {
+    streams_by(|listener| listener)
+}
+
+/// What is dialled is made of the listener's address.
+pub(crate) fn streams_by(way: impl FnOnce(SocketAddr) -> SocketAddr) -> (Stream, Stream) {
     let options = Options::default();
     let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-    let mut dial = Dial::start(None, listen.local_addr(), &options, PATIENCE).unwrap();
+    let mut dial = Dial::start(None, way(listen.local_addr()), &options, PATIENCE).unwrap();
     let a = until("connect", || dial.poll().unwrap());
     (a, until("accept", || listen.accept().unwrap()).0)
+}
+
+/// This side's end of a stream to the other process.
+pub(crate) fn stream_to_process(side: Side, link: &mut Link) -> Stream {
+    let options = Options::default();
+    if side == Side::A {
+        let listener = String::from_utf8(link.recv()).unwrap().parse().unwrap();
+        let mut dial = Dial::start(None, listener, &options, PATIENCE).unwrap();
+        until("connect", || dial.poll().unwrap())
+    } else {
+        let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        link.send(listen.local_addr().to_string().as_bytes());
+        until("accept", || listen.accept().unwrap()).0
+    }
 }
 
 /// A stream that still arrives when it is dropped.

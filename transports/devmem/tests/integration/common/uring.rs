@@ -4,13 +4,15 @@
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use linkspan_devmem::{Bound, Cards, DevmemRail, KernelSocket, Lent, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::Stream;
-use linkspan_transport::conformance::{Patience, Room, Want};
-use linkspan_transport::{Conn, MemSlice};
+use linkspan_transport::MemSlice;
+use linkspan_transport::conformance::Patience;
 
+use super::bed::Devmem;
 use super::{Leaves, SimRail, streams};
 
 /// Whether this kernel has the mode and lets this process use it.
@@ -52,52 +54,9 @@ pub(crate) fn end(gpu: &Arc<SimGpu>, control: Stream, data: Stream, pool: usize)
     rail
 }
 
-/// Rails over loopback; both ends share one device.
-pub(crate) struct Uring {
-    pub(crate) gpu: Arc<SimGpu>,
-    pub(crate) pool: usize,
-    pub(crate) patience: Patience,
-}
-
-impl Uring {
-    /// With so many pages for each end.
-    pub(crate) fn new(pages: usize) -> Uring {
-        let gpu = SimGpu::new(linkspan_gpu::SimConfig { seed: pages as u64, ..Default::default() }).unwrap();
-        Uring { gpu, pool: pages << 12, patience: Patience::Wall(std::time::Duration::from_secs(120)) }
-    }
-
-    fn two(&self) -> (SimRail, SimRail) {
-        let ((a, b), (c, d)) = (streams(), streams());
-        (end(&self.gpu, a, c, self.pool), end(&self.gpu, b, d, self.pool))
-    }
-}
-
-impl Drop for Uring {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert_eq!(self.gpu.fault(), None, "work in a wrong order");
-        }
-    }
-}
-
-impl Room for Uring {
-    type R = SimRail;
-
-    fn pair(&mut self, want: Want) -> (Conn<SimRail>, Conn<SimRail>) {
-        linkspan_gpu::conformance::use_memory_of(self.gpu.clone());
-        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| self.two()).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
-    }
-
-    fn rails(&self) -> usize {
-        3
-    }
-
-    fn extra_rail(&mut self) -> Option<(SimRail, SimRail)> {
-        Some(self.two())
-    }
-
-    fn patience(&self) -> Patience {
-        self.patience
-    }
+/// Rails with so many pages for each end.
+pub(crate) fn uring(pages: usize) -> Devmem {
+    let mut bed = Devmem::of(pages as u64, move |gpu, control, data| end(gpu, control, data, pages << 12));
+    bed.patience = Patience::Wall(Duration::from_secs(120));
+    bed
 }

@@ -1,5 +1,7 @@
 //! What the tests share: a sink that keeps everything, and patterns.
 
+pub(crate) mod bed;
+
 use std::time::{Duration, Instant};
 
 use linkspan_proto::{Head, Kind};

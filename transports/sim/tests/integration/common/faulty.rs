@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use linkspan_sim::SimRail;
-use linkspan_transport::conformance::{Patience, Room, Want};
-use linkspan_transport::{Buf, Busy, Conn, Down, Head, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use linkspan_transport::conformance::{Patience, Side, Testbed, Want};
+use linkspan_transport::{Buf, Busy, Down, Head, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 
-use super::SimRoom;
+use super::SimBed;
 
 /// How a rail breaks the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,16 +177,16 @@ impl Sink for Nowhere {
     }
 }
 
-/// A room of such rails.
-pub(crate) struct FaultyRoom {
-    pub(crate) room: SimRoom,
+/// Such rails.
+pub(crate) struct FaultyBed {
+    bed: SimBed,
     bug: RailBug,
     zombies: Zombies,
 }
 
-impl FaultyRoom {
-    pub(crate) fn new(room: SimRoom, bug: RailBug) -> FaultyRoom {
-        FaultyRoom { room, bug, zombies: Zombies::default() }
+impl FaultyBed {
+    pub(crate) fn new(bed: SimBed, bug: RailBug) -> FaultyBed {
+        FaultyBed { bed, bug, zombies: Zombies::default() }
     }
 
     fn wrap(&self, rail: SimRail) -> Faulty {
@@ -194,43 +194,42 @@ impl FaultyRoom {
     }
 }
 
-impl Room for FaultyRoom {
+impl Testbed for FaultyBed {
     type R = Faulty;
 
-    fn pair(&mut self, want: Want) -> (Conn<Faulty>, Conn<Faulty>) {
-        let links: Vec<_> = (0..want.rails).map(|_| self.room.world.link(self.room.config)).collect();
-        let (a, b): (Vec<_>, Vec<_>) = links.into_iter().map(|(a, b)| (self.wrap(a), self.wrap(b))).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    fn rail(&mut self, want: Want, n: usize) -> (Faulty, Faulty) {
+        let (a, b) = self.bed.rail(want, n);
+        (self.wrap(a), self.wrap(b))
     }
 
     fn rails(&self) -> usize {
-        3
+        self.bed.rails()
     }
 
     fn pass(&mut self) {
         for zombie in self.zombies.borrow_mut().iter_mut() {
             let _ = zombie.poll(&mut Nowhere);
         }
-        self.room.pass();
+        self.bed.pass();
     }
 
     fn sleep(&mut self, time: std::time::Duration) {
-        self.room.sleep(time);
+        self.bed.sleep(time);
     }
 
-    fn stall(&mut self, conn: &Conn<Faulty>, slot: usize) -> bool {
-        let Some((_, rail)) = conn.rails().find(|(s, _)| *s == slot) else {
-            return false;
-        };
-        self.room.stall_rail(rail.inner.as_ref().expect("alive"));
-        true
+    fn kill(&mut self, side: Side) {
+        self.bed.kill(side);
+    }
+
+    fn stall(&mut self, side: Side, n: usize) {
+        self.bed.stall(side, n);
     }
 
     fn release(&mut self) {
-        self.room.release();
+        self.bed.release();
     }
 
     fn patience(&self) -> Patience {
-        self.room.patience()
+        self.bed.patience()
     }
 }

@@ -1,15 +1,14 @@
-//! The simulated room as the conformance suite drives it.
+//! Simulated links as the conformance suite drives them.
 
 pub(crate) mod faulty;
 
 use std::time::Duration;
 
-use linkspan_sim::{Fault, LinkConfig, LinkId, SimRail, World};
-use linkspan_transport::Conn;
-use linkspan_transport::conformance::{Patience, Room, Want};
+use linkspan_sim::{End, Fault, LinkConfig, LinkId, SimRail, World};
+use linkspan_transport::conformance::{Patience, Side, Testbed, Want};
 
 /// Links of one kind in one world.
-pub(crate) struct SimRoom {
+pub(crate) struct SimBed {
     /// The world.
     pub(crate) world: World,
     /// What every link is like.
@@ -18,28 +17,30 @@ pub(crate) struct SimRoom {
     pub(crate) patience: u64,
     /// Connections made.
     pub(crate) pairs: usize,
+    /// Links of the last connection.
+    links: Vec<LinkId>,
     stalled: Vec<LinkId>,
 }
 
-impl SimRoom {
-    /// A room of links like this.
-    pub(crate) fn new(config: LinkConfig) -> SimRoom {
-        SimRoom { world: World::new(1), config, patience: 2_000_000, pairs: 0, stalled: Vec::new() }
+impl SimBed {
+    /// Links like this.
+    pub(crate) fn new(config: LinkConfig) -> SimBed {
+        SimBed { world: World::new(1), config, patience: 2_000_000, pairs: 0, links: Vec::new(), stalled: Vec::new() }
     }
 
-    /// The plain room.
-    pub(crate) fn ordered() -> SimRoom {
-        SimRoom::new(LinkConfig::default())
+    /// Plain links.
+    pub(crate) fn ordered() -> SimBed {
+        SimBed::new(LinkConfig::default())
     }
 
     /// Chunks overtake control messages.
-    pub(crate) fn unordered() -> SimRoom {
-        SimRoom::new(LinkConfig { ordered: false, jitter: 100_000, ..LinkConfig::default() })
+    pub(crate) fn unordered() -> SimBed {
+        SimBed::new(LinkConfig { ordered: false, jitter: 100_000, ..LinkConfig::default() })
     }
 
     /// Everything in small pieces: chunks, queue, buffer, segments and polls.
-    pub(crate) fn tight() -> SimRoom {
-        SimRoom::new(LinkConfig {
+    pub(crate) fn tight() -> SimBed {
+        SimBed::new(LinkConfig {
             chunk: 16 << 10,
             queue: 3,
             buffer: 9000,
@@ -50,30 +51,25 @@ impl SimRoom {
             ..LinkConfig::default()
         })
     }
-
-    /// Stalls a rail a few thousand bytes from now: less than a chunk, so that one is left half landed.
-    pub(crate) fn stall_rail(&mut self, rail: &SimRail) {
-        let (to, after, time) = (rail.end(), 1000 + self.world.below(6000), None);
-        self.stalled.push(rail.link());
-        let stall = Fault::Stall { to, after, time };
-        self.world.plant(rail.link(), stall);
-    }
 }
 
-impl Room for SimRoom {
+fn end(side: Side) -> End {
+    if side == Side::A { End::A } else { End::B }
+}
+
+impl Testbed for SimBed {
     type R = SimRail;
 
-    fn pair(&mut self, want: Want) -> (Conn<SimRail>, Conn<SimRail>) {
-        self.pairs += 1;
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        for n in 0..want.rails {
-            // Unequal rails: each half as fast as the one before.
-            let speed = self.config.speed >> n;
-            let (left, right) = self.world.link(LinkConfig { speed, ..self.config });
-            a.push(left);
-            b.push(right);
+    fn rail(&mut self, want: Want, n: usize) -> (SimRail, SimRail) {
+        if n == 0 {
+            self.pairs += 1;
+            self.links.clear();
         }
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+        // Unequal rails: each half as fast as the one before, and those that come later as the first.
+        let speed = if n < want.rails { self.config.speed >> n } else { self.config.speed };
+        let (a, b) = self.world.link(LinkConfig { speed, ..self.config });
+        self.links.push(a.link());
+        (a, b)
     }
 
     fn rails(&self) -> usize {
@@ -88,29 +84,24 @@ impl Room for SimRoom {
         self.world.advance(time.as_nanos() as u64);
     }
 
-    fn kill(&mut self, conn: Conn<SimRail>) {
-        for (_, rail) in conn.rails() {
-            let (at, seen) = (rail.end(), self.world.below(1_000_000));
-            self.world.plant(rail.link(), Fault::Crash { at, seen });
+    fn kill(&mut self, side: Side) {
+        for link in &self.links {
+            let seen = self.world.below(1_000_000);
+            self.world.plant(*link, Fault::Crash { at: end(side), seen });
         }
     }
 
-    fn stall(&mut self, conn: &Conn<SimRail>, slot: usize) -> bool {
-        let Some((_, rail)) = conn.rails().find(|(s, _)| *s == slot) else {
-            return false;
-        };
-        self.stall_rail(rail);
-        true
+    /// A few thousand bytes from now: less than a chunk, so that one is left half landed.
+    fn stall(&mut self, side: Side, n: usize) {
+        let (to, after, time) = (end(side), 1000 + self.world.below(6000), None);
+        self.stalled.push(self.links[n]);
+        self.world.plant(self.links[n], Fault::Stall { to, after, time });
     }
 
     fn release(&mut self) {
         for link in self.stalled.drain(..) {
             self.world.release(link);
         }
-    }
-
-    fn extra_rail(&mut self) -> Option<(SimRail, SimRail)> {
-        Some(self.world.link(self.config))
     }
 
     fn patience(&self) -> Patience {

@@ -7,7 +7,7 @@ use linkspan_proto::login::{
     ClientParams, Guard, Login, LoginTable, Opener, Progress, Psk, Sealer, Seed, ServerParams, Session, Token,
 };
 
-fn session(login: &mut Login) -> Option<Box<Session>> {
+pub(crate) fn session(login: &mut Login) -> Option<Box<Session>> {
     match login.poll(Duration::ZERO) {
         Progress::Done(session) => Some(session),
         Progress::Failed(error) => panic!("{error}"),
@@ -15,15 +15,30 @@ fn session(login: &mut Login) -> Option<Box<Session>> {
     }
 }
 
+fn guard() -> (Guard, Token) {
+    let guard = Guard::Psk { psk: Psk::new(*b"thirty-two bytes that all share."), encrypt: true };
+    (guard, Token::new(*b"sixteen of these"))
+}
+
+fn seed() -> Seed {
+    Seed::random().expect("randomness")
+}
+
+pub(crate) fn client() -> Login {
+    let (guard, token) = guard();
+    let params = ClientParams { guard, ..ClientParams::new(1, token, 2, 0) };
+    Login::client(params, seed(), Duration::ZERO).expect("a client")
+}
+
+pub(crate) fn server() -> Login {
+    let (guard, token) = guard();
+    let params = ServerParams { guard, ..ServerParams::new(1, token, Arc::new(LoginTable::new(16))) };
+    Login::server(params, seed(), Duration::ZERO).expect("a server")
+}
+
 /// The ciphers of both ends of a stream.
 pub(crate) fn ciphers() -> ((Sealer, Opener), (Sealer, Opener)) {
-    let guard = Guard::Psk { psk: Psk::new(*b"thirty-two bytes that all share."), encrypt: true };
-    let token = Token::new(*b"sixteen of these");
-    let client = ClientParams { guard: guard.clone(), ..ClientParams::new(1, token.clone(), 2, 0) };
-    let server = ServerParams { guard, ..ServerParams::new(1, token, Arc::new(LoginTable::new(16))) };
-    let seed = || Seed::random().expect("randomness");
-    let mut client = Login::client(client, seed(), Duration::ZERO).expect("a client");
-    let mut server = Login::server(server, seed(), Duration::ZERO).expect("a server");
+    let (mut client, mut server) = (client(), server());
     let (mut a, mut b) = (None, None);
     while a.is_none() || b.is_none() {
         for (from, to) in [(true, false), (false, true)] {

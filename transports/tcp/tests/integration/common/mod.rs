@@ -1,7 +1,8 @@
 //! What the tests of rails share.
 
-mod ciphers;
+pub(crate) mod ciphers;
 pub(crate) mod helpers;
+pub(crate) mod loopback;
 pub(crate) mod sealed;
 
 use std::collections::VecDeque;
@@ -33,12 +34,17 @@ pub(crate) fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
 
 /// Both ends of a connection: the one that dialled first.
 pub(crate) fn streams(at: &str, options: &Options) -> (Stream, Stream) {
-    let mut listen = Listen::bind(at.parse().unwrap(), options).unwrap();
-    let mut dial = Dial::start(None, listen.local_addr(), options, PATIENCE).unwrap();
-    let a = until("connect", || dial.poll().unwrap());
-    let (b, from) = until("accept", || listen.accept().unwrap());
-    assert_eq!(from, a.local_addr());
+    let (a, b) = streams_by(at, options, |listener| listener);
+    assert_eq!(b.peer_addr(), a.local_addr());
     (a, b)
+}
+
+/// The same, where what is dialled is made of the listener's address.
+pub(crate) fn streams_by(at: &str, options: &Options, way: impl FnOnce(SocketAddr) -> SocketAddr) -> (Stream, Stream) {
+    let mut listen = Listen::bind(at.parse().unwrap(), options).unwrap();
+    let mut dial = Dial::start(None, way(listen.local_addr()), options, PATIENCE).unwrap();
+    let a = until("connect", || dial.poll().unwrap());
+    (a, until("accept", || listen.accept().unwrap()).0)
 }
 
 pub(crate) fn rails(at: &str, options: &Options) -> (TcpRail, TcpRail) {
@@ -46,9 +52,15 @@ pub(crate) fn rails(at: &str, options: &Options) -> (TcpRail, TcpRail) {
 }
 
 pub(crate) fn lending_rails(at: &str, options: &Options, lend: Lend) -> (TcpRail, TcpRail) {
-    let (a, b) = streams(at, options);
-    let rail = |s: Stream| s.into_rail(RailConfig { lend, ..RailConfig::default() }, &[]).unwrap();
-    (rail(a), rail(b))
+    lend_over(streams(at, options), lend)
+}
+
+pub(crate) fn lend_over((a, b): (Stream, Stream), how: Lend) -> (TcpRail, TcpRail) {
+    (lend(a, how), lend(b, how))
+}
+
+pub(crate) fn lend(stream: Stream, lend: Lend) -> TcpRail {
+    stream.into_rail(RailConfig { lend, ..RailConfig::default() }, &[]).unwrap()
 }
 
 /// A stream of ours and the plain socket of a peer that may do anything.

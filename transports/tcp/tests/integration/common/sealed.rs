@@ -4,13 +4,16 @@ use std::net::TcpStream;
 
 pub(crate) use super::ciphers::ciphers;
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, Sealer};
-use linkspan_tcp::{Options, RailConfig, SealedRail};
+use linkspan_tcp::{Options, RailConfig, SealedRail, Stream};
 use linkspan_transport::{Down, Poll, Rail, Sink};
 
 use super::{streams, until, with_raw};
 
 pub(crate) fn sealed_rails(at: &str, options: &Options) -> (SealedRail, SealedRail) {
-    let (a, b) = streams(at, options);
+    seal_over(streams(at, options))
+}
+
+pub(crate) fn seal_over((a, b): (Stream, Stream)) -> (SealedRail, SealedRail) {
     let (left, right) = ciphers();
     (a.into_sealed_rail(RailConfig::default(), left), b.into_sealed_rail(RailConfig::default(), right))
 }

@@ -1,5 +1,7 @@
 //! Rails over cables in software.
 
+pub(crate) mod bed;
+
 use std::sync::Arc;
 
 use linkspan_thunderbolt::soft::{SoftRingLink, SoftStreamLink};
@@ -59,5 +61,17 @@ impl Cables {
 
     pub(crate) fn rails(&self) -> (CableRail, CableRail) {
         join(self.setup(0), self.setup(1)).expect("joined")
+    }
+
+    /// Delivers so many bytes yet and then holds everything back; `None`: lets all go.
+    pub(crate) fn stall(&self, after: Option<u64>) {
+        self.ring.iter().for_each(|link| link.stall(after));
+        self.streams.iter().for_each(|link| link.stall(after.map(|bytes| bytes as usize / 4096)));
+    }
+
+    /// What a process has open at its side of the cables is closed.
+    pub(crate) fn kill(&self, side: usize) {
+        self.ring.iter().for_each(|link| link.kill(side));
+        self.streams.iter().for_each(|link| link.kill(side));
     }
 }

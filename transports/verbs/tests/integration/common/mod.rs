@@ -3,8 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use linkspan_transport::Conn;
-use linkspan_transport::conformance::{Room, Want};
+use linkspan_transport::conformance::{Side, Testbed, Want};
 use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
 use linkspan_verbs_sys::soft::{Faults, SoftConfig, SoftNet, SoftNic};
 
@@ -13,6 +12,33 @@ pub(crate) struct Verbs {
     pub(crate) net: SoftNet,
     pub(crate) a: Domain<SoftNic>,
     pub(crate) b: Domain<SoftNic>,
+    pub(crate) ends: Ends,
+}
+
+/// The queue pairs at both ends of each rail of the last connection.
+#[derive(Default)]
+pub(crate) struct Ends(Vec<[(SoftNic, u32); 2]>);
+
+impl Ends {
+    /// Rail `n` is made.
+    pub(crate) fn made(&mut self, n: usize, a: &VerbsRail<SoftNic>, b: &VerbsRail<SoftNic>) {
+        if n == 0 {
+            self.0.clear();
+        }
+        self.0.push([a, b].map(|rail| (rail.domain().nic().clone(), rail.qpn())));
+    }
+
+    pub(crate) fn stall(&self, net: &SoftNet, side: Side, n: usize) {
+        let (nic, qpn) = &self.0[n][side as usize];
+        net.hold(nic, *qpn);
+    }
+
+    pub(crate) fn kill(&self, net: &SoftNet, side: Side) {
+        for rail in &self.0 {
+            let (nic, qpn) = &rail[side as usize];
+            net.destroy(nic, *qpn);
+        }
+    }
 }
 
 /// Quick enough to see a dead peer in a test: 1 ms for an acknowledgement, seven retries.
@@ -33,7 +59,7 @@ impl Verbs {
             net.nic(config)
         };
         let (a, b) = (Domain::new(nic(1)), Domain::new(nic(2)));
-        Verbs { net, a, b }
+        Verbs { net, a, b, ends: Ends::default() }
     }
 
     pub(crate) fn lossy() -> Verbs {
@@ -46,7 +72,7 @@ impl Verbs {
         let net = SoftNet::new(1);
         let nic = |lid| net.nic(SoftConfig::infiniband("ib", lid));
         let (a, b) = (Domain::new(nic(1)), Domain::new(nic(2)));
-        Verbs { net, a, b }
+        Verbs { net, a, b, ends: Ends::default() }
     }
 
     pub(crate) fn rails(&self) -> (VerbsRail<SoftNic>, VerbsRail<SoftNic>) {
@@ -56,22 +82,21 @@ impl Verbs {
     }
 }
 
-impl Room for Verbs {
+impl Testbed for Verbs {
     type R = VerbsRail<SoftNic>;
 
-    fn pair(&mut self, want: Want) -> (Conn<Self::R>, Conn<Self::R>) {
-        let (a, b): (Vec<_>, Vec<_>) = (0..want.rails).map(|_| self.rails()).unzip();
-        (Conn::new(a, want.acked), Conn::new(b, want.acked))
+    fn rail(&mut self, _: Want, n: usize) -> (Self::R, Self::R) {
+        let (a, b) = Verbs::rails(self);
+        self.ends.made(n, &a, &b);
+        (a, b)
     }
 
     fn rails(&self) -> usize {
         2
     }
 
-    fn stall(&mut self, conn: &Conn<Self::R>, slot: usize) -> bool {
-        let Some((_, rail)) = conn.rails().find(|r| r.0 == slot) else { return false };
-        self.net.hold(rail.domain().nic(), rail.qpn());
-        true
+    fn stall(&mut self, side: Side, n: usize) {
+        self.ends.stall(&self.net, side, n);
     }
 
     fn release(&mut self) {
@@ -79,7 +104,7 @@ impl Room for Verbs {
         self.net.run();
     }
 
-    fn extra_rail(&mut self) -> Option<(Self::R, Self::R)> {
-        Some(Verbs::rails(self))
+    fn kill(&mut self, side: Side) {
+        self.ends.kill(&self.net, side);
     }
 }
