@@ -4,6 +4,7 @@
 //! with the same words. Exit codes: 0 done, 1 failed, 2 usage, 77 cannot run on this machine (a line says why).
 #![forbid(unsafe_code)]
 
+mod bench;
 mod capi;
 mod check;
 mod dist;
@@ -25,6 +26,8 @@ usage: cargo xtask COMMAND
   gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, man pages, completions)
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
+  bench-pair BASE HEAD [--quick] [--pairs N] [--figure NAME]... [--instructions] [--record FILE]
+                         is HEAD as fast as BASE (`core-base`: the commit in bench/core-base)? pairs of runs in turn
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
   loom                   model checks of the lock-free parts
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         ["parts"] => parts::run(&root),
         ["dist"] => dist::run(&root, &root.join("dist")),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
+        ["bench-pair", rest @ ..] => bench::run(&root, rest),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["capi"] => capi::test(&root),
         ["loom"] => stages::loom(&root),
