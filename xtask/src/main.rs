@@ -7,8 +7,10 @@
 mod bench;
 mod capi;
 mod check;
+mod counts;
 mod dist;
 mod generate;
+mod inventory;
 mod lex;
 mod parts;
 mod run;
@@ -24,6 +26,8 @@ usage: cargo xtask COMMAND
 
   check [--fix]          rules of the tree: unsafe list, links, lengths, floors, error codes, generated files
   gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, man pages, completions)
+  counts [--list NAME]   counts that may only fall (bench/counts.txt), or what one of them is made of
+  tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
   bench-pair BASE HEAD [--quick] [--pairs N] [--figure NAME]... [--instructions] [--record FILE]
@@ -57,6 +61,10 @@ fn main() -> ExitCode {
         ["check"] => check::run(&root, false),
         ["check", "--fix"] => check::run(&root, true),
         ["gen"] => generate::run(&root),
+        ["counts"] => counts::run(&root, None),
+        ["counts", "--list", name] => counts::run(&root, Some(name)),
+        ["tests"] => inventory::run(&root),
+        ["tests", dir] => inventory::run(std::path::Path::new(dir)),
         ["parts"] => parts::run(&root),
         ["dist"] => dist::run(&root, &root.join("dist")),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
