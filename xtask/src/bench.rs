@@ -146,6 +146,10 @@ fn measure(root: &Path, words: &[&str]) -> Result<Vec<String>, String> {
         true => Some(host(&sides[0])?),
         false => None,
     };
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    if load.split(' ').next().and_then(|n| n.parse().ok()).is_some_and(|n: f64| n > 1.0) {
+        eprintln!("the machine is busy (load {}): what else runs here makes every interval wide", load.trim());
+    }
     let began = Instant::now();
     let mut columns = Vec::new();
     for run in RUNS.iter().filter(|run| run.figures.iter().any(|f| options.wants(f))) {

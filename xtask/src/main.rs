@@ -15,6 +15,7 @@ mod lex;
 mod parts;
 mod run;
 mod stages;
+mod surface;
 mod tree;
 
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check [--fix]          rules of the tree: unsafe list, links, lengths, floors, error codes, generated files
-  gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, man pages, completions)
+  gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, docs/api, man pages, completions)
   counts [--list NAME]   counts that may only fall (bench/counts.txt), or what one of them is made of
   tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
