@@ -367,10 +367,9 @@ fn retired(root: &Path, sources: &[Source]) -> Count {
 fn parts(line: &str) -> impl Iterator<Item = String> {
     let (mut all, mut word, mut last_lower) = (Vec::new(), String::new(), false);
     for c in line.chars().chain([' ']) {
-        if !c.is_alphabetic() || (c.is_uppercase() && last_lower) {
-            if !word.is_empty() {
-                all.push(std::mem::take(&mut word));
-            }
+        let ends = !c.is_alphabetic() || (c.is_uppercase() && last_lower);
+        if ends && !word.is_empty() {
+            all.push(std::mem::take(&mut word));
         }
         last_lower = c.is_lowercase();
         if c.is_alphabetic() {
