@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::capi;
 use crate::check::{codes, params, unsafety};
 use crate::run::{self, Outcome};
+use crate::surface;
 use crate::tree::{self, Source};
 
 /// Rewrites everything generated.
@@ -19,7 +20,11 @@ pub(crate) fn run(root: &Path) -> Outcome {
         Ok(header) => header,
         Err(why) => return Outcome::Failed(why),
     };
-    for (path, text) in documents(&sources).into_iter().chain([(capi::HEADER, header)]) {
+    let surfaces = match surfaces(&sources, &header) {
+        Ok(surfaces) => surfaces,
+        Err(why) => return Outcome::Failed(why),
+    };
+    for (path, text) in documents(&sources).into_iter().chain(surfaces).chain([(capi::HEADER, header)]) {
         let file = root.join(path);
         if fs::read_to_string(&file).ok().as_deref() == Some(text.as_str()) {
             continue;
@@ -41,13 +46,28 @@ pub(crate) fn stale(root: &Path, sources: &[Source]) -> Vec<String> {
     let told = |path: &str| format!("{path} is stale: run `cargo xtask gen`");
     let mut problems: Vec<String> =
         documents(sources).into_iter().filter(|(path, text)| stale(path, text)).map(|(path, _)| told(path)).collect();
-    match capi::header(root) {
-        Ok(header) if stale(capi::HEADER, &header) => problems.push(told(capi::HEADER)),
-        Ok(_) => {}
+    match capi::header(root).and_then(|header| Ok((surfaces(sources, &header)?, header))) {
+        Ok((surfaces, header)) => {
+            if stale(capi::HEADER, &header) {
+                problems.push(told(capi::HEADER));
+            }
+            for (path, text) in surfaces.iter().filter(|(path, text)| stale(path, text)) {
+                let was = fs::read_to_string(root.join(path)).unwrap_or_default();
+                let lines = surface::difference(&was, text);
+                problems.push(format!(
+                    "the public surface has changed; `cargo xtask gen` accepts that, in {path}:\n{lines}"
+                ));
+            }
+        }
         Err(why) => problems.push(why),
     }
     problems.extend(stale_pages(root).unwrap_or_else(|why| vec![why]));
     problems
+}
+
+/// What programs are written against.
+fn surfaces(sources: &[Source], header: &str) -> Result<[(&'static str, String); 2], String> {
+    Ok([(surface::RUST, surface::rust(sources)?), (surface::C, surface::c(sources, header)?)])
 }
 
 fn documents(sources: &[Source]) -> [(&'static str, String); 4] {

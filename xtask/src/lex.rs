@@ -3,13 +3,15 @@
 //! Reference: <https://doc.rust-lang.org/reference/tokens.html>. Numbers come out as words, multi-character operators
 //! as single marks; nothing here needs more.
 
-/// One token and the line it starts on (from 1).
+/// One token and the lines it stands on (from 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     /// What it is.
     pub(crate) kind: Kind,
-    /// Line, from 1.
+    /// The line it starts on, from 1.
     pub(crate) line: usize,
+    /// The line it ends on: texts may be longer than one.
+    pub(crate) last: usize,
 }
 
 /// What a token is.
@@ -66,7 +68,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn push(&mut self, kind: Kind, line: usize) {
-        self.out.push(Token { kind, line });
+        self.out.push(Token { kind, line, last: self.line });
     }
 
     fn take(&mut self, n: usize) -> &'a str {

@@ -4,15 +4,19 @@
 //! with the same words. Exit codes: 0 done, 1 failed, 2 usage, 77 cannot run on this machine (a line says why).
 #![forbid(unsafe_code)]
 
+mod bench;
 mod capi;
 mod check;
+mod counts;
 mod dist;
 mod generate;
+mod inventory;
 mod lex;
 mod parts;
 mod rename;
 mod run;
 mod stages;
+mod surface;
 mod tree;
 
 use std::process::ExitCode;
@@ -25,9 +29,13 @@ usage: cargo xtask COMMAND
   check [--fix]          rules of the tree: unsafe list, links, lengths, floors, error codes, generated files
   rename [--dry-run] TABLE
                          renames files, identifiers and phrases of the whole tree by a table (xtask/src/rename.rs has its form)
-  gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, man pages, completions)
+  gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, docs/api, man pages, completions)
+  counts [--list NAME]   counts that may only fall (bench/counts.txt), or what one of them is made of
+  tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
+  bench-pair BASE HEAD [--quick] [--pairs N] [--figure NAME]... [--instructions] [--record FILE]
+                         is HEAD as fast as BASE (`core-base`: the commit in bench/core-base)? pairs of runs in turn
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
   loom                   model checks of the lock-free parts
@@ -58,9 +66,14 @@ fn main() -> ExitCode {
         ["rename", "--dry-run", table] => rename::run(&root, table, true),
         ["rename", table] => rename::run(&root, table, false),
         ["gen"] => generate::run(&root),
+        ["counts"] => counts::run(&root, None),
+        ["counts", "--list", name] => counts::run(&root, Some(name)),
+        ["tests"] => inventory::run(&root),
+        ["tests", dir] => inventory::run(std::path::Path::new(dir)),
         ["parts"] => parts::run(&root),
         ["dist"] => dist::run(&root, &root.join("dist")),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
+        ["bench-pair", rest @ ..] => bench::run(&root, rest),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["capi"] => capi::test(&root),
         ["loom"] => stages::loom(&root),

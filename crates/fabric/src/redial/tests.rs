@@ -92,3 +92,41 @@ fn where_tcp_is_all_there_is_nothing_is_said() {
         assert_eq!(*lines.lock().unwrap(), Vec::<String>::new());
     }
 }
+
+#[test]
+fn tries_that_come_to_nothing_are_a_second_apart_then_twice_as_long_each_time_up_to_eight() {
+    let (mut redial, now) = (way(), Instant::now());
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        let State::Down { next } = redial.again(now) else { panic!("it is tried again") };
+        waits.push((next - now).as_secs());
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 8]);
+    // Once up and lost again it begins anew.
+    (redial.paths, redial.state) = (vec!["path".to_owned()], State::Up);
+    redial.lost("path", now);
+    let State::Down { next } = redial.state else { panic!("it is lost") };
+    assert_eq!((next - now, redial.wait), (REDIAL, REDIAL));
+}
+
+#[test]
+fn queue_pairs_that_were_set_up_together_are_dialled_for_when_the_last_one_is_lost() {
+    let (mut redial, now) = (way(), Instant::now());
+    (redial.paths, redial.state) = (vec!["one".to_owned(), "two".to_owned()], State::Up);
+    redial.lost("one", now);
+    redial.lost("somebody else's", now);
+    assert!(redial.is_up(), "the other one carries");
+    redial.lost("two", now);
+    assert!(!redial.is_up());
+}
+
+#[test]
+fn rails_over_a_stream_have_numbers_that_no_stream_and_no_other_rail_has() {
+    let mut numbers: Vec<u32> =
+        [0, 1, 2, u16::MAX].iter().flat_map(|&number| (0..MAX_RAILS).map(move |n| rail_id(number, n))).collect();
+    assert!(numbers.iter().all(|id| *id > u32::from(u16::MAX) && *id != u32::MAX));
+    let count = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count);
+}

@@ -147,6 +147,34 @@ fn a_rail_given_up_before_it_came_up_here_never_comes_up() {
 }
 
 #[test]
+fn of_rails_given_up_before_they_came_up_the_last_64_are_remembered() {
+    let mut joined = Joined::new(1, true);
+    for id in 1000..1065 {
+        let mut head = Head::new(Kind::RailDown);
+        head.id.set(id);
+        head.seq.set(joined.ends[1].control.due());
+        joined.ends[1].on_ctrl(0, &head.sealed(), &[]).unwrap();
+    }
+    assert!(!joined.ends[1].rail_up(1, 1064), "the peer has closed it");
+    assert!(!joined.ends[1].rail_up(1, 1001), "this one too");
+    assert!(joined.ends[1].rail_up(1, 1000), "memory that a peer can fill has a bound");
+}
+
+#[test]
+fn an_acknowledgement_overtaken_by_a_newer_one_changes_nothing() {
+    let (mut joined, ..) = half_way(2, 4);
+    for landed in [2, 1] {
+        let mut head = Head::new(Kind::Ack);
+        head.id.set(0);
+        head.total.set(landed);
+        head.seq.set(joined.ends[0].control.due());
+        joined.ends[0].on_ctrl(0, &head.sealed(), &[]).unwrap();
+        joined.pump(0, true);
+    }
+    assert!(!joined.ends[0].is_broken() && joined.ends[0].in_flight() == 1, "most of it is under way");
+}
+
+#[test]
 fn acknowledgements_of_rails_that_are_gone_are_ignored() {
     let (mut joined, tickets, mems) = half_way(2, 6);
     joined.pump(1, true); // its acknowledgements are on the way
