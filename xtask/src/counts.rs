@@ -172,7 +172,10 @@ fn shipped<'a, 'c>(sources: &'a [Source], crates: &'c [Crate]) -> Vec<(&'c Crate
     files
 }
 
-/// Tokens without comments and without items under `#[cfg(test)]`; the names of modules in files of their own that
+/// Features that no build for users turns on.
+const TEST_FEATURES: [&str; 3] = ["conformance", "planted", "sim"];
+
+/// Tokens without comments and without items under `#[cfg(test)]` or one of [`TEST_FEATURES`]; the names of modules in files of their own that
 /// were among those.
 fn without_tests(all: Vec<Token>) -> (Vec<Token>, Vec<String>) {
     let code: Vec<Token> = all.into_iter().filter(|t| !matches!(t.kind, Kind::Doc(_) | Kind::Note(_))).collect();
@@ -227,10 +230,13 @@ fn is_cfg_test(code: &[Token]) -> bool {
         words.iter().zip(code).all(|(want, token)| match &token.kind {
             Kind::Word(word) => word == want,
             Kind::Mark(mark) => want.len() == 1 && want.starts_with(*mark),
+            Kind::Text(text) => text == want,
             _ => false,
         }) && code.len() >= words.len()
     };
-    want(&["#", "[", "cfg", "(", "test", ")", "]"]) || want(&["#", "[", "cfg", "(", "all", "(", "test"])
+    want(&["#", "[", "cfg", "(", "test", ")", "]"])
+        || want(&["#", "[", "cfg", "(", "all", "(", "test"])
+        || TEST_FEATURES.iter().any(|name| want(&["#", "[", "cfg", "(", "feature", "=", name, ")", "]"]))
 }
 
 fn lines(files: &[(&Crate, Code<'_>)]) -> Count {

@@ -189,7 +189,9 @@ fn in_text(all: &[Token]) -> Vec<String> {
             {
                 let (maker, suite) = (MAKERS.contains(&w.as_str()), w == SUITE);
                 if maker || suite {
-                    for name in last_words(&code[at + 3..]).into_iter().take(if suite { 1 } else { usize::MAX }) {
+                    // A dollar sign alone is for the macro that the maker makes.
+                    let list = at + 3 + usize::from(maker && mark(at + 3, '$'));
+                    for name in last_words(&code[list..]).into_iter().take(if suite { 1 } else { usize::MAX }) {
                         found.push(named(&inside, name) + if suite { " (suite)" } else { "" });
                     }
                 }

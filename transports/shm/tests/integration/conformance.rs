@@ -4,22 +4,38 @@
 use crate::common::bed::{Shm, tiny};
 use linkspan_shm::Config;
 
-macro_rules! suite {
-    ($module:ident, $name:ident, $config:expr) => {
-        mod $module {
-            use super::*;
-            linkspan_transport::conformance_suite!(
-                $name,
-                Shm($config),
-                ignored {
-                    revocation: "below a rail there is nothing but the peer process: processes::*::revocation stops that"
-                }
-            );
-        }
-    };
+mod usual {
+    use super::*;
+    linkspan_transport::conformance_suite!(
+        direct,
+        Shm(Config::default()),
+        ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
+    );
 }
 
-suite!(usual, direct, Config::default());
-suite!(small, tiny, tiny());
-suite!(rows, rows, Config { ring: 64 << 10, rows: true, ..Config::default() });
-suite!(without, ring, Config { cma: false, ..Config::default() });
+mod small {
+    use super::*;
+    linkspan_transport::conformance_suite!(
+        tiny,
+        Shm(tiny()),
+        ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
+    );
+}
+
+mod rows {
+    use super::*;
+    linkspan_transport::conformance_suite!(
+        rows,
+        Shm(Config { ring: 64 << 10, rows: true, ..Config::default() }),
+        ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
+    );
+}
+
+mod without {
+    use super::*;
+    linkspan_transport::conformance_suite!(
+        ring,
+        Shm(Config { cma: false, ..Config::default() }),
+        ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
+    );
+}

@@ -5,21 +5,29 @@ use crate::common::bed::Shm;
 use linkspan_gpu::conformance::Staged;
 use linkspan_shm::Config;
 
-macro_rules! suite {
-    ($module:ident, $config:expr) => {
-        mod $module {
-            use super::*;
-            linkspan_transport::conformance_suite!(
-                device,
-                Staged::new(Shm($config)),
-                ignored {
-                    revocation: "below a rail there is nothing but the peer process: processes::*::revocation stops that"
-                }
-            );
-        }
-    };
+mod direct {
+    use super::*;
+    linkspan_transport::conformance_suite!(
+        device,
+        Staged::new(Shm(Config::default())),
+        ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
+    );
 }
 
-suite!(direct, Config::default());
-suite!(rows, Config { rows: true, ..Config::default() });
-suite!(ring, Config { cma: false, ..Config::default() });
+mod rows {
+    use super::*;
+    linkspan_transport::conformance_suite!(
+        device,
+        Staged::new(Shm(Config { rows: true, ..Config::default() })),
+        ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
+    );
+}
+
+mod ring {
+    use super::*;
+    linkspan_transport::conformance_suite!(
+        device,
+        Staged::new(Shm(Config { cma: false, ..Config::default() })),
+        ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
+    );
+}
