@@ -1,4 +1,4 @@
-//! Instructions per message, which no other program on the machine can change: the second witness beside times.
+//! Instructions per message, which no other program on the machine can change: a second measure beside times.
 
 use std::fmt::Write as _;
 use std::process::Command;

@@ -86,7 +86,7 @@ mod tests {
         };
         let packages = BTreeMap::from([
             package(
-                r#"{"name": "door", "manifest_path": "/t/bin/lspan/Cargo.toml", "dependencies": [
+                r#"{"name": "entry", "manifest_path": "/t/bin/lspan/Cargo.toml", "dependencies": [
                     {"name": "mid", "kind": null, "path": "/t/crates/mid"}, {"name": "suite", "kind": "dev", "path": "/t/suite"},
                     {"name": "serde", "kind": null}]}"#,
             ),
@@ -99,6 +99,6 @@ mod tests {
         ]);
         let found = reached(&packages, vec!["bin/lspan".to_owned()]);
         let names: Vec<&str> = found.iter().map(|c| c.name.as_str()).collect();
-        assert_eq!(names, ["door", "mid", "gen"]);
+        assert_eq!(names, ["entry", "mid", "gen"]);
     }
 }
