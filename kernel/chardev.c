@@ -198,7 +198,7 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	info->rx_bytes = lk->rx_bytes;
 	info->copied_bytes = lk->copied;
 	info->control_frames = lk->control;
-	info->doorbells = lk->bells;
+	info->doorbells = lk->doorbells;
 	info->restarts = lk->restarts;
 	info->polled_ns = lk->polled_ns;
 	mutex_unlock(&lk->io);
@@ -277,7 +277,7 @@ static int ls_doorbell(struct ls_file *f, struct ls_ioc_doorbell *d)
 	if (d->flags & ~LS_DOORBELL_POLL)
 		return -EINVAL;
 	mutex_lock(&f->lk->io);
-	f->lk->bells++;
+	f->lk->doorbells++;
 	ret = ls_submit(f, &taken);
 	ls_poller_wake(f);
 	mutex_unlock(&f->lk->io);
@@ -342,7 +342,7 @@ static long ls_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		struct ls_ioc_register reg;
 		struct ls_ioc_id id;
 		struct ls_ioc_eventfd event;
-		struct ls_ioc_doorbell bell;
+		struct ls_ioc_doorbell doorbell;
 	} u;
 	long ret;
 
@@ -373,7 +373,7 @@ static long ls_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 			ret = ls_channel(f, &u.id, cmd == LS_IOC_OPEN);
 			break;
 		case LS_IOC_DOORBELL:
-			ret = ls_doorbell(f, &u.bell);
+			ret = ls_doorbell(f, &u.doorbell);
 			break;
 		case LS_IOC_EVENTFD:
 			ret = ls_set_event(f, &u.event);

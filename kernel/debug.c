@@ -34,7 +34,7 @@ static int ls_counters_show(struct seq_file *m, void *unused)
 		   lk->ring_size);
 	seq_printf(m, "tx_frames %llu\nrx_frames %llu\ntx_bytes %llu\nrx_bytes %llu\n", lk->tx_frames, lk->rx_frames,
 		   lk->tx_bytes, lk->rx_bytes);
-	seq_printf(m, "control_frames %llu\ncopied_bytes %llu\ndoorbells %llu\n", lk->control, lk->copied, lk->bells);
+	seq_printf(m, "control_frames %llu\ncopied_bytes %llu\ndoorbells %llu\n", lk->control, lk->copied, lk->doorbells);
 	seq_printf(m, "interrupts %lld\npolls %llu\npages %llu\n", (s64)atomic64_read(&lk->interrupts),
 		   lk->polls, lk->pages);
 	seq_printf(m, "polling_threads_awake %u\npolling_threads_ns %llu\n", lk->pollers, lk->polled_ns);

@@ -334,7 +334,7 @@ void ls_data_tx(struct ls_link *lk, struct ls_frame *f)
 		ls_complete(lk, op, 0, op->len);
 }
 
-static const char *ls_got_msg(struct ls_link *lk, struct ls_chan *c, struct ls_header *h, bool rts, u32 room)
+static const char *ls_got_msg(struct ls_link *lk, struct ls_chan *c, struct ls_header *h, bool rts, u32 transport)
 {
 	u32 len = le32_to_cpu(h->length);
 	struct ls_msg *m;
@@ -343,7 +343,7 @@ static const char *ls_got_msg(struct ls_link *lk, struct ls_chan *c, struct ls_h
 		return NULL;
 	if (c->local != LS_OPEN || c->hup)
 		return "a message to a closed channel";
-	if (rts ? len <= LS_EAGER_BYTES || len > LS_MESSAGE_BYTES : len != room)
+	if (rts ? len <= LS_EAGER_BYTES || len > LS_MESSAGE_BYTES : len != transport)
 		return "a message of wrong length";
 	if (c->msg_tail - c->msg_head + c->give >= LS_CREDITS)
 		return "a message without a credit";
@@ -643,7 +643,7 @@ void ls_flow_init(struct ls_link *lk)
 		INIT_LIST_HEAD(&c->grants);
 	}
 	for (i = 0; i < LS_RINGS; i++)
-		lk->bell[i] = (struct ls_bell){ .lk = lk, .bit = i };
+		lk->doorbell[i] = (struct ls_doorbell){ .lk = lk, .bit = i };
 	INIT_WORK(&lk->io_work, ls_io_work);
 	INIT_WORK(&lk->reap_work, ls_reap);
 	INIT_DELAYED_WORK(&lk->watch, ls_watch);

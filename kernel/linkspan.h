@@ -103,7 +103,7 @@ struct ls_chan {
 	bool need_ack;
 	bool old;
 	u32 credits;		/* messages that the peer has space for */
-	u32 give;		/* room that the peer does not know of */
+	u32 give;		/* transport that the peer does not know of */
 	struct list_head sends;	/* not begun */
 	struct list_head rts;	/* announced, not granted */
 	struct list_head recvs;	/* without a message */
@@ -119,7 +119,7 @@ struct ls_pair {
 };
 
 /* What the interrupt of a ring is given. */
-struct ls_bell {
+struct ls_doorbell {
 	struct ls_link *lk;
 	int bit;
 };
@@ -158,7 +158,7 @@ struct ls_link {
 	int pairs;		/* in use */
 	int paths;		/* enabled */
 	struct work_struct io_work;
-	struct ls_bell bell[LS_RINGS];
+	struct ls_doorbell doorbell[LS_RINGS];
 	unsigned long masked;	/* rings, until io_work has looked; atomic */
 	struct list_head files, ops, ready, to_send, to_post;
 	struct list_head ctl_free;
@@ -172,7 +172,7 @@ struct ls_link {
 	struct work_struct reap_work;
 	u32 mapped;		/* regions that the rings' device is held for */
 	struct delayed_work watch;
-	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, bells;
+	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, doorbells;
 	u64 restarts, polls, pages;
 	u64 polled;		/* frames that polling took off rings */
 	u64 polled_ns;

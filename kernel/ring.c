@@ -62,9 +62,9 @@ static struct tb_ring *ls_ring(struct ls_link *lk, int bit)
 }
 
 /* In the ring's interrupt, with the ring masked. */
-static void ls_ring_bell(void *data)
+static void ls_ring_doorbell(void *data)
 {
-	struct ls_bell *b = data;
+	struct ls_doorbell *b = data;
 
 	atomic64_inc(&b->lk->interrupts);
 	set_bit(b->bit, &b->lk->masked);
@@ -75,21 +75,21 @@ static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 
 {
 	struct tb_nhi *nhi = lk->xd->tb->nhi;
 	unsigned int flags = RING_FLAG_FRAME | RING_FLAG_E2E;
-	struct ls_bell *bell = &lk->bell[2 * i];
+	struct ls_doorbell *doorbell = &lk->doorbell[2 * i];
 	struct ls_pair *p = &lk->pair[i];
 
 	p->tx = tb_ring_alloc_tx(nhi, -1, size, flags);
 	if (!p->tx)
 		return -ENOMEM;
-	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, sof_mask, eof_mask, ls_ring_bell, bell + 1);
+	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, sof_mask, eof_mask, ls_ring_doorbell, doorbell + 1);
 	if (!p->rx) {
 		tb_ring_free(p->tx);
 		p->tx = NULL;
 		return -ENOMEM;
 	}
 	/* The core polls TX rings as it does RX rings, though its allocation has no word for it. */
-	p->tx->start_poll = ls_ring_bell;
-	p->tx->poll_data = bell;
+	p->tx->start_poll = ls_ring_doorbell;
+	p->tx->poll_data = doorbell;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
 	tb_ring_throttling(p->tx, ls_throttling_ns);
 	tb_ring_throttling(p->rx, ls_throttling_ns);

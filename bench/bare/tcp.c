@@ -70,7 +70,7 @@ static char *huge(size_t len) {
     return memset(at, 1, len);
 }
 
-// A connected pair, with the options that the TCP room gives its own.
+// A connected pair, with the options that the TCP transport gives its own.
 static void join(int pair[2], int buffer) {
     const int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

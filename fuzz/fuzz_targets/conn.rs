@@ -157,7 +157,7 @@ impl Victim {
     }
 
     fn obey(&mut self) -> bool {
-        while let Some(slot) = self.engine.condemned() {
+        while let Some(slot) = self.engine.peer_closed() {
             if !self.rail_down(slot) {
                 return false;
             }
@@ -377,7 +377,7 @@ impl Victim {
 
     /// However it ended, the rails are dropped; what had reported by then still says so.
     fn end(mut self) {
-        self.engine.bye();
+        self.engine.goaway();
         (0..MAX_RAILS).filter(|&r| self.wire.up[r]).collect::<Vec<_>>().into_iter().for_each(|rail| {
             self.rail_down(rail);
         });

@@ -246,7 +246,7 @@ fuzz_target!(|bytes: &[u8]| {
     let any: Arc<dyn Gpu> = gpu.clone();
     let script: Shared = Arc::new(Mutex::new(Script { bytes: bytes.to_vec(), ..Script::default() }));
     let caps = Caps { one_sided: false, device_memory: false, ordered: true, chunk: 1 << 20, speed: 0, local: true };
-    let info = RailInfo { room: "fuzz", path: String::new(), reason: String::new(), caps };
+    let info = RailInfo { transport: "fuzz", path: String::new(), reason: String::new(), caps };
     static FD: OnceLock<UdpSocket> = OnceLock::new();
     let fd = FD.get_or_init(|| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
     let kernel = Kernel(script.clone(), fd);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_gpu::devmem::{Arrivals, Completion, Fragment, Refill, State, fragments, tell};
+use linkspan_gpu::devmem::{Arrivals, Completion, Fragment, Refill, RequestState, fragments, tell};
 
 const AREA: u64 = 16 << 12;
 
@@ -15,12 +15,12 @@ fuzz_target!(|bytes: &[u8]| {
         let number = |at: usize| u64::from_le_bytes(*step[at..].first_chunk().unwrap_or(&[0; 8]));
         if step[15] & 0x80 != 0 {
             arrivals.resumed();
-            if arrivals.state() == State::Idle {
+            if arrivals.state() == RequestState::Idle {
                 left = number(0) & 0xffff;
                 arrivals.armed(left);
             }
             let _ = refill.kernel_at(number(0) as u32);
-            assert!(refill.room() <= 8);
+            assert!(refill.space() <= 8);
             continue;
         }
         // Most are of our request and our area, or next to nothing would be looked into.
@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
             Ok(None) => {}
             Ok(Some(fragment)) => {
                 let Fragment::Device { offset, len, token, dmabuf: 9 } = fragment else { panic!("{fragment:?}") };
-                assert!(before == State::Armed && len > 0 && u64::from(len) <= left, "{fragment:?} of {left}");
+                assert!(before == RequestState::Armed && len > 0 && u64::from(len) <= left, "{fragment:?} of {left}");
                 assert!(offset + u64::from(len) <= AREA && offset >> 12 == u64::from(token));
                 assert_eq!((offset + u64::from(len) - 1) >> 12, offset >> 12, "over the end of its page");
                 left -= u64::from(len);
@@ -45,7 +45,7 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(tell(fragment, &mut control, &mut used));
                 let told: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 assert_eq!(fragments(len as usize, &told).next(), Some(Ok(fragment)));
-                if refill.room() > 0 {
+                if refill.space() > 0 {
                     assert!(refill.back(token).is_ok_and(|slot| slot.is_some_and(|slot| slot < 8)));
                 }
             }

@@ -2,16 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_fabric::devmem::wire::{ANSWER_MAX, Answer, Question};
+use linkspan_fabric::devmem::wire::{ANSWER_MAX, BrokerReply, BrokerRequest};
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Some(question) = Question::decode(bytes) {
-        assert_eq!(Question::decode(&question.encode()), Some(question));
+    if let Some(question) = BrokerRequest::decode(bytes) {
+        assert_eq!(BrokerRequest::decode(&question.encode()), Some(question));
     }
-    if let Some(answer) = Answer::decode(bytes) {
+    if let Some(answer) = BrokerReply::decode(bytes) {
         let encoded = answer.encode();
         assert!(encoded.len() <= ANSWER_MAX);
-        let again = Answer::decode(&encoded).expect("what we write can be read");
+        let again = BrokerReply::decode(&encoded).expect("what we write can be read");
         assert_eq!(again.0.is_ok(), answer.0.is_ok());
         if let Err(why) = again.0 {
             assert!(!why.chars().any(char::is_control));

@@ -71,7 +71,10 @@ impl World {
             if stream.write(input.bytes(len)).is_err() {
                 break;
             }
-            assert!(self.listener.accept().expect("a listener that lives").is_none(), "an unauthenticated client was accepted");
+            assert!(
+                self.listener.accept().expect("a listener that lives").is_none(),
+                "an unauthenticated client was accepted"
+            );
         }
         if stays {
             self.strangers.push_back(stream);
@@ -95,10 +98,10 @@ impl World {
             carrier: Carrier::Tcp,
             acked: two || input.u8() & 1 == 0,
             streams: (0..streams.len() as u16).collect(),
-            sentinel: None,
+            keepalive: None,
         };
         if input.u8() & 7 == 0 && two {
-            plan = Plan { streams: vec![0], sentinel: Some(1), ..plan };
+            plan = Plan { streams: vec![0], keepalive: Some(1), ..plan };
         }
         let mut bytes = plan.encode();
         if input.u8() > 220 {
@@ -152,7 +155,7 @@ fn row(input: &mut Input<'_>, likely: &mut Likely, bytes: &mut Vec<u8>) {
             likely.chunk = head.seq.get().wrapping_add(1);
         }
     }
-    let mut all = Head::new(Kind::Heads);
+    let mut all = Head::new(Kind::BatchHeads);
     all.len.set(heads.len() as u32);
     all.total.set(payload as u64);
     bytes.extend_from_slice(all.sealed().as_wire());
@@ -180,7 +183,7 @@ fn attack(mut channel: Channel, mut streams: Vec<TcpStream>, input: &mut Input<'
             0..=229 => {
                 likely.chunk = chunks[at];
                 let (head, kind) = frames::head(input, &likely);
-                if kind == Kind::Heads {
+                if kind == Kind::BatchHeads {
                     row(input, &mut likely, &mut bytes);
                     chunks[at] = likely.chunk;
                 } else {
@@ -188,7 +191,7 @@ fn attack(mut channel: Channel, mut streams: Vec<TcpStream>, input: &mut Input<'
                     bytes.resize(bytes.len() + head.len.get() as usize, 0xEE);
                 }
                 match kind.is_payload() {
-                    _ if kind == Kind::Heads => {}
+                    _ if kind == Kind::BatchHeads => {}
                     true => chunks[at] = head.seq.get().wrapping_add(1),
                     false => likely.seq = head.seq.get().wrapping_add(1),
                 }

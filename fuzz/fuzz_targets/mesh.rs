@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use linkspan_proto::login::Psk;
-use linkspan_proto::mesh::{Answer, Beacon, Keys, Node, Request};
+use linkspan_proto::mesh::{Beacon, Keys, MeshReply, Node, Request};
 use linkspan_topology::mesh::{Database, Target, findings, nccl_settings, parse};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(request) = Request::decode(bytes) {
         assert_eq!(Request::decode(&request.encode()), Ok(request));
     }
-    if let Some(answer) = Answer::decode(bytes) {
-        assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+    if let Some(answer) = MeshReply::decode(bytes) {
+        assert_eq!(MeshReply::decode(&answer.encode()), Some(answer));
     }
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Ok(graph) = parse(text, 7475, 1, &[])
@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
         seq: 1,
         name: "own".into(),
         relays: true,
-        door: 7475,
+        server_port: 7475,
         ports: Vec::new(),
         heard: Vec::new(),
     };
@@ -52,8 +52,8 @@ fuzz_target!(|bytes: &[u8]| {
             nccl_settings(&graph);
             for node in &graph.nodes {
                 let addrs = node.ports.iter().filter_map(|p| Some((p.addr?.0, 9).into())).collect();
-                for detour in [false, true] {
-                    graph.way(1, &Target { id: node.id, addrs: Vec::clone(&addrs) }, detour);
+                for reroute in [false, true] {
+                    graph.way(1, &Target { id: node.id, addrs: Vec::clone(&addrs) }, reroute);
                 }
             }
         }

@@ -74,7 +74,7 @@ impl<'a> Enemy<'a> {
             3 | 4 => out.copy_from_slice(Reply::new(Kind::Go).as_bytes()),
             5 => out.copy_from_slice(Reply::new(Kind::Report).as_bytes()),
             6 => out.copy_from_slice(Reply::new(Kind::Ready).as_bytes()),
-            _ => out.copy_from_slice(Reply::new(Kind::Bye).as_bytes()),
+            _ => out.copy_from_slice(Reply::new(Kind::GoAway).as_bytes()),
         }
         for _ in 0..self.input.below(4) {
             let at = self.input.below(CTRL_LEN);

@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let choice = input.u8();
     let cma = choice & 1 != 0;
-    let config = Config { ring: RING, cma, cma_from: 4096, slice: 4096, rows: choice & 4 != 0, ..Config::default() };
+    let config = Config { ring: RING, cma, cma_from: 4096, slice: 4096, batches: choice & 4 != 0, ..Config::default() };
     let (rail, peer) = pair(config).expect("shared memory with ourselves");
     let mut victim = Conn::new([rail], choice & 2 != 0);
     let memory = HostBuf::new(ALL);
@@ -57,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     // A peer that says that it is inside our memory forever is waited for until its end, which is ours here.
-    INSIDE.into_iter().for_each(|at| enemy.peer.map().scribble(at, 0));
+    INSIDE.into_iter().for_each(|at| enemy.peer.map().corrupt(at, 0));
     drop(victim);
     let bytes = all.to_vec();
     for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != 0) {
@@ -93,29 +93,29 @@ impl Enemy<'_> {
     fn act(&mut self) {
         match self.input.below(8) {
             0..=3 => self.record(),
-            4 => self.scribble(),
+            4 => self.corrupt(),
             5 => {
                 let consumed = self.peer.map().peek(TAIL_A);
                 let value = self.input.near(consumed);
-                self.peer.map().scribble(HEAD_B, value);
+                self.peer.map().corrupt(HEAD_B, value);
             }
             6 => {
                 let at = SLOTS + 8 * (usize::from(self.input.u16()) % 768);
                 let value = self.input.near(self.peer.map().peek(at));
-                self.peer.map().scribble(at, value);
+                self.peer.map().corrupt(at, value);
             }
             _ => {
                 let value = self.input.near(self.tail);
-                self.peer.map().scribble(TAIL_B, value);
+                self.peer.map().corrupt(TAIL_B, value);
             }
         }
     }
 
     /// Any word of the first pages: names, positions, flags.
-    fn scribble(&mut self) {
+    fn corrupt(&mut self) {
         let at = 8 * (usize::from(self.input.u16()) % (RINGS / 8));
         let value = self.input.near(self.peer.map().peek(at));
-        self.peer.map().scribble(at, value);
+        self.peer.map().corrupt(at, value);
     }
 
     /// A record that is almost right (`transports/shm/src/record.rs` gives its bytes).
@@ -185,10 +185,10 @@ impl Enemy<'_> {
         let map = self.peer.map();
         for (n, word) in bytes.chunks_exact(8).enumerate() {
             let at = (self.tail as usize + 8 * n) % RING;
-            map.scribble(RINGS + RING + at, u64::from_le_bytes(word.try_into().expect("8 bytes")));
+            map.corrupt(RINGS + RING + at, u64::from_le_bytes(word.try_into().expect("8 bytes")));
         }
         self.tail += bytes.len() as u64;
-        map.scribble(TAIL_B, self.tail);
+        map.corrupt(TAIL_B, self.tail);
     }
 
     /// What an honest peer would say next.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use linkspan_fuzz::Input;
-use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, Offer, ShmRail, identity};
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, ShmOffer, ShmRail, identity};
 use linkspan_shmring::{Map, Side};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn decode(bytes: &[u8]) {
     if let Some((raw, _)) = bytes.split_first_chunk::<OFFER_LEN>()
-        && let Some(offer) = Offer::decode(raw)
+        && let Some(offer) = ShmOffer::decode(raw)
     {
         assert_eq!(offer.encode(), *raw);
     }
@@ -61,7 +61,7 @@ fn damaged(input: &mut Input<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The name of the socket that an offer stands for.
-fn address(offer: &Offer) -> SocketAddrUnix {
+fn address(offer: &ShmOffer) -> SocketAddrUnix {
     let hex: String = offer.encode()[8..24].iter().map(|b| format!("{b:02x}")).collect();
     SocketAddrUnix::new_abstract_name(format!("linkspan-{hex}").as_bytes()).expect("a short name")
 }
@@ -121,7 +121,7 @@ fn against_accepting(input: &mut Input<'_>, own: &Identity) {
     map.set_nonce(Side::A, nonce);
     for _ in 0..input.below(4) {
         let at = usize::from(input.u16()) & !7;
-        map.scribble(at % 256, input.near(map.peek(at % 256)));
+        map.corrupt(at % 256, input.near(map.peek(at % 256)));
     }
     let null = std::fs::File::open("/dev/null").expect("/dev/null");
     let fds: &[BorrowedFd<'_>] = match input.u8() {
@@ -148,7 +148,7 @@ fn against_connecting(input: &mut Input<'_>, own: &Identity) {
     let mut name = own.encode()[48..64].to_vec();
     name.extend([7; 16]);
     let raw = [b"LSof\x01\x00\x00\x00".to_vec(), name].concat();
-    let offer = Offer::decode(raw.first_chunk().expect("40 bytes")).expect("an offer");
+    let offer = ShmOffer::decode(raw.first_chunk().expect("40 bytes")).expect("an offer");
     let listener = socket();
     rustix::net::bind(&listener, &address(&offer)).expect("an unused name");
     rustix::net::listen(&listener, 4).expect("a listener");

@@ -51,7 +51,7 @@ fn check(bytes: &[u8]) {
     for process in read(folder()).expect("the folder can be read") {
         for record in process.records {
             assert_eq!((record.counters.len(), record.latency.len()), (Counter::ALL.len(), BUCKETS));
-            assert!(record.device.chars().count() <= 64 && record.room.chars().count() <= 8);
+            assert!(record.device.chars().count() <= 64 && record.transport.chars().count() <= 8);
         }
     }
 }

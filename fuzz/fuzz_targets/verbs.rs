@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_verbs::{OFFER_LEN, Offer, is_frame};
+use linkspan_verbs::{OFFER_LEN, QpOffer, is_frame};
 
 fuzz_target!(|bytes: &[u8]| {
     is_frame(bytes);
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn check(raw: &[u8; OFFER_LEN]) {
-    if let Ok(offer) = Offer::decode(raw) {
+    if let Ok(offer) = QpOffer::decode(raw) {
         assert_eq!(offer.as_wire(), raw);
     }
 }

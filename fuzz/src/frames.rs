@@ -9,17 +9,17 @@ pub const KINDS: [Kind; 14] = [
     Kind::Eager,
     Kind::Grant,
     Kind::Ack,
-    Kind::Poke,
+    Kind::InlinePut,
     Kind::Notify,
     Kind::Read,
-    Kind::Oversize,
+    Kind::Truncated,
     Kind::RailDown,
     Kind::Refused,
-    Kind::Bye,
-    Kind::PokeNotify,
+    Kind::GoAway,
+    Kind::InlinePutNotify,
     Kind::Chunk,
     Kind::Put,
-    Kind::Heads,
+    Kind::BatchHeads,
 ];
 
 /// What an honest peer would put into its next message.

@@ -59,23 +59,23 @@ void bare_recv(int fd, void *at, size_t len)
 
 void bare_rate(struct rank *r, int fd, char *mem, size_t size, int window, uint64_t count)
 {
-	uint64_t total = count * size, moved = 0, acked = 0, room = (uint64_t)window * size, word;
+	uint64_t total = count * size, moved = 0, acked = 0, transport = (uint64_t)window * size, word;
 	size_t partial = 0;
 	char *ack = (char *)&word;
 	while (r->id == 0 ? acked < total : moved < total) {
 		if (r->id == 0) {
-			uint64_t len = acked + room - moved;
+			uint64_t len = acked + transport - moved;
 			if (len > total - moved)
 				len = total - moved;
 			if (len > 0)
-				moved += some(send(fd, mem + moved % room, moved % room + len > room ? room - moved % room : len,
+				moved += some(send(fd, mem + moved % transport, moved % transport + len > transport ? transport - moved % transport : len,
 						   MSG_NOSIGNAL));
 			partial += some(recv(fd, ack + partial, 8 - partial, 0));
 			if (partial == 8)
 				acked = word, partial = 0;
 			continue;
 		}
-		size_t n = some(recv(fd, mem, room, 0));
+		size_t n = some(recv(fd, mem, transport, 0));
 		moved += n;
 		if (n > 0 && moved / size * size > acked) {
 			acked = word = moved / size * size;

@@ -315,10 +315,10 @@ static void pull(struct comm *c)
 			continue;
 		}
 		char *at = heading ? (char *)&c->head + c->head_off : c->bounce + c->held;
-		size_t room = heading ? sizeof c->head - c->head_off : sizeof c->bounce - c->held;
-		if (!heading && room > c->head.size - c->off - c->held)
-			room = c->head.size - c->off - c->held;
-		ssize_t n = recv(c->fd, at, room, 0);
+		size_t transport = heading ? sizeof c->head - c->head_off : sizeof c->bounce - c->held;
+		if (!heading && transport > c->head.size - c->off - c->held)
+			transport = c->head.size - c->off - c->held;
+		ssize_t n = recv(c->fd, at, transport, 0);
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {

@@ -104,8 +104,8 @@ static void lines(struct rank *r, size_t line, int total)
 	int started = 0, done = 0;
 	while (done < total) {
 		CHECK(now_ns() < end, "step %d of %d hangs", done, total);
-		bool room = r->id == 0 ? started < done + STEPS : started < w.consumed + STEPS && started < done + STEPS;
-		if (started < total && room) {
+		bool transport = r->id == 0 ? started < done + STEPS : started < w.consumed + STEPS && started < done + STEPS;
+		if (started < total && transport) {
 			uint64_t *slot = mem + (size_t)(started % STEPS) * (SLOT / 8);
 			size_t len = lines_of(started, line) * line, posted = SLOT;
 			int tag = 0;

@@ -2,8 +2,8 @@
 
 pub(crate) mod behaviours;
 pub(crate) mod codes;
-pub(crate) mod floors;
 pub(crate) mod hosts;
+pub(crate) mod layers;
 pub(crate) mod links;
 pub(crate) mod locks;
 pub(crate) mod params;
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("exports", abi::problems(&sources)),
         ("behaviours", behaviours::problems(&sources)),
         ("sums", sums::problems(&sources)),
-        ("floors", floors::problems(root, &sources)),
+        ("layers", layers::problems(root, &sources)),
         ("locks", locks::problems(root)),
         ("words", words::problems(&sources)),
         ("counts", counts::problems(root, &sources)),

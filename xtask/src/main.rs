@@ -26,7 +26,7 @@ use run::Outcome;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check [--fix]          rules of the tree: unsafe list, links, lengths, floors, error codes, generated files
+  check [--fix]          rules of the tree: unsafe list, links, lengths, layers, error codes, generated files
   rename [--dry-run] TABLE
                          renames files, identifiers and phrases of the whole tree by a table (xtask/src/rename.rs has its form)
   gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, docs/api, man pages, completions)

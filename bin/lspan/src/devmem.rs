@@ -1,8 +1,8 @@
 //! `lspan devmem probe`: which network cards can do device-memory TCP, what is missing, and what never will. `lspan devmem up`:
 //! one of them set up and lent to processes.
 
+mod broker;
 mod card;
-mod desk;
 mod journal;
 mod judge;
 mod up;
@@ -29,7 +29,7 @@ use crate::pools::{self, Pool};
 use crate::signals;
 use card::KernelCard;
 use journal::{Journal, Noted, Unopened};
-use judge::{Answer, Card, Verdict};
+use judge::{BindVerdict, Card, Verdict};
 
 /// Name and version of the JSON.
 const SCHEMA: &str = "linkspan.devmem/1";
@@ -142,7 +142,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
     }
     let card = KernelCard::new(name.clone(), interface.index);
     let journal = if args.plan { None } else { Some(journal(&args.folder, name, &card)?) };
-    let state = up::State::read(&card).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
+    let state = up::CardState::read(&card).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
     let changes = up::plan(&state, args.queues).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
     let Some((journal, found)) = journal else {
         Out::default().text(&up::text(name, &state, &changes, args.queues))?;
@@ -155,11 +155,11 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
     let set_up = up::SetUp::make(&card, &state, &changes, Some(&journal))
         .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; what had been changed is restored")))?;
     let first = state.queues - args.queues;
-    let allowed = desk::Allowed::new(&args.allow);
-    let desk = desk::Desk::open(&args.folder, name, allowed, (first..state.queues).collect(), args.each)
+    let allowed = broker::Allowed::new(&args.allow);
+    let broker = broker::DevmemBroker::open(&args.folder, name, allowed, (first..state.queues).collect(), args.each)
         .map_err(|why| Failure::new(Exit::Failed, why))?;
     let last = state.queues - 1;
-    eprintln!("{name}: queues {first} to {last} can be used through {}; Ctrl-C ends it", desk.path().display());
+    eprintln!("{name}: queues {first} to {last} can be used through {}; Ctrl-C ends it", broker.path().display());
     let mut watch = watch::Watch::new(first);
     let mut end = || {
         if watch.due(Instant::now())
@@ -170,7 +170,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
         interrupt.raised()
     };
     let noted = Noted { card: &card, journal: &journal };
-    let ended = desk.serve(&noted, &mut end, &mut |line| eprintln!("{name}: {line}"));
+    let ended = broker.serve(&noted, &mut end, &mut |line| eprintln!("{name}: {line}"));
     drop(set_up);
     ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; all settings are restored")))?;
     eprintln!("{name}: all settings are restored");
@@ -193,12 +193,12 @@ fn look(socket: &mut Socket, interface: &Interface) -> Card {
     }
 }
 
-fn answer(asked: Result<(), Error>) -> Answer {
+fn answer(asked: Result<(), Error>) -> BindVerdict {
     match asked {
-        Ok(()) => Answer::Yes,
-        Err(Error::NoFamily(_)) => Answer::NoKernel,
-        Err(error) if error.errno() == Some(EPERM) => Answer::NotAllowed,
-        Err(error) => Answer::No(linkspan_fabric::chain(&error)),
+        Ok(()) => BindVerdict::Yes,
+        Err(Error::NoFamily(_)) => BindVerdict::NoKernel,
+        Err(error) if error.errno() == Some(EPERM) => BindVerdict::NotAllowed,
+        Err(error) => BindVerdict::No(linkspan_fabric::chain(&error)),
     }
 }
 

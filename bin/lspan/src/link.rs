@@ -69,7 +69,7 @@ impl Link for FabricLink {
         let rails: Vec<_> = self.channel.rails().collect();
         let ends = rails.first().map_or((None, None), |rail| ends(&rail.path));
         LinkDesc {
-            room: join(rails.iter().map(|rail| rail.room).collect()),
+            transport: join(rails.iter().map(|rail| rail.transport).collect()),
             path: join(rails.iter().map(|rail| &*rail.path).collect()),
             reason: join(rails.iter().map(|rail| &*rail.reason).collect()),
             memory: self.memory,

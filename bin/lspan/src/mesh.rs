@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::mesh::EdgeSpeed;
 use linkspan_fabric::{Config, Fabric, Log};
-use linkspan_topology::mesh::{Finding, Graph, Target, Way, findings, nccl_settings};
+use linkspan_topology::mesh::{Finding, Graph, MeshRoute, Target, findings, nccl_settings};
 
 use crate::cli::MeshArgs;
 use crate::exit::{Exit, Failure};
@@ -38,9 +38,9 @@ impl View {
     }
 
     /// How one node reaches another.
-    fn way(&self, from: usize, to: usize) -> Way {
+    fn way(&self, from: usize, to: usize) -> MeshRoute {
         let goal = &self.graph.nodes[to];
-        let addrs = goal.ports.iter().filter_map(|p| Some(SocketAddr::new(p.addr?.0, goal.door))).collect();
+        let addrs = goal.ports.iter().filter_map(|p| Some(SocketAddr::new(p.addr?.0, goal.server_port))).collect();
         self.graph.way(self.graph.nodes[from].id, &Target { id: goal.id, addrs }, false)
     }
 
@@ -59,7 +59,7 @@ impl View {
     }
 
     fn exit(&self) -> Exit {
-        let apart = self.pairs().into_iter().any(|(a, b)| matches!(self.way(a, b), Way::None(_)));
+        let apart = self.pairs().into_iter().any(|(a, b)| matches!(self.way(a, b), MeshRoute::None(_)));
         match self.graph.nodes.len() {
             0 | 1 => Exit::NoPeer,
             _ if apart || !self.findings.is_empty() => Exit::Degraded,

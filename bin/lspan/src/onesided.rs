@@ -23,23 +23,23 @@ const CONNECT: Duration = Duration::from_secs(20);
 
 /// Which way bytes move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Write,
     Read,
 }
 
-impl Way {
+impl Direction {
     fn name(self, bytes: u64) -> String {
         let way = match self {
-            Way::Write => "Write",
-            Way::Read => "Read",
+            Direction::Write => "Write",
+            Direction::Read => "Read",
         };
         format!("BM_Transport_{way}/{bytes}/real_time")
     }
 }
 
 /// Measures every size and prints the table.
-pub(crate) fn run(args: &OneSided, way: Way) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &OneSided, way: Direction) -> Result<Exit, Failure> {
     let peer = Peer::find(args.peer.as_deref(), args.path, args.device, MemoryName::Host)?;
     let interrupt = &peer.connector.interrupt;
     let link = linkspan_perf::link::Connector::connect(&peer.connector)?;
@@ -98,7 +98,7 @@ struct Side {
     remote: RemoteBuffer,
     memory: Memory,
     timeout: Duration,
-    way: Way,
+    way: Direction,
 }
 
 impl Side {
@@ -106,10 +106,10 @@ impl Side {
         // A pattern to find again, and the first use of every page.
         let pattern: Vec<u8> = (0..bytes).map(|n| (n.wrapping_mul(2_654_435_761) >> 16) as u8).collect();
         self.memory.fill(0, &pattern)?;
-        self.turns(Way::Write, bytes, 1)?;
-        if self.way == Way::Read {
+        self.turns(Direction::Write, bytes, 1)?;
+        if self.way == Direction::Read {
             self.memory.fill(0, &vec![0; bytes as usize])?;
-            self.turns(Way::Read, bytes, 1)?;
+            self.turns(Direction::Read, bytes, 1)?;
         }
         let mut count = args.iters.unwrap_or(1);
         let run = loop {
@@ -131,13 +131,13 @@ impl Side {
         Ok(run)
     }
 
-    fn turns(&self, way: Way, bytes: u64, count: u64) -> Result<(), Failure> {
+    fn turns(&self, way: Direction, bytes: u64, count: u64) -> Result<(), Failure> {
         let remote = self.remote.slice(0, bytes)?;
         let (to, from) = (self.memory.slice_mut(0, bytes as usize)?, self.memory.slice(0, bytes as usize)?);
         for _ in 0..count {
             match way {
-                Way::Write => self.transport.write_blocking(&from, &remote, None, Some(self.timeout))?,
-                Way::Read => self.transport.read_blocking(&to, &remote, Some(self.timeout))?,
+                Direction::Write => self.transport.write_blocking(&from, &remote, None, Some(self.timeout))?,
+                Direction::Read => self.transport.read_blocking(&to, &remote, Some(self.timeout))?,
             };
         }
         Ok(())
@@ -145,9 +145,9 @@ impl Side {
 
     /// What the peer has, or what came from it, is the pattern.
     fn check(&self, bytes: u64, pattern: &[u8]) -> Result<(), Failure> {
-        if self.way == Way::Write {
+        if self.way == Direction::Write {
             self.memory.fill(0, &vec![0; bytes as usize])?;
-            self.turns(Way::Read, bytes, 1)?;
+            self.turns(Direction::Read, bytes, 1)?;
         }
         let mut got = vec![0; bytes as usize];
         self.memory.read(0, &mut got)?;

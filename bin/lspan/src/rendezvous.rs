@@ -22,13 +22,13 @@ const HELLO: [u8; 8] = *b"LSPANRV1";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Gives handles away.
-pub(crate) struct Desk {
+pub(crate) struct RendezvousServer {
     listeners: Vec<TcpListener>,
 }
 
-impl Desk {
+impl RendezvousServer {
     /// Waits on these addresses; where there are none, on those of every usable interface and of loopback.
-    pub(crate) fn open(fabric: &Fabric, bind: &[IpAddr], port: u16) -> Result<Desk, Failure> {
+    pub(crate) fn open(fabric: &Fabric, bind: &[IpAddr], port: u16) -> Result<RendezvousServer, Failure> {
         let mut addrs = bind.to_vec();
         if addrs.is_empty() {
             addrs.push(IpAddr::from([127, 0, 0, 1]));
@@ -61,7 +61,7 @@ impl Desk {
                 Failure::new(exit, format!("cannot wait on {addr}: {error}{hint}"))
             })?);
         }
-        Ok(Desk { listeners })
+        Ok(RendezvousServer { listeners })
     }
 
     /// Where it waits.

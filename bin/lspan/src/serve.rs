@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::link::FabricLink;
 use crate::onesided::OneSidedOffers;
-use crate::rendezvous::Desk;
+use crate::rendezvous::RendezvousServer;
 use crate::signals;
 
 /// Sessions at once; a client beyond that is refused at once.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         false => fabric::open(args.path, args.mem)?,
     };
     let listener = fabric.listen(args.device)?;
-    let desk = if args.stdio {
+    let rendezvous_server = if args.stdio {
         follow_parent()?;
         let line = child::encode(&listener.handle());
         let mut out = io::stdout().lock();
@@ -46,18 +46,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             .map_err(|error| Failure::system("standard output", &error))?;
         None
     } else {
-        let desk = Desk::open(&fabric, &args.bind, args.port)?;
-        let addrs: Vec<String> = desk.addrs().iter().map(ToString::to_string).collect();
+        let rendezvous_server = RendezvousServer::open(&fabric, &args.bind, args.port)?;
+        let addrs: Vec<String> = rendezvous_server.addrs().iter().map(ToString::to_string).collect();
         eprintln!("lspan: waiting on {}; measure with `lspan perf bw HOST` from another host", addrs.join(", "));
-        Some(desk)
+        Some(rendezvous_server)
     };
 
     let sessions = Arc::new(AtomicUsize::new(0));
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
     let mut begun = false;
     loop {
-        if let Some(desk) = &desk {
-            desk.serve(&listener.handle());
+        if let Some(rendezvous_server) = &rendezvous_server {
+            rendezvous_server.serve(&listener.handle());
         }
         loop {
             match listener.accept() {
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         waits.clear();
         fds.clear();
         listener.wait_fds(&mut fds);
-        if let Some(desk) = &desk {
-            desk.wait_fds(&mut fds);
+        if let Some(rendezvous_server) = &rendezvous_server {
+            rendezvous_server.wait_fds(&mut fds);
         }
         fds.iter().for_each(|fd| {
             waits.add(*fd);

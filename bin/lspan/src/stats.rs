@@ -57,7 +57,7 @@ fn process(process: &ProcessStats) -> Value {
         .map(|record| {
             let mut fields = Map::new();
             fields.insert("device".into(), record.device.as_str().into());
-            fields.insert("room".into(), record.room.as_str().into());
+            fields.insert("transport".into(), record.transport.as_str().into());
             for (counter, value) in Counter::ALL.iter().zip(&record.counters) {
                 fields.insert(counter.name().into(), (*value).into());
             }
@@ -98,7 +98,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
     for process in found {
         for record in &process.records {
             let (tx, rx) = moved(record);
-            let same = |other: &&Record| (&other.device, &other.room) == (&record.device, &record.room);
+            let same = |other: &&Record| (&other.device, &other.transport) == (&record.device, &record.transport);
             let older = last.and_then(|(time, list)| {
                 let process = list.iter().find(|older| older.pid == process.pid)?;
                 Some((time, moved(process.records.iter().find(same)?)))
@@ -113,7 +113,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
                 process.pid.to_string(),
                 process.uptime.as_secs().to_string(),
                 record.device.clone(),
-                record.room.clone(),
+                record.transport.clone(),
                 of(record, Counter::Open).to_string(),
                 format!("{:.3}", tx as f64 / 1e9),
                 format!("{:.3}", rx as f64 / 1e9),

@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 use linkspan_fabric::{Device, Fabric, MemoryName};
-use linkspan_topology::{Cable, Interface, Machine, Rooms, Roots, Verdict, cables};
+use linkspan_topology::{Cable, Interface, Machine, Roots, Transports, Verdict, cables};
 
 use crate::cli::{PathArg, StatusArgs};
 use crate::exit::{Exit, Failure};
@@ -12,7 +12,7 @@ use crate::older;
 use crate::out::Out;
 
 /// What other means than TCP this build moves bytes by.
-const ROOMS: Rooms = Rooms { verbs: true, stream: true };
+const TRANSPORTS: Transports = Transports { verbs: true, stream: true };
 
 /// Everything that is shown.
 struct View<'a> {
@@ -41,7 +41,7 @@ pub(crate) fn view() -> Result<String, Failure> {
 
 fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {
     let (machine, survey, devices) = (Machine::read(&Roots::default()), fabric.survey(), fabric.devices());
-    let cables = cables(&machine, survey, ROOMS);
+    let cables = cables(&machine, survey, TRANSPORTS);
     with(&View { machine: &machine, survey, devices: &devices, cables: &cables })
 }
 

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::thunderbolt::find::Root;
 use linkspan_fabric::thunderbolt::{
-    Cable, CableRail, Config, Memory as CableMemory, Ports, Role, Setup, Tier, join, up::FIRST_HOP,
+    Cable, CableMemory, CableRail, Config, Ports, Role, Setup, Tier, join, up::FIRST_HOP,
 };
 use linkspan_tbring::udmabuf::Udmabuf;
 use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail};
 use linkspan_transport::conformance::{Buffer, Level, Side, Testbed, Want, behaviours, take_memory_from};
 use linkspan_transport::{
-    Buf, Busy, DeviceMemory, Down, HostBuf, MemSlice, Place, Poll, Rail, RailInfo, Sink, WaitFd, register_device,
+    Buf, Busy, DeviceMemory, Down, HostBuf, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Sink, WaitFd, register_device,
 };
 
 /// Streams that are set up: HopIDs go to 31 at most, and the first is 9.
@@ -206,7 +206,7 @@ impl Rail for Whole {
 /// dma-bufs that live, and rails that have to know them.
 struct Known {
     device: Arc<Device>,
-    place: Place,
+    place: MemoryDomain,
     own: Weak<Known>,
     rails: RefCell<Vec<CableMemory>>,
     live: RefCell<Vec<(MemSlice, Weak<Udmabuf>)>>,

@@ -9,9 +9,9 @@ use linkspan_verbs::Setup as QpSetup;
 use linkspan_verbs_sys::AnyNic;
 
 use crate::config::PathChoice;
-use crate::meeting::QPS_MAX;
-use crate::rdma::RdmaBerth;
-use crate::room::AnyRail;
+use crate::handshake::QPS_MAX;
+use crate::rdma::RdmaCandidate;
+use crate::transport::AnyRail;
 use crate::{Config, chain};
 
 /// Which tiers may be taken.
@@ -64,26 +64,30 @@ impl Cables {
     }
 
     /// The same, over one link of this host only: one that was lost and may be back.
-    pub(crate) fn berth_at(&self, config: &Config, link: &str) -> Result<Berth, String> {
-        match self.berth(config)? {
-            Berth::Cable(CableBerth { ports, watch }) => {
+    pub(crate) fn candidate_at(&self, config: &Config, link: &str) -> Result<Candidate, String> {
+        match self.candidate(config)? {
+            Candidate::Cable(CableCandidate { ports, watch }) => {
                 let mut ports = Ports::clone(&ports);
                 ports.cables.retain(|cable| cable.link == link);
                 let none = ports.cables.is_empty();
-                if none { Err(String::new()) } else { Ok(Berth::Cable(CableBerth { ports: ports.shared(), watch })) }
+                if none {
+                    Err(String::new())
+                } else {
+                    Ok(Candidate::Cable(CableCandidate { ports: ports.shared(), watch }))
+                }
             }
             other => Ok(other),
         }
     }
 
     /// A way to set a rail up over a cable. `Err` with an empty text: there is none, and nothing to say about it.
-    pub(crate) fn berth(&self, config: &Config) -> Result<Berth, String> {
+    pub(crate) fn candidate(&self, config: &Config) -> Result<Candidate, String> {
         if !matches!(config.path, PathChoice::Auto | PathChoice::Thunderbolt) || config.encrypts() {
             return Err(String::new());
         }
         let ports = self.ports(config);
         if !ports.cables.is_empty() {
-            return Ok(Berth::Cable(CableBerth { ports, watch: self.watch }));
+            return Ok(Candidate::Cable(CableCandidate { ports, watch: self.watch }));
         }
         let wanted = config.path == PathChoice::Thunderbolt || config.tier.forced().is_some();
         if !wanted && !ports.plugged {
@@ -101,7 +105,7 @@ impl Cables {
 
 /// Cables of this host.
 #[derive(Clone)]
-pub(crate) struct CableBerth {
+pub(crate) struct CableCandidate {
     ports: Arc<Ports>,
     /// Memory that is posted is watched.
     watch: bool,
@@ -109,27 +113,29 @@ pub(crate) struct CableBerth {
 
 /// Where rails can be set up beside a stream.
 #[derive(Clone)]
-pub(crate) enum Berth {
+pub(crate) enum Candidate {
     /// An RDMA port on the interface of the stream.
-    Rdma(RdmaBerth),
+    Rdma(RdmaCandidate),
     /// A cable of this host, if it leads to the peer.
-    Cable(CableBerth),
+    Cable(CableCandidate),
 }
 
-impl Berth {
+impl Candidate {
     /// How many rails the side that connects asks for.
     pub(crate) fn wanted(&self, config: &Config) -> usize {
         match self {
-            Berth::Rdma(berth) => berth.wanted(config),
-            Berth::Cable(berth) => berth.ports.links().len().clamp(1, QPS_MAX),
+            Candidate::Rdma(candidate) => candidate.wanted(config),
+            Candidate::Cable(candidate) => candidate.ports.links().len().clamp(1, QPS_MAX),
         }
     }
 
     /// The sides of `n` rails to be, or why there are none.
-    pub(crate) fn make(&self, config: &Config, n: usize, role: Role) -> Result<Vec<Beside>, String> {
+    pub(crate) fn make(&self, config: &Config, n: usize, role: Role) -> Result<Vec<EndpointSetup>, String> {
         match self {
-            Berth::Rdma(berth) => Ok(berth.make(config, n)?.into_iter().map(|s| Beside::Verbs(Box::new(s))).collect()),
-            Berth::Cable(CableBerth { ports, watch }) => {
+            Candidate::Rdma(candidate) => {
+                Ok(candidate.make(config, n)?.into_iter().map(|s| EndpointSetup::Verbs(Box::new(s))).collect())
+            }
+            Candidate::Cable(CableCandidate { ports, watch }) => {
                 let deadline = (config.connect_timeout / 2).min(Duration::from_secs(20));
                 let links = ports.links();
                 let one = |k: usize| {
@@ -138,7 +144,7 @@ impl Berth {
                     let rail =
                         RailConfig { deadline, link, watch: *watch, one_of_many: n > 1, ..RailConfig::default() };
                     let setup = CableSetup::new(ports.clone(), role, rail).map_err(|e| chain(&e))?;
-                    Ok(Beside::Cable(Box::new(setup)))
+                    Ok(EndpointSetup::Cable(Box::new(setup)))
                 };
                 (0..n).map(one).collect()
             }
@@ -147,7 +153,7 @@ impl Berth {
 }
 
 /// The handshake of one such rail.
-pub(crate) enum Beside {
+pub(crate) enum EndpointSetup {
     /// A queue pair.
     Verbs(Box<QpSetup<AnyNic>>),
     /// A cable.
@@ -157,13 +163,13 @@ pub(crate) enum Beside {
 macro_rules! each {
     ($self:ident, $setup:ident => $call:expr) => {
         match $self {
-            Beside::Verbs($setup) => $call,
-            Beside::Cable($setup) => $call,
+            EndpointSetup::Verbs($setup) => $call,
+            EndpointSetup::Cable($setup) => $call,
         }
     };
 }
 
-impl Beside {
+impl EndpointSetup {
     pub(crate) fn poll(&mut self) -> Result<(), String> {
         each!(self, s => s.poll().map_err(|e| chain(&e)))
     }
@@ -191,16 +197,16 @@ impl Beside {
     /// The rail; `Ok(None)` where there need not be one and is none. `None`: it is not done.
     pub(crate) fn finish(self) -> Option<Option<AnyRail>> {
         match self {
-            Beside::Verbs(setup) => setup.finish().ok().map(|rail| Some(AnyRail::Verbs(Box::new(rail)))),
-            Beside::Cable(setup) => setup.finish().ok().map(|rail| rail.map(AnyRail::Thunderbolt)),
+            EndpointSetup::Verbs(setup) => setup.finish().ok().map(|rail| Some(AnyRail::Verbs(Box::new(rail)))),
+            EndpointSetup::Cable(setup) => setup.finish().ok().map(|rail| rail.map(AnyRail::Thunderbolt)),
         }
     }
 
     /// Why there is none, where the user should be told.
     pub(crate) fn why_not(&self) -> String {
         match self {
-            Beside::Verbs(_) => String::new(),
-            Beside::Cable(setup) => setup.why_not(),
+            EndpointSetup::Verbs(_) => String::new(),
+            EndpointSetup::Cable(setup) => setup.why_not(),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A connection as callers of the fabric see it: a [`Conn`] over rails of any rooms, with its sentinel, its log lines
+//! A connection as callers of the fabric see it: a [`Conn`] over rails of any transports, with its keepalive connection, its log lines
 //! and its lost rails coming back.
 
 mod alive;
 mod offload;
-mod ways;
+mod recovery;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,21 +13,21 @@ use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_tcp::{Ended, Sentinel};
+use linkspan_tcp::{Ended, Keepalive};
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
-use crate::listener::Desk;
-use crate::lost::Lost;
+use crate::listener::Acceptor;
 use crate::meter::Meter;
-use crate::rdma::Memory;
-use crate::redial::Redial;
+use crate::missing::MissingRails;
+use crate::rdma::ConnMemory;
+use crate::reconnect::Reconnector;
 use crate::staged::PathRail;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
 
-pub use alive::{Fate, Witness};
+pub use alive::{PeerLiveness, PeerState};
 
 use alive::Unwatched;
 
@@ -45,13 +45,13 @@ const TICK: Duration = Duration::from_millis(100);
 const SLEEP: Duration = Duration::from_secs(1);
 
 /// How lost rails are reconnected.
-pub(crate) enum Returns {
+pub(crate) enum ReconnectPolicy {
     /// They do not: there is one rail, or it is not TCP.
     Never,
-    /// The peer dials again, our listener's desk receives.
-    Accepts { desk: Arc<Mutex<Desk>>, conn: u64 },
+    /// The peer dials again, our listener's acceptor receives.
+    Accepts { acceptor: Arc<Mutex<Acceptor>>, conn: u64 },
     /// We dial again, each time under the next number: a stream logs in once.
-    Dials { handle: Handle, conn: u64, next: u16, redials: Vec<Redial> },
+    Dials { handle: Handle, conn: u64, next: u16, reconnectors: Vec<Reconnector> },
 }
 
 /// A connection to a peer process. Driven by one thread at a time; no call blocks but [`Channel::wait`].
@@ -59,9 +59,9 @@ pub struct Channel {
     conn: Conn<PathRail>,
     meter: Meter,
     fabric: Fabric,
-    sentinel: Option<Sentinel>,
+    keepalive: Option<Keepalive>,
     unwatched: Option<Unwatched>,
-    returns: Returns,
+    policy: ReconnectPolicy,
     calls: u32,
     /// Bursts since arrivals were looked at; see [`UNHEARD`].
     unheard: u32,
@@ -72,18 +72,18 @@ pub struct Channel {
     /// When anything moved last.
     last_moved: Instant,
     rails_lost: u64,
-    missed: Lost,
-    told_lost: bool,
-    /// How the sentinel ended.
+    missed: MissingRails,
+    reported_lost: bool,
+    /// How the keepalive connection ended.
     ended: Option<Ended>,
     /// The message posted last was alone in flight.
     lonely: bool,
-    /// It was made over RDMA: streams are in reserve behind queue pairs.
+    /// It was made over RDMA: streams are on standby behind queue pairs.
     rdma: bool,
-    /// Its streams are in reserve behind queue pairs or cables.
-    reserves: bool,
+    /// Its streams are on standby behind queue pairs or cables.
+    standbys: bool,
     /// What is registered with the devices under it.
-    memory: Memory,
+    memory: ConnMemory,
     /// The device whose memory it carries.
     gpu: Option<Arc<dyn Gpu>>,
     /// What tells NCCL's kernels where pieces are.
@@ -103,8 +103,8 @@ impl std::fmt::Debug for Channel {
 /// What a channel is made of.
 pub(crate) struct Parts {
     pub(crate) conn: Conn<PathRail>,
-    pub(crate) sentinel: Option<Sentinel>,
-    pub(crate) returns: Returns,
+    pub(crate) keepalive: Option<Keepalive>,
+    pub(crate) policy: ReconnectPolicy,
     /// Name of the device it belongs to.
     pub(crate) device: String,
     /// Which side this is: `connected` or `accepted`.
@@ -116,23 +116,23 @@ pub(crate) struct Parts {
 impl Channel {
     pub(crate) fn new(fabric: &Fabric, parts: Parts) -> Channel {
         let now = Instant::now();
-        let room = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().room);
-        let memory = Memory::default();
+        let transport = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().transport);
+        let memory = ConnMemory::default();
         parts.conn.rails().for_each(|(_, rail)| {
             // Nothing is registered yet that it could refuse.
-            let _ = memory.take_in(rail.room(), fabric);
+            let _ = memory.take_in(rail.transport(), fabric);
         });
-        let peer = match &parts.returns {
-            Returns::Dials { handle, .. } => Some(handle.host),
-            Returns::Accepts { .. } | Returns::Never => None,
+        let peer = match &parts.policy {
+            ReconnectPolicy::Dials { handle, .. } => Some(handle.host),
+            ReconnectPolicy::Accepts { .. } | ReconnectPolicy::Never => None,
         };
         let channel = Channel {
-            meter: Meter::new(fabric.stats(), &parts.device, room),
+            meter: Meter::new(fabric.stats(), &parts.device, transport),
             conn: parts.conn,
             fabric: fabric.clone(),
-            sentinel: parts.sentinel,
+            keepalive: parts.keepalive,
             unwatched: None,
-            returns: parts.returns,
+            policy: parts.policy,
             calls: 0,
             unheard: 0,
             small: false,
@@ -140,12 +140,12 @@ impl Channel {
             last_active: now,
             last_moved: now,
             rails_lost: 0,
-            missed: Lost::default(),
-            told_lost: false,
+            missed: MissingRails::default(),
+            reported_lost: false,
             ended: None,
             lonely: true,
-            rdma: room == "verbs",
-            reserves: matches!(room, "verbs" | "thunderbolt"),
+            rdma: transport == "verbs",
+            standbys: matches!(transport, "verbs" | "thunderbolt"),
             memory,
             gpu: None,
             queue: None,
@@ -172,18 +172,18 @@ impl Channel {
             return Ok(());
         }
         let attached = self.conn.try_each_rail(|rail| rail.attach(gpu));
-        self.tell_news();
+        self.report_events();
         attached?;
         self.gpu = Some(gpu.clone());
         self.fabric.log().info(&format!("{} memory via {}", gpu.info().id(), self.describe()));
         Ok(())
     }
 
-    /// What the rooms want people to know.
-    fn tell_news(&mut self) {
+    /// What the transports want people to know.
+    fn report_events(&mut self) {
         let log = self.fabric.log();
         let told = self.conn.try_each_rail(|rail| {
-            while let Some(line) = rail.news() {
+            while let Some(line) = rail.events() {
                 log.warn(&line);
             }
             Ok::<(), std::convert::Infallible>(())
@@ -207,7 +207,7 @@ impl Channel {
         let rails: Vec<String> = self
             .conn
             .rails()
-            .map(|(_, r)| format!("{} {} ({})", r.info().room, r.info().path, r.info().reason))
+            .map(|(_, r)| format!("{} {} ({})", r.info().transport, r.info().path, r.info().reason))
             .collect();
         match rails.len() {
             0 => "no rail".into(),
@@ -216,7 +216,7 @@ impl Channel {
         }
     }
 
-    /// The rails that are up: room, path and reason of each.
+    /// The rails that are up: transport, path and reason of each.
     pub fn rails(&self) -> impl Iterator<Item = &linkspan_transport::RailInfo> {
         self.conn.rails().map(|(_, r)| r.info())
     }
@@ -229,7 +229,7 @@ impl Channel {
     /// See [`Conn::post_send`].
     ///
     /// # Errors
-    /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
+    /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::MissingRails`].
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_send(tag, src);
@@ -254,7 +254,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Conn::post_recv`]: [`ConnError::Op`] for a group of no parts or too many; [`ConnError::DeviceMemory`],
-    /// [`ConnError::Closed`], [`ConnError::Lost`].
+    /// [`ConnError::Closed`], [`ConnError::MissingRails`].
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_recv(parts);
@@ -265,7 +265,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Conn::post_write`]: [`ConnError::Op`] for a range that no region can have, or a connection without
-    /// acknowledgements; [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
+    /// acknowledgements; [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::MissingRails`].
     pub fn post_write(
         &mut self,
         src: MemSlice,
@@ -336,19 +336,19 @@ impl Channel {
     }
 
     /// Whether the peer ended the connection regularly, as opposed to having ended without notice.
-    pub fn peer_said_bye(&self) -> bool {
-        self.conn.peer_said_bye()
+    pub fn peer_sent_goaway(&self) -> bool {
+        self.conn.peer_sent_goaway()
     }
 
     /// Ends the connection without notice to the peer: when this returns, nothing of ours reads or writes any memory
     /// given to it. The peer learns that we live.
     pub fn cut(&mut self, why: &str) {
-        self.told_lost = true;
-        if let Some(sentinel) = &mut self.sentinel {
-            if sentinel.check().is_err() {
-                self.ended = sentinel.ended();
+        self.reported_lost = true;
+        if let Some(keepalive) = &mut self.keepalive {
+            if keepalive.check().is_err() {
+                self.ended = keepalive.ended();
             }
-            sentinel.leave();
+            keepalive.leave();
         }
         self.conn.fail(Down::PeerGone { path: String::new(), why: why.to_owned() });
     }
@@ -357,7 +357,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Conn::test`]: [`ConnError::Op`] where the operation failed or the ticket is not in flight;
-    /// [`ConnError::Closed`], [`ConnError::Lost`].
+    /// [`ConnError::Closed`], [`ConnError::MissingRails`].
     #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
         let done = self.conn.test(ticket);
@@ -408,7 +408,7 @@ impl Channel {
     /// Moves everything that can move without blocking: reads, writes and acknowledges on all rails.
     ///
     /// # Errors
-    /// As [`Conn::progress`]: [`ConnError::Lost`], [`ConnError::Closed`].
+    /// As [`Conn::progress`]: [`ConnError::MissingRails`], [`ConnError::Closed`].
     pub fn progress(&mut self) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
         self.unheard = 0;
@@ -433,16 +433,16 @@ impl Channel {
         if !self.conn.arm(fds) {
             return false;
         }
-        fds.extend(self.sentinel.as_ref().map(Sentinel::wait_fd));
+        fds.extend(self.keepalive.as_ref().map(Keepalive::wait_fd));
         true
     }
 
     /// Longest sleep: shorter while something has to be looked after by the clock.
     pub fn patience(&self) -> Duration {
-        let mending = match &self.returns {
-            Returns::Never => false,
-            Returns::Accepts { .. } => self.rails_lost > 0,
-            Returns::Dials { redials, .. } => redials.iter().any(Redial::is_busy),
+        let mending = match &self.policy {
+            ReconnectPolicy::Never => false,
+            ReconnectPolicy::Accepts { .. } => self.rails_lost > 0,
+            ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::is_busy),
         };
         let mending = mending || self.waits_for_way();
         let watched =
@@ -463,8 +463,8 @@ impl Channel {
 
     #[cold]
     fn report_loss(&mut self) {
-        if let (false, Some(why)) = (self.told_lost, self.conn.lost()) {
-            self.told_lost = true;
+        if let (false, Some(why)) = (self.reported_lost, self.conn.lost()) {
+            self.reported_lost = true;
             self.meter.add(Counter::Failures, 1);
             self.fabric.log().info(&format!("connection ended: {}", chain(why)));
         }
@@ -473,8 +473,8 @@ impl Channel {
     #[cold]
     fn tick(&mut self, active: bool) {
         let now = Instant::now();
-        self.meter.tell();
-        linkspan_tcp::linger::sweep();
+        self.meter.report();
+        linkspan_tcp::closing::sweep();
         if active || self.conn.in_flight() == 0 {
             self.last_active = now;
         }
@@ -496,30 +496,30 @@ impl Channel {
             let why = "the path carries nothing any more: packets are not acknowledged".into();
             let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });
         }
-        while let Some(lost) = self.conn.news() {
+        while let Some(lost) = self.conn.events() {
             self.rails_lost += 1;
             self.missed.note(&lost.info);
             self.meter.add(Counter::RailsLost, 1);
             let why = chain(&lost.why);
             self.fabric
                 .log()
-                .warn(&format!("rail lost: {} {}: {why}; {} left", lost.info.room, lost.info.path, lost.left));
-            if let Returns::Dials { redials, .. } = &mut self.returns {
-                redials.iter_mut().for_each(|r| r.lost(&lost.info.path, now));
+                .warn(&format!("rail lost: {} {}: {why}; {} left", lost.info.transport, lost.info.path, lost.left));
+            if let ReconnectPolicy::Dials { reconnectors, .. } = &mut self.policy {
+                reconnectors.iter_mut().for_each(|r| r.lost(&lost.info.path, now));
             }
-            self.call_reserve();
+            self.switch_standby();
         }
-        self.tell_news();
-        self.detour(now);
+        self.report_events();
+        self.reroute(now);
         self.take_back(now);
-        let retries = self.conn.rails().filter_map(|(_, rail)| rail.room().tcp_info());
+        let retries = self.conn.rails().filter_map(|(_, rail)| rail.transport().tcp_info());
         let retries = retries.map(|info| u64::from(info.retransmitted)).sum();
         self.meter.retries(retries);
     }
 
     /// The memory of the RDMA devices and cables under this connection; empty where there are none. It knows those of paths
     /// that come up later.
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> ConnMemory {
         self.memory.clone()
     }
 }

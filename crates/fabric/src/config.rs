@@ -14,9 +14,9 @@ use crate::Error;
 use crate::cable::TierChoice;
 use crate::devmem::{Backend, DevmemConfig};
 use crate::helpers::Wish;
-use crate::lending::Lending;
 use crate::params;
 use crate::rdma::RdmaConfig;
+use crate::zerocopy::ZeroCopy;
 
 /// Which paths may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum PathChoice {
     Devmem,
 }
 
-/// GPU memory in doors that are told of it call by call.
+/// GPU memory in bindings that are told of it call by call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuWish {
     /// Where the path itself reaches it.
@@ -65,7 +65,7 @@ pub struct Config {
     /// Helper threads.
     pub helpers: Wish,
     /// Payload that the kernel sends from where it lies.
-    pub lending: Lending,
+    pub zerocopy: ZeroCopy,
     /// Congestion control by name.
     pub congestion: Option<String>,
     /// IP traffic class.
@@ -89,7 +89,7 @@ pub struct Config {
     /// Most pinned memory for that, bytes.
     pub stage_memory: usize,
     /// How received pieces are put in place on a GPU; `None`: by measured size.
-    pub unpack: Option<linkspan_gpu::unpack::Way>,
+    pub unpack: Option<linkspan_gpu::unpack::CopyMode>,
     /// Device-memory TCP.
     pub devmem: DevmemConfig,
     /// TCP and UDP port on which the nodes of a mesh meet; 0: no mesh.
@@ -165,7 +165,7 @@ impl Config {
             gpu,
             stage: gpu == GpuWish::Staged,
             stage_memory: usize::try_from(stage_memory << 20).unwrap_or(usize::MAX),
-            unpack: params::UNPACK.read(get)?.as_deref().and_then(linkspan_gpu::unpack::Way::named),
+            unpack: params::UNPACK.read(get)?.as_deref().and_then(linkspan_gpu::unpack::CopyMode::named),
             devmem: devmem(get)?,
             mesh_port,
             mesh_file,
@@ -176,7 +176,7 @@ impl Config {
             cma: params::CMA.switch(get)?,
             streams: params::STREAMS.number(get)?.unwrap_or(0) as usize,
             helpers: Wish::read(get)?,
-            lending: Lending::read(get)?,
+            zerocopy: ZeroCopy::read(get)?,
             congestion: params::CONGESTION.read(get)?,
             traffic_class: class,
             rdma: rdma(get)?,

@@ -13,16 +13,16 @@ use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_thunderbolt::Role;
-use linkspan_topology::mesh::{Link, ROUTES_MAX, Way};
+use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
 use linkspan_transport::{MAX_RAILS, Rail, WaitFd};
 
-use crate::cable::{Berth, leads_elsewhere};
+use crate::cable::{Candidate, leads_elsewhere};
 use crate::channel::Channel;
 use crate::config::PathChoice;
 use crate::device::Device;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
-use crate::reach::Reach;
+use crate::route::Path;
 use crate::{Error, Fabric, chain, clock};
 use pairs::{far_slower, later, pairs};
 pub(crate) use tries::Try;
@@ -31,8 +31,8 @@ use tries::TryState;
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Number of the sentinel's stream.
-const SENTINEL: u16 = 32;
+/// Number of the keepalive connection's stream.
+const KEEPALIVE: u16 = 32;
 
 /// Time between two questions to the mesh.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
@@ -122,27 +122,27 @@ impl Connecting {
                 connecting.start(reach, why, mbps);
             }
         }
-        connecting.start_beside(&device);
+        connecting.start_setup(&device);
         // On one host the kernel tells a death by the rail itself; who makes paths again must know it from a path that was ended.
         let watched = !same_host || (fabric.acked() && fabric.config().path != PathChoice::Shm);
         let first = connecting.tries.iter().find(|t| watched && t.reach.relays() == 0);
         if let Some((reach, why)) = first.map(|t| (t.reach.clone(), t.why.clone())) {
-            connecting.begin(reach, SENTINEL, why, 0);
+            connecting.begin(reach, KEEPALIVE, why, 0);
         }
         Ok(connecting)
     }
 
-    fn start(&mut self, reach: Reach, why: impl Into<String>, mbps: u32) {
+    fn start(&mut self, reach: Path, why: impl Into<String>, mbps: u32) {
         // A number is never used twice, also where a try has come to nothing.
         let number = self.next;
-        if number < SENTINEL {
+        if number < KEEPALIVE {
             self.next += 1;
             self.begin(reach, number, why.into(), mbps);
         }
     }
 
     /// A second stream beside each, where device-memory TCP may be had.
-    fn start_beside(&mut self, device: &Device) {
+    fn start_setup(&mut self, device: &Device) {
         let ports = device.ports.iter().map(|p| p.name.clone());
         if self.wants_local() || !crate::devmem::wished(&self.fabric, ports) {
             return;
@@ -158,16 +158,16 @@ impl Connecting {
         }
     }
 
-    fn begin(&mut self, reach: Reach, number: u16, why: String, mbps: u32) {
+    fn begin(&mut self, reach: Path, number: u16, why: String, mbps: u32) {
         let limit = self.fabric.config().connect_timeout;
         let state = match reach.start(&self.fabric, limit) {
             Ok(arriving) => TryState::Dial(arriving),
             Err(why) => TryState::Failed(why),
         };
-        // One meeting for each pair of interfaces, and for each way over others.
-        let ends = |r: &Reach| (r.from(), r.to());
+        // One handshake for each pair of interfaces, and for each way over others.
+        let ends = |r: &Path| (r.from(), r.to());
         let fresh = self.tries.iter().all(|t| ends(&t.reach) != ends(&reach) || reach.relays() > 0);
-        let first = number != SENTINEL && fresh;
+        let first = number != KEEPALIVE && fresh;
         let speed = u64::from(mbps) * 125_000;
         let verbs = Err(String::new());
         let (beside, devmem) = (None, Err(String::new()));
@@ -178,7 +178,7 @@ impl Connecting {
             speed,
             state,
             first,
-            berth: None,
+            candidate: None,
             mark: None,
             verbs,
             beside,
@@ -192,13 +192,13 @@ impl Connecting {
         let Some(mesh) = fabric.mesh()? else { return Ok(false) };
         let addrs: Vec<SocketAddr> = self.handle.addrs().iter().map(Addr::socket).collect();
         let mut way = mesh.way(self.handle.host, addrs.clone(), false);
-        if let Way::Direct(links) = &way {
-            let tried = |link: &Link| {
+        if let MeshRoute::Direct(links) = &way {
+            let tried = |link: &MeshLink| {
                 self.tries
                     .iter()
                     .any(|t| t.reach.to() == link.to && t.reach.from().is_some_and(|f| f.ip() == link.from))
             };
-            let fresh: Vec<Link> = links.iter().filter(|l| !tried(l)).cloned().collect();
+            let fresh: Vec<MeshLink> = links.iter().filter(|l| !tried(l)).cloned().collect();
             let open = self.tries.iter().any(Try::is_open);
             if fresh.is_empty() && !open {
                 // The cables that should carry do not.
@@ -208,7 +208,7 @@ impl Connecting {
                 for link in fresh.into_iter().filter(|l| !far_slower(l.mbps, fastest)) {
                     for _ in 0..self.fabric.streams_for(link.mbps) {
                         if self.tries.len() < MAX_RAILS {
-                            self.start(Reach::link(&link), "a cable of the mesh", link.mbps);
+                            self.start(Path::link(&link), "a cable of the mesh", link.mbps);
                         }
                     }
                 }
@@ -217,39 +217,41 @@ impl Connecting {
         }
         match way {
             // Neighbours may not have told yet what they see: both ways round carry twice as much as one.
-            Way::Over(routes) if routes.len() < ROUTES_MAX && !mesh.is_settled() && self.since.elapsed() < ONE_WAY => {
+            MeshRoute::Over(routes)
+                if routes.len() < ROUTES_MAX && !mesh.is_settled() && self.since.elapsed() < ONE_WAY =>
+            {
                 self.asked = Some((Instant::now(), "waiting for what more neighbours see".into()));
                 Ok(false)
             }
-            Way::Over(routes) => {
+            MeshRoute::Over(routes) => {
                 self.relayed = true;
                 self.asked = Some((Instant::now(), String::new()));
                 for route in routes {
                     let why = format!("relayed over {}", route.over.join(", "));
                     let mbps = route.mbps;
-                    self.start(Reach::Over(route), why, mbps);
+                    self.start(Path::Over(route), why, mbps);
                 }
                 Ok(true)
             }
-            Way::None(why) => {
+            MeshRoute::None(why) => {
                 self.asked = Some((Instant::now(), why));
                 Ok(false)
             }
-            Way::Direct(_) => Ok(false),
+            MeshRoute::Direct(_) => Ok(false),
         }
     }
 
     /// Looks for a way over the mesh while nothing else has come up.
     fn seek(&mut self) -> Result<(), Error> {
         // A way whose rails are being set up has not failed, however long they take.
-        let up = self.tries.iter().any(|t| matches!(t.state, TryState::Up(..)) || t.is_meeting());
+        let up = self.tries.iter().any(|t| matches!(t.state, TryState::Up(..)) || t.is_handshake());
         let pause = if self.relayed { ASK_ANEW } else { ASK_AGAIN };
         let soon = self.asked.as_ref().is_some_and(|(when, _)| when.elapsed() < pause);
         if self.relayed
             && !up
             && !soon
             && !self.tries.iter().any(Try::is_open)
-            && self.next < SENTINEL - MAX_RAILS as u16
+            && self.next < KEEPALIVE - MAX_RAILS as u16
         {
             // The relays that were told of do not lead there; what is told by now may be truer.
             self.relayed = false;
@@ -316,7 +318,7 @@ impl Connecting {
     fn move_try(&mut self, n: usize, missing: &mut Vec<String>) -> Result<(), Error> {
         loop {
             // One stream asks for the other's offer: a second offer would take the place of the first.
-            let wants_local = self.wants_local() && self.tries[n].number != SENTINEL;
+            let wants_local = self.wants_local() && self.tries[n].number != KEEPALIVE;
             let attempt = &mut self.tries[n];
             attempt.state = match &mut attempt.state {
                 TryState::Dial(dial) => match dial.poll() {
@@ -328,22 +330,22 @@ impl Connecting {
                         };
                         let config = self.fabric.config();
                         if attempt.first && !wants_local {
-                            match attempt.reach.berth(&self.fabric, &stream, hops) {
-                                Ok((berth, mark)) => {
-                                    (attempt.berth, attempt.mark) = (Some(Berth::Rdma(berth)), mark);
+                            match attempt.reach.candidate(&self.fabric, &stream, hops) {
+                                Ok((candidate, mark)) => {
+                                    (attempt.candidate, attempt.mark) = (Some(Candidate::Rdma(candidate)), mark);
                                 }
                                 Err(why) => attempt.verbs = Err(why),
                             }
                             // A cable belongs to no interface: one stream asks for it.
-                            if n == 0 && attempt.berth.is_none() && attempt.reach.relays() == 0 {
-                                match self.fabric.cables().berth(config) {
-                                    Ok(berth) => attempt.berth = Some(berth),
+                            if n == 0 && attempt.candidate.is_none() && attempt.reach.relays() == 0 {
+                                match self.fabric.cables().candidate(config) {
+                                    Ok(candidate) => attempt.candidate = Some(candidate),
                                     Err(why) if why.is_empty() => {}
                                     Err(why) => attempt.verbs = Err(why),
                                 }
                             }
                         }
-                        if attempt.number != SENTINEL && !wants_local && attempt.reach.relays() == 0 {
+                        if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 {
                             attempt.devmem = crate::devmem::ready(&self.fabric, &stream.interface());
                         }
                         let (devmem, no_devmem) = match &attempt.devmem {
@@ -352,8 +354,8 @@ impl Connecting {
                         };
                         let no_rdma = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
                         let relays = attempt.reach.relays() as u8;
-                        let rdma = matches!(attempt.berth, Some(Berth::Rdma(_)));
-                        let cable = matches!(attempt.berth, Some(Berth::Cable(_)));
+                        let rdma = matches!(attempt.candidate, Some(Candidate::Rdma(_)));
+                        let cable = matches!(attempt.candidate, Some(Candidate::Cable(_)));
                         let greeting = Greeting { wants_local, rdma, cable, shm, no_rdma, relays, devmem, no_devmem };
                         let params = ClientParams {
                             guard: config.guard.clone(),
@@ -382,14 +384,17 @@ impl Connecting {
                     Err(error) => TryState::Failed(chain(&error)),
                 },
                 TryState::Meet(meet, _) => {
-                    let (berth, config) = (&attempt.berth, self.fabric.config());
-                    let make =
-                        |n| berth.as_ref().map_or(Err("no device".into()), |b: &Berth| b.make(config, n, Role::Caller));
-                    let (secured, meeting) = &mut **meet;
-                    match meeting.poll(secured, &make) {
+                    let (candidate, config) = (&attempt.candidate, self.fabric.config());
+                    let make = |n| {
+                        candidate
+                            .as_ref()
+                            .map_or(Err("no device".into()), |b: &Candidate| b.make(config, n, Role::Caller))
+                    };
+                    let (secured, handshake) = &mut **meet;
+                    match handshake.poll(secured, &make) {
                         Ok(None) => return Ok(()),
                         Ok(Some(met)) => {
-                            missing.extend(meeting.missing().into_iter().filter(|_| met.is_ok()));
+                            missing.extend(handshake.missing().into_iter().filter(|_| met.is_ok()));
                             let TryState::Meet(meet, blob) = std::mem::replace(&mut attempt.state, TryState::Used)
                             else {
                                 return Ok(());
@@ -407,11 +412,11 @@ impl Connecting {
 
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
-        // A meeting has a deadline of its own.
-        if self.tries.iter().any(Try::is_meeting) {
+        // A handshake has a deadline of its own.
+        if self.tries.iter().any(Try::is_handshake) {
             return Ok(false);
         }
-        let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != SENTINEL && t.beside.is_none();
+        let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != KEEPALIVE && t.beside.is_none();
         // A cable of ours makes relays needless.
         let cabled = self.tries.iter().any(|t| is_up(t) && t.reach.relays() == 0);
         let counts = |t: &Try| !cabled || t.reach.relays() == 0;
@@ -498,7 +503,7 @@ impl Connecting {
                 carrier: Carrier::Shm,
                 acked: self.fabric.acked(),
                 streams: vec![self.tries[speaker].number],
-                sentinel: None,
+                keepalive: None,
             }
         } else {
             let routed = self.tries.iter().all(|t| t.reach.from().is_none());
@@ -517,12 +522,12 @@ impl Connecting {
             let grows = !routed && (mesh || !failed.is_empty() || !self.later.is_empty());
             // Over a relay its end would prove that the relay is gone, not the peer.
             let guard =
-                |t: &&Try| (cabled || !self.relayed) && t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+                |t: &&Try| (cabled || !self.relayed) && t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
             Plan {
                 carrier: Carrier::Tcp,
                 acked: self.fabric.acked() || streams.len() > 1 || grows,
                 streams,
-                sentinel: self.tries.iter().find(guard).map(|t| t.number),
+                keepalive: self.tries.iter().find(guard).map(|t| t.number),
             }
         };
         let attempt = &mut self.tries[speaker];

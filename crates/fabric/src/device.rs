@@ -17,7 +17,7 @@ const UNKNOWN_MBPS: u32 = 10_000;
 
 /// One interface of a device, with the address it is used by.
 #[derive(Clone, Debug)]
-pub struct Port {
+pub struct DeviceInterface {
     /// Interface name.
     pub name: String,
     /// Its address.
@@ -40,7 +40,7 @@ pub struct Device {
     /// NUMA node, where known.
     pub numa: Option<u32>,
     /// Its interfaces.
-    pub ports: Vec<Port>,
+    pub ports: Vec<DeviceInterface>,
     /// The devices it was merged from; empty for one of the machine's own.
     pub members: Vec<usize>,
     /// It reaches this host only.
@@ -105,9 +105,9 @@ pub(crate) fn family() -> Option<String> {
 }
 
 /// An interface as part of a device; `None` without an address of the family.
-pub(crate) fn port(interface: &Interface, family: Option<&str>) -> Option<Port> {
+pub(crate) fn port(interface: &Interface, family: Option<&str>) -> Option<DeviceInterface> {
     let mbps = interface.speed_mbps.unwrap_or(UNKNOWN_MBPS);
-    Some(Port { name: interface.name.clone(), addr: address(interface, family)?, mbps })
+    Some(DeviceInterface { name: interface.name.clone(), addr: address(interface, family)?, mbps })
 }
 
 /// Groups the usable interfaces into devices.
@@ -117,7 +117,7 @@ pub(crate) fn port(interface: &Interface, family: Option<&str>) -> Option<Port> 
 pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<Device>, Error> {
     let family = family();
     let host = Host::read(&Roots::default());
-    let mut groups: BTreeMap<(u32, usize), Vec<(&Interface, Port)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(u32, usize), Vec<(&Interface, DeviceInterface)>> = BTreeMap::new();
     for (n, (interface, verdict)) in survey.iter().enumerate() {
         let Some(port) = port(interface, family.as_deref()).filter(|_| verdict.is_usable()) else {
             continue;
@@ -133,7 +133,7 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
         // Without a network two processes of this host can still connect.
         let loopback = survey.iter().find(|(i, _)| i.kind == Kind::Loopback);
         if let Some((interface, addr)) = loopback.and_then(|(i, _)| Some((i, address(i, family.as_deref())?))) {
-            let port = Port { name: interface.name.clone(), addr, mbps: UNKNOWN_MBPS };
+            let port = DeviceInterface { name: interface.name.clone(), addr, mbps: UNKNOWN_MBPS };
             groups.insert((0, 0), vec![(interface, port)]);
         }
     }
@@ -150,7 +150,7 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
     Ok(groups.into_values().map(|members| device(&host, members)).collect())
 }
 
-fn device(host: &Host, mut members: Vec<(&Interface, Port)>) -> Device {
+fn device(host: &Host, mut members: Vec<(&Interface, DeviceInterface)>) -> Device {
     members.sort_by_key(|(_, port)| std::cmp::Reverse(port.mbps));
     let name = members.iter().map(|(i, _)| i.name.as_str()).collect::<Vec<_>>().join("+");
     let pci_path =

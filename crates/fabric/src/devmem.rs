@@ -16,8 +16,8 @@ use linkspan_devmem::{DevmemRail, RailConfig, Socket};
 use linkspan_tcp::{Stream, TcpRail};
 
 use crate::config::PathChoice;
-use crate::room::AnyRail;
 use crate::secured::Secured;
+use crate::transport::AnyRail;
 use crate::{Config, Error, Fabric, GpuWish};
 use cards::KernelPorts;
 

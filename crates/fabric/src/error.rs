@@ -1,4 +1,4 @@
-//! What can go wrong above the rooms.
+//! What can go wrong above the transports.
 
 use std::net::SocketAddr;
 
@@ -56,7 +56,7 @@ pub enum Error {
     /// A handle that cannot be used.
     #[error(transparent)]
     Handle(#[from] HandleError),
-    /// The TCP room refused.
+    /// The TCP transport refused.
     #[error(transparent)]
     Tcp(#[from] linkspan_tcp::Error),
     /// Randomness failed.

@@ -5,7 +5,7 @@ use linkspan_topology::{Interface, Roots, Verdict};
 use linkspan_transport::{Rail, RailInfo};
 
 use crate::params::{BadParam, HELPERS};
-use crate::room::AnyRail;
+use crate::transport::AnyRail;
 
 /// Links up to this speed are left to the caller's own core, Mb/s: one stream, which is one core's work, fills them; see
 /// `LINKSPAN_TCP_STREAMS`, which has the same limit.

@@ -1,4 +1,4 @@
-//! Floor 4: which path a connection takes, and why. The only user of all rooms.
+//! Layer 4: which path a connection takes, and why. The only user of all transports.
 //!
 //! A [`Fabric`] is a process's view of its machine: devices made of interfaces. [`Fabric::listen`] gives a secret
 //! 128-byte handle; a process that has it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
@@ -10,54 +10,54 @@ mod channel;
 mod clock;
 mod config;
 mod connect;
+mod deferred;
 mod device;
 pub mod devmem;
 mod error;
 pub mod gpus;
+mod handshake;
 mod helpers;
-mod later;
-mod lending;
 mod listener;
 mod local;
 mod log;
 mod logins;
-mod lost;
-mod meeting;
 pub mod mesh;
 mod meter;
+mod missing;
 pub mod params;
 mod rdma;
-mod reach;
-mod redial;
-mod reserve;
-mod room;
+mod reconnect;
+mod route;
 mod secured;
 mod staged;
+mod standby;
 pub mod stats;
+mod transport;
+mod zerocopy;
 
 pub use cable::TierChoice;
-pub use channel::{Channel, Fate, Witness, wait_any};
+pub use channel::{Channel, PeerLiveness, PeerState, wait_any};
 pub use config::{Config, GpuWish, PathChoice};
 pub use connect::Connecting;
-pub use device::{Device, Port, devices, survey};
+pub use device::{Device, DeviceInterface, devices, survey};
 pub use error::{Error, chain};
 pub use helpers::Wish as HelperWish;
-pub use lending::Lending;
 pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQueue, SLOTS as OFFLOAD_SLOTS};
 pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName, Pointer};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_thunderbolt as thunderbolt;
 pub use linkspan_transport::{
-    Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, OpError, Place, Poll, RailInfo, RemoteSlice,
-    Ticket, WaitFd,
+    Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, MemoryDomain, OpError, Poll, RailInfo,
+    RemoteSlice, Ticket, WaitFd,
 };
 pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
-pub use rdma::{DirectBy, Memory, RdmaConfig, RdmaPort, Registered};
-pub use reserve::Reserve;
-pub use room::AnyRail;
+pub use rdma::{ConnMemory, DirectBy, RdmaConfig, RdmaPort, Registered};
 pub use staged::PathRail;
+pub use standby::Standby;
+pub use transport::AnyRail;
+pub use zerocopy::ZeroCopy;
 
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
@@ -95,12 +95,12 @@ struct Inner {
     rdma: Arc<Rdma>,
     cables: Arc<Cables>,
     devmem: Arc<dyn devmem::Ports>,
-    mesh: Arc<MeshSeat>,
+    mesh: Arc<MeshMembership>,
 }
 
 /// The process's part in the mesh, joined by the first listen or connect.
 #[derive(Debug, Default)]
-struct MeshSeat {
+struct MeshMembership {
     lock: Mutex<()>,
     mesh: OnceLock<Mesh>,
 }
@@ -111,7 +111,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        linkspan_tcp::linger::settle(LAST_WORDS);
+        linkspan_tcp::closing::settle(LAST_WORDS);
     }
 }
 
@@ -346,9 +346,9 @@ impl Fabric {
     pub(crate) fn mesh(&self) -> Result<Option<&Mesh>, Error> {
         let config = self.config();
         let (true, Guard::Psk { psk, .. }) = (config.meshes(), &config.guard) else { return Ok(None) };
-        let seat = &self.0.mesh;
-        let _one = seat.lock.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(mesh) = seat.mesh.get() {
+        let membership = &self.0.mesh;
+        let _one = membership.lock.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(mesh) = membership.mesh.get() {
             return Ok(Some(mesh));
         }
         let mesh = Mesh::start(Setup {
@@ -363,7 +363,7 @@ impl Fabric {
             rdma: self.0.rdma.clone(),
             config: config.clone(),
         })?;
-        Ok(Some(seat.mesh.get_or_init(|| mesh)))
+        Ok(Some(membership.mesh.get_or_init(|| mesh)))
     }
 
     pub(crate) fn device(&self, index: usize) -> Result<Device, Error> {
@@ -443,25 +443,25 @@ impl Fabric {
     }
 
     /// The stream as a rail behind RDMA ones.
-    pub(crate) fn reserve(&self, stream: Secured) -> Result<AnyRail, Error> {
-        let config = RailConfig { reason: "in reserve behind RDMA".into(), ..RailConfig::default() };
+    pub(crate) fn standby(&self, stream: Secured) -> Result<AnyRail, Error> {
+        let config = RailConfig { reason: "on standby behind RDMA".into(), ..RailConfig::default() };
         Ok(match stream.into_rail(config, self.config().encrypts())? {
-            AnyRail::Tcp(rail) => AnyRail::Reserve(Reserve::new(rail)),
+            AnyRail::Tcp(rail) => AnyRail::Standby(Standby::new(rail)),
             other => other,
         })
     }
 
     pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<AnyRail, Error> {
         let congestion = stream.stream.congestion();
-        let (lend, lending) = match self.config().encrypts() {
+        let (zero_copy, zerocopy) = match self.config().encrypts() {
             true => Default::default(),
-            false if stream.stream.is_local() => self.config().lending.here(self.payload_rests()),
-            false => self.config().lending.on(self.survey(), &stream.stream.interface()),
+            false if stream.stream.is_local() => self.config().zerocopy.here(self.payload_rests()),
+            false => self.config().zerocopy.on(self.survey(), &stream.stream.interface()),
         };
         let config = RailConfig {
-            reason: format!("{why}; {} {}{lending}", congestion.name, congestion.reason),
+            reason: format!("{why}; {} {}{zerocopy}", congestion.name, congestion.reason),
             speed: speed.unwrap_or(0),
-            lend,
+            zero_copy,
             ..RailConfig::default()
         };
         Ok(match (stream.into_rail(config, self.config().encrypts())?, &self.0.helpers) {

@@ -13,17 +13,17 @@ use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_thunderbolt::Role;
 use linkspan_transport::{Conn, WaitFd};
 
-use crate::cable::{Berth, leads_elsewhere};
-use crate::channel::{Channel, Parts, Returns};
+use crate::cable::{Candidate, leads_elsewhere};
+use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::config::PathChoice;
-use crate::device::Port;
-use crate::local::{self, Offer, ShmRail};
+use crate::device::DeviceInterface;
+use crate::handshake::{Handshake, QPS_MAX};
+use crate::local::{self, ShmOffer, ShmRail};
 use crate::logins::{LoginRun, LoginStep};
-use crate::meeting::{Meeting, QPS_MAX};
 use crate::rdma::Rdma;
-use crate::redial::Back;
-use crate::room::AnyRail;
+use crate::reconnect::Recovered;
 use crate::secured::Secured;
+use crate::transport::AnyRail;
 use crate::{Config, Error, Fabric, chain, clock};
 
 /// Streams logged in and not yet part of a connection, over all peers of one listener.
@@ -32,7 +32,7 @@ const MAX_WAITING: usize = 256;
 /// Listens on every interface of a device and accepts any number of connections. Poll-driven; may be used from any
 /// thread.
 pub struct Listener {
-    pub(crate) desk: Arc<Mutex<Desk>>,
+    pub(crate) acceptor: Arc<Mutex<Acceptor>>,
     handle: [u8; HANDLE_LEN],
 }
 
@@ -58,7 +58,7 @@ impl Listener {
             let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
             // In a mesh one subnet may be on two cables; answers go back over the one they came by. The first port is
             // left to the routes: processes of this host come to it over loopback.
-            let twice = |other: &Port| other.name != port.name && port.addr.same_subnet(other.addr.ip);
+            let twice = |other: &DeviceInterface| other.name != port.name && port.addr.same_subnet(other.addr.ip);
             let tied = fabric.config().meshes() && !sockets.is_empty() && device.ports.iter().any(twice);
             let options = Options { device: tied.then(|| port.name.clone()), ..fabric.tcp_options() };
             let socket = Listen::bind(addr, &options)?;
@@ -69,20 +69,20 @@ impl Listener {
                 Err(other) => return Err(other.into()),
             }
         }
-        let desk = Desk {
+        let acceptor = Acceptor {
             fabric: fabric.clone(),
             device: device.name,
             sockets,
             listen_id,
             token,
             table: Arc::new(LoginTable::new(USED_BOUND)),
-            halves: Vec::new(),
-            arrivals: HashMap::new(),
+            pending_logins: Vec::new(),
+            pending_conns: HashMap::new(),
             attended: false,
             returned: Vec::new(),
-            meetings: Vec::new(),
+            handshakes: Vec::new(),
         };
-        Ok(Listener { desk: Arc::new(Mutex::new(desk)), handle: handle.encode() })
+        Ok(Listener { acceptor: Arc::new(Mutex::new(acceptor)), handle: handle.encode() })
     }
 
     /// What a peer needs to connect; secret, 128 bytes.
@@ -94,7 +94,7 @@ impl Listener {
     /// last accept. Otherwise connections that are up look at the sockets themselves, for rails that reconnect, and what
     /// they take from them wakes the owner no more.
     pub fn attend(&self) {
-        self.desk.lock().unwrap_or_else(|e| e.into_inner()).attended = true;
+        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).attended = true;
     }
 
     /// The next connection that is up, if there is one. Never blocks.
@@ -103,31 +103,33 @@ impl Listener {
     /// [`Error::Strict`]: strict mode forbids the connection that came up. [`Error::Tcp`]: the listening socket failed.
     /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
-        linkspan_tcp::linger::sweep();
-        let mut desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
-        desk.pump()?;
-        desk.finish_one(&self.desk)
+        linkspan_tcp::closing::sweep();
+        let mut acceptor = self.acceptor.lock().unwrap_or_else(|e| e.into_inner());
+        acceptor.pump()?;
+        acceptor.finish_one(&self.acceptor)
     }
 
     /// Adds the descriptors of which one becomes ready when [`Listener::accept`] can make progress.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
-        let desk = self.desk.lock().unwrap_or_else(|e| e.into_inner());
-        fds.extend(desk.sockets.iter().map(Listen::wait_fd));
-        fds.extend(desk.halves.iter().map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())));
-        fds.extend(desk.meetings.iter().map(|m| m.secured.stream.wait_fd(false)));
-        fds.extend(desk.arrivals.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))));
+        let acceptor = self.acceptor.lock().unwrap_or_else(|e| e.into_inner());
+        fds.extend(acceptor.sockets.iter().map(Listen::wait_fd));
+        fds.extend(acceptor.pending_logins.iter().map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())));
+        fds.extend(acceptor.handshakes.iter().map(|m| m.secured.stream.wait_fd(false)));
+        fds.extend(
+            acceptor.pending_conns.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))),
+        );
     }
 }
 
-struct Half {
+struct PendingLogin {
     run: LoginRun,
     peer: SocketAddr,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
-    offer: Option<Result<Offer, String>>,
+    offer: Option<Result<ShmOffer, String>>,
     /// The peer wants queue pairs, or a cable.
-    asked_beside: bool,
+    asked_setup: bool,
     /// Both sides have an RDMA device here, or a cable.
-    berth: Option<Berth>,
+    candidate: Option<Candidate>,
     /// Why RDMA is not taken although there might be some.
     no_rdma: String,
     /// Why device-memory TCP is not taken although one side has set it up.
@@ -136,11 +138,11 @@ struct Half {
     relays: u8,
 }
 
-struct Seated {
+struct PendingStream {
     secured: Secured,
     number: u16,
     /// Rails being set up beside it, and then what came of it.
-    meeting: Option<(Meeting, Berth)>,
+    handshake: Option<(Handshake, Candidate)>,
     verbs: Result<Vec<AnyRail>, String>,
     no_devmem: String,
     relays: u8,
@@ -149,42 +151,42 @@ struct Seated {
 }
 
 /// The streams of one connection that is coming up.
-struct Arrival {
+struct PendingConn {
     peer: SocketAddr,
     since: Instant,
-    streams: Vec<Seated>,
-    offer: Option<Result<Offer, String>>,
+    streams: Vec<PendingStream>,
+    offer: Option<Result<ShmOffer, String>>,
     plan: Option<(u16, Plan)>,
     rail: Option<ShmRail>,
 }
 
-pub(crate) struct Desk {
+pub(crate) struct Acceptor {
     fabric: Fabric,
     device: String,
     sockets: Vec<Listen>,
     listen_id: u64,
     token: Token,
     table: Arc<LoginTable>,
-    halves: Vec<Half>,
-    arrivals: HashMap<u64, Arrival>,
+    pending_logins: Vec<PendingLogin>,
+    pending_conns: HashMap<u64, PendingConn>,
     /// The listener's owner looks after the sockets for as long as there are connections.
     attended: bool,
     /// Reconnected rails of connections that are up.
-    returned: Vec<(u64, Back)>,
+    returned: Vec<(u64, Recovered)>,
     /// Queue pairs being set up for them.
-    meetings: Vec<Returning>,
+    handshakes: Vec<PendingRecovery>,
 }
 
 /// Reconnected queue pairs of a connection that is up.
-struct Returning {
+struct PendingRecovery {
     conn: u64,
     number: u16,
     secured: Secured,
-    meeting: Meeting,
-    berth: Berth,
+    handshake: Handshake,
+    candidate: Candidate,
 }
 
-impl Desk {
+impl Acceptor {
     /// Accepts, logs in and reads plans as far as possible.
     fn pump(&mut self) -> Result<(), Error> {
         for n in 0..self.sockets.len() {
@@ -193,27 +195,27 @@ impl Desk {
             }
         }
         let mut n = 0;
-        while n < self.halves.len() {
-            match self.halves[n].poll(&self.fabric) {
+        while n < self.pending_logins.len() {
+            match self.pending_logins[n].poll(&self.fabric) {
                 Ok(None) => n += 1,
                 Ok(Some(session)) => {
-                    let half = self.halves.swap_remove(n);
-                    self.seat(half, *session);
+                    let pending = self.pending_logins.swap_remove(n);
+                    self.add_stream(pending, *session);
                 }
                 Err(why) => {
                     // An unauthenticated client is ignored, but the reason is logged.
-                    let half = self.halves.swap_remove(n);
-                    self.fabric.log().info(&format!("refused a connection from {}: {why}", half.peer));
+                    let pending = self.pending_logins.swap_remove(n);
+                    self.fabric.log().info(&format!("refused a connection from {}: {why}", pending.peer));
                 }
             }
         }
-        self.arrivals.values_mut().for_each(Arrival::poll_offer);
+        self.pending_conns.values_mut().for_each(PendingConn::poll_offer);
         let config = self.fabric.config();
-        self.arrivals.values_mut().for_each(|a| a.meet(config));
+        self.pending_conns.values_mut().for_each(|a| a.meet(config));
         self.meet_again();
         let patience = self.fabric.config().connect_timeout;
         let log = self.fabric.log();
-        self.arrivals.retain(|_, a| match a.read_plan() {
+        self.pending_conns.retain(|_, a| match a.read_plan() {
             Ok(()) => a.since.elapsed() < patience,
             Err(why) => {
                 log.info(&format!("dropped a connection from {} before it was up: {why}", a.peer));
@@ -224,11 +226,11 @@ impl Desk {
     }
 
     fn enter(&mut self, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
-        if self.halves.len() >= HALF_OPEN_BOUND {
+        if self.pending_logins.len() >= HALF_OPEN_BOUND {
             // The oldest that has shown nothing is dropped; those that have proven the token stay.
-            let oldest = self.halves.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
+            let oldest = self.pending_logins.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
             match oldest.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
-                Some(n) => drop(self.halves.swap_remove(n)),
+                Some(n) => drop(self.pending_logins.swap_remove(n)),
                 None => return Ok(()),
             }
         }
@@ -239,12 +241,12 @@ impl Desk {
         };
         let login = Login::server(params, Seed::random()?, clock::now())?;
         let run = LoginRun { stream, login };
-        self.halves.push(Half {
+        self.pending_logins.push(PendingLogin {
             run,
             peer,
             offer: None,
-            asked_beside: false,
-            berth: None,
+            asked_setup: false,
+            candidate: None,
             no_rdma: String::new(),
             no_devmem: String::new(),
             relays: 0,
@@ -252,30 +254,36 @@ impl Desk {
         Ok(())
     }
 
-    fn seat(&mut self, half: Half, session: Session) {
-        let Half { run, peer, offer, asked_beside, berth, no_rdma, no_devmem, relays } = half;
-        let berth = berth.filter(|_| session.ciphers.is_none());
+    fn add_stream(&mut self, pending: PendingLogin, session: Session) {
+        let PendingLogin { run, peer, offer, asked_setup, candidate, no_rdma, no_devmem, relays } = pending;
+        let candidate = candidate.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
             let (conn, number) = (session.conn_id, session.stream);
-            match berth {
-                Some(berth) => {
-                    make_room(&mut self.meetings);
-                    self.meetings.push(Returning { conn, number, secured, meeting: Meeting::answer(), berth });
+            match candidate {
+                Some(candidate) => {
+                    make_space(&mut self.handshakes);
+                    self.handshakes.push(PendingRecovery {
+                        conn,
+                        number,
+                        secured,
+                        handshake: Handshake::answer(),
+                        candidate,
+                    });
                 }
                 // It wants queue pairs, or a cable, or nothing, and has been told that there are none.
-                None if asked_beside => {}
-                None => self.back(conn, Back { number, secured, rails: Vec::new() }),
+                None if asked_setup => {}
+                None => self.back(conn, Recovered { number, secured, rails: Vec::new() }),
             }
             return;
         }
-        let waiting: usize = self.arrivals.values().map(|a| a.streams.len()).sum();
+        let waiting: usize = self.pending_conns.values().map(|a| a.streams.len()).sum();
         if waiting >= MAX_WAITING {
             // Peers that never say their plan, or one that cannot be kept, give way to who comes now.
-            let oldest = self.arrivals.iter().min_by_key(|(_, a)| a.since).map(|(id, _)| *id);
-            oldest.and_then(|id| self.arrivals.remove(&id));
+            let oldest = self.pending_conns.iter().min_by_key(|(_, a)| a.since).map(|(id, _)| *id);
+            oldest.and_then(|id| self.pending_conns.remove(&id));
         }
-        let arrival = self.arrivals.entry(session.conn_id).or_insert_with(|| Arrival {
+        let pending_conn = self.pending_conns.entry(session.conn_id).or_insert_with(|| PendingConn {
             peer,
             since: Instant::now(),
             streams: Vec::new(),
@@ -283,24 +291,24 @@ impl Desk {
             plan: None,
             rail: None,
         });
-        arrival.offer = offer.or(arrival.offer.take());
-        let meeting = berth.map(|berth| (Meeting::answer(), berth));
+        pending_conn.offer = offer.or(pending_conn.offer.take());
+        let handshake = candidate.map(|candidate| (Handshake::answer(), candidate));
         let (number, verbs) = (session.stream, Err(no_rdma));
-        let seated = Seated { secured, number, meeting, verbs, no_devmem, relays, inbox: Vec::new() };
-        arrival.streams.push(seated);
+        let seated = PendingStream { secured, number, handshake, verbs, no_devmem, relays, inbox: Vec::new() };
+        pending_conn.streams.push(seated);
     }
 
-    fn finish_one(&mut self, desk: &Arc<Mutex<Desk>>) -> Result<Option<Channel>, Error> {
-        let ready = self.arrivals.iter_mut().find_map(|(id, a)| a.is_complete().then_some(*id));
-        let Some((id, arrival)) = ready.and_then(|id| Some((id, self.arrivals.remove(&id)?))) else {
+    fn finish_one(&mut self, acceptor: &Arc<Mutex<Acceptor>>) -> Result<Option<Channel>, Error> {
+        let ready = self.pending_conns.iter_mut().find_map(|(id, a)| a.is_complete().then_some(*id));
+        let Some((id, pending_conn)) = ready.and_then(|id| Some((id, self.pending_conns.remove(&id)?))) else {
             return Ok(None);
         };
-        let returns = Returns::Accepts { desk: desk.clone(), conn: id };
-        arrival.finish(&self.fabric, &self.device, returns).map(Some)
+        let policy = ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: id };
+        pending_conn.finish(&self.fabric, &self.device, policy).map(Some)
     }
 
     /// A reconnected rail of connection `conn`.
-    pub(crate) fn returned(&mut self, conn: u64) -> Option<Back> {
+    pub(crate) fn returned(&mut self, conn: u64) -> Option<Recovered> {
         let pumped = if self.attended { Ok(()) } else { self.pump() };
         if let Err(error) = pumped {
             self.fabric.log().warn(&chain(&error));
@@ -311,34 +319,34 @@ impl Desk {
 
     /// Whether rails for connection `conn` are being set up: the client has shown that it is alive.
     pub(crate) fn meets(&self, conn: u64) -> bool {
-        self.meetings.iter().any(|m| m.conn == conn) || self.returned.iter().any(|r| r.0 == conn)
+        self.handshakes.iter().any(|m| m.conn == conn) || self.returned.iter().any(|r| r.0 == conn)
     }
 
-    fn back(&mut self, conn: u64, back: Back) {
-        make_room(&mut self.returned);
+    fn back(&mut self, conn: u64, back: Recovered) {
+        make_space(&mut self.returned);
         self.returned.push((conn, back));
     }
 
     /// Makes progress on queue pairs that reconnect. The peer asks again for those that do not come up.
     fn meet_again(&mut self) {
         let mut n = 0;
-        while n < self.meetings.len() {
-            let Returning { secured, meeting, berth, .. } = &mut self.meetings[n];
+        while n < self.handshakes.len() {
+            let PendingRecovery { secured, handshake, candidate, .. } = &mut self.handshakes[n];
             let config = self.fabric.config();
-            match meeting.poll(secured, &|count| berth.make(config, count, Role::Answerer)) {
+            match handshake.poll(secured, &|count| candidate.make(config, count, Role::Answerer)) {
                 Ok(None) => n += 1,
                 Ok(Some(Ok(rails))) if !rails.is_empty() => {
-                    let Returning { conn, number, secured, .. } = self.meetings.swap_remove(n);
-                    self.back(conn, Back { number, secured, rails });
+                    let PendingRecovery { conn, number, secured, .. } = self.handshakes.swap_remove(n);
+                    self.back(conn, Recovered { number, secured, rails });
                 }
-                Ok(Some(_)) | Err(_) => drop(self.meetings.swap_remove(n)),
+                Ok(Some(_)) | Err(_) => drop(self.handshakes.swap_remove(n)),
             }
         }
     }
 }
 
 /// The oldest may be of a connection that has ended and is never taken.
-fn make_room<T>(list: &mut Vec<T>) {
+fn make_space<T>(list: &mut Vec<T>) {
     if list.len() >= MAX_WAITING {
         list.remove(0);
     }
@@ -347,7 +355,7 @@ fn make_room<T>(list: &mut Vec<T>) {
 /// Streams with this number or a higher one are rails that are added to a connection that is up.
 pub(crate) const FIRST_RETURN: u16 = 64;
 
-impl Half {
+impl PendingLogin {
     fn poll(&mut self, fabric: &Fabric) -> Result<Option<Box<Session>>, String> {
         loop {
             match self.run.poll().map_err(|e| chain(&e))? {
@@ -356,7 +364,7 @@ impl Half {
                 LoginStep::Asked => {
                     let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
                     let asked = asked.ok_or("its greeting cannot be read")?;
-                    (self.relays, self.asked_beside) = (asked.relays, asked.rdma || asked.cable);
+                    (self.relays, self.asked_setup) = (asked.relays, asked.rdma || asked.cable);
                     let mut answer = Greeting::default();
                     if asked.rdma {
                         // Over others the device that is met is the last relay's.
@@ -365,9 +373,9 @@ impl Half {
                             "relayed over {far} host(s), chosen by the peer: {} hops by rdma",
                             u32::from(far) + 1
                         );
-                        let berth = fabric.rdma().berth(fabric.config(), &self.run.stream);
-                        match berth.map(|berth| if far > 0 { berth.relayed(reason) } else { berth }) {
-                            Ok(berth) => (answer.rdma, self.berth) = (true, Some(Berth::Rdma(berth))),
+                        let candidate = fabric.rdma().candidate(fabric.config(), &self.run.stream);
+                        match candidate.map(|candidate| if far > 0 { candidate.relayed(reason) } else { candidate }) {
+                            Ok(candidate) => (answer.rdma, self.candidate) = (true, Some(Candidate::Rdma(candidate))),
                             // On a way over others the hops before it have their devices for nothing.
                             Err(why) if why.is_empty() && far > 0 && Rdma::wanted(fabric.config()) => {
                                 let interface = self.run.stream.interface();
@@ -378,8 +386,8 @@ impl Half {
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }
                     } else if asked.cable && asked.relays == 0 {
-                        match fabric.cables().berth(fabric.config()) {
-                            Ok(berth) => (answer.cable, self.berth) = (true, Some(berth)),
+                        match fabric.cables().candidate(fabric.config()) {
+                            Ok(candidate) => (answer.cable, self.candidate) = (true, Some(candidate)),
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }
                     } else if !asked.no_rdma.is_empty() {
@@ -414,14 +422,16 @@ impl Half {
     }
 }
 
-impl Arrival {
+impl PendingConn {
     fn read_plan(&mut self) -> Result<(), String> {
         if self.plan.is_some() {
             return Ok(());
         }
-        for seat in self.streams.iter_mut().filter(|s| s.meeting.is_none()) {
-            if let Some(plan) = seat.secured.read::<PLAN_LEN>(&mut seat.inbox).map_err(|e| chain(&e))? {
-                self.plan = Some((seat.number, Plan::decode(&plan).map_err(|e| chain(&e))?));
+        for pending_stream in self.streams.iter_mut().filter(|s| s.handshake.is_none()) {
+            if let Some(plan) =
+                pending_stream.secured.read::<PLAN_LEN>(&mut pending_stream.inbox).map_err(|e| chain(&e))?
+            {
+                self.plan = Some((pending_stream.number, Plan::decode(&plan).map_err(|e| chain(&e))?));
                 return Ok(());
             }
         }
@@ -433,23 +443,23 @@ impl Arrival {
             return false;
         };
         let here = |n: &u16| self.streams.iter().any(|s| s.number == *n);
-        if !plan.streams.iter().chain(&plan.sentinel).all(here) {
+        if !plan.streams.iter().chain(&plan.keepalive).all(here) {
             return false;
         }
         plan.carrier != Carrier::Shm || self.rail.is_some() || !matches!(self.offer, Some(Ok(_)))
     }
 
-    /// Moves the set-up of queue pairs on. A stream whose meeting broke is of no more use.
+    /// Moves the set-up of queue pairs on. A stream whose handshake broke is of no more use.
     fn meet(&mut self, config: &Config) {
-        for seat in &mut self.streams {
-            let Some((meeting, berth)) = &mut seat.meeting else { continue };
-            match meeting.poll(&mut seat.secured, &|n| berth.make(config, n, Role::Answerer)) {
+        for pending_stream in &mut self.streams {
+            let Some((handshake, candidate)) = &mut pending_stream.handshake else { continue };
+            match handshake.poll(&mut pending_stream.secured, &|n| candidate.make(config, n, Role::Answerer)) {
                 Ok(None) => {}
                 Ok(Some(met)) => {
                     let met = met.map_err(|why| if leads_elsewhere(&why) { String::new() } else { why });
-                    (seat.meeting, seat.verbs) = (None, met);
+                    (pending_stream.handshake, pending_stream.verbs) = (None, met);
                 }
-                Err(why) => (seat.meeting, seat.verbs) = (None, Err(chain(&why))),
+                Err(why) => (pending_stream.handshake, pending_stream.verbs) = (None, Err(chain(&why))),
             }
         }
     }
@@ -467,10 +477,10 @@ impl Arrival {
         }
     }
 
-    fn finish(mut self, fabric: &Fabric, device: &str, returns: Returns) -> Result<Channel, Error> {
+    fn finish(mut self, fabric: &Fabric, device: &str, policy: ReconnectPolicy) -> Result<Channel, Error> {
         let (speaker, plan) = self.plan.take().ok_or(Error::Vanished { peer: self.peer })?;
         let bad = |why: String| Error::Plan { peer: self.peer, why };
-        let take = |number: u16, streams: &mut Vec<Seated>| {
+        let take = |number: u16, streams: &mut Vec<PendingStream>| {
             let at = streams.iter().position(|s| s.number == number)?;
             Some(streams.swap_remove(at))
         };
@@ -487,11 +497,11 @@ impl Arrival {
             fabric.log().warn(&format!("downgrade: {what}"));
         }
         let missing = || bad("it names a stream that never came".into());
-        if let Some(seat) = streams.iter_mut().find(|s| s.number == speaker) {
+        if let Some(pending_stream) = streams.iter_mut().find(|s| s.number == speaker) {
             // A fresh socket takes these few bytes at once or not at all.
             let gone = || Error::Vanished { peer: self.peer };
-            let answer = seat.secured.pack(&AGREED).map_err(|_| gone())?;
-            let sent = seat.secured.stream.try_write(&answer).map_err(|_| gone())?;
+            let answer = pending_stream.secured.pack(&AGREED).map_err(|_| gone())?;
+            let sent = pending_stream.secured.stream.try_write(&answer).map_err(|_| gone())?;
             if sent != Some(answer.len()) {
                 return Err(gone());
             }
@@ -532,13 +542,13 @@ impl Arrival {
             let why = lost.first().cloned().unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
             return Err(Error::Forced { path, why });
         }
-        let mut sentinel = match plan.sentinel {
-            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.secured.into_sentinel()),
+        let mut keepalive = match plan.keepalive {
+            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.secured.into_keepalive()),
             None => None,
         };
         let rails: Vec<AnyRail> = match (plan.carrier, self.rail.take()) {
             (Carrier::Shm, Some(rail)) => {
-                sentinel = members.pop().map(|seat| seat.secured.into_sentinel());
+                keepalive = members.pop().map(|pending_stream| pending_stream.secured.into_keepalive());
                 vec![AnyRail::Shm(rail)]
             }
             (Carrier::Shm, None) => {
@@ -550,20 +560,22 @@ impl Arrival {
             }
             (Carrier::Verbs, _) => {
                 let mut rails = Vec::new();
-                let mut reserve = None;
-                for seat in members {
-                    let made = seat.verbs.map_err(|why| bad(format!("rails beside it that did not come up: {why}")))?;
+                let mut standby = None;
+                for pending_stream in members {
+                    let made = pending_stream
+                        .verbs
+                        .map_err(|why| bad(format!("rails beside it that did not come up: {why}")))?;
                     if made.is_empty() || rails.len() + made.len() > QPS_MAX {
                         return Err(bad(format!("{} rails over one stream", made.len())));
                     }
                     rails.extend(made);
-                    reserve.get_or_insert(seat.secured);
+                    standby.get_or_insert(pending_stream.secured);
                 }
                 if !plan.acked && rails.len() > 1 {
                     return Err(bad("several rails without acknowledgements".into()));
                 }
-                if let (true, Some(secured)) = (plan.acked, reserve) {
-                    rails.push(fabric.reserve(secured)?);
+                if let (true, Some(secured)) = (plan.acked, standby) {
+                    rails.push(fabric.standby(secured)?);
                 }
                 rails
             }
@@ -590,13 +602,13 @@ impl Arrival {
             }
         };
         let comes_back = plan.carrier != Carrier::Devmem;
-        let returns = if plan.acked && comes_back { returns } else { Returns::Never };
+        let policy = if plan.acked && comes_back { policy } else { ReconnectPolicy::Never };
         Ok(Channel::new(
             fabric,
             Parts {
                 conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
-                sentinel,
-                returns,
+                keepalive,
+                policy,
                 device: device.to_owned(),
                 verb: "accepted",
                 left_out: Vec::new(),

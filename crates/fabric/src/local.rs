@@ -22,18 +22,18 @@ fn decode(bytes: &[u8]) -> Result<Identity, String> {
 }
 
 /// The listening side's offer.
-pub(crate) struct Offer(Accepting);
+pub(crate) struct ShmOffer(Accepting);
 
 /// Makes an offer to the peer that announced itself in `theirs`; also returns the answer to its greeting.
-pub(crate) fn offer(config: &Config, theirs: &[u8]) -> Result<(Offer, Vec<u8>), String> {
+pub(crate) fn offer(config: &Config, theirs: &[u8]) -> Result<(ShmOffer, Vec<u8>), String> {
     let (own, peer) = (identity()?, decode(theirs)?);
     same_host(&own, &peer).map_err(|e| chain(&e))?;
     let deadline = Instant::now() + SETUP_TIME;
     let (accepting, offer) = Accepting::new(settings(config), &own, &peer, deadline).map_err(|e| chain(&e))?;
-    Ok((Offer(accepting), [&own.encode()[..], &offer.encode()[..]].concat()))
+    Ok((ShmOffer(accepting), [&own.encode()[..], &offer.encode()[..]].concat()))
 }
 
-impl Offer {
+impl ShmOffer {
     pub(crate) fn poll(&mut self) -> Result<Option<ShmRail>, String> {
         self.0.poll(Instant::now()).map_err(|e| chain(&e))
     }
@@ -48,7 +48,7 @@ pub(crate) fn join(config: &Config, own: &Identity, answer: &[u8]) -> Result<Joi
     let peer = decode(theirs)?;
     same_host(own, &peer).map_err(|e| chain(&e))?;
     let offer: &[u8; OFFER_LEN] = offer.try_into().map_err(|_| "the peer's offer has another length")?;
-    let offer = linkspan_shm::Offer::decode(offer).ok_or("the peer's offer cannot be read")?;
+    let offer = linkspan_shm::ShmOffer::decode(offer).ok_or("the peer's offer cannot be read")?;
     let deadline = Instant::now() + SETUP_TIME;
     let made = Connecting::new(settings(config), own, &peer, &offer, deadline);
     made.map(Join).map_err(|e| chain(&e))

@@ -2,18 +2,18 @@
 //! each other where two hosts have no cable between them.
 //!
 //! One thread per process listens, tells and answers; it is asleep nearly always. A stream that is relayed gets a thread of
-//! its own, on the relay, for as long as it lasts. Of several processes on a host the first one opens the door; the others
+//! its own, on the relay, for as long as it lasts. Of several processes on a host the first one opens the mesh server; the others
 //! listen to the same beacons and open it when that one has gone.
 
 mod agent;
 mod approach;
+mod beacon;
 mod crossing;
-mod door;
 pub(crate) mod hops;
 mod measure;
 mod ports;
 mod relay;
-mod voice;
+mod server;
 
 pub(crate) use approach::Approach;
 pub use measure::{EdgeSpeed, Prober};
@@ -31,7 +31,7 @@ use linkspan_proto::login::Psk;
 use linkspan_proto::mesh::{Keys, Node};
 use linkspan_tcp::Options;
 use linkspan_topology::IfFilter;
-use linkspan_topology::mesh::{Database, Graph, Target, Way};
+use linkspan_topology::mesh::{Database, Graph, MeshRoute, Target};
 
 use crate::rdma::Rdma;
 use crate::stats::Stats;
@@ -150,19 +150,19 @@ impl Mesh {
     }
 
     /// The way to a host whose listener has these addresses.
-    pub(crate) fn way(&self, id: u64, addrs: Vec<SocketAddr>, detour: bool) -> Way {
-        self.way_in(&self.graph(), id, addrs, detour)
+    pub(crate) fn way(&self, id: u64, addrs: Vec<SocketAddr>, reroute: bool) -> MeshRoute {
+        self.way_in(&self.graph(), id, addrs, reroute)
     }
 
     /// A way over others to such a host: one that is there, or else one that was there a moment ago. Where something `carries`
     /// and a cable of ours led there a moment ago too, everybody is busy, and nothing is cut.
-    pub(crate) fn detour(&self, id: u64, addrs: &[SocketAddr], carries: bool) -> Way {
-        self.detour_at(clock::now(), id, addrs, carries)
+    pub(crate) fn reroute(&self, id: u64, addrs: &[SocketAddr], carries: bool) -> MeshRoute {
+        self.reroute_at(clock::now(), id, addrs, carries)
     }
 
-    fn detour_at(&self, now: Duration, id: u64, addrs: &[SocketAddr], carries: bool) -> Way {
+    fn reroute_at(&self, now: Duration, id: u64, addrs: &[SocketAddr], carries: bool) -> MeshRoute {
         let way = self.way_in(&self.graph_at(now), id, addrs.to_vec(), true);
-        if !matches!(way, Way::None(_)) {
+        if !matches!(way, MeshRoute::None(_)) {
             return way;
         }
         let graph = {
@@ -172,13 +172,13 @@ impl Mesh {
             }
             known.database.remembered(known.own.clone(), now)
         };
-        if carries && matches!(self.way_in(&graph, id, addrs.to_vec(), false), Way::Direct(_)) {
+        if carries && matches!(self.way_in(&graph, id, addrs.to_vec(), false), MeshRoute::Direct(_)) {
             return way;
         }
         self.way_in(&graph, id, addrs.to_vec(), true)
     }
 
-    fn way_in(&self, graph: &Graph, id: u64, addrs: Vec<SocketAddr>, detour: bool) -> Way {
+    fn way_in(&self, graph: &Graph, id: u64, addrs: Vec<SocketAddr>, reroute: bool) -> MeshRoute {
         let declared = self.shared.known().declared.is_some();
         // A declared node goes by the name of its line, not by the number in its handles.
         let by_addr = |addrs: &[SocketAddr]| {
@@ -186,7 +186,7 @@ impl Mesh {
             graph.nodes.iter().find(|n| n.ports.iter().any(|p| p.addr.is_some_and(|a| has(a.0)))).map(|n| n.id)
         };
         let id = if declared { by_addr(&addrs).unwrap_or(id) } else { id };
-        graph.way(self.id, &Target { id, addrs }, detour)
+        graph.way(self.id, &Target { id, addrs }, reroute)
     }
 
     /// The host that tells of this address on one of its ports.
@@ -208,8 +208,16 @@ impl Mesh {
     /// One without a thread, which receives what a test gives it.
     #[cfg(test)]
     pub(crate) fn deaf(id: u64, psk: Psk) -> Mesh {
-        let node =
-            Node { id, epoch: 1, seq: 1, name: "own".into(), relays: false, door: 1, ports: vec![], heard: vec![] };
+        let node = Node {
+            id,
+            epoch: 1,
+            seq: 1,
+            name: "own".into(),
+            relays: false,
+            server_port: 1,
+            ports: vec![],
+            heard: vec![],
+        };
         let shared = Shared {
             known: Mutex::new(Known { database: Database::default(), own: node, declared: None }),
             stop: AtomicBool::new(false),

@@ -21,12 +21,12 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(stats: &Arc<Stats>, device: &str, room: &str) -> Meter {
-        let slot = stats.slot(device, room);
+    pub(crate) fn new(stats: &Arc<Stats>, device: &str, transport: &str) -> Meter {
+        let slot = stats.slot(device, transport);
         let mut meter = Meter { stats: stats.clone(), slot, tally: Tally::default(), ops: 0, timed: None, retries: 0 };
         meter.tally.add(Counter::Open, 1);
         meter.tally.add(Counter::Connections, 1);
-        meter.tell();
+        meter.report();
         meter
     }
 
@@ -75,9 +75,9 @@ impl Meter {
         self.retries = sum;
     }
 
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn report(&mut self) {
         if let Some(slot) = self.slot {
-            self.stats.tell(slot, &mut self.tally);
+            self.stats.report(slot, &mut self.tally);
         }
     }
 }
@@ -85,6 +85,6 @@ impl Meter {
 impl Drop for Meter {
     fn drop(&mut self) {
         self.tally.add(Counter::Open, u64::MAX); // minus one
-        self.tell();
+        self.report();
     }
 }

@@ -89,7 +89,7 @@ impl std::fmt::Debug for Rdma {
 
 /// A port on the interface of a stream.
 #[derive(Clone)]
-pub(crate) struct RdmaBerth {
+pub(crate) struct RdmaCandidate {
     domain: Domain<AnyNic>,
     port: u8,
     ifindex: u32,
@@ -171,12 +171,12 @@ impl Rdma {
     }
 
     /// The port that a stream's own end is on. `Err` with an empty text: there is none, and nothing to say about it.
-    pub(crate) fn berth(&self, config: &Config, stream: &Stream) -> Result<RdmaBerth, String> {
-        self.berth_at(config, stream.local_addr())
+    pub(crate) fn candidate(&self, config: &Config, stream: &Stream) -> Result<RdmaCandidate, String> {
+        self.candidate_at(config, stream.local_addr())
     }
 
     /// The same for an address of ours.
-    pub(crate) fn berth_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaBerth, String> {
+    pub(crate) fn candidate_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaCandidate, String> {
         if !Rdma::wanted(config) {
             return Err(String::new());
         }
@@ -203,7 +203,7 @@ impl Rdma {
                 match usable(nic, port) {
                     Ok(()) => {
                         let (ifindex, interface) = (interface.index, interface.name);
-                        return Ok(RdmaBerth { domain: domain.clone(), port, ifindex, interface, relayed: None });
+                        return Ok(RdmaCandidate { domain: domain.clone(), port, ifindex, interface, relayed: None });
                     }
                     Err(no) => why = format!("{}/{port} on {}: {no}", nic.name(), interface.name),
                 }
@@ -281,10 +281,10 @@ fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
     Ok(())
 }
 
-impl RdmaBerth {
+impl RdmaCandidate {
     /// The same for queue pairs that end at a neighbour who passes on what goes over them.
-    pub(crate) fn relayed(self, reason: String) -> RdmaBerth {
-        RdmaBerth { relayed: Some(reason), ..self }
+    pub(crate) fn relayed(self, reason: String) -> RdmaCandidate {
+        RdmaCandidate { relayed: Some(reason), ..self }
     }
 
     /// How many queue pairs a stream is to have.
@@ -320,7 +320,7 @@ impl RdmaBerth {
 
 mod memory;
 
-pub use memory::{DirectBy, Memory, Registered};
+pub use memory::{ConnMemory, DirectBy, Registered};
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@
 use std::io;
 
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, RecordError, Sealer};
-use linkspan_tcp::{RailConfig, Sentinel, Stream};
+use linkspan_tcp::{Keepalive, RailConfig, Stream};
 
 use crate::Error;
-use crate::room::AnyRail;
+use crate::transport::AnyRail;
 
 /// A stream behind its login.
 pub(crate) struct Secured {
@@ -25,7 +25,7 @@ pub(crate) enum MessageError {
     #[error("an encrypted record of {got} bytes in place of a message of {want}")]
     Len { got: usize, want: usize },
     #[error("the peer set up RDMA with {0}")]
-    Meeting(&'static str),
+    Handshake(&'static str),
     #[error("the peer fell silent while RDMA was set up")]
     Silent,
 }
@@ -88,9 +88,9 @@ impl Secured {
         }
     }
 
-    /// Makes it a sentinel, which carries nothing and so needs no cipher.
-    pub(crate) fn into_sentinel(self) -> Sentinel {
-        Sentinel::new(self.stream)
+    /// Makes it a keepalive connection, which carries nothing and so needs no cipher.
+    pub(crate) fn into_keepalive(self) -> Keepalive {
+        Keepalive::new(self.stream)
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use linkspan_gpu::offload::Queue;
 use linkspan_gpu::{Gpu, GpuError, StageMemory, StagedRail};
 use linkspan_proto::Head;
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
+use linkspan_transport::{Busy, DeviceReach, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
-use crate::room::AnyRail;
+use crate::transport::AnyRail;
 
 /// A rail as a connection has it.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ use crate::room::AnyRail;
     reason = "rails live inside of their connection; a box would be one more step to each"
 )]
 pub enum PathRail {
-    /// As its room made it: it reaches device memory itself, or none is wanted.
+    /// As its transport made it: it reaches device memory itself, or none is wanted.
     Plain(AnyRail),
     /// It reaches host memory only, and device memory is staged before it.
     Staged(Box<StagedRail<AnyRail>>),
@@ -43,14 +43,14 @@ impl Rail for PathRail {
 
     #[inline]
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        if self.rests() {
+        if self.is_inactive() {
             return Err(Busy);
         }
         each!(self, r => r.data(head, src))
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
-        if !self.rests() {
+        if !self.is_inactive() {
             each!(self, r => r.prepare(mem, target));
         }
     }
@@ -82,7 +82,7 @@ impl Rail for PathRail {
         each!(self, r => r.stalled())
     }
 
-    fn reach(&self) -> Option<Box<dyn Reach>> {
+    fn reach(&self) -> Option<Box<dyn DeviceReach>> {
         each!(self, r => r.reach())
     }
 }
@@ -98,23 +98,23 @@ impl PathRail {
         }
     }
 
-    /// Whether it is in reserve and is to be given no chunk. Asked before the staging, which accepts chunks that the rail
+    /// Whether it is on standby and is to be given no chunk. Asked before the staging, which accepts chunks that the rail
     /// has yet to take.
     #[inline]
-    fn rests(&self) -> bool {
-        matches!(self.room(), AnyRail::Reserve(reserve) if !reserve.is_called())
+    fn is_inactive(&self) -> bool {
+        matches!(self.transport(), AnyRail::Standby(standby) if !standby.is_active())
     }
 
-    /// What its room wants people to know.
-    pub(crate) fn news(&mut self) -> Option<String> {
+    /// What its transport wants people to know.
+    pub(crate) fn events(&mut self) -> Option<String> {
         match self {
-            PathRail::Plain(AnyRail::Devmem(rail)) => rail.news(),
+            PathRail::Plain(AnyRail::Devmem(rail)) => rail.events(),
             _ => None,
         }
     }
 
-    /// The rail's own room.
-    pub(crate) fn room(&self) -> &AnyRail {
+    /// The rail's own transport.
+    pub(crate) fn transport(&self) -> &AnyRail {
         match self {
             PathRail::Plain(rail) => rail,
             PathRail::Staged(rail) => rail.inner(),
@@ -153,7 +153,7 @@ impl PathRail {
             PathRail::Plain(rail) => Err(GpuError::Unsupported {
                 device: gpu.info().id(),
                 what: "have its memory moved over this connection",
-                why: format!("{} reaches host memory only and staging is off (LINKSPAN_GPU)", rail.info().room),
+                why: format!("{} reaches host memory only and staging is off (LINKSPAN_GPU)", rail.info().transport),
             }),
         }
     }

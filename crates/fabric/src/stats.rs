@@ -2,8 +2,8 @@
 //!
 //! The file `PID.stats` in the statistics directory (`LINKSPAN_STATS_DIR`) is an array of 64-bit words in the machine's
 //! byte order. Words 0 to 7: magic `LSPNSTAT`, layout version, process number, start (ns since 1970), number of record
-//! slots, words per record, two words reserved. Records of [`RECORD`] words follow, one per device and room: 8 words of
-//! device name and one of room (bytes, filled up with zeros; an empty room means a free slot), then the counters in the
+//! slots, words per record, two words reserved. Records of [`RECORD`] words follow, one per device and transport: 8 words of
+//! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
 //! 64 is timed). Counters only grow, except [`Counter::Open`]. They are written every few dozen calls and on close.
 
@@ -35,7 +35,7 @@ const _: () = assert!(LATENCY + BUCKETS <= RECORD);
 
 macro_rules! counters {
     ($($id:ident $name:literal $text:literal,)*) => {
-        /// What is counted per device and room.
+        /// What is counted per device and transport.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Counter { $(#[doc = $text] $id,)* }
 
@@ -121,20 +121,20 @@ impl Stats {
         Ok(Stats(Some((page, path, Mutex::new(())))))
     }
 
-    /// The record of a device and room, made if need be. `None`: no page, or all records are taken.
-    pub(crate) fn slot(&self, device: &str, room: &str) -> Option<Slot> {
+    /// The record of a device and transport, made if need be. `None`: no page, or all records are taken.
+    pub(crate) fn slot(&self, device: &str, transport: &str) -> Option<Slot> {
         let (page, _, lock) = self.0.as_ref()?;
         let _one = lock.lock().unwrap_or_else(|e| e.into_inner());
-        let (device, room) = (pack::<NAME>(device), pack::<1>(room)[0]);
+        let (device, transport) = (pack::<NAME>(device), pack::<1>(transport)[0]);
         for n in 0..RECORDS {
             let at = HEADER + n * RECORD;
             let taken = page.word(at + NAME).load(Relaxed);
             if taken == 0 {
                 device.iter().enumerate().for_each(|(i, w)| page.word(at + i).store(*w, Relaxed));
-                page.word(at + NAME).store(room, Release);
+                page.word(at + NAME).store(transport, Release);
                 return Some(Slot(at));
             }
-            if taken == room && (0..NAME).all(|i| page.word(at + i).load(Relaxed) == device[i]) {
+            if taken == transport && (0..NAME).all(|i| page.word(at + i).load(Relaxed) == device[i]) {
                 return Some(Slot(at));
             }
         }
@@ -142,7 +142,7 @@ impl Stats {
     }
 
     /// Adds a tally to a record and empties it.
-    pub(crate) fn tell(&self, slot: Slot, tally: &mut Tally) {
+    pub(crate) fn report(&self, slot: Slot, tally: &mut Tally) {
         let Some((page, ..)) = &self.0 else { return };
         for (n, count) in tally.counts.iter().enumerate().filter(|(_, c)| **c != 0) {
             page.word(slot.0 + COUNTERS + n).fetch_add(*count, Relaxed);
@@ -204,13 +204,13 @@ fn unpack(words: impl Iterator<Item = u64>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// One device and room of a process, as read.
+/// One device and transport of a process, as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Device name (cut at 64 bytes).
     pub device: String,
-    /// Room.
-    pub room: String,
+    /// Transport.
+    pub transport: String,
     /// In the order of [`Counter::ALL`].
     pub counters: Vec<u64>,
     /// Latency buckets.
@@ -262,7 +262,7 @@ fn read_page(path: &Path) -> Option<ProcessStats> {
         let span = |from: usize, len: usize| (from..from + len).filter_map(word).collect::<Vec<_>>();
         records.push(Record {
             device: unpack(span(at, NAME).into_iter()),
-            room: unpack(span(at + NAME, 1).into_iter()),
+            transport: unpack(span(at + NAME, 1).into_iter()),
             counters: span(at + COUNTERS, Counter::ALL.len()),
             latency: span(at + LATENCY, BUCKETS),
         });

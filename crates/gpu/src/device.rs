@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use linkspan_transport::{DeviceMemory, MemSlice, Place};
+use linkspan_transport::{DeviceMemory, MemSlice, MemoryDomain};
 
 use crate::{ForeignStream, GpuError};
 
@@ -165,7 +165,7 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
     fn info(&self) -> &GpuInfo;
 
     /// The place of its memory.
-    fn place(&self) -> Place;
+    fn place(&self) -> MemoryDomain;
 
     /// Allocates device memory; see [`crate::GpuBuf`].
     ///

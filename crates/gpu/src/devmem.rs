@@ -11,7 +11,7 @@ mod tokens;
 
 pub use assembly::{Assembly, Placed, Unplaced};
 pub use control::{BadControl, Fragment, Fragments, fragments, tell};
-pub use ring::{Arrivals, BadCompletion, BadRefill, Completion, MOST_REFILLS, PAGE, Refill, State, refills};
+pub use ring::{Arrivals, BadCompletion, BadRefill, Completion, MOST_REFILLS, PAGE, Refill, RequestState, refills};
 pub use tokens::{PER_CALL, RUNS, Run, Tokens};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use linkspan_transport::{Buf, MemSlice, Place};
+use linkspan_transport::{Buf, MemSlice, MemoryDomain};
 
 use crate::device::{Ability, Event, Pages, Stream, UnpackJob, pages_around};
 use crate::unpack::PIECE_LEN;
@@ -85,7 +85,7 @@ impl Pool {
 #[derive(Debug)]
 pub struct Shell {
     id: String,
-    place: Place,
+    place: MemoryDomain,
     streams: Handles,
     events: Handles,
     pool: Pool,
@@ -95,7 +95,7 @@ pub struct Shell {
 
 impl Shell {
     /// Tables of the device with this name (`cuda:0`) and memory place.
-    pub fn new(id: String, place: Place) -> Shell {
+    pub fn new(id: String, place: MemoryDomain) -> Shell {
         let (streams, events, pool, kernel) = Default::default();
         Shell { id, place, streams, events, pool, kernel }
     }
@@ -106,7 +106,7 @@ impl Shell {
     }
 
     /// The place of its memory.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> MemoryDomain {
         self.place
     }
 

@@ -1,8 +1,8 @@
 //! GPU memory: what a device offers ([`Gpu`]), a simulated one ([`SimGpu`]), and how its bytes get onto paths that reach
 //! host memory only ([`StagedRail`]).
 //!
-//! Above the contract of the rooms and below the drivers: `sys/cuda` and `sys/hip` implement [`Gpu`], code that moves
-//! bytes uses it, and no room needs to know of it.
+//! Above the contract of the transports and below the drivers: `sys/cuda` and `sys/hip` implement [`Gpu`], code that moves
+//! bytes uses it, and no space needs to know of it.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "conformance")]

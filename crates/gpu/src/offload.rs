@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex};
 
-use linkspan_transport::{Buf, MemSlice, Place};
+use linkspan_transport::{Buf, MemSlice, MemoryDomain};
 
 use crate::unpack::{PIECE_LEN, PIECES, Piece};
 use crate::{Gpu, GpuError, Pinned};
@@ -40,7 +40,7 @@ pub const HANDLE_LEN: usize = 24;
 const HEAD: u64 = SLOTS as u64 - 1;
 
 /// The bounce buffers of this process.
-static BOUNCE: Mutex<Option<HashMap<Place, u64>>> = Mutex::new(None);
+static BOUNCE: Mutex<Option<HashMap<MemoryDomain, u64>>> = Mutex::new(None);
 
 /// The base that descriptors count from on this device: the first pool that was asked for.
 pub fn bounce(pool: MemSlice) -> u64 {
@@ -141,8 +141,8 @@ impl Queue {
         let (at, len) = (part.as_ptr() as u64, part.len() as u64);
         let inside = |slot: &&Slot| {
             let begin = slot.addr.load(Relaxed);
-            let room = at.checked_sub(begin).and_then(|skip| slot.len.load(Relaxed).checked_sub(skip));
-            room.is_some_and(|room| len <= room) && slot.number.load(Relaxed) != 0
+            let space = at.checked_sub(begin).and_then(|skip| slot.len.load(Relaxed).checked_sub(skip));
+            space.is_some_and(|space| len <= space) && slot.number.load(Relaxed) != 0
         };
         // An address may be posted again as soon as its receive is done and before it is consumed: the newest counts.
         let found = self.slots.iter().filter(inside).map(|slot| slot.number.load(Relaxed)).max()?;

@@ -15,12 +15,12 @@ mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
+use linkspan_transport::{Buf, DeviceMemory, MemSlice, MemoryDomain, register_device};
 
 use crate::device::{Ability, DmaBuf, Event, Gpu, GpuInfo, Kind, Pointer, Stream, Unified, UnpackJob};
 use crate::error::GpuError;
 use crate::foreign::ForeignStream;
-use state::{Op, State};
+use state::{Op, SimState};
 
 /// How a simulated GPU behaves.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,8 @@ impl Default for SimConfig {
 /// A simulated GPU.
 pub struct SimGpu {
     info: GpuInfo,
-    place: Place,
-    state: Mutex<State>,
+    place: MemoryDomain,
+    state: Mutex<SimState>,
 }
 
 impl std::fmt::Debug for SimGpu {
@@ -61,7 +61,7 @@ impl SimGpu {
         let mut place = None;
         let gpu = Arc::new_cyclic(|me: &Weak<SimGpu>| {
             place = register_device(me.clone());
-            let at = place.unwrap_or(Place::HOST);
+            let at = place.unwrap_or(MemoryDomain::HOST);
             let why = |what: &str| Ability::No(format!("a simulated GPU has no {what}"));
             let info = GpuInfo {
                 kind: Kind::Sim,
@@ -76,13 +76,13 @@ impl SimGpu {
                 dma_buf: why("dma-buf"),
                 direct: why("PCI address"),
             };
-            SimGpu { info, place: at, state: Mutex::new(State::new(config)) }
+            SimGpu { info, place: at, state: Mutex::new(SimState::new(config)) }
         });
         place.ok_or(GpuError::Exhausted { what: "places", device: "sim".into(), most: 4096 })?;
         Ok(gpu)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -108,7 +108,7 @@ impl SimGpu {
         self.state().post(to.as_ptr() as u64, bytes);
     }
 
-    fn checked(&self, state: &State) -> Result<(), GpuError> {
+    fn checked(&self, state: &SimState) -> Result<(), GpuError> {
         match &state.fault {
             Some(what) => Err(GpuError::Order { device: self.info.id(), what: what.clone() }),
             None => Ok(()),
@@ -142,7 +142,7 @@ impl Gpu for SimGpu {
         &self.info
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> MemoryDomain {
         self.place
     }
 

@@ -9,7 +9,7 @@
 //! Each direction has an arena of a fixed size, made when its first chunk of device memory comes: a connection that only
 //! receives pins nothing for sending, one that carries host memory alone pins nothing. When the arena for leaving chunks
 //! is full, the rail says busy; when the one for arriving chunks is full, the oldest copy is waited for, which takes as
-//! long as a copy of 512 KiB takes. Memory that the rail reaches by itself after all ([`linkspan_transport::Reach`]: registered
+//! long as a copy of 512 KiB takes. Memory that the rail reaches by itself after all ([`linkspan_transport::DeviceReach`]: registered
 //! with its card) goes past the staging. All arenas of a process together stay within its [`StageMemory`].
 
 mod arena;
@@ -21,18 +21,18 @@ pub(crate) mod planted;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, DeviceReach, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 use crate::{Gpu, GpuError, Kind};
-use arriving::{Arriving, Port};
-use leaving::Leaving;
+use arriving::{StagedReceive, StagingSink};
+use leaving::StagedSend;
 pub use memory::{Share, StageMemory};
 
 /// Longest chunk that a staged rail sends: long enough that starting a copy (some microseconds) does not count, short
 /// enough that its copy hides behind the wire. NCCL stages in steps of the same size.
 pub const CHUNK: usize = 512 << 10;
 
-/// Arena of one direction for rails that bring one chunk after the other: the longest chunk of any room (1 MiB) several
+/// Arena of one direction for rails that bring one chunk after the other: the longest chunk of any transport (1 MiB) several
 /// times.
 const SEQUENTIAL: usize = 8 << 20;
 
@@ -78,9 +78,9 @@ pub struct StagedRail<R> {
     rail: R,
     info: RailInfo,
     means: Means,
-    reach: Option<Box<dyn Reach>>,
-    leaving: Option<Leaving>,
-    arriving: Option<Arriving>,
+    reach: Option<Box<dyn DeviceReach>>,
+    leaving: Option<StagedSend>,
+    arriving: Option<StagedReceive>,
     /// Number of the last item that was handed through, as long as nothing leaves from a device.
     last: u64,
     /// Chunks that the rail is filling without us, as long as nothing arrives for a device.
@@ -112,18 +112,18 @@ impl Means {
     }
 
     #[cold]
-    fn leaving(&self, last: u64) -> Result<Leaving, GpuError> {
-        Leaving::new(self.gpu()?, self.memory.take(self.arena)?, last)
+    fn leaving(&self, last: u64) -> Result<StagedSend, GpuError> {
+        StagedSend::new(self.gpu()?, self.memory.take(self.arena)?, last)
     }
 
     #[cold]
-    fn arriving(&self, plain: usize) -> Result<Arriving, GpuError> {
-        Arriving::new(self.gpu()?, self.memory.take(self.arena)?, plain)
+    fn arriving(&self, plain: usize) -> Result<StagedReceive, GpuError> {
+        StagedReceive::new(self.gpu()?, self.memory.take(self.arena)?, plain)
     }
 }
 
 /// Whether these bytes go past the staging.
-fn is_direct(reach: &mut Option<Box<dyn Reach>>, mem: MemSlice, target: bool) -> bool {
+fn is_direct(reach: &mut Option<Box<dyn DeviceReach>>, mem: MemSlice, target: bool) -> bool {
     mem.is_host() || reach.as_mut().is_some_and(|reach| reach.reaches(mem, target))
 }
 
@@ -217,7 +217,7 @@ impl<R: Rail> StagedRail<R> {
     }
 
     /// The way out, made where there is none yet.
-    fn way_out(&mut self) -> Option<&mut Leaving> {
+    fn way_out(&mut self) -> Option<&mut StagedSend> {
         if self.leaving.is_none() {
             let made = self.means.leaving(self.last);
             self.leaving = self.note(made);
@@ -294,7 +294,7 @@ impl<R: Rail> Rail for StagedRail<R> {
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
         self.check()?;
-        let mut port = Port::new(&mut self.arriving, &mut self.plain, (&self.means, &mut self.reach), sink);
+        let mut port = StagingSink::new(&mut self.arriving, &mut self.plain, (&self.means, &mut self.reach), sink);
         let mut found = self.rail.poll(&mut port);
         // What has landed in host memory counts, however the rail ends.
         let reaped = port.reap(found.is_err());
@@ -305,7 +305,7 @@ impl<R: Rail> Rail for StagedRail<R> {
         self.check()?;
         let path = &self.info.path;
         let landed = reaped.map_err(|v| Down::Protocol { path: path.clone(), why: v.0 })?;
-        let copying = self.arriving.as_ref().is_some_and(Arriving::copying);
+        let copying = self.arriving.as_ref().is_some_and(StagedReceive::copying);
         if let (Ok(poll), true) = (&mut found, landed || copying) {
             *poll = Poll::Active;
         }
@@ -313,8 +313,8 @@ impl<R: Rail> Rail for StagedRail<R> {
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        let busy = self.leaving.as_ref().is_some_and(Leaving::waits);
-        if busy || self.arriving.as_ref().is_some_and(Arriving::copying) { None } else { self.rail.arm() }
+        let busy = self.leaving.as_ref().is_some_and(StagedSend::waits);
+        if busy || self.arriving.as_ref().is_some_and(StagedReceive::copying) { None } else { self.rail.arm() }
     }
 
     fn stalled(&mut self) -> bool {

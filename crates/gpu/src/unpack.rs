@@ -29,7 +29,7 @@ pub const KERNEL_NAME: &std::ffi::CStr = c"linkspan_unpack";
 
 /// How pieces are put in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum CopyMode {
     /// One launch of the kernel for a batch.
     Kernel,
     /// A copy on the device for each piece.
@@ -38,13 +38,13 @@ pub enum Way {
     Host,
 }
 
-impl Way {
+impl CopyMode {
     /// The way of this name: `kernel`, `d2d` or `host`.
-    pub fn named(name: &str) -> Option<Way> {
+    pub fn named(name: &str) -> Option<CopyMode> {
         match name {
-            "kernel" => Some(Way::Kernel),
-            "d2d" => Some(Way::D2d),
-            "host" => Some(Way::Host),
+            "kernel" => Some(CopyMode::Kernel),
+            "d2d" => Some(CopyMode::D2d),
+            "host" => Some(CopyMode::Host),
             _ => None,
         }
     }
@@ -56,10 +56,10 @@ pub struct Unpacker {
     gpu: Arc<dyn Gpu>,
     stream: Stream,
     event: Event,
-    way: Option<Way>,
+    way: Option<CopyMode>,
     choice: Choice,
     /// The batch on its way, where the ways are still compared.
-    running: Option<(Way, Class, Instant)>,
+    running: Option<(CopyMode, Class, Instant)>,
     kernel: Ability,
     /// Descriptors on their way to the device, and there.
     table: Pinned,
@@ -67,7 +67,7 @@ pub struct Unpacker {
     bounce: Option<Pinned>,
 }
 
-/// Pinned memory of the detour: a message of NCCL's largest slice.
+/// Pinned memory of the bounce buffer: a message of NCCL's largest slice.
 const BOUNCE: usize = 4 << 20;
 
 impl Unpacker {
@@ -77,30 +77,30 @@ impl Unpacker {
     /// # Errors
     /// [`GpuError::Unsupported`] where the kernel was asked for and the device cannot run it; [`GpuError::Exhausted`]
     /// and [`GpuError::Call`] where the device has no stream, event or memory left.
-    pub fn new(gpu: &Arc<dyn Gpu>, way: Option<Way>) -> Result<Unpacker, GpuError> {
-        Unpacker::with_detour(gpu, way, BOUNCE)
+    pub fn new(gpu: &Arc<dyn Gpu>, way: Option<CopyMode>) -> Result<Unpacker, GpuError> {
+        Unpacker::with_bounce(gpu, way, BOUNCE)
     }
 
-    /// The same with so many bytes of pinned memory for the detour through the host, where that may be taken.
+    /// The same with so many bytes of pinned memory for the bounce buffer through the host, where that may be taken.
     ///
     /// # Errors
     /// As [`Unpacker::new`].
-    pub fn with_detour(gpu: &Arc<dyn Gpu>, way: Option<Way>, detour: usize) -> Result<Unpacker, GpuError> {
+    pub fn with_bounce(gpu: &Arc<dyn Gpu>, way: Option<CopyMode>, bounce_len: usize) -> Result<Unpacker, GpuError> {
         let kernel = match way {
-            Some(Way::D2d | Way::Host) => Ability::No("another way was asked for".into()),
+            Some(CopyMode::D2d | CopyMode::Host) => Ability::No("another way was asked for".into()),
             _ => gpu.kernel(),
         };
-        if let (Some(Way::Kernel), Ability::No(why)) = (way, &kernel) {
+        if let (Some(CopyMode::Kernel), Ability::No(why)) = (way, &kernel) {
             let (device, what) = (gpu.info().id(), "run the unpack kernel");
             return Err(GpuError::Unsupported { device, what, why: why.clone() });
         }
-        let needs_bounce = way.is_none_or(|w| w == Way::Host);
+        let needs_bounce = way.is_none_or(|w| w == CopyMode::Host);
         Ok(Unpacker {
             stream: gpu.stream()?,
             event: gpu.event()?,
             table: Pinned::new(gpu, PIECES * PIECE_LEN)?,
             on_device: GpuBuf::new(gpu, PIECES * PIECE_LEN)?,
-            bounce: needs_bounce.then(|| Pinned::new(gpu, detour.max(1))).transpose()?,
+            bounce: needs_bounce.then(|| Pinned::new(gpu, bounce_len.max(1))).transpose()?,
             gpu: gpu.clone(),
             way,
             choice: Choice::default(),
@@ -130,9 +130,9 @@ impl Unpacker {
             self.running = Some((way, Class::of(batch), Instant::now()));
         }
         let started = match way {
-            Way::Kernel => self.by_kernel(pool, dst, batch),
-            Way::D2d => self.by_copies(pool, dst, batch),
-            Way::Host => self.by_host(pool, dst, batch),
+            CopyMode::Kernel => self.by_kernel(pool, dst, batch),
+            CopyMode::D2d => self.by_copies(pool, dst, batch),
+            CopyMode::Host => self.by_host(pool, dst, batch),
         };
         // Recorded also when something failed: what was queued before it still runs.
         let marked = self.gpu.record(self.event, self.stream);
@@ -183,20 +183,20 @@ impl Unpacker {
         let Some(bounce) = self.bounce.as_ref().map(Pinned::slice) else {
             return self.by_copies(pool, dst, batch);
         };
-        let (room, mut used) = (bounce.len(), 0);
+        let (space, mut used) = (bounce.len(), 0);
         let mut run: Option<(u64, usize, usize)> = None;
         for piece in batch.pieces() {
             let mut done = 0;
             while done < piece.len as usize {
                 let to = piece.dst + done as u64;
-                if let Some((at, start, len)) = run.filter(|r| r.0 + r.2 as u64 != to || used == room) {
+                if let Some((at, start, len)) = run.filter(|r| r.0 + r.2 as u64 != to || used == space) {
                     self.gpu.copy(self.stream, self.part(dst, at, len)?, self.part(bounce, start as u64, len)?)?;
                     run = None;
                 }
-                if used == room {
+                if used == space {
                     used = 0;
                 }
-                let n = (piece.len as usize - done).min(room - used);
+                let n = (piece.len as usize - done).min(space - used);
                 let from = self.part(pool, u64::from(piece.src) + done as u64, n)?;
                 self.gpu.copy(self.stream, self.part(bounce, used as u64, n)?, from)?;
                 run = Some(run.map_or((to, used, n), |(at, start, len)| (at, start, len + n)));

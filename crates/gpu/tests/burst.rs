@@ -92,7 +92,7 @@ fn more_chunks_than_events_land_in_order() {
     let sim = SimGpu::new(SimConfig { delay: 40, ..SimConfig::default() }).unwrap();
     let gpu: Arc<dyn Gpu> = sim.clone();
     let caps = Caps { one_sided: false, device_memory: false, ordered: false, chunk: 1 << 20, speed: 0, local: true };
-    let info = RailInfo { room: "burst", path: "burst".into(), reason: "test".into(), caps };
+    let info = RailInfo { transport: "burst", path: "burst".into(), reason: "test".into(), caps };
     let mut rail = StagedRail::new(Burst { info, left: CHUNKS }, &Staging::new(gpu.clone())).unwrap();
     let memory = GpuBuf::new(&gpu, CHUNKS * LEN).unwrap();
     let mut target = Target { memory: memory.slice(), landed: 0 };

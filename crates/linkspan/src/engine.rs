@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::WaitFd;
-use linkspan_net::{Bell, WaitSet};
+use linkspan_net::{Notifier, WaitSet};
 
 use crate::Error;
 
@@ -33,15 +33,15 @@ pub(crate) trait Serve: Send + Sync {
 
 pub(crate) struct Engine {
     list: Mutex<Vec<Weak<dyn Serve>>>,
-    bell: Bell,
+    notifier: Notifier,
     stop: AtomicBool,
 }
 
 impl Engine {
     /// Starts the thread; it ends when [`Engine::stop`] is called.
     pub(crate) fn start() -> Result<Arc<Engine>, Error> {
-        let bell = Bell::new().map_err(Error::system("eventfd"))?;
-        let engine = Arc::new(Engine { list: Mutex::default(), bell, stop: AtomicBool::new(false) });
+        let notifier = Notifier::new().map_err(Error::system("eventfd"))?;
+        let engine = Arc::new(Engine { list: Mutex::default(), notifier, stop: AtomicBool::new(false) });
         let own = engine.clone();
         let spawned = std::thread::Builder::new().name("linkspan".into()).spawn(move || own.run());
         spawned.map_err(Error::system("spawning the engine thread"))?;
@@ -50,24 +50,24 @@ impl Engine {
 
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.bell.ring();
+        self.notifier.signal();
     }
 
     pub(crate) fn add(&self, served: Weak<dyn Serve>) {
         self.list.lock().unwrap_or_else(|e| e.into_inner()).push(served);
-        self.bell.ring();
+        self.notifier.signal();
     }
 
     /// Makes the engine look at everything now.
     pub(crate) fn kick(&self) {
-        self.bell.ring();
+        self.notifier.signal();
     }
 
     fn run(&self) {
         let (mut fds, mut set): (Vec<WaitFd>, WaitSet) = (Vec::new(), WaitSet::new());
         let mut round: Vec<Arc<dyn Serve>> = Vec::new();
         while !self.stop.load(Ordering::SeqCst) {
-            self.bell.hear();
+            self.notifier.drain();
             fds.clear();
             {
                 let mut list = self.list.lock().unwrap_or_else(|e| e.into_inner());
@@ -84,7 +84,7 @@ impl Engine {
                 most = Some(most.map_or(limit, |m| m.min(limit)));
             }
             set.clear();
-            set.add(self.bell.wait_fd());
+            set.add(self.notifier.wait_fd());
             for fd in fds.iter() {
                 set.add(*fd);
             }

@@ -29,8 +29,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod context;
-mod door;
 mod engine;
 mod error;
 pub mod hello;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Gpu, WaitFd};
 
+use crate::acceptor::Acceptor;
 use crate::context::{Context, random};
-use crate::door::Door;
 use crate::engine::{Serve, Served};
 use crate::hello::Hello;
 use crate::shared::Shared;
-use crate::state::{Phase, State};
+use crate::state::{Phase, TransportState};
 use crate::{Error, Transport, Url, UrlKind};
 
 /// Peers that have connected and were not accepted yet; more are refused.
@@ -30,11 +30,11 @@ struct Inner {
     closed: bool,
 }
 
-struct Hall {
-    own: Weak<Hall>,
+struct ListenerState {
+    own: Weak<ListenerState>,
     ctx: Context,
     device: usize,
-    door: Door,
+    acceptor: Acceptor,
     inner: Mutex<Inner>,
     cond: Condvar,
 }
@@ -42,7 +42,7 @@ struct Hall {
 /// Accepts any number of peers at one URL. Dropping it turns new peers away; transports that were accepted live on, and
 /// their paths are still made again through it when they were revoked.
 pub struct Listener {
-    hall: Arc<Hall>,
+    accepting: Arc<ListenerState>,
     url: Url,
 }
 
@@ -66,18 +66,19 @@ impl Listener {
     /// Transports of peers that connect from now on carry memory of `gpu`; see [`Transport::attach`]. A peer whose path cannot
     /// is refused, with a line in the log.
     pub fn attach(&self, gpu: &Arc<dyn Gpu>) {
-        self.hall.lock().gpu = Some(gpu.clone());
+        self.accepting.lock().gpu = Some(gpu.clone());
     }
 
     pub(crate) fn on(ctx: &Context, device: usize) -> Result<Listener, Error> {
-        let door = Door::new(ctx.fabric(), device)?;
-        let url = Url::new(UrlKind::Listener, 0, door.handle());
+        let acceptor = Acceptor::new(ctx.fabric(), device)?;
+        let url = Url::new(UrlKind::Listener, 0, acceptor.handle());
         let inner = Mutex::default();
         let cond = Condvar::new();
-        let hall = Arc::new_cyclic(|own| Hall { own: own.clone(), ctx: ctx.clone(), device, door, inner, cond });
-        let served: Arc<dyn Serve> = hall.clone();
+        let accepting =
+            Arc::new_cyclic(|own| ListenerState { own: own.clone(), ctx: ctx.clone(), device, acceptor, inner, cond });
+        let served: Arc<dyn Serve> = accepting.clone();
         ctx.serve(Arc::downgrade(&served));
-        Ok(Listener { hall, url })
+        Ok(Listener { accepting, url })
     }
 
     /// The URL for the peers.
@@ -87,7 +88,7 @@ impl Listener {
 
     /// The transport of the next peer that has connected, if there is one.
     pub fn try_accept(&self) -> Option<Transport> {
-        self.hall.lock().ready.pop_front().map(Transport::from_shared)
+        self.accepting.lock().ready.pop_front().map(Transport::from_shared)
     }
 
     /// Waits at most `timeout` for the next peer. Any thread may call it.
@@ -96,7 +97,7 @@ impl Listener {
     /// [`Error::Timeout`]: no peer connected in time. The listener goes on.
     pub fn accept_blocking(&self, timeout: Duration) -> Result<Transport, Error> {
         let until = Instant::now() + timeout;
-        let mut inner = self.hall.lock();
+        let mut inner = self.accepting.lock();
         loop {
             if let Some(shared) = inner.ready.pop_front() {
                 return Ok(Transport::from_shared(shared));
@@ -105,14 +106,14 @@ impl Listener {
             if left.is_zero() {
                 return Err(Error::Timeout);
             }
-            inner = self.hall.cond.wait_timeout(inner, left).unwrap_or_else(|e| e.into_inner()).0;
+            inner = self.accepting.cond.wait_timeout(inner, left).unwrap_or_else(|e| e.into_inner()).0;
         }
     }
 
     /// The next peer, as a future without a deadline of its own.
     pub fn accept(&self) -> impl Future<Output = Transport> + '_ {
         std::future::poll_fn(|cx| {
-            let mut inner = self.hall.lock();
+            let mut inner = self.accepting.lock();
             if let Some(shared) = inner.ready.pop_front() {
                 return Poll::Ready(Transport::from_shared(shared));
             }
@@ -126,7 +127,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut inner = self.hall.lock();
+        let mut inner = self.accepting.lock();
         inner.closed = true;
         let waiting = std::mem::take(&mut inner.ready);
         drop(inner);
@@ -134,7 +135,7 @@ impl Drop for Listener {
     }
 }
 
-impl Hall {
+impl ListenerState {
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -155,11 +156,11 @@ impl Hall {
         let gpu = inner.gpu.clone();
         drop(inner);
         let id = random()?;
-        let mut state = State::new(&self.ctx, self.device, id);
+        let mut state = TransportState::new(&self.ctx, self.device, id);
         if let Some(gpu) = gpu {
             state.attach(&gpu)?;
         }
-        state.hall = self.own.upgrade().map(|hall| hall as Arc<dyn Any + Send + Sync>);
+        state.accepting = self.own.upgrade().map(|accepting| accepting as Arc<dyn Any + Send + Sync>);
         let shared = Shared::new(state)?;
         self.lock().children.insert(id, Arc::downgrade(&shared));
         Ok(shared)
@@ -175,9 +176,9 @@ impl Hall {
     }
 }
 
-impl Serve for Hall {
+impl Serve for ListenerState {
     fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
-        while let Some((mut ch, hello)) = self.door.next() {
+        while let Some((mut ch, hello)) = self.acceptor.next() {
             match self.child(hello.to) {
                 Ok(shared) => {
                     let mut guard = shared.lock();
@@ -196,7 +197,7 @@ impl Serve for Hall {
             }
         }
         let before = fds.len();
-        match self.door.arm(fds) {
+        match self.acceptor.arm(fds) {
             Some(most) => Served::Armed(most),
             None => {
                 fds.truncate(before);

@@ -19,7 +19,7 @@ struct Live {
     hold: Hold,
 }
 
-struct Region {
+struct ExposedRegion {
     generation: u32,
     live: Option<Live>,
 }
@@ -45,7 +45,7 @@ impl Exposed {
 
 #[derive(Default)]
 pub(crate) struct Regions {
-    table: Vec<Region>,
+    table: Vec<ExposedRegion>,
     free: Vec<u16>,
     leaving: usize,
 }
@@ -69,7 +69,7 @@ impl Regions {
         let index = match self.free.pop() {
             Some(index) => usize::from(index),
             None if self.table.len() < MAX_REGIONS => {
-                self.table.push(Region { generation: 0, live: None });
+                self.table.push(ExposedRegion { generation: 0, live: None });
                 self.table.len() - 1
             }
             None => return Err(Error::TooManyRegions(MAX_REGIONS)),

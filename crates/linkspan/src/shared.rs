@@ -5,13 +5,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::WaitFd;
-use linkspan_net::{Bell, WaitSet};
+use linkspan_net::{Notifier, WaitSet};
 
 use crate::Error;
 use crate::engine::{Serve, Served};
 use crate::memory::Hold;
 use crate::ops::{Leftovers, OpId};
-use crate::state::{Driver, State};
+use crate::state::{Driver, TransportState};
 
 /// How long a blocking call spins before it sleeps: ten times what a sleep and a wake-up cost, so that it loses little where it
 /// sleeps after all, and an answer within a network's round trip finds it awake.
@@ -33,10 +33,10 @@ const ASK: Duration = Duration::from_millis(100);
 const SERVICE: usize = 256;
 
 pub(crate) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<TransportState>,
     cond: Condvar,
     /// Wakes the driver out of its sleep.
-    bell: Bell,
+    notifier: Notifier,
     sleeper: Mutex<(Vec<WaitFd>, WaitSet)>,
     /// Threads that want the lock.
     wants: AtomicU32,
@@ -49,22 +49,22 @@ pub(crate) struct Shared {
     /// The engine is to drive although blocking calls have lately.
     urgent: AtomicBool,
     /// Rung for every report, for foreign event loops.
-    event: OnceLock<Bell>,
+    event: OnceLock<Notifier>,
     /// Asked now and then by threads that wait in blocking calls: whether they shall stop waiting.
     stop: OnceLock<Box<Stop>>,
 }
 
 type Stop = dyn Fn() -> bool + Send + Sync;
 
-pub(crate) type Guard<'a> = MutexGuard<'a, State>;
+pub(crate) type Guard<'a> = MutexGuard<'a, TransportState>;
 
 impl Shared {
-    pub(crate) fn new(state: State) -> Result<Arc<Shared>, Error> {
+    pub(crate) fn new(state: TransportState) -> Result<Arc<Shared>, Error> {
         let ctx = state.ctx.clone();
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             cond: Condvar::new(),
-            bell: Bell::new().map_err(Error::system("eventfd"))?,
+            notifier: Notifier::new().map_err(Error::system("eventfd"))?,
             sleeper: Mutex::default(),
             wants: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -97,7 +97,7 @@ impl Shared {
         let followers = news && guard.followers > 0;
         drop(guard);
         if news && let Some(event) = self.event.get() {
-            event.ring();
+            event.signal();
         }
         if followers {
             self.cond.notify_all();
@@ -118,7 +118,7 @@ impl Shared {
         let ctx = (driver == Driver::Nobody).then(|| guard.ctx.clone());
         self.unlock(guard);
         if driver == Driver::Asleep {
-            self.bell.ring();
+            self.notifier.signal();
         }
         if let Some(ctx) = ctx {
             self.urgent.store(true, Ordering::SeqCst);
@@ -130,7 +130,7 @@ impl Shared {
     pub(crate) fn wake_all(&self, guard: Guard<'_>) {
         let ctx = guard.ctx.clone();
         self.unlock(guard);
-        self.bell.ring();
+        self.notifier.signal();
         self.cond.notify_all();
         self.urgent.store(true, Ordering::SeqCst);
         ctx.kick();
@@ -195,7 +195,7 @@ impl Shared {
     }
 
     /// Drives until `done` says so or `until` is over. True: it was done.
-    pub(crate) fn run_until(&self, until: Instant, mut done: impl FnMut(&mut State) -> bool) -> bool {
+    pub(crate) fn run_until(&self, until: Instant, mut done: impl FnMut(&mut TransportState) -> bool) -> bool {
         let mut guard = self.enter(self.lock());
         let done = loop {
             if done(&mut guard) {
@@ -230,7 +230,7 @@ impl Shared {
             if let Some(ch) = guard.channel() {
                 ch.flush();
             }
-            self.bell.ring();
+            self.notifier.signal();
         }
         guard.followers += 1;
         let waited = self.cond.wait_timeout(guard, FOLLOW);
@@ -240,7 +240,7 @@ impl Shared {
     }
 
     /// Drives until `done`, spinning first and sleeping then.
-    fn drive<'a>(&'a self, mut guard: Guard<'a>, mut done: impl FnMut(&mut State) -> bool) -> Guard<'a> {
+    fn drive<'a>(&'a self, mut guard: Guard<'a>, mut done: impl FnMut(&mut TransportState) -> bool) -> Guard<'a> {
         guard.driver = Driver::Awake;
         self.driving.store(true, Ordering::Relaxed);
         let (mut steps, mut active, mut spin_until) = (0u32, 0u32, None::<Instant>);
@@ -301,9 +301,9 @@ impl Shared {
         let (fds, set) = &mut *sleeper;
         fds.clear();
         set.clear();
-        self.bell.hear();
+        self.notifier.drain();
         let Some(most) = guard.arm(fds, Instant::now()) else { return guard };
-        set.add(self.bell.wait_fd());
+        set.add(self.notifier.wait_fd());
         for fd in fds.iter() {
             set.add(*fd);
         }
@@ -321,18 +321,18 @@ impl Shared {
     }
 
     /// Rung whenever an operation has reported; made at the first call.
-    pub(crate) fn event(&self) -> Result<&Bell, Error> {
-        if let Some(bell) = self.event.get() {
-            return Ok(bell);
+    pub(crate) fn event(&self) -> Result<&Notifier, Error> {
+        if let Some(notifier) = self.event.get() {
+            return Ok(notifier);
         }
-        let bell = Bell::new().map_err(Error::system("eventfd"))?;
-        Ok(self.event.get_or_init(|| bell))
+        let notifier = Notifier::new().map_err(Error::system("eventfd"))?;
+        Ok(self.event.get_or_init(|| notifier))
     }
 
     /// Moves what can move, without waiting. True where something did.
     pub(crate) fn poll(&self) -> bool {
         if let Some(event) = self.event.get() {
-            event.hear();
+            event.drain();
         }
         let mut guard = self.lock();
         let mut active = false;

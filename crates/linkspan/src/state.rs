@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{
-    Channel, ChannelError, Connecting, Fate, Gpu, HANDLE_LEN, HostBuf, Poll, WaitFd, Witness, chain,
+    Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerLiveness, PeerState, Poll, WaitFd, chain,
 };
 
+use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
-use crate::door::{Door, Hail};
 use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST};
 use crate::ops::{Ending, Fail, Ops};
 use crate::regions::Regions;
@@ -27,13 +27,13 @@ const RETURN: Duration = Duration::from_secs(2);
 const PRECEDENCE: Duration = Duration::from_millis(300);
 
 /// Time between two tries to dial.
-const REDIAL: Duration = Duration::from_millis(20);
+const RECONNECT: Duration = Duration::from_millis(20);
 
-/// Steps between two looks at the door while a path is up: an idle step takes 0.1 us or more, so a peer that makes the path
+/// Steps between two looks at the acceptor while a path is up: an idle step takes 0.1 us or more, so a peer that makes the path
 /// again waits for less than a millisecond.
-const DOOR_STEPS: u32 = 4096;
+const ACCEPTOR_STEPS: u32 = 4096;
 
-/// Least time between two looks at sentinel and door after sleeps: they are system calls, and a call that slept is wanted back
+/// Least time between two looks at keepalive connection and acceptor after sleeps: they are system calls, and a call that slept is wanted back
 /// at once. What woke the sleeper there is readable still, and found by the next look.
 const HOUSE: Duration = Duration::from_millis(1);
 
@@ -75,7 +75,7 @@ pub(crate) struct Making {
     /// When expired operations report that they were not confirmed.
     revoke_by: Option<Instant>,
     /// What will tell of the peer's death.
-    witness: Option<Witness>,
+    liveness: Option<PeerLiveness>,
 }
 
 enum Dial {
@@ -83,7 +83,7 @@ enum Dial {
     At(Instant),
     Connecting(Box<Connecting>),
     /// The path is up; the peer's hello is awaited.
-    Join(Box<Hail>),
+    Join(Box<PendingHello>),
 }
 
 /// Who drives a transport at the moment.
@@ -94,7 +94,7 @@ pub(crate) enum Driver {
     Asleep,
 }
 
-pub(crate) struct State {
+pub(crate) struct TransportState {
     pub(crate) ctx: Context,
     pub(crate) device: usize,
     pub(crate) id: u64,
@@ -102,9 +102,9 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) ops: Ops,
     pub(crate) regions: Regions,
-    pub(crate) door: Option<Arc<Door>>,
+    pub(crate) acceptor: Option<Arc<Acceptor>>,
     /// The listener it came in by, which must live as long as it does.
-    pub(crate) hall: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) accepting: Option<Arc<dyn Any + Send + Sync>>,
     pub(crate) url: Option<Url>,
     pub(crate) target: Option<Target>,
     pub(crate) driver: Driver,
@@ -131,9 +131,9 @@ pub(crate) struct State {
     handed: Option<Instant>,
 }
 
-impl State {
-    pub(crate) fn new(ctx: &Context, device: usize, id: u64) -> State {
-        State {
+impl TransportState {
+    pub(crate) fn new(ctx: &Context, device: usize, id: u64) -> TransportState {
+        TransportState {
             ctx: ctx.clone(),
             device,
             id,
@@ -141,8 +141,8 @@ impl State {
             phase: Phase::Idle,
             ops: Ops::default(),
             regions: Regions::default(),
-            door: None,
-            hall: None,
+            acceptor: None,
+            accepting: None,
             url: None,
             target: None,
             driver: Driver::Nobody,
@@ -269,7 +269,7 @@ impl State {
         let active = match &mut self.phase {
             Phase::Up(ch) => match driven(ch, self.answers) {
                 Ok(Poll::Idle) => {
-                    // Room on the medium may come without an arrival.
+                    // Space on the medium may come without an arrival.
                     if self.ops.has_unposted() {
                         self.ops.pump(&mut **ch);
                     }
@@ -283,15 +283,15 @@ impl State {
                 }
             },
             Phase::Making(_) => return self.make(),
-            Phase::Idle => return self.look_at_door(),
+            Phase::Idle => return self.poll_acceptor(),
             Phase::Broken(_) => return false,
         };
         if active {
             self.settle();
         }
         self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(DOOR_STEPS) {
-            self.look_at_door();
+        if self.steps.is_multiple_of(ACCEPTOR_STEPS) {
+            self.poll_acceptor();
         }
         active
     }
@@ -348,7 +348,7 @@ impl State {
 
     /// Ends the path on this side: from here on nothing of it touches our memory. Tells what is known of the peer, if there
     /// was a path.
-    pub(crate) fn cut(&mut self, why: &str) -> Option<Fate> {
+    pub(crate) fn cut(&mut self, why: &str) -> Option<PeerState> {
         if !matches!(self.phase, Phase::Up(_)) {
             return None;
         }
@@ -361,10 +361,10 @@ impl State {
         self.past.rotate_right(1);
         self.past[0] = (self.epoch, ch.notifies_seen());
         ch.cut(why);
-        let fate = ch.fate();
+        let peer_state = ch.peer_state();
         self.regions.settle(None, &mut self.ops.left.holds);
         self.deliver();
-        Some(fate)
+        Some(peer_state)
     }
 
     /// How long a timed-out operation waits for the peer to confirm that it reads the old path no longer. A living peer's
@@ -380,40 +380,40 @@ impl State {
 
     /// Ends the path and makes it again in a new epoch.
     pub(crate) fn revoke(&mut self, why: &str, now: Instant) {
-        if let Some(fate) = self.cut(why) {
+        if let Some(peer_state) = self.cut(why) {
             self.ctx.fabric().log().info(&format!("path revoked: {why}"));
             let revoke_by = self.ops.has_expired().then(|| now + self.grace());
-            self.remake(now, self.patience(true), revoke_by, fate);
+            self.remake(now, self.patience(true), revoke_by, peer_state);
         }
     }
 
-    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, fate: Fate) {
-        let witness = match fate {
-            Fate::Gone => return self.bereaved(),
-            Fate::Ask(witness) => Some(witness),
-            Fate::Open => None,
+    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer_state: PeerState) {
+        let liveness = match peer_state {
+            PeerState::Gone => return self.bereaved(),
+            PeerState::Ask(liveness) => Some(liveness),
+            PeerState::Open => None,
         };
         if self.carry.len() > MAX_CARRY {
             return self.breaks("the peer sent more notifications than were waited for");
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
-        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, witness });
+        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, liveness });
         self.why = Arc::from(why_remade(&self.target));
     }
 
     /// The path has ended by itself.
     fn lost(&mut self) {
-        let (bye, why) = match &self.phase {
-            Phase::Up(ch) => (ch.peer_said_bye(), ch.lost().unwrap_or_else(|| "lost".into())),
+        let (goaway, why) = match &self.phase {
+            Phase::Up(ch) => (ch.peer_sent_goaway(), ch.lost().unwrap_or_else(|| "lost".into())),
             _ => return,
         };
-        if bye {
+        if goaway {
             self.cut("the peer closed the transport");
             return self.breaks("the peer closed its transport");
         }
-        let Some(fate) = self.cut(&why) else { return };
+        let Some(peer_state) = self.cut(&why) else { return };
         let now = Instant::now();
-        self.remake(now, self.patience(self.target.is_some()), None, fate);
+        self.remake(now, self.patience(self.target.is_some()), None, peer_state);
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
     }
 
@@ -433,7 +433,7 @@ impl State {
         self.ops.end(Fail::Connect, |op: Ending| op.connect);
         self.ops.end(Fail::Broken, |_| true);
         self.regions.settle(None, &mut self.ops.left.holds);
-        self.door = None;
+        self.acceptor = None;
     }
 
     /// Begins to connect, unless the peer has connected.
@@ -447,7 +447,7 @@ impl State {
             Phase::Making(_) => return Err(Error::HasPeer),
             Phase::Up(_) => {}
             Phase::Idle => {
-                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, witness: None };
+                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, liveness: None };
                 self.phase = Phase::Making(making);
                 self.why = Arc::from("the time was up");
             }
@@ -478,8 +478,8 @@ impl State {
         }
         self.ops.end(Fail::Aborted, |_| true);
         self.regions.clear(&mut self.ops.left.holds);
-        self.door = None;
-        self.hall = None;
+        self.acceptor = None;
+        self.accepting = None;
     }
 
     fn hello(&self, epoch: u32) -> Hello {
@@ -487,16 +487,16 @@ impl State {
     }
 
     fn make(&mut self) -> bool {
-        let mut active = self.look_at_door();
+        let mut active = self.poll_acceptor();
         let now = Instant::now();
         let Phase::Making(making) = &mut self.phase else { return true };
-        match making.witness.take().map(Witness::ask) {
-            Some(Fate::Gone) => {
+        match making.liveness.take().map(PeerLiveness::ask) {
+            Some(PeerState::Gone) => {
                 self.bereaved();
                 return true;
             }
-            Some(Fate::Ask(witness)) => making.witness = Some(witness),
-            Some(Fate::Open) | None => {}
+            Some(PeerState::Ask(liveness)) => making.liveness = Some(liveness),
+            Some(PeerState::Open) | None => {}
         }
         if making.revoke_by.is_some_and(|by| now >= by) {
             making.revoke_by = None;
@@ -526,29 +526,29 @@ impl State {
                         return self.give_up(&why);
                     }
                     match say(&mut ch, self.hello(self.epoch + 1)) {
-                        true => Dial::Join(Box::new(Hail::new(ch))),
-                        false => Dial::At(now + REDIAL),
+                        true => Dial::Join(Box::new(PendingHello::new(ch))),
+                        false => Dial::At(now + RECONNECT),
                     }
                 }
                 // There is no listener any more, or the settings forbid every path: trying again cannot succeed.
                 Err(error @ (linkspan_fabric::Error::Vanished { .. } | linkspan_fabric::Error::Timeout { .. })) => {
                     self.why = Arc::from(chain(&error));
-                    Dial::At(now + REDIAL)
+                    Dial::At(now + RECONNECT)
                 }
                 Err(error) => return self.give_up(&chain(&error)),
             },
-            (Dial::Join(mut hail), _) => match hail.poll() {
-                Ok(None) => Dial::Join(hail),
+            (Dial::Join(mut pending), _) => match pending.poll() {
+                Ok(None) => Dial::Join(pending),
                 Ok(Some(hello)) => {
                     if (self.peer != 0 && hello.from != self.peer) || hello.to != self.id {
                         return self.give_up("another process answered at that URL");
                     }
-                    self.up(hail.channel, &hello);
+                    self.up(pending.channel, &hello);
                     return true;
                 }
                 Err(why) => {
                     self.why = Arc::from(why);
-                    Dial::At(now + REDIAL)
+                    Dial::At(now + RECONNECT)
                 }
             },
             (dial, _) => dial,
@@ -574,10 +574,10 @@ impl State {
         true
     }
 
-    /// Takes in who is at the door.
-    pub(crate) fn look_at_door(&mut self) -> bool {
+    /// Takes in who is at the acceptor.
+    pub(crate) fn poll_acceptor(&mut self) -> bool {
         let mut any = false;
-        while let Some((ch, hello)) = self.door.as_ref().and_then(|door| door.next()) {
+        while let Some((ch, hello)) = self.acceptor.as_ref().and_then(|acceptor| acceptor.next()) {
             any = true;
             self.adopt(ch, &hello);
         }
@@ -602,7 +602,7 @@ impl State {
             // It has gone again; it, or we, will dial once more.
             let now = Instant::now();
             return if self.epoch > 0 {
-                self.remake(now, self.patience(false), None, Fate::Open)
+                self.remake(now, self.patience(false), None, PeerState::Open)
             } else {
                 self.phase = Phase::Idle
             };
@@ -652,8 +652,8 @@ impl State {
     /// Prepares to sleep: adds what to wait for and says for how long at most, or `None` where there is work.
     pub(crate) fn arm(&mut self, fds: &mut Vec<WaitFd>, now: Instant) -> Option<Duration> {
         let mut most = Duration::from_secs(1);
-        if let Some(door) = &self.door {
-            most = door.arm(fds)?;
+        if let Some(acceptor) = &self.acceptor {
+            most = acceptor.arm(fds)?;
         }
         match &mut self.phase {
             Phase::Up(ch) => {
@@ -664,7 +664,7 @@ impl State {
             }
             Phase::Making(making) => {
                 let mut until = making.until.min(making.revoke_by.unwrap_or(making.until));
-                fds.extend(making.witness.as_ref().map(Witness::wait_fd));
+                fds.extend(making.liveness.as_ref().map(PeerLiveness::wait_fd));
                 match &mut making.dial {
                     Dial::Off => {}
                     Dial::At(when) => until = until.min(*when),
@@ -673,11 +673,11 @@ impl State {
                         connecting.wait_fds(fds);
                         until = until.min(now + Duration::from_millis(1));
                     }
-                    Dial::Join(hail) => {
-                        if !hail.channel.arm(fds) {
+                    Dial::Join(pending) => {
+                        if !pending.channel.arm(fds) {
                             return None;
                         }
-                        until = until.min(now + REDIAL);
+                        until = until.min(now + RECONNECT);
                     }
                 }
                 most = most.min(until.saturating_duration_since(now));
@@ -701,7 +701,7 @@ impl State {
         if let Phase::Up(ch) = &mut self.phase {
             ch.after_sleep();
         }
-        self.look_at_door();
+        self.poll_acceptor();
     }
 
     /// Whether nothing at all is to be looked after.

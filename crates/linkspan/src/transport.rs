@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Access, Gpu, RemoteSlice};
 
+use crate::acceptor::Acceptor;
 use crate::context::{Context, Support, random};
-use crate::door::Door;
 use crate::hello::HELLO_TAG;
 use crate::memory::{MutableView, View};
 use crate::op::Op;
 use crate::ops::{Kind, Notify, OpId, Part};
 use crate::regions::Exposed;
 use crate::shared::{Guard, Shared};
-use crate::state::{Phase, State, Target};
+use crate::state::{Phase, Target, TransportState};
 use crate::url::{Url, UrlKind};
 use crate::{Error, RemoteBuffer};
 
@@ -86,7 +86,7 @@ impl Transport {
     }
 
     pub(crate) fn on(ctx: &Context, device: usize) -> Result<Transport, Error> {
-        let shared = Shared::new(State::new(ctx, device, random()?))?;
+        let shared = Shared::new(TransportState::new(ctx, device, random()?))?;
         Ok(Transport { shared })
     }
 
@@ -104,9 +104,9 @@ impl Transport {
         if let Some(url) = &guard.url {
             return Ok(url.clone());
         }
-        let door = Door::new(guard.ctx.fabric(), guard.device)?;
-        let url = Url::new(UrlKind::Transport, guard.id, door.handle());
-        guard.door = Some(Arc::new(door));
+        let acceptor = Acceptor::new(guard.ctx.fabric(), guard.device)?;
+        let url = Url::new(UrlKind::Transport, guard.id, acceptor.handle());
+        guard.acceptor = Some(Arc::new(acceptor));
         guard.url = Some(url.clone());
         self.shared.see_to_it(guard);
         Ok(url)
@@ -211,7 +211,7 @@ impl Transport {
         }
         let mut guard = self.shared.lock();
         guard.carries(view)?;
-        let State { regions, phase, id, .. } = &mut *guard;
+        let TransportState { regions, phase, id, .. } = &mut *guard;
         let ch = match phase {
             Phase::Up(ch) => Some(&mut **ch),
             _ => None,
@@ -228,8 +228,8 @@ impl Transport {
     pub fn unexpose(&self, region: &Exposed, timeout: Duration) -> Result<(), Error> {
         let key = region.remote.key();
         let mut guard = self.shared.lock();
-        let settled = |state: &mut State| {
-            let State { regions, phase, ops, .. } = state;
+        let settled = |state: &mut TransportState| {
+            let TransportState { regions, phase, ops, .. } = state;
             let ch = match phase {
                 Phase::Up(ch) => Some(&mut **ch),
                 _ => None,
@@ -422,7 +422,7 @@ impl Transport {
         self.shared.stop_when(Box::new(stop));
     }
 
-    fn begin<'m>(&self, begin: impl FnOnce(&mut State) -> Result<OpId, Error>) -> Op<'m> {
+    fn begin<'m>(&self, begin: impl FnOnce(&mut TransportState) -> Result<OpId, Error>) -> Op<'m> {
         let mut guard = self.shared.lock();
         let begun = begin(&mut guard);
         self.shared.see_to_it(guard);
@@ -430,7 +430,7 @@ impl Transport {
     }
 
     #[inline]
-    fn run(&self, begin: impl FnOnce(&mut State) -> Result<OpId, Error>) -> Result<u64, Error> {
+    fn run(&self, begin: impl FnOnce(&mut TransportState) -> Result<OpId, Error>) -> Result<u64, Error> {
         let mut guard = self.shared.lock();
         let id = begin(&mut guard)?;
         self.shared.run(guard, id)
@@ -447,7 +447,7 @@ impl Drop for Transport {
 
 #[inline]
 fn one(
-    state: &mut State,
+    state: &mut TransportState,
     kind: Kind,
     view: &View<'_>,
     there: &RemoteBuffer,
@@ -465,7 +465,7 @@ fn one(
 }
 
 fn many<'a, 'm: 'a>(
-    state: &mut State,
+    state: &mut TransportState,
     kind: Kind,
     parts: impl Iterator<Item = (&'a View<'m>, &'a RemoteBuffer)> + Clone,
     notify: Option<Notify>,
@@ -492,7 +492,7 @@ fn many<'a, 'm: 'a>(
 }
 
 #[inline]
-fn wait(state: &mut State, timeout: Option<Duration>) -> Result<OpId, Error> {
+fn wait(state: &mut TransportState, timeout: Option<Duration>) -> Result<OpId, Error> {
     // Notifications that came before the end are still there to be taken.
     if let (Err(error), false) = (state.ready(), state.has_carry()) {
         return Err(error);
@@ -506,7 +506,13 @@ fn wait(state: &mut State, timeout: Option<Duration>) -> Result<OpId, Error> {
     Ok(id)
 }
 
-fn message(state: &mut State, kind: Kind, tag: u32, view: &View<'_>, timeout: Option<Duration>) -> Result<OpId, Error> {
+fn message(
+    state: &mut TransportState,
+    kind: Kind,
+    tag: u32,
+    view: &View<'_>,
+    timeout: Option<Duration>,
+) -> Result<OpId, Error> {
     state.ready()?;
     if tag == HELLO_TAG {
         return Err(Error::Tag(tag));

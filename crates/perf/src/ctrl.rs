@@ -86,7 +86,7 @@ impl Ctrl {
         loop {
             match self.recv(link, turner)? {
                 Message::Reply(Kind::Go, _) => return Ok(true),
-                Message::Reply(Kind::Bye, _) => return Ok(false),
+                Message::Reply(Kind::GoAway, _) => return Ok(false),
                 // It crossed our report of the phase before.
                 Message::Reply(Kind::Stop, _) => {}
                 Message::Reply(got, _) | Message::Params(got, _) => return Err(BadMessage::Kind(got as u8).into()),

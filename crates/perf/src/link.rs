@@ -13,8 +13,8 @@ pub struct Ticket(pub u64);
 /// What a link is, for people and for the baselines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkDesc {
-    /// Room: `tcp`, `shm`, ...; several joined by `+`.
-    pub room: String,
+    /// Transport: `tcp`, `shm`, ...; several joined by `+`.
+    pub transport: String,
     /// The path, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`.
     pub path: String,
     /// Why this path was taken.

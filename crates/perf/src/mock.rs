@@ -144,7 +144,7 @@ impl Mock {
 
 impl Link for Mock {
     fn describe(&self) -> LinkDesc {
-        LinkDesc { room: "mock".into(), path: "memory".into(), reason: "a test".into(), ..LinkDesc::default() }
+        LinkDesc { transport: "mock".into(), path: "memory".into(), reason: "a test".into(), ..LinkDesc::default() }
     }
 
     fn post_send(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError> {

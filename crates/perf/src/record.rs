@@ -70,8 +70,8 @@ pub struct HostInfo {
 pub struct Row {
     /// Kind of test: `bw`, `lat`, `jitter`, `load`, `multi`, `connect`.
     pub test: String,
-    /// Room that carried it.
-    pub room: String,
+    /// Transport that carried it.
+    pub transport: String,
     /// The path.
     pub path: String,
     /// Why this path; of device memory also whether it is staged, and why.
@@ -365,7 +365,7 @@ impl Row {
 
     fn on(desc: &LinkDesc) -> Row {
         Row {
-            room: desc.room.clone(),
+            transport: desc.transport.clone(),
             path: desc.path.clone(),
             reason: desc.reason.clone(),
             memory: desc.memory.to_string(),

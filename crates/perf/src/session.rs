@@ -213,7 +213,7 @@ impl<L: Link> Client<L> {
     /// [`PerfError::Link`]: the link is down.
     pub fn close(mut self) -> Result<(), PerfError> {
         let mut patient = Turner::new(PATIENT, self.deadline(), &self.interrupt);
-        self.ctrl.send(&mut self.link, &mut patient, &Reply::new(Kind::Bye))
+        self.ctrl.send(&mut self.link, &mut patient, &Reply::new(Kind::GoAway))
     }
 }
 
@@ -258,7 +258,7 @@ pub fn serve_with<L: Link + ?Sized>(
             Err(error) => return Err(error),
         };
         let (kind, params) = match message {
-            Message::Reply(Kind::Bye, _) => return Ok(()),
+            Message::Reply(Kind::GoAway, _) => return Ok(()),
             Message::Reply(Kind::Stop, _) => continue,
             Message::Reply(kind, _) => return Err(BadMessage::Kind(kind as u8).into()),
             Message::Params(kind, params) => (kind, params),

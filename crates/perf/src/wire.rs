@@ -55,7 +55,7 @@ pub enum Kind {
     /// Result of the server's side of a timed phase.
     Report = 6,
     /// No further test will come.
-    Bye = 7,
+    GoAway = 7,
     /// The client wants no more data in this phase: the server's sending side ends it now.
     Stop = 8,
     /// A request for memory for one-sided tests, `size` bytes of it; also [`Params`]. Behind its `Ready` comes the offer.
@@ -412,7 +412,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
         4 => Message::Reply(Kind::Refused, reply),
         5 => Message::Reply(Kind::Go, reply),
         6 => Message::Reply(Kind::Report, reply),
-        7 => Message::Reply(Kind::Bye, reply),
+        7 => Message::Reply(Kind::GoAway, reply),
         8 => Message::Reply(Kind::Stop, reply),
         9 => Message::Params(Kind::Offer, params),
         n => return Err(BadMessage::Kind(n)),

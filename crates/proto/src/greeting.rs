@@ -1,4 +1,4 @@
-//! What each side tells the other inside the login: its abilities, and what the shared-memory room wants to know.
+//! What each side tells the other inside the login: its abilities, and what the shared-memory transport wants to know.
 //!
 //! The greeting is `[version 1][flags][length of the shm part, 2 bytes little-endian][shm part]`, then `[length, 1 byte][text]`:
 //! why the sender takes no RDMA although it has a device, then `[relays]`, then another `[length, 1 byte][text]`: why it does not
@@ -23,7 +23,7 @@ pub struct Greeting {
     pub rdma: bool,
     /// The sender has a Thunderbolt or USB4 cable that may lead to the receiver and would use it for this connection.
     pub cable: bool,
-    /// Opaque part of the shared-memory room.
+    /// Opaque part of the shared-memory transport.
     pub shm: Vec<u8>,
     /// Why it would not, where it has one; at most [`REASON_MAX`] bytes travel.
     pub no_rdma: String,
@@ -36,7 +36,7 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// The bytes as they travel. A part beyond 64 KiB - 1 does not fit its length field; the room's has 104 bytes at most.
+    /// The bytes as they travel. A part beyond 64 KiB - 1 does not fit its length field; the transport's has 104 bytes at most.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(7 + self.shm.len() + self.no_rdma.len() + self.no_devmem.len());
         out.push(VERSION);

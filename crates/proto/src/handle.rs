@@ -21,7 +21,7 @@ pub const HANDLE_MAGIC: [u8; 4] = *b"LSPN";
 pub const HANDLE_VERSION: u8 = 1;
 
 /// Bytes at the end that [`Handle::encode`] leaves zero and [`Handle::decode`] does not look at: NCCL hands the same
-/// buffer to every poll of one connect, so a door may keep its place there. They come from the peer at first, so
+/// buffer to every poll of one connect, so a binding may keep its place there. They come from the peer at first, so
 /// what is found there is a hint to be looked up, never a pointer.
 pub const SCRATCH_LEN: usize = 16;
 

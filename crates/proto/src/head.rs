@@ -23,18 +23,18 @@ pub const fn padding(len: usize) -> usize {
 pub const EAGER_MAX: usize = 8 << 10;
 
 /// Largest payload of one chunk (1 GiB). Streams choose 256 to 512 KiB so that control never waits long behind
-/// payload; rooms whose payload takes a way of its own (cross-memory attach, RDMA) may take a message at once.
+/// payload; transports whose payload takes a way of its own (cross-memory attach, RDMA) may take a message at once.
 pub const CHUNK_MAX: usize = 1 << 30;
 
-/// Most messages behind one [`Kind::Heads`]. Two rows of 30 payloads with their heads are 62 ranges, which one system call takes
+/// Most messages behind one [`Kind::BatchHeads`]. Two rows of 30 payloads with their heads are 62 ranges, which one system call takes
 /// (rows are sent from lists of 64).
-pub const ROW_MAX: usize = 30;
+pub const BATCH_MAX: usize = 30;
 
 /// Largest payload of one of these messages (64 KiB: beyond that a system call for each costs little).
 pub const ROW_PAYLOAD_MAX: usize = 64 << 10;
 
 /// What a message is. Kinds below [`Kind::Chunk`] are control messages: small, ordered, carried by one rail at a time.
-/// [`Kind::Chunk`] and [`Kind::Put`] are payload and may travel on any rail. [`Kind::Heads`] is how a byte stream carries several
+/// [`Kind::Chunk`] and [`Kind::Put`] are payload and may travel on any rail. [`Kind::BatchHeads`] is how a byte stream carries several
 /// of these together; it is taken apart there, and nothing above knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -46,22 +46,22 @@ pub enum Kind {
     /// Progress of the receiver on one rail.
     Ack = 3,
     /// A one-sided write small enough to travel as control.
-    Poke = 4,
+    InlinePut = 4,
     /// A notification, optionally with a 64-bit value.
     Notify = 5,
     /// A request that the peer write a range of its memory into ours.
     Read = 6,
     /// The sender refused its side of a message (longer than the receive it matches).
-    Oversize = 7,
+    Truncated = 7,
     /// A rail is no longer read by the side that says so; carries what had landed on it.
     RailDown = 8,
     /// A one-sided operation was refused (key, bounds, rights).
     Refused = 9,
     /// The sender closes the connection in good order.
-    Bye = 10,
-    /// A poke and the notification behind it in one.
-    PokeNotify = 11,
-    /// The head of a chunk whose payload comes on a stream of its own, beside this one. Between two rails of a room that has
+    GoAway = 10,
+    /// An inline put and the notification behind it in one.
+    InlinePutNotify = 11,
+    /// The head of a chunk whose payload comes on a stream of its own, beside this one. Between two rails of a transport that has
     /// such streams; no engine sees it.
     Beside = 12,
     /// A piece of a two-sided message, into a granted receive.
@@ -70,7 +70,7 @@ pub enum Kind {
     Put = 33,
     /// On byte streams: the heads of several payload messages ([`Kind::Chunk`], [`Kind::Put`]), whose payloads follow, one
     /// behind the other. So a reader knows the places of all of them and fills them with one system call.
-    Heads = 34,
+    BatchHeads = 34,
 }
 
 impl Kind {
@@ -80,23 +80,23 @@ impl Kind {
             1 => Kind::Eager,
             2 => Kind::Grant,
             3 => Kind::Ack,
-            4 => Kind::Poke,
+            4 => Kind::InlinePut,
             5 => Kind::Notify,
             6 => Kind::Read,
-            7 => Kind::Oversize,
+            7 => Kind::Truncated,
             8 => Kind::RailDown,
             9 => Kind::Refused,
-            10 => Kind::Bye,
-            11 => Kind::PokeNotify,
+            10 => Kind::GoAway,
+            11 => Kind::InlinePutNotify,
             12 => Kind::Beside,
             32 => Kind::Chunk,
             33 => Kind::Put,
-            34 => Kind::Heads,
+            34 => Kind::BatchHeads,
             _ => return None,
         })
     }
 
-    /// Whether messages of this kind are payload that a room reads straight into place.
+    /// Whether messages of this kind are payload that a transport reads straight into place.
     pub fn is_payload(self) -> bool {
         matches!(self, Kind::Chunk | Kind::Put)
     }
@@ -105,8 +105,8 @@ impl Kind {
     pub fn max_len(self) -> usize {
         match self {
             Kind::Chunk | Kind::Put => CHUNK_MAX,
-            Kind::Eager | Kind::Poke | Kind::PokeNotify => EAGER_MAX,
-            Kind::Heads => ROW_MAX * HEAD_LEN,
+            Kind::Eager | Kind::InlinePut | Kind::InlinePutNotify => EAGER_MAX,
+            Kind::BatchHeads => BATCH_MAX * HEAD_LEN,
             Kind::Beside => HEAD_LEN,
             _ => 0,
         }

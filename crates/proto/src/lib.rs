@@ -1,4 +1,4 @@
-//! Floor 0: every byte that crosses a cable, and the state machines above it.
+//! Layer 0: every byte that crosses a cable, and the state machines above it.
 //!
 //! Nothing here does I/O or reads a clock: bytes and time come in as arguments, actions go out through
 //! [`conn::Outlet`]. The crate forbids `unsafe` and is total over arbitrary input.

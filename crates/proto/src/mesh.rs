@@ -7,12 +7,12 @@
 mod beacon;
 mod request;
 
-pub use beacon::{BEACON_MAX, BadBeacon, Beacon, HEARD_MAX, Heard, NAME_MAX, Node, PORTS_MAX, Port};
-pub use request::{Answer, BadRequest, HOPS_MAX, Request, TEXT_MAX};
+pub use beacon::{BEACON_MAX, BadBeacon, Beacon, HEARD_MAX, Heard, MeshPort, NAME_MAX, Node, PORTS_MAX};
+pub use request::{BadRequest, HOPS_MAX, MeshReply, Request, TEXT_MAX};
 
 use crate::login::{Psk, Secret, Token, derive, mac};
 
-/// The listener's number in the logins of neighbours; every mesh door has the same, the cluster key tells clusters apart.
+/// The listener's number in the logins of neighbours; every mesh server has the same, the cluster key tells clusters apart.
 pub const LISTEN_ID: u64 = u64::from_le_bytes(*b"lspnmesh");
 
 const LABEL_TOKEN: &str = "linkspan mesh token 1";

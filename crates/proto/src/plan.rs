@@ -17,17 +17,17 @@ pub const AGREED_LEN: usize = 4;
 pub const AGREED: [u8; AGREED_LEN] = *b"LSOK";
 
 const MAGIC: [u8; 4] = *b"LSPL";
-const NO_SENTINEL: u16 = u16::MAX;
+const NO_KEEPALIVE: u16 = u16::MAX;
 
 /// What carries a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// The streams are the rails.
     Tcp,
-    /// Shared memory; the one stream named stays as its sentinel.
+    /// Shared memory; the one stream named stays as its keepalive connection.
     Shm,
     /// Queue pairs, or a Thunderbolt or USB4 cable: the rails that were set up beside each stream, in their order, are the rails. With `acked`, the first
-    /// stream is a rail in reserve behind them.
+    /// stream is a rail on standby behind them.
     Verbs,
     /// Device-memory TCP: two streams are a rail, the first for heads and control messages, the second for payload.
     Devmem,
@@ -43,7 +43,7 @@ pub struct Plan {
     /// Streams in the order of the rails.
     pub streams: Vec<u16>,
     /// The stream that carries nothing and shows that the peer's host is alive.
-    pub sentinel: Option<u16>,
+    pub keepalive: Option<u16>,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -54,7 +54,7 @@ struct Wire {
     acked: u8,
     count: u8,
     reserved: [u8; 7],
-    sentinel: U16,
+    keepalive: U16,
     streams: [U16; MAX_STREAMS],
 }
 
@@ -83,7 +83,7 @@ impl Plan {
             acked: u8::from(self.acked),
             count: self.streams.len().min(MAX_STREAMS) as u8,
             reserved: [0; 7],
-            sentinel: U16::new(self.sentinel.unwrap_or(NO_SENTINEL)),
+            keepalive: U16::new(self.keepalive.unwrap_or(NO_KEEPALIVE)),
             streams,
         };
         zerocopy::transmute!(wire)
@@ -115,12 +115,12 @@ impl Plan {
             return Err(BadPlan("has impossible flags"));
         }
         let streams: Vec<u16> = wire.streams[..count].iter().map(|s| s.get()).collect();
-        let sentinel = Some(wire.sentinel.get()).filter(|&s| s != NO_SENTINEL);
+        let keepalive = Some(wire.keepalive.get()).filter(|&s| s != NO_KEEPALIVE);
         let twice = |i: usize| streams[..i].contains(&streams[i]);
-        if (0..count).any(twice) || sentinel.is_some_and(|s| streams.contains(&s)) || streams.contains(&NO_SENTINEL) {
+        if (0..count).any(twice) || keepalive.is_some_and(|s| streams.contains(&s)) || streams.contains(&NO_KEEPALIVE) {
             return Err(BadPlan("names a stream twice, or one that cannot be"));
         }
-        Ok(Plan { carrier, acked: wire.acked == 1, streams, sentinel })
+        Ok(Plan { carrier, acked: wire.acked == 1, streams, keepalive })
     }
 }
 

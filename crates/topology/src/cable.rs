@@ -143,9 +143,9 @@ impl CablePath {
     }
 }
 
-/// Which rooms this build of linkspan has, beside TCP: what a cable offers is usable only with them.
+/// Which transports this build of linkspan has, beside TCP: what a cable offers is usable only with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rooms {
+pub struct Transports {
     /// InfiniBand and RoCE v2.
     pub verbs: bool,
     /// USB4STREAM.
@@ -154,9 +154,9 @@ pub struct Rooms {
 
 /// All cables of the machine: Thunderbolt ones by name, then those of network cards in the order of `survey`, which is
 /// every interface with the verdict on it.
-pub fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: Rooms) -> Vec<Cable> {
-    let mut cables = thunderbolt::cables(machine, survey, rooms);
-    cables.extend(network::cables(machine, survey, rooms));
+pub fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transports: Transports) -> Vec<Cable> {
+    let mut cables = thunderbolt::cables(machine, survey, transports);
+    cables.extend(network::cables(machine, survey, transports));
     for cable in &mut cables {
         let names: Vec<&str> = match cable.medium {
             Medium::Thunderbolt => {

@@ -23,7 +23,7 @@ mod sysfs;
 mod thunderbolt;
 mod verdict;
 
-pub use cable::{Cable, CablePath, Means, Medium, NEIGHBOURS_SHOWN, Peer, Rooms, cables};
+pub use cable::{Cable, CablePath, Means, Medium, NEIGHBOURS_SHOWN, Peer, Transports, cables};
 pub use default_route::default_routes;
 pub use filter::{BadFilter, IfFilter};
 pub use gpu::Gpu;

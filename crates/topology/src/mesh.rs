@@ -13,7 +13,7 @@ pub use database::{Database, LINK_TIME, NODE_TIME, NODES_MAX};
 pub use file::{BadFile, parse};
 pub use findings::{Finding, MTU_WANTED, findings, nccl_settings};
 pub use graph::{Edge, End, Fault, Graph, same_subnet};
-pub use routes::{Link, ROUTES_MAX, Route, Target, Way};
+pub use routes::{MeshLink, MeshRoute, ROUTES_MAX, Route, Target};
 
 #[cfg(test)]
 mod world;

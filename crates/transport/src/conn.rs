@@ -1,4 +1,4 @@
-//! A connection: the protocol of `linkspan-proto` over one or several rails of any rooms.
+//! A connection: the protocol of `linkspan-proto` over one or several rails of any transports.
 
 use std::collections::VecDeque;
 
@@ -84,7 +84,7 @@ impl<R: Rail> Outlet<MemSlice> for Rails<R> {
 const DRAIN_POLLS: usize = 4096;
 
 /// The engine as one rail sees it.
-struct Port<'a> {
+struct EngineSink<'a> {
     engine: &'a mut Engine<MemSlice>,
     rail: usize,
 }
@@ -93,7 +93,7 @@ fn violation(broken: Broken) -> Violation {
     Violation(broken.0)
 }
 
-impl Sink for Port<'_> {
+impl Sink for EngineSink<'_> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         self.engine.on_ctrl(self.rail, head, payload).map_err(violation)
     }
@@ -116,7 +116,7 @@ pub struct Conn<R: Rail> {
     rails: Rails<R>,
     engine: Engine<MemSlice>,
     lost: Option<Down>,
-    news: VecDeque<RailLost>,
+    events: VecDeque<RailLost>,
     next_id: u32,
     /// Every rail moves device memory.
     device: bool,
@@ -149,7 +149,7 @@ impl<R: Rail> Conn<R> {
             rails: Rails { up: slots, used: n, taken: [0; MAX_RAILS] },
             engine,
             lost: None,
-            news: VecDeque::new(),
+            events: VecDeque::new(),
             next_id: n as u32,
         }
     }
@@ -276,7 +276,7 @@ impl<R: Rail> Conn<R> {
             let Some(rail) = &mut self.rails.up[slot] else {
                 continue;
             };
-            let port = &mut Port { engine: &mut self.engine, rail: slot };
+            let port = &mut EngineSink { engine: &mut self.engine, rail: slot };
             match rail.flush().map(|out| (out, rail.poll(port))) {
                 Ok((Poll::Idle, Ok(Poll::Idle))) => {}
                 Ok((_, Ok(_))) => active = true,
@@ -288,7 +288,7 @@ impl<R: Rail> Conn<R> {
             }
         }
         self.engine.pump(&mut self.rails, active);
-        while let Some(slot) = self.engine.condemned() {
+        while let Some(slot) = self.engine.peer_closed() {
             let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();
             self.drop_rail(slot, Down::PeerGone { path, why: "the peer has given this rail up".into() })?;
         }
@@ -405,8 +405,8 @@ impl<R: Rail> Conn<R> {
     }
 
     /// The next loss of a rail that this has not returned yet.
-    pub fn news(&mut self) -> Option<RailLost> {
-        self.news.pop_front()
+    pub fn events(&mut self) -> Option<RailLost> {
+        self.events.pop_front()
     }
 
     /// See [`Engine::hold_acks`].
@@ -428,8 +428,8 @@ impl<R: Rail> Conn<R> {
     }
 
     /// Whether the peer closed the connection regularly.
-    pub fn peer_said_bye(&self) -> bool {
-        self.engine.peer_said_bye()
+    pub fn peer_sent_goaway(&self) -> bool {
+        self.engine.peer_sent_goaway()
     }
 
     /// Operations posted and not yet reported.
@@ -453,7 +453,7 @@ impl<R: Rail> Conn<R> {
     }
 
     fn gone(&self) -> Error {
-        if self.engine.peer_said_bye() { Error::Closed } else { Error::Lost }
+        if self.engine.peer_sent_goaway() { Error::Closed } else { Error::Lost }
     }
 
     /// Reads what had arrived on a rail that cannot be written to any more: a peer that closes has sent its last
@@ -464,7 +464,7 @@ impl<R: Rail> Conn<R> {
             let Some(rail) = &mut self.rails.up[slot] else {
                 return;
             };
-            let port = &mut Port { engine: &mut self.engine, rail: slot };
+            let port = &mut EngineSink { engine: &mut self.engine, rail: slot };
             if !matches!(rail.poll(port), Ok(Poll::Active)) {
                 return;
             }
@@ -491,7 +491,7 @@ impl<R: Rail> Conn<R> {
         // Dropped first: from here on nothing lands through it, which is what the engine tells the peer.
         drop(rail);
         if self.engine.rail_down(slot) {
-            self.news.push_back(RailLost { info, why, left: self.engine.live_rails() });
+            self.events.push_back(RailLost { info, why, left: self.engine.live_rails() });
             Ok(())
         } else {
             self.drop_all();
@@ -504,7 +504,7 @@ impl<R: Rail> Conn<R> {
 impl<R: Rail> Drop for Conn<R> {
     fn drop(&mut self) {
         if self.lost.is_none() {
-            self.engine.bye();
+            self.engine.goaway();
             self.engine.pump(&mut self.rails, false);
             for rail in self.rails.up.iter_mut().flatten() {
                 let _ = rail.flush();

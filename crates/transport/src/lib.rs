@@ -1,6 +1,6 @@
-//! Floor 1: the contract between the fabric and its rooms.
+//! Layer 1: the contract between the fabric and its transports.
 //!
-//! A room (TCP, shared memory, verbs, ...) offers [`Rail`]s: connections that carry small ordered control messages
+//! A transport (TCP, shared memory, verbs, ...) offers [`Rail`]s: connections that carry small ordered control messages
 //! and chunks of payload. [`Conn`] runs the one protocol of `linkspan-proto` over one or several rails and is what
 //! callers drive: `post_send`, `post_recv`, `progress`, `test`.
 #![deny(unsafe_code)]
@@ -8,15 +8,15 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod conn;
+mod domain;
 mod end;
 mod memory;
-mod place;
 mod rail;
 
 pub use conn::{Conn, Error, RailLost};
+pub use domain::{DeviceMemory, MemoryDomain, register_device};
 pub use end::{End, peer_gone};
 pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket};
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::{HostBuf, MemSlice};
-pub use place::{DeviceMemory, Place, register_device};
-pub use rail::{Busy, Caps, Down, Poll, Rail, RailInfo, Reach, Sink, Violation, WaitFd};
+pub use rail::{Busy, Caps, DeviceReach, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};

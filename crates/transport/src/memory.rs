@@ -1,4 +1,4 @@
-//! Memory as rooms see it: raw ranges that some owner keeps mapped.
+//! Memory as transports see it: raw ranges that some owner keeps mapped.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use linkspan_proto::Buf;
 
-use crate::place::{self, Place};
+use crate::domain::{self, MemoryDomain};
 
 /// A range of memory, on the host or on a device. Copying the handle is free; it keeps nothing alive.
 ///
@@ -49,11 +49,11 @@ impl MemSlice {
     /// 2^48 bytes or more, which nothing can be.
     #[inline]
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> MemSlice {
-        MemSlice::at(ptr, len, Place::HOST)
+        MemSlice::at(ptr, len, MemoryDomain::HOST)
     }
 
     #[inline]
-    const fn at(ptr: *mut u8, len: usize, place: Place) -> MemSlice {
+    const fn at(ptr: *mut u8, len: usize, place: MemoryDomain) -> MemSlice {
         assert!(len as u64 >> LEN_BITS == 0, "a range of 2^48 bytes or more: no memory is as large");
         MemSlice { ptr, extent: len as u64 | (place.number() as u64) << LEN_BITS }
     }
@@ -63,13 +63,13 @@ impl MemSlice {
     /// # Safety
     /// As for [`MemSlice::new`], with the device's memory in place of the process's: the range belongs to one
     /// allocation of that device, which lives until no operation uses the handle any more.
-    pub const unsafe fn on_device(place: Place, addr: u64, len: usize) -> MemSlice {
+    pub const unsafe fn on_device(place: MemoryDomain, addr: u64, len: usize) -> MemSlice {
         MemSlice::at(std::ptr::without_provenance_mut(addr as usize), len, place)
     }
 
     /// Lends `bytes` as a range to something that copies from it before it returns.
     pub(crate) fn with_bytes<T>(bytes: &[u8], f: impl FnOnce(MemSlice) -> T) -> T {
-        f(MemSlice::at(bytes.as_ptr().cast_mut(), bytes.len(), Place::HOST))
+        f(MemSlice::at(bytes.as_ptr().cast_mut(), bytes.len(), MemoryDomain::HOST))
     }
 
     /// Asks the processor for the first bytes, which are about to be read; nothing where they are on a device.
@@ -87,14 +87,14 @@ impl MemSlice {
 
     /// Where the bytes are.
     #[inline]
-    pub fn place(self) -> Place {
-        Place::numbered((self.extent >> LEN_BITS) as u16)
+    pub fn place(self) -> MemoryDomain {
+        MemoryDomain::numbered((self.extent >> LEN_BITS) as u16)
     }
 
     /// Whether the processor can reach the bytes at [`MemSlice::as_ptr`].
     #[inline]
     pub fn is_host(self) -> bool {
-        self.place() == Place::HOST
+        self.place() == MemoryDomain::HOST
     }
 
     /// Address of the first byte; for a range on a device, the device's address.
@@ -129,7 +129,7 @@ impl std::fmt::Debug for MemSlice {
 }
 
 impl Buf for MemSlice {
-    const EMPTY: MemSlice = MemSlice::at(std::ptr::NonNull::dangling().as_ptr(), 0, Place::HOST);
+    const EMPTY: MemSlice = MemSlice::at(std::ptr::NonNull::dangling().as_ptr(), 0, MemoryDomain::HOST);
 
     #[inline]
     fn len(&self) -> usize {
@@ -152,7 +152,7 @@ impl Buf for MemSlice {
             return false;
         };
         if !self.is_host() {
-            return place::write(part, bytes);
+            return domain::write(part, bytes);
         }
         // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `copy` allows any overlap.
         unsafe { part.ptr.copy_from(bytes.as_ptr(), bytes.len()) };
@@ -165,7 +165,7 @@ impl Buf for MemSlice {
             return false;
         };
         if !self.is_host() {
-            return place::read(part, out);
+            return domain::read(part, out);
         }
         // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `out` is ours alone.
         unsafe { part.ptr.copy_to(out.as_mut_ptr(), out.len()) };
@@ -210,7 +210,7 @@ fn huge(size: usize) -> Option<MemSlice> {
         libc::madvise(ptr.cast(), size, libc::MADV_HUGEPAGE);
         libc::madvise(ptr.cast(), size, libc::MADV_POPULATE_WRITE);
     }
-    Some(MemSlice::at(ptr, size, Place::HOST))
+    Some(MemSlice::at(ptr, size, MemoryDomain::HOST))
 }
 
 static POOL: Mutex<BTreeMap<usize, Vec<MemSlice>>> = Mutex::new(BTreeMap::new());
@@ -236,7 +236,7 @@ impl HostBuf {
                 if ptr.is_null() {
                     handle_alloc_error(layout);
                 }
-                MemSlice::at(ptr, size, Place::HOST)
+                MemSlice::at(ptr, size, MemoryDomain::HOST)
             }
         };
         HostBuf { whole, len }
@@ -255,7 +255,7 @@ impl HostBuf {
     /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
     /// memory.
     pub fn slice(&self) -> MemSlice {
-        MemSlice::at(self.whole.ptr, self.len, Place::HOST)
+        MemSlice::at(self.whole.ptr, self.len, MemoryDomain::HOST)
     }
 }
 

@@ -1,11 +1,11 @@
-//! What a room offers: a rail, one connection over one path.
+//! What a transport offers: a rail, one connection over one path.
 
 use std::os::fd::RawFd;
 
 use crate::MemSlice;
 use linkspan_proto::Head;
 
-/// The room cannot take more at the moment. Not an error: progress, then ask again.
+/// The transport cannot take more at the moment. Not an error: progress, then ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -29,8 +29,8 @@ pub struct Caps {
 /// What a rail is, for people: made once, when it comes up.
 #[derive(Clone, Debug)]
 pub struct RailInfo {
-    /// Room: `tcp`, `shm`, `verbs`, ...
-    pub room: &'static str,
+    /// Transport: `tcp`, `shm`, `verbs`, ...
+    pub transport: &'static str,
     /// The very path: interfaces and addresses, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`.
     pub path: String,
     /// Why this path was taken, as in `same subnet` or `same host`.
@@ -141,13 +141,13 @@ pub struct WaitFd {
 }
 
 /// What a rail that does not promise to reach all of a device's memory reaches of it all the same.
-pub trait Reach: Send {
+pub trait DeviceReach: Send {
     /// Whether the rail moves these bytes by itself: to send from, or with `target`, to land in. Takes no lock where nothing was
     /// registered since it was asked last.
     fn reaches(&mut self, mem: MemSlice, target: bool) -> bool;
 }
 
-/// One connection of one room. Driven by one thread at a time; nothing here blocks, and after set-up nothing
+/// One connection of one transport. Driven by one thread at a time; nothing here blocks, and after set-up nothing
 /// allocates, locks or logs.
 ///
 /// Items (control messages and chunks) are numbered from 1 in the order in which they were accepted.
@@ -171,13 +171,13 @@ pub trait Rail {
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy>;
 
     /// Chunks will be cut from this memory, or (`target`) land in it: the whole of it, where the chunks are parts. For
-    /// rooms that register memory. A hint: nothing depends on it, and it may come more than once.
+    /// transports that register memory. A hint: nothing depends on it, and it may come more than once.
     fn prepare(&mut self, mem: MemSlice, target: bool) {
         let _ = (mem, target);
     }
 
     /// A receive of ours was granted to the peer under `id`, and what is sent into it lands in `mem`, at the offsets that
-    /// the chunks' heads say. A room whose peer can write by itself may tell it the place ahead, so that it need not ask;
+    /// the chunks' heads say. A transport whose peer can write by itself may tell it the place ahead, so that it need not ask;
     /// chunks are placed and land as ever. The grant ends with the receive or with the rail. A hint: nothing depends on
     /// it, and it may come more than once.
     fn granted(&mut self, id: u32, mem: MemSlice) {
@@ -204,14 +204,14 @@ pub trait Rail {
     /// allowed, lost ones are not. The preparation is undone by the next `poll`.
     fn arm(&mut self) -> Option<WaitFd>;
 
-    /// Whether the path itself has stopped carrying (as opposed to a peer that is silent or slow), as far as the room
+    /// Whether the path itself has stopped carrying (as opposed to a peer that is silent or slow), as far as the transport
     /// can tell. Asked rarely, only while there are other rails; such a rail is closed.
     fn stalled(&mut self) -> bool {
         false
     }
 
     /// Tells which device memory it reaches, where some of it may be: ranges that were registered with its card.
-    fn reach(&self) -> Option<Box<dyn Reach>> {
+    fn reach(&self) -> Option<Box<dyn DeviceReach>> {
         None
     }
 }

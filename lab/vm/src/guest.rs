@@ -13,7 +13,7 @@ pub(crate) use job::{Job, Output};
 pub(crate) use spec::Spec;
 
 use crate::error::{At, Error, Result};
-use crate::guest::link::Link;
+use crate::guest::link::AgentConn;
 use crate::patience::Patience;
 use crate::proc;
 use crate::verdict;
@@ -32,7 +32,7 @@ const OFF: Duration = Duration::from_secs(40);
 pub(crate) struct Guest {
     name: String,
     qemu: Child,
-    link: Link,
+    link: AgentConn,
     console: PathBuf,
     /// The end of all its time.
     until: Instant,
@@ -47,7 +47,7 @@ impl Guest {
         Ok(Guest {
             name: spec.name.clone(),
             qemu,
-            link: Link::new(&spec.name, spec.channel()),
+            link: AgentConn::new(&spec.name, spec.channel()),
             console: spec.console(),
             until: Instant::now() + spec.deadline * spec.slow,
             slow: spec.slow,

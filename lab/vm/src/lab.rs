@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cache::{Cache, DEBUG, Kernel};
 use crate::error::{At, Error, Result};
-use crate::guest::spec::Place;
+use crate::guest::spec::SharedFolders;
 use crate::guest::{Guest, Job, Spec};
 use crate::initrd::{self, Put};
 use crate::modules::Modules;
@@ -17,7 +17,7 @@ use crate::tries::Nth;
 pub(crate) struct Lab {
     /// The kernel that guests run.
     pub(crate) kernel: Kernel,
-    place: Place,
+    place: SharedFolders,
     modules: Modules,
     logs: PathBuf,
     checks: usize,
@@ -34,7 +34,7 @@ impl Lab {
         let initrd = run.join("initrd");
         initrd::make(cache, &kernel, &modules, more, puts, &initrd)?;
         let debug = kernel.name == DEBUG;
-        let place = Place { root: cache.root(), image: kernel.image(), initrd, run, logs: logs.clone(), debug };
+        let place = SharedFolders { root: cache.root(), image: kernel.image(), initrd, run, logs: logs.clone(), debug };
         Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now() })
     }
 

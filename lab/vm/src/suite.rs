@@ -355,7 +355,7 @@ pub(crate) const ALL: &[Test] = &[
         since: ANY,
         newest: true,
         ours: false,
-        what: "our RDMA room over soft-RoCE: the conformance suite, what it costs the card, perftest beside it",
+        what: "our RDMA transport over soft-RoCE: the conformance suite, what it costs the card, perftest beside it",
         run: rdma::ours,
     },
     Test {
@@ -391,7 +391,7 @@ pub(crate) const ALL: &[Test] = &[
         since: (7, 1),
         newest: true,
         ours: false,
-        what: "io_uring's zero-copy receive without a card: the rooms' suite, few pages, planted bugs, a peer killed",
+        what: "io_uring's zero-copy receive without a card: the transports' suite, few pages, planted bugs, a peer killed",
         run: uring::uring,
     },
 ];

@@ -11,7 +11,7 @@ use linkspan_gpu::{
     Ability, DmaBuf, Event, ForeignStream, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified,
     UnpackJob, launch_shape, numa_of,
 };
-use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
+use linkspan_transport::{Buf, DeviceMemory, MemSlice, MemoryDomain, register_device};
 
 use crate::api::{self, Api, Handle, attr};
 
@@ -66,7 +66,7 @@ impl Cuda {
                 api,
                 context: context as usize,
                 info,
-                shell: Shell::new(id, place.unwrap_or(Place::HOST)),
+                shell: Shell::new(id, place.unwrap_or(MemoryDomain::HOST)),
                 small: OnceLock::new(),
             }
         });
@@ -209,7 +209,7 @@ impl Gpu for Cuda {
         &self.info
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> MemoryDomain {
         self.shell.place()
     }
 

@@ -12,7 +12,7 @@ use linkspan_gpu::{
     Ability, DmaBuf, Event, ForeignStream, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified,
     UnpackJob, launch_shape, numa_of,
 };
-use linkspan_transport::{Buf, DeviceMemory, MemSlice, Place, register_device};
+use linkspan_transport::{Buf, DeviceMemory, MemSlice, MemoryDomain, register_device};
 
 use crate::api::{self, Api, Handle, Hsa, MemoryType, PointerAttribute, attr};
 
@@ -77,7 +77,7 @@ impl Hip {
                 hsa,
                 version,
                 info,
-                shell: Shell::new(id, place.unwrap_or(Place::HOST)),
+                shell: Shell::new(id, place.unwrap_or(MemoryDomain::HOST)),
                 small: OnceLock::new(),
             }
         });
@@ -230,7 +230,7 @@ impl Gpu for Hip {
         &self.info
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> MemoryDomain {
         self.shell.place()
     }
 

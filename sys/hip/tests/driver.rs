@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use linkspan_gpu::unpack::{Batch, Unpacker, Way};
+use linkspan_gpu::unpack::{Batch, CopyMode, Unpacker};
 use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, Pinned, Pointer};
 use linkspan_hip::Driver;
 use linkspan_transport::{Buf, HostBuf};
@@ -126,7 +126,7 @@ fn unpacks(gpu: &Arc<dyn Gpu>) {
     let pool = GpuBuf::new(gpu, N * 8192).unwrap();
     let bytes: Vec<u8> = (0..N * 8192).map(|i| (i * 13 + i / 257) as u8).collect();
     assert!(pool.slice().fill(0, &bytes));
-    for way in [Way::Kernel, Way::D2d, Way::Host] {
+    for way in [CopyMode::Kernel, CopyMode::D2d, CopyMode::Host] {
         let dst = GpuBuf::new(gpu, N * STEP).unwrap();
         let mut unpacker = Unpacker::new(gpu, Some(way)).unwrap();
         let mut batch = Batch::new(bytes.len() as u64, (N * STEP) as u64);

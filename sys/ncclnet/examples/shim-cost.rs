@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use linkspan_ncclnet::{
     Connecting, Fail, HANDLE_LEN, Init, ListenComm, Logger, NetPlugin, Opened, OpenedRecv, OpenedSend, Part, Props,
-    RecvComm, RecvHints, Region, SendComm,
+    RecvComm, RecvHints, RegisterRange, SendComm,
 };
 
 struct Nothing;
@@ -42,7 +42,7 @@ impl NetPlugin for Nothing {
     fn connect(&self, (): &(), _: usize, _: Option<u8>, _: &[u8; HANDLE_LEN]) -> Result<Tx, Fail> {
         Ok(Tx(false))
     }
-    fn register((): &(), _: Region<'_>) -> Result<(), Fail> {
+    fn register((): &(), _: RegisterRange<'_>) -> Result<(), Fail> {
         Ok(())
     }
 }

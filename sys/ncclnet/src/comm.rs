@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::arena::Cell;
-use crate::lane::Lane;
-use crate::requests::{Doors, Requests};
+use crate::requests::{RequestSlots, Requests};
+use crate::spin::SpinCell;
 use crate::{MemKind, NetPlugin};
 
 /// A communicator's context. Fields drop in this order.
@@ -20,7 +20,7 @@ pub(crate) struct CtxBody<P: NetPlugin> {
 
 /// A listen comm.
 pub(crate) struct ListenBody<P: NetPlugin> {
-    pub(crate) listen: Lane<P::Listen>,
+    pub(crate) listen: SpinCell<P::Listen>,
     pub(crate) ctx: u64,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Path<T> {
 
 /// A send or receive comm: `T` is the plugin's data path.
 pub(crate) struct CommBody<P: NetPlugin, T> {
-    pub(crate) lane: Lane<Path<T>>,
+    pub(crate) spin: SpinCell<Path<T>>,
     pub(crate) domain: P::Domain,
     pub(crate) ctx: u64,
 }
 
-pub(crate) type CommCell<P, T> = Cell<CommBody<P, T>, Doors>;
+pub(crate) type CommCell<P, T> = Cell<CommBody<P, T>, RequestSlots>;
 pub(crate) type MrCell<P> = Cell<MrBody<P>>;
 
 /// A memory handle.

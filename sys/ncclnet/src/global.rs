@@ -9,7 +9,7 @@ use crate::abi::LogFn;
 use crate::arena::{Arena, Kind};
 use crate::comm::{CommBody, CtxBody, ListenBody, MrBody};
 use crate::fail::Refused;
-use crate::requests::Doors;
+use crate::requests::RequestSlots;
 use crate::{Init, Logger, Misuse, NetPlugin};
 
 /// A plugin that [`crate::export_net_plugin!`] has given a home. Implemented by that macro only.
@@ -26,8 +26,8 @@ pub struct Global<P: NetPlugin> {
     strings: Mutex<BTreeSet<CString>>,
     pub(crate) ctxs: Arena<CtxBody<P>>,
     pub(crate) listens: Arena<ListenBody<P>>,
-    pub(crate) sends: Arena<CommBody<P, P::Send>, Doors>,
-    pub(crate) recvs: Arena<CommBody<P, P::Recv>, Doors>,
+    pub(crate) sends: Arena<CommBody<P, P::Send>, RequestSlots>,
+    pub(crate) recvs: Arena<CommBody<P, P::Recv>, RequestSlots>,
     pub(crate) mrs: Arena<MrBody<P>>,
 }
 
@@ -55,8 +55,8 @@ impl<P: NetPlugin> Global<P> {
             strings: Mutex::new(BTreeSet::new()),
             ctxs: Arena::new(Kind::Ctx, || ()),
             listens: Arena::new(Kind::Listen, || ()),
-            sends: Arena::new(Kind::Send, Doors::new),
-            recvs: Arena::new(Kind::Recv, Doors::new),
+            sends: Arena::new(Kind::Send, RequestSlots::new),
+            recvs: Arena::new(Kind::Recv, RequestSlots::new),
             mrs: Arena::new(Kind::Mr, || ()),
         }
     }
@@ -156,7 +156,7 @@ impl<P: NetPlugin> Global<P> {
     /// Closes a send comm: the data path first, then the memory handles that were left, then the domain.
     pub(crate) fn close_send(&self, comm: *mut c_void) -> Result<(), Refused> {
         let mut removed = self.sends.remove(comm)?;
-        drop(removed.body.as_ref().and_then(|b| b.lane.close()));
+        drop(removed.body.as_ref().and_then(|b| b.spin.close()));
         let result = removed.body.as_ref().map_or(Ok(()), |b| self.deregister_left(comm, &b.domain));
         drop(removed.body.take());
         result
@@ -165,7 +165,7 @@ impl<P: NetPlugin> Global<P> {
     /// As `close_send`.
     pub(crate) fn close_recv(&self, comm: *mut c_void) -> Result<(), Refused> {
         let mut removed = self.recvs.remove(comm)?;
-        drop(removed.body.as_ref().and_then(|b| b.lane.close()));
+        drop(removed.body.as_ref().and_then(|b| b.spin.close()));
         let result = removed.body.as_ref().map_or(Ok(()), |b| self.deregister_left(comm, &b.domain));
         drop(removed.body.take());
         result

@@ -9,7 +9,6 @@ mod arena;
 mod comm;
 mod fail;
 mod global;
-mod lane;
 pub mod loader;
 mod logger;
 mod mem;
@@ -17,13 +16,14 @@ mod plugin;
 mod props;
 mod requests;
 pub mod shim;
+mod spin;
 pub mod tuner;
 
 pub use fail::{Fail, Misuse};
 pub use global::{Exported, Global};
 pub use linkspan_transport::MemSlice;
 pub use logger::Logger;
-pub use mem::{DeviceRange, Mem, MemKind, Part, RecvHints, Region};
+pub use mem::{DeviceRange, Mem, MemKind, Part, RecvHints, RegisterRange};
 pub use plugin::{
     Connecting, DeviceQueue, HANDLE_LEN, Init, ListenComm, MAX_RECVS, NetPlugin, Opened, OpenedRecv, OpenedSend,
     RecvComm, SendComm,

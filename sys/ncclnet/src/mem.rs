@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use linkspan_transport::{MemSlice, Place};
+use linkspan_transport::{MemSlice, MemoryDomain};
 
 /// Where registered memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl DeviceRange {
     }
 
     /// The range as memory of the device at `place`, which owns the address.
-    pub fn at(self, place: Place) -> MemSlice {
+    pub fn at(self, place: MemoryDomain) -> MemSlice {
         // SAFETY: by the promise of `new`. A place that does not own the address makes its driver refuse the range.
         unsafe { MemSlice::on_device(place, self.addr, self.len) }
     }
@@ -85,7 +85,7 @@ impl Mem {
 
 /// A range to register.
 #[derive(Debug)]
-pub struct Region<'a> {
+pub struct RegisterRange<'a> {
     /// The range. For a dma-buf, its kind and addresses are those that operations will name.
     pub mem: Mem,
     /// The dma-buf that holds it, and the offset of its first byte in there. NCCL closes the descriptor after the

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::abi::NetAttr;
-use crate::{Fail, Logger, Part, Props, RecvHints, Region};
+use crate::{Fail, Logger, Part, Props, RecvHints, RegisterRange};
 
 /// Bytes of a listen handle that belong to the plugin. Of NCCL's 128, the last eight remember the connect attempt.
 pub const HANDLE_LEN: usize = crate::abi::HANDLE_MAXSIZE - 8;
@@ -97,7 +97,7 @@ pub trait NetPlugin: Sized + Send + Sync + 'static {
     ) -> Result<Self::Connecting, Fail>;
 
     /// Registers memory, from the service thread, while the data path runs.
-    fn register(domain: &Self::Domain, region: Region<'_>) -> Result<Self::Mr, Fail>;
+    fn register(domain: &Self::Domain, region: RegisterRange<'_>) -> Result<Self::Mr, Fail>;
 
     /// Ends a registration. Operations that used it are done or were revoked ([`SendComm::revoke`]).
     fn deregister(domain: &Self::Domain, mr: Self::Mr) -> Result<(), Fail> {

@@ -1,6 +1,6 @@
 //! Requests in flight on one comm, and the addresses that NCCL knows them by.
 //!
-//! `test` gets nothing but a request's address, so each comm has a fixed row of [`Door`]s which lead back to it. The
+//! `test` gets nothing but a request's address, so each comm has a fixed row of [`RequestSlot`]s which lead back to it. The
 //! address carries a generation in its low bits: a request that was reported done is told from its successor.
 
 use std::ffi::c_void;
@@ -12,13 +12,13 @@ use crate::{MAX_RECVS, Misuse};
 /// Requests one comm can have in flight: NCCL's 32 times 8 grouped buffers, as its sender has one per buffer.
 pub const REQUESTS: usize = crate::abi::MAX_REQUESTS * MAX_RECVS;
 
-/// Low bits of a door's address that hold the generation, 1 to 63; so null and NCCL's flags 1 and 2 are no requests.
+/// Low bits of a request slot's address that hold the generation, 1 to 63; so null and NCCL's flags 1 and 2 are no requests.
 const GENERATION: usize = 63;
-const DOOR_MARK: u64 = 0x4c53_646f_6f72_5eed;
+const SLOT_MARK: u64 = 0x4c53_646f_6f72_5eed;
 
 /// The fixed place of one request. Written when its comm's cell is made, only read after that.
 #[repr(C, align(64))]
-pub(crate) struct Door {
+pub(crate) struct RequestSlot {
     mark: AtomicU64,
     cell: AtomicUsize,
     kind: AtomicU64,
@@ -35,26 +35,26 @@ pub(crate) struct Through {
     request: usize,
 }
 
-/// A comm's row of doors; belongs to its cell.
-pub(crate) struct Doors(Box<[Door]>);
+/// A comm's row of request slots; belongs to its cell.
+pub(crate) struct RequestSlots(Box<[RequestSlot]>);
 
-impl Doors {
-    pub(crate) fn new() -> Doors {
-        let door = |index| Door {
+impl RequestSlots {
+    pub(crate) fn new() -> RequestSlots {
+        let slot = |index| RequestSlot {
             mark: AtomicU64::new(0),
             cell: AtomicUsize::new(0),
             kind: AtomicU64::new(0),
             index: AtomicU64::new(index as u64),
         };
-        Doors((0..REQUESTS).map(door).collect())
+        RequestSlots((0..REQUESTS).map(slot).collect())
     }
 
-    /// Lets all doors lead to the comm at `cell`.
+    /// Lets all request slots lead to the comm at `cell`.
     pub(crate) fn hang(&self, cell: usize, kind: Kind) {
-        for door in &self.0 {
-            door.cell.store(cell, Ordering::Relaxed);
-            door.kind.store(kind as u64, Ordering::Relaxed);
-            door.mark.store(DOOR_MARK ^ std::ptr::from_ref(door) as u64, Ordering::Release);
+        for slot in &self.0 {
+            slot.cell.store(cell, Ordering::Relaxed);
+            slot.kind.store(kind as u64, Ordering::Relaxed);
+            slot.mark.store(SLOT_MARK ^ std::ptr::from_ref(slot) as u64, Ordering::Release);
         }
     }
 }
@@ -69,17 +69,17 @@ pub(crate) unsafe fn through(request: *mut c_void) -> Result<Through, Misuse> {
     if number <= GENERATION {
         return Err(if number == 0 { Misuse::Null("request") } else { Misuse::Request(number) });
     }
-    let door = request.map_addr(|a| a & !GENERATION).cast::<Door>();
-    // SAFETY: requests of this plugin are doors, which stay allocated until the library is unloaded; all fields are
+    let slot = request.map_addr(|a| a & !GENERATION).cast::<RequestSlot>();
+    // SAFETY: requests of this plugin are request slots, which stay allocated until the library is unloaded; all fields are
     // atomic. The address is aligned by the mask.
-    let door = unsafe { &*door };
-    if door.mark.load(Ordering::Acquire) != DOOR_MARK ^ std::ptr::from_ref(door) as u64 {
+    let slot = unsafe { &*slot };
+    if slot.mark.load(Ordering::Acquire) != SLOT_MARK ^ std::ptr::from_ref(slot) as u64 {
         return Err(Misuse::Request(number));
     }
     Ok(Through {
-        cell: door.cell.load(Ordering::Relaxed) as *mut c_void,
-        is_send: door.kind.load(Ordering::Relaxed) == Kind::Send as u64,
-        index: door.index.load(Ordering::Relaxed) as u16,
+        cell: slot.cell.load(Ordering::Relaxed) as *mut c_void,
+        is_send: slot.kind.load(Ordering::Relaxed) == Kind::Send as u64,
+        index: slot.index.load(Ordering::Relaxed) as u16,
         generation: (number & GENERATION) as u8,
         request: number,
     })
@@ -108,25 +108,25 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// For the comm that owns `doors`; `uses` is different for every comm they lead to one after the other.
-    pub(crate) fn new(doors: &Doors, uses: u64) -> Requests {
+    /// For the comm that owns `slots`; `uses` is different for every comm they lead to one after the other.
+    pub(crate) fn new(slots: &RequestSlots, uses: u64) -> Requests {
         let generation = (uses % GENERATION as u64) as u8;
         let entry =
             Entry { ticket: 0, parts: 0, generation, in_flight: false, with_kernel: false, mrs: [0; MAX_RECVS] };
         Requests {
             entries: vec![entry; REQUESTS].into(),
             free: (0..REQUESTS as u16).rev().collect(),
-            row: doors.0.as_ptr() as usize,
+            row: slots.0.as_ptr() as usize,
         }
     }
 
     /// Whether a request can start.
     #[inline]
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Starts a request and returns its address, or null without room.
+    /// Starts a request and returns its address, or null without space.
     #[inline]
     pub(crate) fn start(&mut self, ticket: u64, mrs: impl ExactSizeIterator<Item = usize>) -> *mut c_void {
         let Some(index) = self.free.pop() else {
@@ -140,8 +140,8 @@ impl Requests {
         for (place, mr) in entry.mrs.iter_mut().zip(mrs) {
             *place = mr;
         }
-        let door = self.row + usize::from(index) * size_of::<Door>();
-        (door | usize::from(entry.generation)) as *mut c_void
+        let slot = self.row + usize::from(index) * size_of::<RequestSlot>();
+        (slot | usize::from(entry.generation)) as *mut c_void
     }
 
     /// The request that `through` names.

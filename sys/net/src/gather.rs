@@ -33,7 +33,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Ranges that still fit.
-    pub fn room(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         GATHER_MAX - self.count
     }
 

@@ -1,25 +1,24 @@
-//! The system calls of the TCP room that no safe crate offers as the data path needs them.
+//! The system calls of the TCP transport that no safe crate offers as the data path needs them.
 //!
-//! Set-up (open, bind, connect, most options) goes through `socket2` in the room itself. Here are the calls that
+//! Set-up (open, bind, connect, most options) goes through `socket2` in the transport itself. Here are the calls that
 //! move payload between a socket and [`linkspan_transport::MemSlice`], and the few options, lists and messages that
 //! `socket2` lacks. Every function is safe to call with any argument; all may be called from any thread.
 //!
 //! Calls on the data path never block, never raise SIGPIPE, repeat themselves after EINTR, and answer `Ok(None)`
 //! where the socket cannot serve them at the moment.
 
-mod bell;
 mod data;
 mod errqueue;
 mod gather;
 mod group;
 mod info;
 mod interfaces;
+mod notifier;
 mod options;
 mod order;
 mod pipe;
 mod wait;
 
-pub use bell::Bell;
 pub use data::{queued, recv, recv_mem, recv_row, recv_two, send, send_mem};
 pub use errqueue::{Sent, enable_zerocopy, sent_notice};
 pub use gather::{GATHER_MAX, Gather};
@@ -27,6 +26,7 @@ pub use group::WaitPair;
 pub use info::{TcpInfo, tcp_info};
 pub use interfaces::{Interface, interface_of, interfaces};
 pub use linkspan_thread::block_signals;
+pub use notifier::Notifier;
 pub use options::{bind_late_port, incoming_cpu};
 pub use order::{copy_ascending, fill_ascending};
 pub use pipe::Pipe;

@@ -22,4 +22,4 @@ pub use receive::{CONTROL_LEN, Received, foreign_interface, give_back, receive};
 pub use send::send_bound;
 pub use socket::{Error, Socket};
 pub use steer::{Rule, end_rule, set_spread, spread, steerable, take_rules, takes_rules};
-pub use uring::{Area, Bell, Harvest, Issuer, Source, UringError, ZeroCopyReceive, zero_copy, zero_copy_receive};
+pub use uring::{Area, Harvest, Issuer, Notifier, Source, UringError, ZeroCopyReceive, zero_copy, zero_copy_receive};

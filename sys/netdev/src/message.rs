@@ -77,7 +77,7 @@ impl Request {
 
 /// What one message of an answer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer<'a> {
+pub(crate) enum NetlinkReply<'a> {
     /// Attributes of an object.
     Object(Attrs<'a>),
     /// The request is done: 0, or an error number with the kernel's text.
@@ -85,7 +85,7 @@ pub(crate) enum Answer<'a> {
 }
 
 /// The messages of one datagram that answer request `sequence`.
-pub(crate) fn answers(mut bytes: &[u8], sequence: u32) -> Result<Vec<Answer<'_>>, BadMessage> {
+pub(crate) fn answers(mut bytes: &[u8], sequence: u32) -> Result<Vec<NetlinkReply<'_>>, BadMessage> {
     let mut all = Vec::new();
     while let Some(head) = bytes.first_chunk::<HEAD>() {
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *head;
@@ -98,16 +98,20 @@ pub(crate) fn answers(mut bytes: &[u8], sequence: u32) -> Result<Vec<Answer<'_>>
         }
         all.push(match kind {
             ERROR | DONE => end(kind, flags, body)?,
-            _ => Answer::Object(Attrs(body.get(GENERIC..).ok_or(BadMessage("a message without a command"))?)),
+            _ => NetlinkReply::Object(Attrs(body.get(GENERIC..).ok_or(BadMessage("a message without a command"))?)),
         });
     }
     Ok(all)
 }
 
-fn end(kind: u16, flags: u16, body: &[u8]) -> Result<Answer<'static>, BadMessage> {
+fn end(kind: u16, flags: u16, body: &[u8]) -> Result<NetlinkReply<'static>, BadMessage> {
     let Some(code) = body.first_chunk::<4>() else {
         // The end of a dump may have no code.
-        return if kind == DONE { Ok(Answer::End(0, None)) } else { Err(BadMessage("an error without a number")) };
+        return if kind == DONE {
+            Ok(NetlinkReply::End(0, None))
+        } else {
+            Err(BadMessage("an error without a number"))
+        };
     };
     let code = i32::from_ne_bytes(*code);
     let mut text = None;
@@ -124,7 +128,7 @@ fn end(kind: u16, flags: u16, body: &[u8]) -> Result<Answer<'static>, BadMessage
             .get(TEXT)?
             .map(|t| String::from_utf8_lossy(t.split(|&b| b == 0).next().unwrap_or_default()).into_owned());
     }
-    Ok(Answer::End(code, text))
+    Ok(NetlinkReply::End(code, text))
 }
 
 /// Attributes in a message.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::message::{ACK, Answer, Attrs, BadMessage, DUMP, Request, answers};
+use crate::message::{ACK, Attrs, BadMessage, DUMP, NetlinkReply, Request, answers};
 
 /// Why a request came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -136,9 +136,9 @@ impl Socket {
             };
             for answer in answers(&datagram[..n], self.sequence)? {
                 match answer {
-                    Answer::Object(attrs) => each(attrs)?,
-                    Answer::End(0, _) => return Ok(()),
-                    Answer::End(code, text) => {
+                    NetlinkReply::Object(attrs) => each(attrs)?,
+                    NetlinkReply::End(0, _) => return Ok(()),
+                    NetlinkReply::End(code, text) => {
                         let source = io::Error::from_raw_os_error(code.saturating_neg());
                         return Err(Error::Refused { what, source, text });
                     }

@@ -3,11 +3,11 @@
 //! Numbers and layouts: include/uapi/linux/io_uring.h (`io_uring_probe`) and io_uring/query.h.
 
 mod abi;
-mod bell;
 mod map;
+mod notifier;
 mod zcrx;
 
-pub use bell::Bell;
+pub use notifier::Notifier;
 pub use zcrx::{Area, Harvest, Issuer, Source, UringError, zero_copy};
 
 use std::ffi::{c_long, c_uint, c_void};

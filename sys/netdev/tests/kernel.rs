@@ -6,9 +6,9 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use linkspan_gpu::devmem::{Arrivals, Fragment, Refill, Run, State, fragments};
+use linkspan_gpu::devmem::{Arrivals, Fragment, Refill, RequestState, Run, fragments};
 use linkspan_netdev::{
-    Area, Bell, CONTROL_LEN, Error, QueueKind, Socket, Source, channels, foreign_interface, give_back,
+    Area, CONTROL_LEN, Error, Notifier, QueueKind, Socket, Source, channels, foreign_interface, give_back,
     may_bind_receive, may_bind_send, page_pools, queues, receive, rings, starved, zero_copy, zero_copy_receive,
 };
 use linkspan_transport::{Buf, HostBuf};
@@ -118,9 +118,9 @@ fn what_io_uring_has() {
 #[test]
 fn a_queue_of_loopback_is_refused() {
     let memory = HostBuf::new(64 << 12);
-    let bell = std::sync::Arc::new(Bell::new(true).unwrap());
+    let notifier = std::sync::Arc::new(Notifier::new(true).unwrap());
     let source = Source::Queue { interface: LO, queue: 0 };
-    let refused = zero_copy(source, Area::Host(memory.slice()), (64, 64), &bell).unwrap_err();
+    let refused = zero_copy(source, Area::Host(memory.slice()), (64, 64), &notifier).unwrap_err();
     println!("{refused}: {}", refused.source);
     // EPERM without CAP_NET_ADMIN, EINVAL before 6.15, ENOSYS where there is no io_uring.
     let code = refused.source.raw_os_error();
@@ -132,8 +132,8 @@ fn a_queue_of_loopback_is_refused() {
 #[test]
 fn io_uring_copies_a_stream_to_pages_that_go_back() {
     let memory = HostBuf::new(8 << 12);
-    let bell = std::sync::Arc::new(Bell::new(true).unwrap());
-    let made = zero_copy(Source::Anywhere, Area::Host(memory.slice()), (64, 64), &bell);
+    let notifier = std::sync::Arc::new(Notifier::new(true).unwrap());
+    let made = zero_copy(Source::Anywhere, Area::Host(memory.slice()), (64, 64), &notifier);
     let known = zero_copy_receive().is_ok_and(|found| found.without_card);
     let (mut issuer, mut harvest) = match made {
         Ok(made) => made,
@@ -154,9 +154,9 @@ fn io_uring_copies_a_stream_to_pages_that_go_back() {
         a.write_all(&[round; 16 << 10]).unwrap();
         let mut got = 0;
         while got < 16 << 10 {
-            if arrivals.state() != State::Armed {
+            if arrivals.state() != RequestState::Armed {
                 arrivals.resumed();
-                assert_eq!(arrivals.state(), State::Idle);
+                assert_eq!(arrivals.state(), RequestState::Idle);
                 issuer.flush().unwrap();
                 assert!(issuer.receive(b.as_fd(), 12 << 10, 5));
                 arrivals.armed(12 << 10);
@@ -179,8 +179,8 @@ fn io_uring_copies_a_stream_to_pages_that_go_back() {
         want += 1;
     }
     drop(a);
-    while arrivals.state() != State::End {
-        if arrivals.state() == State::Idle {
+    while arrivals.state() != RequestState::End {
+        if arrivals.state() == RequestState::Idle {
             assert!(issuer.receive(b.as_fd(), 1 << 12, 5));
             arrivals.armed(1 << 12);
         }

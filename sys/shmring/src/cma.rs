@@ -4,7 +4,7 @@
 //! use them late: a thread that decided to copy can be stopped before it enters the kernel and go on hours later.
 //! So each copy carries, as its first remote element, eight bytes of a *gate* page of the memory's owner. The kernel
 //! works through the elements in order and ends at the first one it cannot reach (process_vm_readv(2)), so once
-//! the owner has taken the rights from the gate page, a copy that enters the kernel moves nothing. What is left are
+//! the owner has taken the rights from the guard page page, a copy that enters the kernel moves nothing. What is left are
 //! copies that were inside the kernel already, and a thread that was is neither stopped nor doing anything else
 //! ([`crate::peer::Task`]).
 
@@ -20,28 +20,28 @@ use crate::slot::MAX_SLICES;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of the gate mapping: the largest page size Linux runs on (64 KiB on some ARM kernels).
+/// Bytes of the guard page mapping: the largest page size Linux runs on (64 KiB on some ARM kernels).
 const GATE_BYTES: usize = 64 << 10;
 
-/// Where in the gate page the rail's nonce lies, for the peer's probe.
+/// Where in the guard page page the rail's nonce lies, for the peer's probe.
 const NONCE_AT: usize = 64;
 
 /// A page of this process that a peer's copies pass first.
 #[derive(Debug)]
-pub struct Gate {
+pub struct AccessGuard {
     page: NonNull<u8>,
     keep: bool,
 }
 
 // SAFETY: the page is ours, is never read by us after set-up, and lives as long as the value.
-unsafe impl Send for Gate {}
+unsafe impl Send for AccessGuard {}
 
-impl Gate {
+impl AccessGuard {
     /// An accessible guard page that holds `nonce`.
     ///
     /// # Errors
     /// The error of `mmap(2)`: ENOMEM.
-    pub fn new(nonce: [u64; 2]) -> io::Result<Gate> {
+    pub fn new(nonce: [u64; 2]) -> io::Result<AccessGuard> {
         // SAFETY: a fresh private mapping at an address of the kernel's choice.
         let page = unsafe {
             rustix::mm::mmap_anonymous(
@@ -54,7 +54,7 @@ impl Gate {
         let page: NonNull<u8> = NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: inside the fresh mapping, aligned, and not shared yet.
         unsafe { page.add(NONCE_AT).cast::<[u64; 2]>().write(nonce) };
-        Ok(Gate { page, keep: false })
+        Ok(AccessGuard { page, keep: false })
     }
 
     /// The page's address, to be sent to the peer.
@@ -63,7 +63,7 @@ impl Gate {
     }
 
     /// Closes it: no copy that enters the kernel from now on moves a byte. The address stays taken, closed, for the
-    /// life of this process unless [`Gate::reopenable`] is called, since a late copy may still come.
+    /// life of this process unless [`AccessGuard::reopenable`] is called, since a late copy may still come.
     ///
     /// # Errors
     /// The error of `mprotect(2)`: ENOMEM where the process has too many mappings.
@@ -80,7 +80,7 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for AccessGuard {
     fn drop(&mut self) {
         if !self.keep {
             // SAFETY: our own mapping, of which no reference exists.
@@ -94,10 +94,10 @@ impl Drop for Gate {
 #[derive(Clone, Copy, Debug)]
 pub struct Remote {
     pid: libc::pid_t,
-    gate: u64,
+    guard: u64,
 }
 
-/// Bytes that a copy moves at the gate.
+/// Bytes that a copy moves at the guard page.
 const GATE: usize = 8;
 
 /// What one call copies: ranges of ours, each with its place in the peer. Neighbours become one range, on either side by
@@ -111,7 +111,7 @@ pub struct Ranges {
 
 #[derive(Debug)]
 struct List {
-    /// The first is the gate's.
+    /// The first is the guard page's.
     entries: [libc::iovec; MAX_SLICES as usize + 1],
     used: usize,
 }
@@ -158,13 +158,13 @@ impl Ranges {
     /// One more: `ours` and the same number of bytes at `address` in the peer. At most [`MAX_SLICES`]; false beyond.
     #[must_use]
     pub fn add(&mut self, ours: MemSlice, address: u64) -> bool {
-        let room = self.local.used.max(self.remote.used) <= MAX_SLICES as usize;
-        if room {
+        let space = self.local.used.max(self.remote.used) <= MAX_SLICES as usize;
+        if space {
             self.local.add(ours.as_ptr() as u64, ours.len());
             self.remote.add(address, ours.len());
             self.bytes += ours.len();
         }
-        room
+        space
     }
 
     /// Whether there is nothing to copy.
@@ -172,8 +172,8 @@ impl Ranges {
         self.bytes == 0
     }
 
-    fn behind(&mut self, word: u64, gate: u64) -> (&[libc::iovec], &[libc::iovec]) {
-        (self.local.behind(word), self.remote.behind(gate))
+    fn behind(&mut self, word: u64, guard: u64) -> (&[libc::iovec], &[libc::iovec]) {
+        (self.local.behind(word), self.remote.behind(guard))
     }
 }
 
@@ -188,9 +188,9 @@ fn iov(base: u64, len: usize) -> libc::iovec {
 }
 
 impl Remote {
-    /// The process `pid`, whose gate is at `gate`. The caller holds a pidfd, so that the number stays its own.
-    pub fn new(pid: i32, gate: u64) -> Remote {
-        Remote { pid, gate }
+    /// The process `pid`, whose gate is at `guard`. The caller holds a pidfd, so that the number stays its own.
+    pub fn new(pid: i32, guard: u64) -> Remote {
+        Remote { pid, guard }
     }
 
     /// Reads what is at `address` in the peer into `dst`.
@@ -212,11 +212,11 @@ impl Remote {
     /// Reads the peer's side of `ranges` into ours.
     ///
     /// # Errors
-    /// `EFAULT`: one of the ranges cannot be reached this way, or the gate is closed. `EPERM`, `ENOSYS`: forbidden.
+    /// `EFAULT`: one of the ranges cannot be reached this way, or the guard page is closed. `EPERM`, `ENOSYS`: forbidden.
     /// `ESRCH`: the process ended.
     pub fn pull_all(self, ranges: &mut Ranges) -> io::Result<()> {
         let mut word = 0u64;
-        let (local, remote) = ranges.behind(&raw mut word as u64, self.gate);
+        let (local, remote) = ranges.behind(&raw mut word as u64, self.guard);
         let (locals, remotes) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
         // SAFETY: writes to `word` and to the local ranges, which are writable by the promise of `MemSlice::new`.
         let n = unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), locals, remote.as_ptr(), remotes, 0) };
@@ -230,7 +230,7 @@ impl Remote {
     /// As [`Remote::pull_all`].
     pub fn push_all(self, ranges: &mut Ranges) -> io::Result<()> {
         let word = 0u64;
-        let (local, remote) = ranges.behind(&raw const word as u64, self.gate);
+        let (local, remote) = ranges.behind(&raw const word as u64, self.guard);
         let (locals, remotes) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
         // SAFETY: reads `word` and the local ranges, which are readable by the promise of `MemSlice::new`; what it
         // writes is the peer's, at the addresses that it published for this.
@@ -246,7 +246,7 @@ impl Remote {
     pub fn probe(self, nonce: [u64; 2]) -> io::Result<()> {
         let mut found = [0u64; 2];
         let local = [iov(found.as_mut_ptr() as u64, 16)];
-        let remote = [iov(self.gate.wrapping_add(NONCE_AT as u64), 16)];
+        let remote = [iov(self.guard.wrapping_add(NONCE_AT as u64), 16)];
         // SAFETY: writes to `found` alone.
         let n = unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) };
         whole(n, 16)?;

@@ -138,12 +138,12 @@ impl Map {
         self.word(layout::closed(side))
     }
 
-    /// The word that says whether a side sleeps, for [`crate::bell`].
+    /// The word that says whether a side sleeps, for [`crate::doorbell`].
     pub fn sleeping(&self, side: Side) -> &AtomicU64 {
         self.word(layout::sleeping(side))
     }
 
-    /// As [`Map::sleeping`], half of the word, for a futex: of a map that has no bell ([`crate::bare`]).
+    /// As [`Map::sleeping`], half of the word, for a futex: of a map that has no doorbell ([`crate::bare`]).
     pub(crate) fn nap(&self, side: Side) -> &AtomicU32 {
         let word: *const AtomicU64 = self.sleeping(side);
         // SAFETY: inside the mapping and aligned, as the word it is the first half of, which no other code of a bare
@@ -156,7 +156,7 @@ impl Map {
         self.word(layout::inside(side))
     }
 
-    /// Any word of the map; see [`Map::scribble`].
+    /// Any word of the map; see [`Map::corrupt`].
     #[doc(hidden)]
     pub fn peek(&self, at: usize) -> u64 {
         self.word(at / 8 * 8 % layout::total(self.ring)).load(Ordering::Relaxed)
@@ -164,7 +164,7 @@ impl Map {
 
     /// Every word of the map, for tests with a misbehaving peer.
     #[doc(hidden)]
-    pub fn scribble(&self, at: usize, value: u64) {
+    pub fn corrupt(&self, at: usize, value: u64) {
         self.word(at / 8 * 8 % layout::total(self.ring)).store(value, Ordering::Relaxed);
     }
 }
@@ -190,7 +190,7 @@ fn check_size(ring: usize) -> io::Result<()> {
 
 /// The ring that one side writes.
 #[derive(Debug)]
-pub struct Lane {
+pub struct RingView {
     data: NonNull<u8>,
     tail: NonNull<AtomicU64>,
     head: NonNull<AtomicU64>,
@@ -200,13 +200,13 @@ pub struct Lane {
 }
 
 // SAFETY: pointers into a map that the lane keeps alive, used through atomics and raw copies only.
-unsafe impl Send for Lane {}
+unsafe impl Send for RingView {}
 
-impl Lane {
+impl RingView {
     /// The ring that `writer` writes and its peer reads.
-    pub fn new(map: &Arc<Map>, writer: Side) -> Lane {
+    pub fn new(map: &Arc<Map>, writer: Side) -> RingView {
         let at = layout::ring(writer, map.ring);
-        Lane {
+        RingView {
             // SAFETY: `at` lies inside the mapping, by the layout.
             data: unsafe { map.base.add(at) },
             tail: NonNull::from(map.word(layout::tail(writer))),
@@ -226,7 +226,7 @@ impl Lane {
 }
 
 // SAFETY: offsets are masked and split at the end, so that copies of up to `size` bytes stay inside the ring.
-unsafe impl Area for Lane {
+unsafe impl Area for RingView {
     #[inline]
     fn tail(&self) -> &AtomicU64 {
         // SAFETY: points into the map kept alive by `self.map`.
@@ -264,7 +264,7 @@ unsafe impl Area for Lane {
     }
 }
 
-impl Producer<Lane> {
+impl Producer<RingView> {
     /// Like [`Producer::put`], from memory that other threads may access.
     #[inline]
     #[must_use]
@@ -305,7 +305,7 @@ impl Producer<Lane> {
     }
 }
 
-impl Consumer<Lane> {
+impl Consumer<RingView> {
     /// Like [`Consumer::get`], into memory that other threads may access.
     #[inline]
     #[must_use]

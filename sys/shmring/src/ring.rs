@@ -17,7 +17,7 @@ pub const LINE: usize = 64;
 
 /// The other side published a position that a correct peer never publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lie {
+pub struct CorruptIndex {
     /// Our own position, bytes.
     pub ours: u64,
     /// What the other side claims, bytes.
@@ -65,8 +65,8 @@ impl<A: Area> Producer<A> {
     /// `want`.
     ///
     /// # Errors
-    /// [`Lie`]: the consumer's position is beyond what was written, or went backwards.
-    pub fn free(&mut self, want: usize) -> Result<usize, Lie> {
+    /// [`CorruptIndex`]: the consumer's position is beyond what was written, or went backwards.
+    pub fn free(&mut self, want: usize) -> Result<usize, CorruptIndex> {
         let size = self.area.size();
         let free = size - (self.tail - self.head);
         if free >= want as u64 {
@@ -75,7 +75,7 @@ impl<A: Area> Producer<A> {
         // Acquire: the consumer's copies out of the space it frees come before our copies into it.
         let head = self.area.head().load(Ordering::Acquire);
         if head < self.head || head > self.tail {
-            return Err(Lie { ours: self.tail, theirs: head });
+            return Err(CorruptIndex { ours: self.tail, theirs: head });
         }
         self.head = head;
         Ok((size - (self.tail - head)) as usize)
@@ -131,7 +131,7 @@ impl<A: Area> Producer<A> {
 
     /// Whether the consumer has space for `want` bytes, looked up afresh; inconsistent positions count as space, the next
     /// [`Producer::free`] reports them.
-    pub fn has_room(&self, want: usize) -> bool {
+    pub fn has_space(&self, want: usize) -> bool {
         let head = self.area.head().load(Ordering::Acquire);
         self.area.size().wrapping_sub(self.tail.wrapping_sub(head)) >= want as u64
     }
@@ -155,9 +155,9 @@ impl<A: Area> Consumer<A> {
     /// Bytes that can be read now; looks at the producer's position only when everything seen before is consumed.
     ///
     /// # Errors
-    /// [`Lie`]: the producer's position went backwards, or is further ahead than the ring holds.
+    /// [`CorruptIndex`]: the producer's position went backwards, or is further ahead than the ring holds.
     #[inline]
-    pub fn ready(&mut self) -> Result<usize, Lie> {
+    pub fn ready(&mut self) -> Result<usize, CorruptIndex> {
         if self.tail == self.head {
             // Acquire: pairs with `publish`.
             let tail = self.area.tail().load(Ordering::Acquire);
@@ -165,7 +165,7 @@ impl<A: Area> Consumer<A> {
                 return Ok(0);
             }
             if tail < self.head || tail - self.head > self.area.size() {
-                return Err(Lie { ours: self.head, theirs: tail });
+                return Err(CorruptIndex { ours: self.head, theirs: tail });
             }
             self.tail = tail;
         }

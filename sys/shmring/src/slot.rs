@@ -46,7 +46,7 @@ pub trait Words {
 
 /// What the cursor says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct SlotState {
     /// The receiver has given an address and slices may be claimed.
     pub open: bool,
     /// A side ended the transfer.
@@ -57,18 +57,23 @@ pub struct State {
     pub next: u32,
 }
 
-impl State {
-    fn of(word: u64) -> State {
-        State { open: word & OPEN != 0, stopped: word & STOP != 0, done: word & DONE != 0, next: (word & NEXT) as u32 }
+impl SlotState {
+    fn of(word: u64) -> SlotState {
+        SlotState {
+            open: word & OPEN != 0,
+            stopped: word & STOP != 0,
+            done: word & DONE != 0,
+            next: (word & NEXT) as u32,
+        }
     }
 }
 
 /// The cursor does not carry the generation that both agreed on: the peer overwrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scribbled;
+pub struct CorruptSlot;
 
-fn check(word: u64, generation: u32) -> Result<State, Scribbled> {
-    if (word >> GEN) as u32 == generation { Ok(State::of(word)) } else { Err(Scribbled) }
+fn check(word: u64, generation: u32) -> Result<SlotState, CorruptSlot> {
+    if (word >> GEN) as u32 == generation { Ok(SlotState::of(word)) } else { Err(CorruptSlot) }
 }
 
 /// Sender: makes the slot ready before its descriptor is published.
@@ -81,8 +86,8 @@ pub fn offer(w: &impl Words, generation: u32) {
 /// The state now.
 ///
 /// # Errors
-/// [`Scribbled`]: the slot holds another generation.
-pub fn state(w: &impl Words, generation: u32) -> Result<State, Scribbled> {
+/// [`CorruptSlot`]: the slot holds another generation.
+pub fn state(w: &impl Words, generation: u32) -> Result<SlotState, CorruptSlot> {
     check(w.cursor().load(Ordering::Acquire), generation)
 }
 
@@ -90,8 +95,8 @@ pub fn state(w: &impl Words, generation: u32) -> Result<State, Scribbled> {
 /// start. False where the sender has stopped it.
 ///
 /// # Errors
-/// [`Scribbled`]: the slot is not as it was offered.
-pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bool, Scribbled> {
+/// [`CorruptSlot`]: the slot is not as it was offered.
+pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bool, CorruptSlot> {
     w.dest().store(dest, Ordering::Relaxed);
     w.unread().store(0, Ordering::Relaxed);
     let offered = u64::from(generation) << GEN;
@@ -99,23 +104,23 @@ pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bo
     match w.cursor().compare_exchange(offered, opened, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(true),
         Err(word) if check(word, generation)?.stopped => Ok(false),
-        Err(_) => Err(Scribbled),
+        Err(_) => Err(CorruptSlot),
     }
 }
 
 /// Claims the next of `slices` slices, where the transfer is open and one is left.
 ///
 /// # Errors
-/// [`Scribbled`]: the slot holds another generation.
-pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>, Scribbled> {
+/// [`CorruptSlot`]: the slot holds another generation.
+pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>, CorruptSlot> {
     Ok(claim_some(w, generation, slices, 1)?.map(|slices| slices.start))
 }
 
 /// Claims up to `most` of the next of `slices` slices, where the transfer is open and one is left.
 ///
 /// # Errors
-/// [`Scribbled`]: the slot holds another generation.
-pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Result<Option<Range<u32>>, Scribbled> {
+/// [`CorruptSlot`]: the slot holds another generation.
+pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Result<Option<Range<u32>>, CorruptSlot> {
     let slices = slices.min(MAX_SLICES);
     let mut word = w.cursor().load(Ordering::Acquire);
     for _ in 0..TRIES {
@@ -136,15 +141,15 @@ pub fn claim_some(w: &impl Words, generation: u32, slices: u32, most: u32) -> Re
 /// torn and must not be reported.
 ///
 /// # Errors
-/// [`Scribbled`]: the slot holds another generation.
-pub fn finish(w: &impl Words, generation: u32) -> Result<bool, Scribbled> {
+/// [`CorruptSlot`]: the slot holds another generation.
+pub fn finish(w: &impl Words, generation: u32) -> Result<bool, CorruptSlot> {
     let s = check(w.cursor().fetch_or(DONE, Ordering::AcqRel), generation)?;
     Ok(!s.stopped)
 }
 
 /// Either side: nothing more is claimed from here on. True where the transfer had already finished.
 pub fn stop(w: &impl Words) -> bool {
-    State::of(w.cursor().fetch_or(STOP, Ordering::AcqRel)).done
+    SlotState::of(w.cursor().fetch_or(STOP, Ordering::AcqRel)).done
 }
 
 /// Announces that this thread is about to touch the peer's memory for a transfer, and asks whether it still may.

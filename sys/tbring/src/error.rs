@@ -78,12 +78,14 @@ pub enum Error {
         channel: u32,
     },
     /// A message that no buffer has space for.
-    #[error("LS1509 a message of {length} bytes waits, and the buffers hold {room}; open the channel with larger ones")]
+    #[error(
+        "LS1509 a message of {length} bytes waits, and the buffers hold {bytes}; open the channel with larger ones"
+    )]
     Long {
         /// Its bytes.
         length: u64,
         /// Those of a buffer.
-        room: u64,
+        bytes: u64,
     },
     /// The other side does not take what was sent.
     #[error("LS1510 the other host has taken nothing on channel {channel} for {seconds} s; does its program receive?")]

@@ -319,14 +319,14 @@ impl Ring {
     /// [`Error::Gone`]; [`Error::Refused`] with `EINTR` for a signal while waiting.
     #[inline]
     pub fn doorbell(&mut self, completions: u32, wait: Duration, poll: bool) -> Result<u32> {
-        let mut bell = abi::Doorbell {
+        let mut notifier = abi::Doorbell {
             flags: if poll { abi::DOORBELL_POLL } else { 0 },
             min_complete: completions,
             timeout_us: u32::try_from(wait.as_micros()).unwrap_or(u32::MAX),
             submitted: 0,
         };
-        call(self.fd.as_fd(), abi::IOC_DOORBELL, &mut bell).map_err(|()| Error::call("ringing the doorbell"))?;
-        Ok(bell.submitted)
+        call(self.fd.as_fd(), abi::IOC_DOORBELL, &mut notifier).map_err(|()| Error::call("ringing the doorbell"))?;
+        Ok(notifier.submitted)
     }
 
     /// Hands over what was put, and does not wait. With a polling thread ([`Options::thread`]) that is awake, no system call; else

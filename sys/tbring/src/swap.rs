@@ -19,7 +19,7 @@ const BUFFERS: usize = 4;
 
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum BufferState {
     /// With the program, or free.
     Ours,
     /// With the driver.
@@ -41,7 +41,7 @@ pub struct Swap {
     map: Map,
     channel: u32,
     bytes: u64,
-    places: [Place; BUFFERS],
+    places: [BufferState; BUFFERS],
     front: usize,
     /// The receive buffer that the next message comes into.
     next: usize,
@@ -74,7 +74,7 @@ impl Swap {
             map,
             channel,
             bytes: each as u64,
-            places: [Place::Ours; BUFFERS],
+            places: [BufferState::Ours; BUFFERS],
             front: 0,
             next: 2,
             ended: false,
@@ -126,7 +126,7 @@ impl Swap {
         let front = self.front;
         let offset = front as u64 * self.bytes;
         self.put(|ring, region, channel| ring.send(channel, region, offset, length, front as u64), 0)?;
-        self.places[front] = Place::Driver;
+        self.places[front] = BufferState::Driver;
         self.front = 1 - front;
         self.ring.submit()?;
         self.free(self.front)
@@ -150,7 +150,7 @@ impl Swap {
     pub fn receive(&mut self, wait: Duration) -> Result<Option<&[u8]>> {
         let next = self.next;
         for buffer in [next, 5 - next] {
-            if self.places[buffer] == Place::Ours && !self.ended {
+            if self.places[buffer] == BufferState::Ours && !self.ended {
                 self.give(buffer)?;
             }
         }
@@ -159,8 +159,8 @@ impl Swap {
         }
         let begun = Instant::now();
         loop {
-            if let Place::Full(length) = self.places[next] {
-                self.places[next] = Place::Ours;
+            if let BufferState::Full(length) = self.places[next] {
+                self.places[next] = BufferState::Ours;
                 self.next = 5 - next;
                 // SAFETY: as in `front`; the driver has given it back, and has it again only after the next call. The length is
                 // that of a message that fitted, checked in `take`.
@@ -194,14 +194,14 @@ impl Swap {
     fn give(&mut self, buffer: usize) -> Result<()> {
         let (offset, length) = ((buffer - 2) as u64 * self.bytes, self.bytes);
         self.put(|ring, region, channel| ring.receive(channel, region, offset, length, buffer as u64), 1)?;
-        self.places[buffer] = Place::Driver;
+        self.places[buffer] = BufferState::Driver;
         Ok(())
     }
 
     /// Waits until a send buffer is free.
     fn free(&mut self, buffer: usize) -> Result<()> {
         let begun = Instant::now();
-        while self.places[buffer] == Place::Driver {
+        while self.places[buffer] == BufferState::Driver {
             let left = self.wait.saturating_sub(begun.elapsed());
             if !self.step(left)? && left.is_zero() {
                 return Err(Error::Late { channel: self.channel, seconds: self.wait.as_secs() });
@@ -219,7 +219,7 @@ impl Swap {
                     match self.ring.doorbell(1, wait, false) {
                         // A signal: a caller with time left waits on, so that no message is under way with an error.
                         Err(error) if error.errno() == Some(libc::EINTR) => {}
-                        rung => _ = rung?,
+                        waited => _ = waited?,
                     }
                 }
                 match self.ring.pop()? {
@@ -235,14 +235,14 @@ impl Swap {
     fn take(&mut self, done: Completion) -> Result<()> {
         let buffer = done.cookie as usize;
         let sent = done.operation == Operation::Send;
-        if buffer >= BUFFERS || sent != (buffer < 2) || self.places[buffer] != Place::Driver {
+        if buffer >= BUFFERS || sent != (buffer < 2) || self.places[buffer] != BufferState::Driver {
             return Err(Error::Queues { what: "a completion of nothing that was put" });
         }
-        self.places[buffer] = Place::Ours;
+        self.places[buffer] = BufferState::Ours;
         match done.result {
             Ok(()) if sent => Ok(()),
             Ok(()) if done.length <= self.bytes => {
-                self.places[buffer] = Place::Full(done.length);
+                self.places[buffer] = BufferState::Full(done.length);
                 Ok(())
             }
             Ok(()) => Err(Error::Queues { what: "a message longer than its buffer" }),
@@ -251,7 +251,7 @@ impl Swap {
                 Ok(())
             }
             Err(libc::ENODEV) => Err(Error::Gone),
-            Err(libc::EMSGSIZE) => Err(Error::Long { length: done.length, room: self.bytes }),
+            Err(libc::EMSGSIZE) => Err(Error::Long { length: done.length, bytes: self.bytes }),
             Err(errno) => {
                 let source = std::io::Error::from_raw_os_error(errno);
                 Err(Error::Refused { call: if sent { "sending" } else { "receiving" }, source, hint: "" })

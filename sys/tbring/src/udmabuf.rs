@@ -6,7 +6,7 @@ use std::io::{Error, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use linkspan_transport::{MemSlice, Place};
+use linkspan_transport::{MemSlice, MemoryDomain};
 
 /// Bytes of a page here, of which dma-bufs are made.
 pub const PAGE: usize = 4096;
@@ -89,7 +89,7 @@ impl Udmabuf {
     }
 
     /// The same bytes as memory of a device: only that device's calls and a driver that was given the dma-buf reach them.
-    pub fn on_device(&self, place: Place) -> MemSlice {
+    pub fn on_device(&self, place: MemoryDomain) -> MemSlice {
         // SAFETY: as for `slice`.
         unsafe { MemSlice::on_device(place, self.base.as_ptr().expose_provenance() as u64, self.bytes) }
     }

@@ -26,7 +26,7 @@ fn slice(at: *mut libc::c_void) -> MemSlice {
 }
 
 fn message<R: Rail>(a: &mut Conn<R>, b: &mut Conn<R>, src: MemSlice, dst: MemSlice) {
-    let receive = b.post_recv(&[(1, dst)]).expect("up").expect("room");
+    let receive = b.post_recv(&[(1, dst)]).expect("up").expect("transport");
     let (mut send, mut sent, mut got) = (None, false, false);
     let since = Instant::now();
     while !sent || !got {

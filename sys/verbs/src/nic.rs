@@ -1,4 +1,4 @@
-//! The NIC as the room sees it.
+//! The NIC as the transport sees it.
 
 use std::os::fd::{BorrowedFd, RawFd};
 
@@ -47,7 +47,7 @@ pub trait Nic: Clone + Send + Sync + 'static {
     fn pkey(&self, port: u8, index: u16) -> Result<u16, Error>;
 
     /// Registers host memory: pins its pages and gives it keys. Costs tens of microseconds and more; see the cache of
-    /// the room. The memory stays mapped as `MemSlice` promises; a region that outlives that is to be dropped.
+    /// the transport. The memory stays mapped as `MemSlice` promises; a region that outlives that is to be dropped.
     ///
     /// # Errors
     /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.

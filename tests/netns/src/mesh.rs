@@ -501,8 +501,8 @@ fn stats() -> Outcome<String> {
     std::thread::sleep(std::time::Duration::from_millis(1200));
     let (code, said) = mesh.world.lspan("b", &mesh.env(), "stats --json")?.end(SOON)?;
     let _ = fs::remove_dir_all(&dir);
-    // Fields come in the order of their names: the bytes are behind the room.
-    let behind = said.split("\"room\": \"relay\"").nth(1).and_then(|part| part.split("\"tx_host_bytes\":").nth(1));
+    // Fields come in the order of their names: the bytes are behind the transport.
+    let behind = said.split("\"transport\": \"relay\"").nth(1).and_then(|part| part.split("\"tx_host_bytes\":").nth(1));
     let number = behind.and_then(|rest| rest.trim().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok());
     match number {
         Some(bytes) if (12_000_036..12_500_000).contains(&bytes) && said.contains("\"connections_open\": 0") => {

@@ -3,13 +3,13 @@
 #![deny(unsafe_code)]
 
 mod machine;
-#[path = "../../../doors/nccl/src/memory.rs"]
+#[path = "../../../bindings/nccl/src/memory.rs"]
 mod memory;
-#[path = "../../../doors/nccl/src/path.rs"]
+#[path = "../../../bindings/nccl/src/path.rs"]
 mod path;
-#[path = "../../../doors/nccl/src/plugin.rs"]
+#[path = "../../../bindings/nccl/src/plugin.rs"]
 mod plugin;
-#[path = "../../../doors/nccl/src/setup.rs"]
+#[path = "../../../bindings/nccl/src/setup.rs"]
 mod setup;
 
 pub use plugin::Plugin;

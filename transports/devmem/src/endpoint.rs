@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_gpu::offload::Queue;
-use linkspan_gpu::unpack::Way;
+use linkspan_gpu::unpack::CopyMode;
 use linkspan_gpu::{CHUNK, Gpu, GpuError, StageMemory};
 use linkspan_net::WaitPair;
 use linkspan_proto::Head;
@@ -13,7 +13,7 @@ use linkspan_transport::{
     Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone,
 };
 
-use crate::beside::{Port, announcement};
+use crate::notices::{NoticeSink, announcement};
 use crate::rx::{Fault, Intake};
 use crate::tx::{Outgoing, Trouble};
 use crate::{Error, Socket, Via};
@@ -24,7 +24,7 @@ pub struct RailConfig {
     /// Why this path was taken.
     pub reason: String,
     /// How received pieces are put in place; `None`: by measured size.
-    pub unpack: Option<Way>,
+    pub unpack: Option<CopyMode>,
     /// What pinned memory is taken from.
     pub memory: StageMemory,
     /// A GPU to which payload cannot come directly is an error, not a downgrade.
@@ -56,9 +56,9 @@ pub struct DevmemRail<C> {
     control_down: Option<Instant>,
     end: Option<End>,
     /// What the user should be told.
-    news: VecDeque<String>,
-    told_scarce: u64,
-    told_refusal: bool,
+    events: VecDeque<String>,
+    reported_scarce: u64,
+    reported_refusal: bool,
 }
 
 impl<C: Rail> DevmemRail<C> {
@@ -79,7 +79,7 @@ impl<C: Rail> DevmemRail<C> {
             ..below.caps
         };
         let info = RailInfo {
-            room: "devmem",
+            transport: "devmem",
             path: format!("{} with {}", below.path, socket.path()),
             reason: config.reason.clone(),
             caps,
@@ -96,15 +96,15 @@ impl<C: Rail> DevmemRail<C> {
             deaf: None,
             control_down: None,
             end: None,
-            news: VecDeque::new(),
-            told_scarce: SCARCE_FIRST,
-            told_refusal: false,
+            events: VecDeque::new(),
+            reported_scarce: SCARCE_FIRST,
+            reported_refusal: false,
             config,
         })
     }
 
     /// Names the GPU whose memory the rail moves from now on, and has the card fill memory of it. Where that cannot be, payload
-    /// comes to the host and is copied from there, and [`DevmemRail::news`] and the rail's reason say so. Set-up: takes long.
+    /// comes to the host and is copied from there, and [`DevmemRail::events`] and the rail's reason say so. Set-up: takes long.
     ///
     /// # Errors
     /// [`GpuError::OtherDevice`]: the rail has another GPU. [`GpuError::Unsupported`]: the GPU lacks what it takes, or
@@ -126,7 +126,7 @@ impl<C: Rail> DevmemRail<C> {
             }
             Err(why) => {
                 let why = with_sources(&why);
-                self.news.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
+                self.events.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
                 self.info.reason = format!("{}; {device} by way of the host: {why}", self.info.reason);
                 None
             }
@@ -148,7 +148,7 @@ impl<C: Rail> DevmemRail<C> {
                     return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
                 }
                 self.info.path.push_str(" (io_uring without a card)");
-                self.news.push_back(format!("downgrade: {why}"));
+                self.events.push_back(format!("downgrade: {why}"));
             }
         }
         self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
@@ -168,21 +168,21 @@ impl<C: Rail> DevmemRail<C> {
     }
 
     /// Says once that device memory is not sent from where it lies.
-    fn tell_refusal(&mut self) {
-        let Some(why) = self.out.refused.as_ref().filter(|_| !self.told_refusal) else { return };
-        self.told_refusal = true;
+    fn report_refusal(&mut self) {
+        let Some(why) = self.out.refused.as_ref().filter(|_| !self.reported_refusal) else { return };
+        self.reported_refusal = true;
         if self.config.strict {
             self.end.get_or_insert(End::Device(format!("{why} (LINKSPAN_STRICT)")));
         }
         self.info.reason = format!("{}; sends by way of the host: {why}", self.info.reason);
-        self.news.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
+        self.events.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
     }
 
     /// Lines for the log, each once: downgrades, and a lack of pages.
-    pub fn news(&mut self) -> Option<String> {
+    pub fn events(&mut self) -> Option<String> {
         let scarce = self.intake.counts.scarce;
-        if scarce >= self.told_scarce * 2 {
-            self.told_scarce = scarce;
+        if scarce >= self.reported_scarce * 2 {
+            self.reported_scarce = scarce;
             let held = self.intake.counts.held;
             return Some(format!(
                 "{}: {held} pieces of device memory wait for the GPU and the card has next to no page left, {scarce} times so \
@@ -190,7 +190,7 @@ impl<C: Rail> DevmemRail<C> {
                 self.info.path
             ));
         }
-        self.news.pop_front()
+        self.events.pop_front()
     }
 
     /// Payload bytes that the card put into device memory, that were copied to the device from the host, and that went to
@@ -223,7 +223,7 @@ impl<C: Rail> DevmemRail<C> {
             Fault::End { inside: false } => End::Gone("end of stream".into()),
             Fault::System(e) => End::of_call("recvmsg", &e),
             Fault::Violation(v) => End::Protocol(v.0),
-            Fault::Place { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
+            Fault::MemoryDomain { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
             Fault::Device(e) => End::Device(with_sources(&e)),
         };
         self.ended(end)
@@ -244,7 +244,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        if !self.out.has_room() {
+        if !self.out.has_space() {
             return Err(Busy);
         }
         if let Err(error) = self.out.covers(src) {
@@ -261,7 +261,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
     fn prepare(&mut self, mem: MemSlice, target: bool) {
         if !target {
             self.out.prepare(&mut *self.socket, mem);
-            self.tell_refusal();
+            self.report_refusal();
         }
     }
 
@@ -279,7 +279,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
         if self.deaf.is_none() && (self.out.pending() || self.out.lent() || self.out.gone_before().is_some()) {
             match self.out.flush(&mut *self.socket) {
                 Ok(true) => {
-                    self.tell_refusal();
+                    self.report_refusal();
                     poll = Poll::Active;
                 }
                 Ok(false) => {}
@@ -300,7 +300,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
         self.check()?;
         let mut poll = Poll::Idle;
         if self.control_down.is_none() && self.intake.open_for_heads() {
-            match self.control.poll(&mut Port { intake: &mut self.intake, sink }) {
+            match self.control.poll(&mut NoticeSink { intake: &mut self.intake, sink }) {
                 Ok(found) => poll = found,
                 Err(Down::PeerGone { .. }) => self.control_down = Some(Instant::now()),
                 Err(down) => return Err(down),
@@ -340,7 +340,7 @@ impl<C: Rail> Rail for DevmemRail<C> {
             || self.deaf.is_some()
             || self.control_down.is_some()
             || self.end.is_some()
-            || self.news.front().is_some();
+            || self.events.front().is_some();
         let control = control.filter(|_| !work)?;
         let data = self.socket.wait(self.intake.wants(), self.out.pending()).ok()?;
         // A set that cannot be made is no reason to sleep forever: the caller looks again.
@@ -357,7 +357,7 @@ impl<C: Rail> DevmemRail<C> {
     #[cold]
     fn control_end<S: Sink>(&mut self, sink: &mut S) -> Down {
         let reaped = self.intake.reap(sink, true);
-        let ended = self.control.poll(&mut Port { intake: &mut self.intake, sink }).err();
+        let ended = self.control.poll(&mut NoticeSink { intake: &mut self.intake, sink }).err();
         match (reaped, ended) {
             (Err(fault), _) => self.fault(fault),
             (Ok(_), Some(down)) => down,

@@ -1,15 +1,15 @@
-//! The room of device-memory TCP: payload lands from the network card in GPU memory and is put in place there.
+//! The transport of device-memory TCP: payload lands from the network card in GPU memory and is put in place there.
 //!
-//! A rail is a control rail, which any room makes, with a second stream beside it that carries payload and nothing else: the
+//! A rail is a control rail, which any transport makes, with a second stream beside it that carries payload and nothing else: the
 //! card puts whatever comes over that one into device memory, where the processor could not read a head. Chunks' heads and
 //! control messages take the control rail; a head says that the next bytes of the second stream are its chunk's.
 //! The crate's README has the whole of it.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod endpoint;
 mod error;
 mod kernel;
+mod notices;
 mod planted;
 mod ring;
 mod rx;

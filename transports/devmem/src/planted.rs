@@ -1,6 +1,6 @@
 //! Bugs put in on purpose, to see that the tests catch them. Compiled in with the feature `planted` only.
 
-/// A bug of the room.
+/// A bug of the transport.
 #[cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub, reason = "named where it would be planted"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use linkspan_gpu::devmem::{Arrivals, Fragment, PAGE, Refill, Run, State, refills, tell};
+use linkspan_gpu::devmem::{Arrivals, Fragment, PAGE, Refill, RequestState, Run, refills, tell};
 use linkspan_net::{WaitPair, recv_mem};
 use linkspan_netdev::{Harvest, Received, Source};
 use linkspan_transport::{Buf, MemSlice, WaitFd};
@@ -120,13 +120,13 @@ impl Ring {
         linear: MemSlice,
         control: &mut [u64],
     ) -> io::Result<Option<Received>> {
-        // Before the look: what comes after it leaves the bell rung.
-        self.shared.hush();
+        // Before the look: what comes after it leaves the notifier signaled.
+        self.shared.drain();
         let (mut bytes, mut used) = (0, 0);
         while bytes < linear.len() {
             let Some(fragment) = self.next()? else { break };
-            let room = u32::try_from(linear.len() - bytes).unwrap_or(u32::MAX);
-            let (part, rest) = fragment.split(room);
+            let space = u32::try_from(linear.len() - bytes).unwrap_or(u32::MAX);
+            let (part, rest) = fragment.split(space);
             if !tell(part, control, &mut used) {
                 self.rest = Some(fragment);
                 break;
@@ -143,17 +143,17 @@ impl Ring {
             return Ok(Some(Received { bytes, control: used * 8 }));
         }
         match self.arrivals.state() {
-            State::Armed => self.shared.failure().map_or(Ok(None), Err),
-            State::Idle => {
+            RequestState::Armed => self.shared.failure().map_or(Ok(None), Err),
+            RequestState::Idle => {
                 self.arm(0);
                 Ok(None)
             }
-            State::Dry if self.held == 0 && self.in_vain == IN_VAIN => Err(io::ErrorKind::OutOfMemory.into()),
-            State::Dry => {
+            RequestState::Dry if self.held == 0 && self.in_vain == IN_VAIN => Err(io::ErrorKind::OutOfMemory.into()),
+            RequestState::Dry => {
                 self.refreshed();
                 Ok(None)
             }
-            State::OnHost => {
+            RequestState::OnHost => {
                 let got = recv_mem(stream, linear)?;
                 match got {
                     Some(0) => self.arrivals.ended(),
@@ -161,8 +161,8 @@ impl Ring {
                 }
                 Ok(got.map(|bytes| Received { bytes, control: 0 }))
             }
-            State::End => Ok(Some(Received { bytes: 0, control: 0 })),
-            State::Failed(error) => Err(io::Error::from_raw_os_error(error)),
+            RequestState::End => Ok(Some(Received { bytes: 0, control: 0 })),
+            RequestState::Failed(error) => Err(io::Error::from_raw_os_error(error)),
         }
     }
 
@@ -181,7 +181,7 @@ impl Ring {
 
     /// Goes on where the area was dry, if it need not be any more.
     fn refreshed(&mut self) {
-        if self.arrivals.state() == State::Dry && (self.returned || self.held == 0) {
+        if self.arrivals.state() == RequestState::Dry && (self.returned || self.held == 0) {
             self.in_vain = if self.held == 0 { self.in_vain + 1 } else { 0 };
             self.returned = false;
             self.arrivals.resumed();
@@ -200,7 +200,7 @@ impl Ring {
         let (before, mut freed) = (self.refill.tail(), 0);
         'all: for run in runs {
             for page in (0..run.count).map(|n| run.start.wrapping_add(n)) {
-                if self.refill.room() == 0 {
+                if self.refill.space() == 0 {
                     self.shared.order(FLUSH);
                     break 'all;
                 }
@@ -215,7 +215,7 @@ impl Ring {
             self.returned = true;
         }
         self.held = self.held.saturating_sub(freed);
-        // Here too: a rail that waits for its bell asks for nothing.
+        // Here too: a rail that waits for its notifier asks for nothing.
         self.refreshed();
         if freed == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(freed) }
     }

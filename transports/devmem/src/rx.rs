@@ -4,8 +4,8 @@
 //! order of the stream, and with each its pages go back to the kernel.
 
 mod kept;
-mod lane;
 mod linear;
+mod run_slot;
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use linkspan_gpu::devmem::{
     Assembly, BadControl, Fragment, Placed, RUNS, Run as TokenRun, Tokens, Unplaced, fragments,
 };
 use linkspan_gpu::offload::Queue;
-use linkspan_gpu::unpack::Way;
+use linkspan_gpu::unpack::CopyMode;
 use linkspan_gpu::{Gpu, GpuError, Share, StageMemory};
 use linkspan_net::copy_ascending;
 use linkspan_netdev::CONTROL_LEN;
@@ -26,8 +26,8 @@ use zerocopy::IntoBytes;
 use crate::planted::{self, Bug};
 use crate::{Error, Pool, Socket};
 use kept::Kept;
-use lane::{Lane, TO_HOST};
 use linear::{LINEAR, LINEARS, Linears};
+use run_slot::{RunSlot, TO_HOST};
 
 /// Heads that may be announced before the control rail is left alone until their payload has come. One more poll of it may bring
 /// some thousands.
@@ -39,7 +39,7 @@ const LANES: usize = 4;
 /// Chunks placed at a time, below the 64 that the contract allows.
 const PLACED: usize = 60;
 
-/// Most bytes and most calls of one poll, as of the TCP room.
+/// Most bytes and most calls of one poll, as of the TCP transport.
 const POLL_MOST: usize = 1 << 20;
 const READS: usize = 32;
 
@@ -57,7 +57,7 @@ pub(crate) enum Fault {
     },
     System(io::Error),
     Violation(Violation),
-    Place {
+    MemoryDomain {
         want: usize,
         got: usize,
     },
@@ -98,7 +98,7 @@ struct Current {
 
 /// Bytes that report together.
 struct Run {
-    lane: Option<usize>,
+    run_slot: Option<usize>,
     /// The chunk that ends with them.
     ends: Option<Head>,
 }
@@ -106,7 +106,7 @@ struct Run {
 /// Work of one device.
 struct Device {
     gpu: Arc<dyn Gpu>,
-    lanes: Vec<Lane>,
+    lanes: Vec<RunSlot>,
     free: Vec<usize>,
     _share: Share,
 }
@@ -169,15 +169,15 @@ impl Intake {
         &mut self,
         gpu: &Arc<dyn Gpu>,
         pool: Option<Pool>,
-        way: Option<Way>,
+        way: Option<CopyMode>,
         memory: &StageMemory,
     ) -> Result<(), GpuError> {
         // Of a pool in host memory the unpack kernel knows no address.
-        let way = if pool.as_ref().is_some_and(|p| p.mem.is_host()) { Some(Way::D2d) } else { way };
-        let detour = if pool.is_some() && way.is_none_or(|w| w == Way::Host) { LANES * TO_HOST } else { 0 };
-        let share = memory.take(LINEARS * LINEAR + LANES * TO_HOST + detour)?;
+        let way = if pool.as_ref().is_some_and(|p| p.mem.is_host()) { Some(CopyMode::D2d) } else { way };
+        let bounce = if pool.is_some() && way.is_none_or(|w| w == CopyMode::Host) { LANES * TO_HOST } else { 0 };
+        let share = memory.take(LINEARS * LINEAR + LANES * TO_HOST + bounce)?;
         let size = pool.as_ref().map(|p| p.mem.len() as u64);
-        let lanes = (0..LANES).map(|_| Lane::new(gpu, size, way)).collect::<Result<Vec<_>, _>>()?;
+        let lanes = (0..LANES).map(|_| RunSlot::new(gpu, size, way)).collect::<Result<Vec<_>, _>>()?;
         self.linears = Linears::pinned(gpu)?;
         if let Some(pool) = &pool {
             self.assembly.bound(pool.id);
@@ -319,7 +319,7 @@ impl Intake {
                 if fragment.is_empty() {
                     break;
                 }
-                let (part, then) = fragment.split(self.room(sink)?);
+                let (part, then) = fragment.split(self.space(sink)?);
                 self.place(part, then.is_none() || planted::is(Bug::SplitToken), linear, sink)?;
                 rest = then;
                 if self.assembly.complete() {
@@ -331,16 +331,16 @@ impl Intake {
     }
 
     /// Bytes of the current chunk that may be placed with one fragment.
-    fn room<S: Sink>(&mut self, sink: &mut S) -> Result<u32, Fault> {
+    fn space<S: Sink>(&mut self, sink: &mut S) -> Result<u32, Fault> {
         self.begin(sink)?;
         if self.current.is_none() {
             return Err(Fault::Violation(Violation("payload that no head has announced".into())));
         }
         let mut most = self.assembly.left();
-        if let (Some(device), Some(lane)) = (&self.device, self.open) {
-            let room = device.lanes[lane].room(self.assembly.placed());
-            if room > 0 {
-                return Ok(u32::try_from(most.min(room)).unwrap_or(u32::MAX));
+        if let (Some(device), Some(run_slot)) = (&self.device, self.open) {
+            let space = device.lanes[run_slot].space(self.assembly.placed());
+            if space > 0 {
+                return Ok(u32::try_from(most.min(space)).unwrap_or(u32::MAX));
             }
             self.close(None)?;
         }
@@ -367,22 +367,22 @@ impl Intake {
         let behind = behind && !planted::is(Bug::HostAhead);
         let needs_lane = place.is_some() && (matches!(part, Fragment::Device { .. }) || !on_host || behind);
         loop {
-            let lane = if needs_lane { Some(self.lane(sink)?) } else { None };
-            let placed = match (lane, &mut self.device) {
-                (Some(lane), Some(device)) => self.assembly.place(part, Some(&mut device.lanes[lane].batch)),
+            let run_slot = if needs_lane { Some(self.run_slot(sink)?) } else { None };
+            let placed = match (run_slot, &mut self.device) {
+                (Some(run_slot), Some(device)) => self.assembly.place(part, Some(&mut device.lanes[run_slot].batch)),
                 _ => self.assembly.place(part, None),
             };
             let ours = self.pool.as_ref().map_or(0, |p| p.id);
             match placed {
                 Ok(Placed::Device { token }) => {
                     self.counts.device += u64::from(part.len());
-                    match (lane, &mut self.device) {
-                        (Some(lane), Some(device)) if whole => match self.split {
+                    match (run_slot, &mut self.device) {
+                        (Some(run_slot), Some(device)) if whole => match self.split {
                             // NCCL reads the page too: it goes back when both are done.
                             Some(number) if !planted::is(Bug::SharedEarly) => {
-                                device.lanes[lane].shared = Some((number, token));
+                                device.lanes[run_slot].shared = Some((number, token));
                             }
-                            _ => device.lanes[lane].tokens.push(token),
+                            _ => device.lanes[run_slot].tokens.push(token),
                         },
                         (None, _) if whole => match (self.split, &mut self.kept) {
                             (Some(number), Some(kept)) => kept.keep(number, token, &mut self.tokens),
@@ -391,15 +391,15 @@ impl Intake {
                         _ => {}
                     }
                 }
-                Ok(Placed::Host { from, to, len }) => self.host_bytes(place, lane, linear, (from, to, len))?,
+                Ok(Placed::Host { from, to, len }) => self.host_bytes(place, run_slot, linear, (from, to, len))?,
                 Err(Unplaced::Full) => {
                     self.close(None)?;
                     continue;
                 }
                 Err(why) => return Err(unplaced(why, ours)),
             }
-            if let (Some(lane), Some(device)) = (lane, &mut self.device) {
-                device.lanes[lane].grown(self.assembly.placed());
+            if let (Some(run_slot), Some(device)) = (run_slot, &mut self.device) {
+                device.lanes[run_slot].grown(self.assembly.placed());
             }
             self.want -= u64::from(part.len());
             return Ok(());
@@ -412,7 +412,7 @@ impl Intake {
         let (Some(kept), Some(pool)) = (&mut self.kept, &self.pool) else { return Ok(false) };
         let Some(Current { receive: Some(number), place: Some(place), .. }) = self.current else { return Ok(false) };
         let inside = offset.checked_add(len.into()).is_some_and(|end| end <= pool.mem.len() as u64);
-        if !inside || !kept.has_room(number) {
+        if !inside || !kept.has_space(number) {
             return Ok(false);
         }
         let (to, mut assembly) = (self.assembly.placed(), self.assembly);
@@ -434,7 +434,7 @@ impl Intake {
     fn host_bytes(
         &mut self,
         place: Option<MemSlice>,
-        lane: Option<usize>,
+        run_slot: Option<usize>,
         linear: Option<(usize, MemSlice)>,
         (from, to, len): (usize, u64, u32),
     ) -> Result<(), Fault> {
@@ -445,15 +445,15 @@ impl Intake {
         let (Some(src), Some(dst)) = (buffer.sub(from as u64, len.into()), place.sub(to, len.into())) else {
             return Err(Fault::Violation(Violation("payload beyond its place".into())));
         };
-        match (lane, &mut self.device) {
-            (Some(lane), Some(device)) if !place.is_host() => {
+        match (run_slot, &mut self.device) {
+            (Some(run_slot), Some(device)) if !place.is_host() => {
                 self.counts.copied += u64::from(len);
-                device.lanes[lane].copy_in(dst, src)?;
-                self.linears.hold(slot, &mut device.lanes[lane].linears);
+                device.lanes[run_slot].copy_in(dst, src)?;
+                self.linears.hold(slot, &mut device.lanes[run_slot].linears);
             }
-            (Some(lane), Some(device)) => {
+            (Some(run_slot), Some(device)) => {
                 self.counts.host += u64::from(len);
-                let kept = device.lanes[lane].keep(src, to);
+                let kept = device.lanes[run_slot].keep(src, to);
                 debug_assert!(kept);
             }
             _ => {
@@ -475,7 +475,7 @@ impl Intake {
             let place = sink.place(&head)?;
             let want = head.len.get() as usize;
             if let Some(place) = place.filter(|p| p.len() != want) {
-                return Err(Fault::Place { want, got: place.len() });
+                return Err(Fault::MemoryDomain { want, got: place.len() });
             }
             if let Some(place) = place.filter(|p| !p.is_host() && !p.is_empty()) {
                 self.covers(place)?;
@@ -511,9 +511,9 @@ impl Intake {
     }
 
     /// The open run's lane, or a free one, for which older ones are waited for where need be.
-    fn lane<S: Sink>(&mut self, sink: &mut S) -> Result<usize, Fault> {
-        if let Some(lane) = self.open {
-            return Ok(lane);
+    fn run_slot<S: Sink>(&mut self, sink: &mut S) -> Result<usize, Fault> {
+        if let Some(run_slot) = self.open {
+            return Ok(run_slot);
         }
         loop {
             let device = self.device.as_mut().ok_or(GpuError::NotAttached)?;
@@ -529,39 +529,39 @@ impl Intake {
 
     /// The open run is full, or its chunk ends: the GPU begins.
     fn close(&mut self, ends: Option<Head>) -> Result<(), Fault> {
-        let lane = self.open.take();
-        if let (Some(lane), Some(device)) = (lane, &mut self.device) {
+        let run_slot = self.open.take();
+        if let (Some(run_slot), Some(device)) = (run_slot, &mut self.device) {
             let pool = self.pool.as_ref().map_or(MemSlice::NONE, |p| p.mem);
-            device.lanes[lane].start(pool)?;
+            device.lanes[run_slot].start(pool)?;
             if planted::is(Bug::TokensEarly) {
-                device.lanes[lane].tokens.drain(..).for_each(|token| self.tokens.push(token));
+                device.lanes[run_slot].tokens.drain(..).for_each(|token| self.tokens.push(token));
             }
             if planted::is(Bug::ReusedEarly) {
-                self.linears.release(&mut device.lanes[lane].linears);
+                self.linears.release(&mut device.lanes[run_slot].linears);
             }
         }
-        self.running.push_back(Run { lane, ends });
+        self.running.push_back(Run { run_slot, ends });
         Ok(())
     }
 
     /// Reports the oldest run if it is done, or waits for that. False: nothing to report.
     fn reap_one<S: Sink>(&mut self, sink: &mut S, wait: bool) -> Result<bool, Fault> {
         let Some(run) = self.running.front() else { return Ok(false) };
-        if let (Some(n), Some(device)) = (run.lane, &mut self.device) {
-            let lane = &mut device.lanes[n];
-            if !lane.done(wait)? && !planted::is(Bug::LandedEarly) {
+        if let (Some(n), Some(device)) = (run.run_slot, &mut self.device) {
+            let run_slot = &mut device.lanes[n];
+            if !run_slot.done(wait)? && !planted::is(Bug::LandedEarly) {
                 return Ok(false);
             }
-            lane.finish();
-            for token in lane.tokens.drain(..) {
+            run_slot.finish();
+            for token in run_slot.tokens.drain(..) {
                 self.tokens.push(token);
             }
-            match (lane.shared.take(), &mut self.kept) {
+            match (run_slot.shared.take(), &mut self.kept) {
                 (Some((number, token)), Some(kept)) => kept.keep(number, token, &mut self.tokens),
                 (Some((_, token)), None) => self.tokens.push(token),
                 (None, _) => {}
             }
-            self.linears.release(&mut lane.linears);
+            self.linears.release(&mut run_slot.linears);
             device.free.push(n);
         }
         if let Some(Run { ends: Some(head), .. }) = self.running.pop_front() {
@@ -599,8 +599,8 @@ impl Intake {
 
     /// Waits until the GPU reads no page and writes no place any more.
     pub(crate) fn finish(&mut self) {
-        for lane in self.device.iter_mut().flat_map(|d| &mut d.lanes) {
-            lane.settle();
+        for run_slot in self.device.iter_mut().flat_map(|d| &mut d.lanes) {
+            run_slot.settle();
         }
     }
 }

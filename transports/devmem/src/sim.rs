@@ -29,7 +29,7 @@ use linkspan_transport::{Buf, MemSlice};
 use crate::kernel::Owner;
 use crate::{Error, Lent, Pool, Socket, Via};
 use card::{Card, Tokens};
-use lending::Lending;
+use lending::SimZeroCopy;
 
 /// How the stream behaves.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ pub struct SimSocket<O> {
     unsteered: u64,
     end: bool,
     failed: Option<i32>,
-    lending: Lending,
+    lending: SimZeroCopy,
 }
 
 /// linux: asm-generic/errno.h and include/linux/errno.h.
@@ -109,7 +109,7 @@ impl<O: Owner> SimSocket<O> {
             unsteered: 0,
             end: false,
             failed: None,
-            lending: Lending::default(),
+            lending: SimZeroCopy::default(),
             config,
         }
     }
@@ -169,8 +169,8 @@ impl<O: Owner> SimSocket<O> {
         while !rest.is_empty() {
             let (draw, share) = (self.below(u64::MAX), self.chance(3));
             let Some(card) = &mut self.card else { break };
-            let (page, at, room) = card.place(draw, share);
-            let (now, then) = rest.split_at(rest.len().min(room as usize));
+            let (page, at, space) = card.place(draw, share);
+            let (now, then) = rest.split_at(rest.len().min(space as usize));
             if let Some(to) = card.pool.sub(u64::from(page) * 4096 + u64::from(at), now.len() as u64) {
                 match &self.gpu {
                     Some(gpu) => gpu.nic_write(to, now),
@@ -250,14 +250,14 @@ impl<O: Owner> Socket for SimSocket<O> {
         // Where the call's own buffer goes on.
         let mut copied = 0;
         while bytes < most {
-            let room = most - bytes;
+            let space = most - bytes;
             match self.segments.front_mut() {
                 None => break,
                 Some(Segment::Plain(_)) if kind == Some(true) => break,
                 Some(Segment::Steered { .. }) if kind == Some(false) => break,
                 Some(Segment::Plain(data)) => {
                     kind = Some(false);
-                    let part: Vec<u8> = data.drain(..data.len().min(room)).collect();
+                    let part: Vec<u8> = data.drain(..data.len().min(space)).collect();
                     let fits = linear.fill(copied as u64, &part);
                     debug_assert!(fits);
                     (bytes, copied) = (bytes + part.len(), copied + part.len());
@@ -268,7 +268,7 @@ impl<O: Owner> Socket for SimSocket<O> {
                 Some(Segment::Steered { linear: head, pages }) => {
                     kind = Some(true);
                     if !head.is_empty() {
-                        let n = head.len().min(room);
+                        let n = head.len().min(space);
                         if !put(control, &mut used, &message(78, 0, n as u32, 0, 0)) {
                             break;
                         }
@@ -277,7 +277,7 @@ impl<O: Owner> Socket for SimSocket<O> {
                         debug_assert!(fits);
                         (bytes, copied) = (bytes + n, copied + n);
                     } else if let Some(&(page, at, len)) = pages.front() {
-                        let n = (len as usize).min(room) as u32;
+                        let n = (len as usize).min(space) as u32;
                         let token = self.tokens.next();
                         let offset = u64::from(page) * 4096 + u64::from(at);
                         if !put(control, &mut used, &message(79, offset, n, token, binding)) {

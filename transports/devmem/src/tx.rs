@@ -26,7 +26,7 @@ const LENT: usize = 64;
 
 /// How a chunk leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum SendMode {
     /// From host memory.
     Host,
     /// From where it lies on the device.
@@ -38,9 +38,9 @@ enum Way {
 struct Item {
     number: u64,
     src: MemSlice,
-    way: Way,
+    way: SendMode,
     sent: usize,
-    /// Bytes that are on their way to pinned memory, or there; only for [`Way::Staged`].
+    /// Bytes that are on their way to pinned memory, or there; only for [`SendMode::Staged`].
     copied: usize,
 }
 
@@ -93,18 +93,18 @@ impl Outgoing {
     }
 
     /// Whether a chunk more can be accepted.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         self.queue.len() < ITEMS && self.open.len() < ITEMS
     }
 
-    /// Accepts a chunk, which [`Outgoing::has_room`] has space for. False: device memory on a rail that has no GPU, or has
+    /// Accepts a chunk, which [`Outgoing::has_space`] has space for. False: device memory on a rail that has no GPU, or has
     /// another.
     pub(crate) fn push(&mut self, number: u64, src: MemSlice) {
         let way = if src.is_host() || src.is_empty() {
-            Way::Host
+            SendMode::Host
         } else {
-            let found = self.lent.iter().find_map(|l| Some(Way::Lent { binding: l.id, offset: l.at(src)? }));
-            found.unwrap_or(Way::Staged)
+            let found = self.lent.iter().find_map(|l| Some(SendMode::Lent { binding: l.id, offset: l.at(src)? }));
+            found.unwrap_or(SendMode::Staged)
         };
         self.queue.push_back(Item { number, src, way, sent: 0, copied: 0 });
     }
@@ -135,7 +135,7 @@ impl Outgoing {
 
     /// Whether what comes next waits for the GPU and not for the stream.
     pub(crate) fn copying(&self) -> bool {
-        self.queue.front().is_some_and(|i| i.way == Way::Staged)
+        self.queue.front().is_some_and(|i| i.way == SendMode::Staged)
     }
 
     /// Whether the card still reads device memory.
@@ -160,9 +160,9 @@ impl Outgoing {
                     break;
                 }
                 let took = match item.way {
-                    Way::Host => socket.send(part(item.src, item.sent, rest.min(CALL))),
-                    Way::Lent { .. } if self.notices.full() => Ok(None),
-                    Way::Lent { binding, offset } => {
+                    SendMode::Host => socket.send(part(item.src, item.sent, rest.min(CALL))),
+                    SendMode::Lent { .. } if self.notices.full() => Ok(None),
+                    SendMode::Lent { binding, offset } => {
                         match socket.send_lent(binding, offset + item.sent as u64, rest.min(CALL)) {
                             Ok(Some(n)) => {
                                 self.notices.made();
@@ -177,7 +177,7 @@ impl Outgoing {
                             other => other,
                         }
                     }
-                    Way::Staged => match &mut self.staging {
+                    SendMode::Staged => match &mut self.staging {
                         Some(staging) => match staging.ready()? {
                             Some(ready) => socket.send(ready),
                             None => Ok(None),
@@ -189,7 +189,7 @@ impl Outgoing {
                 item.sent += n;
                 total += n;
                 moved = true;
-                if let (Way::Staged, Some(staging)) = (item.way, &mut self.staging) {
+                if let (SendMode::Staged, Some(staging)) = (item.way, &mut self.staging) {
                     staging.sent(n);
                 }
                 if item.sent < item.src.len() {
@@ -214,8 +214,8 @@ impl Outgoing {
     fn refuse(&mut self, why: String) {
         self.refused.get_or_insert(why);
         self.lent.clear();
-        for item in self.queue.iter_mut().filter(|i| matches!(i.way, Way::Lent { .. })) {
-            (item.way, item.copied) = (Way::Staged, item.sent);
+        for item in self.queue.iter_mut().filter(|i| matches!(i.way, SendMode::Lent { .. })) {
+            (item.way, item.copied) = (SendMode::Staged, item.sent);
         }
     }
 
@@ -223,7 +223,7 @@ impl Outgoing {
     fn stage(&mut self) -> Result<bool, GpuError> {
         let (Some(gpu), memory) = (&self.gpu, &self.memory) else { return Ok(false) };
         let mut moved = false;
-        for item in self.queue.iter_mut().filter(|i| i.way == Way::Staged && i.copied < i.src.len()) {
+        for item in self.queue.iter_mut().filter(|i| i.way == SendMode::Staged && i.copied < i.src.len()) {
             let staging = match &mut self.staging {
                 Some(staging) => staging,
                 none => none.insert(Staging::new(gpu, memory)?),

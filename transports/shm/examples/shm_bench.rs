@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::{Head, Kind};
-use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, Offer, SETUP_TIME, ShmRail};
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, ShmOffer, ShmRail};
 use linkspan_shmring::Map;
 use linkspan_shmring::bare::Bare;
-use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Sink, Violation};
 
 /// Both sides use this much source and destination memory, whatever the message.
@@ -55,13 +55,13 @@ fn parent(rounds: usize) -> Result<(), Box<dyn std::error::Error>> {
     pin(0);
     let own = linkspan_shm::identity()?;
     let map = Arc::new(Map::create(64 << 10)?);
-    let (gate, area) = (Gate::new([7, 7])?, touched());
+    let (guard, area) = (AccessGuard::new([7, 7])?, touched());
     let mut child = Command::new(std::env::current_exe()?)
         .arg("child")
         .arg(rounds.to_string())
         .arg(std::process::id().to_string())
         .arg(map.fd().as_raw_fd().to_string())
-        .arg(gate.address().to_string())
+        .arg(guard.address().to_string())
         .arg((area.slice().as_ptr() as u64).to_string())
         .arg(hex(&own.encode()))
         .stdin(Stdio::piped())
@@ -107,17 +107,17 @@ fn spread(mut v: Vec<f64>) -> String {
 }
 
 fn child(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let [rounds, pid, fd, gate, there, peer] = args else { return Err("arguments".into()) };
+    let [rounds, pid, fd, guard, there, peer] = args else { return Err("arguments".into()) };
     pin(1);
     let own = linkspan_shm::identity()?;
     let peer = Identity::decode(&unhex::<IDENTITY_LEN>(peer)?)?;
     let memory = std::fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"))?;
     let map = Arc::new(Map::open(memory.into(), 64 << 10)?);
-    let (own_gate, area) = (Gate::new([7, 7])?, touched());
+    let (own_gate, area) = (AccessGuard::new([7, 7])?, touched());
     println!("{} {} {}", own_gate.address(), area.slice().as_ptr() as u64, hex(&own.encode()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    let offer = Offer::decode(&unhex::<OFFER_LEN>(&line)?).ok_or("offer")?;
+    let offer = ShmOffer::decode(&unhex::<OFFER_LEN>(&line)?).ok_or("offer")?;
     let deadline = Instant::now() + SETUP_TIME;
     let mut connecting = Connecting::new(Config::default(), &own, &peer, &offer, deadline)?;
     let rail = loop {
@@ -125,7 +125,7 @@ fn child(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             break rail;
         }
     };
-    let bare = Bare::new(&map, Remote::new(pid.parse()?, gate.parse()?));
+    let bare = Bare::new(&map, Remote::new(pid.parse()?, guard.parse()?));
     let mut side = Run { rail, bare, area, there: there.parse()?, got: Got::default(), first: false };
     for _ in 0..rounds.parse()? {
         side.round()?;

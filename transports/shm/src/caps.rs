@@ -1,4 +1,4 @@
-//! What the room can do, what may be set, and why a fast way is not taken.
+//! What the transport can do, what may be set, and why a fast way is not taken.
 
 use linkspan_shmring::layout::{RING_MAX, RING_MIN};
 use linkspan_transport::Caps;
@@ -19,7 +19,7 @@ pub struct Config {
     pub slice: usize,
     /// Chunks of a few pages go in rows from the first on, however short they are; for tests.
     #[doc(hidden)]
-    pub rows: bool,
+    pub batches: bool,
     /// Called between the claim of a slice and its copy; for tests that stop a process exactly there.
     #[doc(hidden)]
     pub between: Option<fn()>,
@@ -27,7 +27,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { ring: 4 << 20, cma: true, cma_from: 48 << 10, slice: 128 << 10, rows: false, between: None }
+        Config { ring: 4 << 20, cma: true, cma_from: 48 << 10, slice: 128 << 10, batches: false, between: None }
     }
 }
 

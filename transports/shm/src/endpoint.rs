@@ -4,13 +4,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::{Map, Side};
 use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 use crate::caps::{Config, caps};
 use crate::live::Watch;
-use crate::memory::Reach;
+use crate::memory::PeerMemory;
 use crate::recv::Receiver;
 use crate::send::{Fault, Sender};
 
@@ -22,7 +22,7 @@ pub struct ShmRail {
     info: RailInfo,
     send: Sender,
     recv: Receiver,
-    reach: Reach,
+    reach: PeerMemory,
     watch: Watch,
     /// Idle polls since the peer was found gone.
     grace: u8,
@@ -34,7 +34,7 @@ pub(crate) struct Parts {
     pub(crate) side: Side,
     pub(crate) own_pid: u32,
     pub(crate) peer_pid: u32,
-    pub(crate) gate: Gate,
+    pub(crate) guard: AccessGuard,
     pub(crate) remote: Option<Remote>,
     pub(crate) reason: String,
     pub(crate) config: Config,
@@ -46,7 +46,7 @@ impl ShmRail {
         let watch = watch(&map)?;
         let direct = p.remote.is_some();
         let info = RailInfo {
-            room: "shm",
+            transport: "shm",
             path: format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10),
             reason: p.reason,
             caps: caps(direct),
@@ -55,7 +55,7 @@ impl ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
             recv: Receiver::new(&map, p.side),
-            reach: Reach::new(&map, p.side, p.peer_pid as i32, p.remote, p.gate, p.config.between),
+            reach: PeerMemory::new(&map, p.side, p.peer_pid as i32, p.remote, p.guard, p.config.between),
             watch,
             grace: 0,
         })
@@ -76,7 +76,7 @@ impl ShmRail {
     fn down(&self, fault: Fault) -> Down {
         let path = self.info.path.clone();
         match fault {
-            Fault::Lie(why) => Down::Protocol { path, why },
+            Fault::CorruptIndex(why) => Down::Protocol { path, why },
             Fault::System(call, source) => Down::System { call, path, source },
             Fault::Gone(why) => Down::PeerGone { path, why: why.into() },
         }
@@ -86,7 +86,7 @@ impl ShmRail {
     #[inline]
     fn announce(&mut self, idle: bool) {
         if self.send.unannounced() || self.recv.unannounced(idle) {
-            self.watch.ring();
+            self.watch.notify();
             self.send.announced();
             self.recv.announced();
         }
@@ -177,7 +177,7 @@ impl Drop for ShmRail {
         self.watch.close();
         self.send.stop();
         self.recv.stop();
-        self.watch.ring();
+        self.watch.notify();
         let watch = &self.watch;
         self.reach.quiesce(|| watch.ended());
     }

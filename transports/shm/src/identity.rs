@@ -27,7 +27,7 @@ pub struct Identity {
 
 const _: () = assert!(size_of::<Identity>() == IDENTITY_LEN);
 
-/// Why two processes do not use the shared-memory room.
+/// Why two processes do not use the shared-memory transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotLocal {

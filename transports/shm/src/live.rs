@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_shmring::{Map, Side, bell, peer};
+use linkspan_shmring::{Map, Side, doorbell, peer};
 use linkspan_transport::WaitFd;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::net::{RecvFlags, SendFlags};
@@ -16,7 +16,7 @@ const IDLE_POLLS: u32 = 32;
 /// Time between two looks at the peer process, each a system call of 0.2 us.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What tells of the peer, and what wakes it: the socket of the set-up, on which every byte is a ring of the bell.
+/// What tells of the peer, and what wakes it: the socket of the set-up, on which every byte is a notification.
 #[derive(Debug)]
 pub(crate) struct Watch {
     map: Arc<Map>,
@@ -95,8 +95,8 @@ impl Watch {
 
     /// Wakes the peer if it sleeps.
     #[inline]
-    pub(crate) fn ring(&self) {
-        if bell::must_ring(self.map.sleeping(self.side.other())) {
+    pub(crate) fn notify(&self) {
+        if doorbell::should_notify(self.map.sleeping(self.side.other())) {
             // A full socket is as good as a written one: it wakes too. Flags by call, since the peer shares no
             // descriptor with us that it could make blocking.
             let _ = rustix::net::send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -106,7 +106,7 @@ impl Watch {
     /// Says that we sleep; the caller looks at everything once more and calls [`Watch::disarm`] or sleeps.
     pub(crate) fn arm(&mut self) -> WaitFd {
         self.armed = true;
-        bell::arm(self.map.sleeping(self.side));
+        doorbell::arm(self.map.sleeping(self.side));
         WaitFd { fd: self.all.as_raw_fd(), read: true, write: false }
     }
 
@@ -115,7 +115,7 @@ impl Watch {
     pub(crate) fn disarm(&mut self) {
         if self.armed {
             self.armed = false;
-            bell::disarm(self.map.sleeping(self.side));
+            doorbell::disarm(self.map.sleeping(self.side));
             let mut byte = [0; 1];
             // What is left after a few rounds wakes us once more, for nothing.
             for _ in 0..4 {

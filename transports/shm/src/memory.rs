@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_shmring::cma::{Gate, Ranges, Remote};
+use linkspan_shmring::cma::{AccessGuard, Ranges, Remote};
 use linkspan_shmring::map::SlotWords;
 use linkspan_shmring::peer::{Task, this_thread};
 use linkspan_shmring::{Map, Side, slot};
@@ -22,32 +22,32 @@ pub(crate) enum Copied {
 
 /// Both gates: the peer's, through which we copy, and ours, through which the peer does.
 #[derive(Debug)]
-pub(crate) struct Reach {
+pub(crate) struct PeerMemory {
     map: Arc<Map>,
     side: Side,
     pid: i32,
     remote: Option<Remote>,
-    gate: Gate,
+    guard: AccessGuard,
     /// Nothing could prove that a late writer is gone: then only this process writes its memory.
     pull_only: bool,
     between: Option<fn()>,
 }
 
-/// How long a copy that is under way is simply waited for before the gate is closed: several slices' worth.
+/// How long a copy that is under way is simply waited for before the guard page is closed: several slices' worth.
 const GRACE: Duration = Duration::from_micros(200);
 
-impl Reach {
+impl PeerMemory {
     /// `remote` is `None` where the ring carries all.
     pub(crate) fn new(
         map: &Arc<Map>,
         side: Side,
         pid: i32,
         remote: Option<Remote>,
-        gate: Gate,
+        guard: AccessGuard,
         between: Option<fn()>,
-    ) -> Reach {
+    ) -> PeerMemory {
         let pull_only = remote.is_some() && Task::new(pid, pid as u64).visible().is_err();
-        Reach { map: map.clone(), side, pid, remote, gate, pull_only, between }
+        PeerMemory { map: map.clone(), side, pid, remote, guard, pull_only, between }
     }
 
     pub(crate) fn map(&self) -> &Arc<Map> {
@@ -97,7 +97,7 @@ impl Reach {
     /// Returns when no thread of the peer touches our memory through this rail, nor ever will. Every transfer has
     /// been stopped before. `ended` tells whether the peer process has.
     ///
-    /// A peer that is between [`slot::enter`] and [`slot::leave`] is given [`GRACE`]; then the gate closes, and from
+    /// A peer that is between [`slot::enter`] and [`slot::leave`] is given [`GRACE`]; then the guard page closes, and from
     /// there on only a copy that was inside the kernel already can move bytes. It is over when the peer says so, has
     /// ended, or its thread is seen outside. A peer that reports a wrong thread ends the wait early, and could have written
     /// our memory in any case: the wait protects against correct peers only.
@@ -119,16 +119,16 @@ impl Reach {
 
     fn shut_out(&mut self, inside: &std::sync::atomic::AtomicU64, ended: impl Fn() -> bool) {
         // A gate that cannot be closed (no memory for it) leaves the other two ways to know.
-        let closed = self.gate.close();
+        let closed = self.guard.close();
         let who = slot::all_out(inside);
         let task = Task::new(self.pid, who);
         loop {
             if slot::all_out(inside) == 0 || ended() {
-                self.gate.reopenable();
+                self.guard.reopenable();
                 return;
             }
             if closed.is_ok() && task.outside() {
-                // It may come late and must find the gate closed: the address stays taken.
+                // It may come late and must find the guard page closed: the address stays taken.
                 return;
             }
             std::thread::sleep(Duration::from_micros(100));

@@ -6,7 +6,7 @@
 //! 8   the 40 bytes of a head (control, first piece of a chunk, offer)
 //!     or u32 generation, u8 slot, 3 zero, u64 offset in the chunk (piece of a transfer)
 //! 48  control: payload; offer: u64 address, u8 slot, zero, u16 slice in pages of 4 KiB, u32 generation
-//! 64  payload of pieces; row: for each of its chunks 40 bytes of a head, u64 address
+//! 64  payload of pieces; batch: for each of its chunks 40 bytes of a head, u64 address
 //! ```
 
 use linkspan_proto::Head;
@@ -30,13 +30,13 @@ pub(crate) enum Tag {
     /// Next piece of the chunk under way.
     More = 3,
     /// A chunk to be copied directly.
-    Offer = 4,
+    ShmOffer = 4,
     /// A piece of an offered chunk that could not be copied directly.
     Piece = 5,
     /// Nothing: the rest of the ring is left out.
     Skip = 6,
     /// Chunks to be copied directly together; the payload tells which.
-    Row = 7,
+    Batch = 7,
 }
 
 /// A record as its receiver sees it, its payload aside.
@@ -61,8 +61,8 @@ pub(crate) struct Direct {
 pub(crate) fn size(tag: Tag, len: usize) -> usize {
     match tag {
         Tag::Ctrl => (CTRL_AT + len).next_multiple_of(LINE),
-        Tag::Chunk | Tag::More | Tag::Piece | Tag::Skip | Tag::Row => LINE + len.next_multiple_of(LINE),
-        Tag::Offer => LINE,
+        Tag::Chunk | Tag::More | Tag::Piece | Tag::Skip | Tag::Batch => LINE + len.next_multiple_of(LINE),
+        Tag::ShmOffer => LINE,
     }
 }
 
@@ -111,9 +111,9 @@ pub(crate) fn piece(len: usize, slot: u8, generation: u32, offset: u64) -> [u8; 
 pub(crate) const ENTRY: usize = HEAD_LEN + 8;
 
 /// The line of a row of `count` chunks.
-pub(crate) fn row(count: usize, slot: u8, generation: u32) -> [u8; LINE] {
+pub(crate) fn batch(count: usize, slot: u8, generation: u32) -> [u8; LINE] {
     let mut line = piece(count * ENTRY, slot, generation, 0);
-    line[4] = Tag::Row as u8;
+    line[4] = Tag::Batch as u8;
     line
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn parse_entry(entry: &[u8; ENTRY]) -> ([u8; HEAD_LEN], u64) {
 
 /// The line of an offer.
 pub(crate) fn offer(head: &Head, direct: Direct) -> [u8; LINE] {
-    let mut line = with_head(Tag::Offer, 0, head);
+    let mut line = with_head(Tag::ShmOffer, 0, head);
     line[48..56].copy_from_slice(&direct.address.to_le_bytes());
     line[56] = direct.slot;
     line[58..60].copy_from_slice(&direct.pages.to_le_bytes());
@@ -152,10 +152,10 @@ impl Record {
             1 => Tag::Ctrl,
             2 => Tag::Chunk,
             3 => Tag::More,
-            4 => Tag::Offer,
+            4 => Tag::ShmOffer,
             5 => Tag::Piece,
             6 => Tag::Skip,
-            7 => Tag::Row,
+            7 => Tag::Batch,
             _ => return Err("a record of unknown kind"),
         };
         if len > ready || size(tag, len) > ready || (tag == Tag::Ctrl && len > EAGER_MAX) {

@@ -10,14 +10,14 @@ use linkspan_shmring::cma::Ranges;
 use linkspan_shmring::map::SlotWords;
 use linkspan_shmring::ring::{Consumer, LINE};
 use linkspan_shmring::slot::{self, MAX_SLICES, Words};
-use linkspan_shmring::{Lane, Map, SLOTS, Side, Slots};
+use linkspan_shmring::{Map, RingView, SLOTS, Side, Slots};
 use linkspan_transport::{Buf, MemSlice, Sink, Violation};
 
+use crate::batch::{self, BATCH, LONGEST, Places};
 use crate::caps::{PAGE, SLICE_MAX};
-use crate::memory::{Copied, Reach};
+use crate::memory::{Copied, PeerMemory};
 use crate::record::{CTRL_AT, Direct, ENTRY, LINE_LEN, Record, Tag, parse_entry, size};
-use crate::row::{self, LONGEST, Places, ROW};
-use crate::send::{CHUNKS, Fault, all, scribbled};
+use crate::send::{CHUNKS, Fault, all, corrupt};
 
 /// Records and payload bytes that one poll takes from the ring, so that it returns soon.
 const RECORDS: usize = 64;
@@ -40,7 +40,7 @@ struct In {
     got: usize,
     direct: Option<Transfer>,
     /// Of a row: its chunks, of which `head` is the first.
-    row: Option<Box<Places>>,
+    batch: Option<Box<Places>>,
     done: bool,
 }
 
@@ -66,7 +66,7 @@ struct Transfer {
 /// The incoming half of a rail.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    rx: Consumer<Lane>,
+    rx: Consumer<RingView>,
     slots: Slots,
     queue: VecDeque<In>,
     used: u32,
@@ -82,17 +82,17 @@ pub(crate) struct Receiver {
 }
 
 fn lie(why: impl Into<String>) -> Fault {
-    Fault::Lie(why.into())
+    Fault::CorruptIndex(why.into())
 }
 
 fn violation(v: Violation) -> Fault {
-    Fault::Lie(v.0)
+    Fault::CorruptIndex(v.0)
 }
 
 impl Receiver {
     pub(crate) fn new(map: &Arc<Map>, side: Side) -> Receiver {
         Receiver {
-            rx: Consumer::new(Lane::new(map, side.other())),
+            rx: Consumer::new(RingView::new(map, side.other())),
             slots: Slots::new(map, side.other()),
             queue: VecDeque::with_capacity(CHUNKS),
             used: 0,
@@ -121,7 +121,7 @@ impl Receiver {
 
     /// Takes what is in the ring, then does one slice of a transfer. True where anything happened.
     #[inline]
-    pub(crate) fn poll<S: Sink>(&mut self, sink: &mut S, reach: &Reach) -> Result<bool, Fault> {
+    pub(crate) fn poll<S: Sink>(&mut self, sink: &mut S, reach: &PeerMemory) -> Result<bool, Fault> {
         let mut active = self.records(sink, reach)?;
         self.quiet = if active { 0 } else { self.quiet.saturating_add(1) };
         if !self.queue.is_empty() {
@@ -131,7 +131,7 @@ impl Receiver {
     }
 
     #[inline]
-    fn records<S: Sink>(&mut self, sink: &mut S, reach: &Reach) -> Result<bool, Fault> {
+    fn records<S: Sink>(&mut self, sink: &mut S, reach: &PeerMemory) -> Result<bool, Fault> {
         let (mut records, mut bytes) = (0, 0);
         while records < RECORDS && bytes < BYTES {
             let ready = match self.rx.ready() {
@@ -156,7 +156,7 @@ impl Receiver {
             records += 1;
             bytes += if r.tag == Tag::Skip { 0 } else { size };
             if size >= LINE * 16 {
-                // The sender of a large chunk may be waiting for room.
+                // The sender of a large chunk may be waiting for space.
                 self.freed += self.rx.release();
             }
         }
@@ -185,7 +185,7 @@ impl Receiver {
         sink.ctrl(&head, body).map_err(violation)
     }
 
-    fn payload<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &Reach) -> Result<(), Fault> {
+    fn payload<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &PeerMemory) -> Result<(), Fault> {
         match r.tag {
             Tag::Ctrl | Tag::Skip => Ok(()),
             Tag::Chunk => {
@@ -193,17 +193,17 @@ impl Receiver {
                 self.fill(r, sink)
             }
             Tag::More => self.fill(r, sink),
-            Tag::Offer => {
+            Tag::ShmOffer => {
                 let direct = r.direct();
                 self.begin(r, sink, Some((direct, reach)))
             }
-            Tag::Row => self.row(r, sink, reach),
+            Tag::Batch => self.batch(r, sink, reach),
             Tag::Piece => self.piece(r),
         }
     }
 
     /// A head: asks where its chunk goes and makes an entry for it.
-    fn begin<S: Sink>(&mut self, r: &Record, sink: &mut S, direct: Option<(Direct, &Reach)>) -> Result<(), Fault> {
+    fn begin<S: Sink>(&mut self, r: &Record, sink: &mut S, direct: Option<(Direct, &PeerMemory)>) -> Result<(), Fault> {
         let (head, kind) = Head::decode(&r.head()).map_err(|e| lie(e.to_string()))?;
         if !kind.is_payload() {
             return Err(lie(format!("a chunk record carries a {:?}", Kind::from_u8(head.kind))));
@@ -217,7 +217,7 @@ impl Receiver {
             Some(mem) => Some(mem.sub(0, len.into()).ok_or_else(|| lie("a chunk longer than its place"))?),
             None => None,
         };
-        let mut entry = In { head, dest, got: 0, direct: None, row: None, done: false };
+        let mut entry = In { head, dest, got: 0, direct: None, batch: None, done: false };
         if let Some((direct, reach)) = direct {
             let t = self.open(&direct, len as usize, dest, reach)?;
             entry.done = t.is_none();
@@ -228,7 +228,7 @@ impl Receiver {
     }
 
     /// A row: asks where each of its chunks goes and opens its transfer.
-    fn row<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &Reach) -> Result<(), Fault> {
+    fn batch<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &PeerMemory) -> Result<(), Fault> {
         let (generation, slot, _) = r.piece();
         let count = r.len / ENTRY;
         let (Some(w), Some(text), true) = (self.slots.get(slot.into()), self.scratch.get_mut(..r.len), reach.direct())
@@ -238,10 +238,10 @@ impl Receiver {
         if self.used & (1 << slot) != 0 || self.queue.len() == CHUNKS {
             return Err(lie(format!("more chunks at once than agreed, or slot {slot} twice")));
         }
-        if !r.len.is_multiple_of(ENTRY) || !(1..=ROW).contains(&count) || !self.rx.get(LINE_LEN, text) {
+        if !r.len.is_multiple_of(ENTRY) || !(1..=BATCH).contains(&count) || !self.rx.get(LINE_LEN, text) {
             return Err(lie(format!("a row of {} bytes", r.len)));
         }
-        let mut row = self.spare.pop();
+        let mut batch = self.spare.pop();
         for (n, entry) in text.as_chunks().0.iter().enumerate() {
             let (head, address) = parse_entry(entry);
             let (head, kind) = Head::decode(&head).map_err(|e| lie(e.to_string()))?;
@@ -254,13 +254,13 @@ impl Receiver {
                 None => None,
             };
             w.place(n as u32).store(place.map_or(0, |p| p.as_ptr() as u64), Ordering::Relaxed);
-            let _ = row.get_or_insert_with(|| Places::new(head)).add(head, place, address);
+            let _ = batch.get_or_insert_with(|| Places::new(head)).add(head, place, address);
         }
-        let Some(row) = row else {
+        let Some(batch) = batch else {
             return Err(lie("a row of nothing"));
         };
         let taken = if reach.pull_only() { count as u32 } else { 0 };
-        slot::open(&w, generation, 0, taken).map_err(|_| scribbled())?;
+        slot::open(&w, generation, 0, taken).map_err(|_| corrupt())?;
         self.used |= 1 << slot;
         self.dirty = true;
         let transfer = Transfer {
@@ -275,8 +275,8 @@ impl Receiver {
             ringed_at: 0,
             quit: false,
         };
-        let (head, dest) = (row.chunks[0].0, Some(MemSlice::EMPTY));
-        self.queue.push_back(In { head, dest, got: 0, direct: Some(transfer), row: Some(row), done: false });
+        let (head, dest) = (batch.chunks[0].0, Some(MemSlice::EMPTY));
+        self.queue.push_back(In { head, dest, got: 0, direct: Some(transfer), batch: Some(batch), done: false });
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl Receiver {
         d: &Direct,
         len: usize,
         dest: Option<MemSlice>,
-        reach: &Reach,
+        reach: &PeerMemory,
     ) -> Result<Option<Transfer>, Fault> {
         let slice = usize::from(d.pages) * PAGE;
         let count = len.checked_div(slice).map(|n| n + usize::from(!len.is_multiple_of(slice)));
@@ -299,13 +299,13 @@ impl Receiver {
         }
         self.dirty = true;
         let Some(dest) = dest else {
-            slot::finish(&w, d.generation).map_err(|_| scribbled())?;
+            slot::finish(&w, d.generation).map_err(|_| corrupt())?;
             return Ok(None);
         };
         let count = count as u32;
         let taken = if reach.pull_only() { count } else { 0 };
         // Where the sender has stopped it, its end of the rail is closing, and the entry just never finishes.
-        slot::open(&w, d.generation, dest.as_ptr() as u64, taken).map_err(|_| scribbled())?;
+        slot::open(&w, d.generation, dest.as_ptr() as u64, taken).map_err(|_| corrupt())?;
         self.used |= 1 << d.slot;
         Ok(Some(Transfer {
             slot: d.slot,
@@ -352,8 +352,8 @@ impl Receiver {
         let (generation, slot, offset) = r.piece();
         let of = |t: &Transfer| t.slot == slot && t.generation == generation;
         let entry = self.queue.iter_mut().find(|e| !e.done && e.direct.as_ref().is_some_and(of));
-        let parts = entry.and_then(|e| Some((e.dest?, e.row.as_deref(), e.direct.as_mut()?)));
-        let Some((dest, row, t)) = parts else {
+        let parts = entry.and_then(|e| Some((e.dest?, e.batch.as_deref(), e.direct.as_mut()?)));
+        let Some((dest, batch, t)) = parts else {
             return Err(lie("a piece of no transfer"));
         };
         let index = offset / t.slice as u64;
@@ -361,7 +361,7 @@ impl Receiver {
             return Err(lie(format!("a piece at {offset} of {} slices of {}", t.count, t.slice)));
         }
         let start = index * t.slice as u64;
-        let (len, place) = t.part(index as u32, dest, row);
+        let (len, place) = t.part(index as u32, dest, batch);
         let end = start + len as u64;
         let expected = (t.claimed | t.read | t.ringed) & (1 << index) == 0
             && offset - start == t.ringed_at as u64
@@ -382,7 +382,7 @@ impl Receiver {
     }
 
     /// One slice, and the end of what is finished.
-    fn work<S: Sink>(&mut self, sink: &mut S, reach: &Reach) -> Result<bool, Fault> {
+    fn work<S: Sink>(&mut self, sink: &mut S, reach: &PeerMemory) -> Result<bool, Fault> {
         let mut active = false;
         let mut copied = false;
         for i in 0..self.queue.len() {
@@ -396,12 +396,12 @@ impl Receiver {
                 continue;
             };
             if !copied {
-                copied = t.read_some(&w, dest, entry.row.as_deref(), reach)?;
+                copied = t.read_some(&w, dest, entry.batch.as_deref(), reach)?;
                 active |= copied;
                 self.dirty |= copied && t.quit;
             }
             if t.read | t.ringed | w.sent().load(Ordering::Acquire) & all(t.count) == all(t.count) && t.claimed == 0 {
-                if !slot::finish(&w, t.generation).map_err(|_| scribbled())? {
+                if !slot::finish(&w, t.generation).map_err(|_| corrupt())? {
                     return Err(Fault::Gone("it ended the transfer"));
                 }
                 self.used &= !(1 << t.slot);
@@ -420,15 +420,15 @@ impl Receiver {
             let Some(entry) = self.queue.pop_front() else {
                 break;
             };
-            let Some(mut row) = entry.row else {
+            let Some(mut batch) = entry.batch else {
                 sink.landed(&entry.head).map_err(violation)?;
                 continue;
             };
-            for (head, ..) in row.chunks.iter().take(row.used) {
+            for (head, ..) in batch.chunks.iter().take(batch.used) {
                 sink.landed(head).map_err(violation)?;
             }
-            row.clear();
-            self.spare.push(row);
+            batch.clear();
+            self.spare.push(batch);
         }
         Ok(())
     }
@@ -466,9 +466,9 @@ impl Receiver {
 
 impl Transfer {
     /// How long slice `i` is, where it goes, if anywhere, and where it lies in the sender.
-    fn part(&self, i: u32, dest: MemSlice, row: Option<&Places>) -> (usize, Option<(MemSlice, u64)>) {
-        if let Some(row) = row {
-            return match row.chunks.get(i as usize) {
+    fn part(&self, i: u32, dest: MemSlice, batch: Option<&Places>) -> (usize, Option<(MemSlice, u64)>) {
+        if let Some(batch) = batch {
+            return match batch.chunks.get(i as usize) {
                 Some((head, place, address)) => (head.len.get() as usize, place.map(|place| (place, *address))),
                 None => (0, None),
             };
@@ -483,15 +483,15 @@ impl Transfer {
         &mut self,
         w: &SlotWords<'_>,
         dest: MemSlice,
-        row: Option<&Places>,
-        reach: &Reach,
+        batch: Option<&Places>,
+        reach: &PeerMemory,
     ) -> Result<bool, Fault> {
         if self.quit {
             return Ok(false);
         }
-        let most = row.map_or(1, |row| row::call(row.longest, row.used));
+        let most = batch.map_or(1, |batch| batch::call(batch.longest, batch.used));
         if self.claimed == 0 {
-            match slot::claim_some(w, self.generation, self.count, most).map_err(|_| scribbled())? {
+            match slot::claim_some(w, self.generation, self.count, most).map_err(|_| corrupt())? {
                 // A hostile cursor may give a slice twice; it is ours already then, and reading it again does no harm.
                 Some(slices) => self.claimed |= all(slices.end) & !all(slices.start),
                 None => return Ok(false),
@@ -505,7 +505,7 @@ impl Transfer {
             let i = left.trailing_zeros();
             left &= left - 1;
             bits |= 1 << i;
-            if let (_, Some((part, from))) = self.part(i, dest, row)
+            if let (_, Some((part, from))) = self.part(i, dest, batch)
                 && !ranges.add(part, from)
             {
                 return Ok(false);

@@ -11,13 +11,13 @@ use linkspan_shmring::layout::LIGHT;
 use linkspan_shmring::map::SlotWords;
 use linkspan_shmring::ring::Producer;
 use linkspan_shmring::slot::{self, MAX_SLICES, Words};
-use linkspan_shmring::{Lane, Map, SLOTS, Side, Slots};
+use linkspan_shmring::{Map, RingView, SLOTS, Side, Slots};
 use linkspan_transport::{Buf, Busy, MemSlice};
 
+use crate::batch::{self, BATCH, BATCHES, LONGEST, Sources};
 use crate::caps::{Config, PAGE, SLICE_MAX};
-use crate::memory::{Copied, Reach};
+use crate::memory::{Copied, PeerMemory};
 use crate::record::{self, CTRL_AT, Direct, ENTRY, Tag};
-use crate::row::{self, LONGEST, ROW, ROWS, Sources};
 
 /// Chunks that a sender may have under way, counted from the oldest unfinished one; a receiver keeps as many.
 pub(crate) const CHUNKS: usize = 2 * SLOTS;
@@ -44,7 +44,7 @@ const STILL: u32 = 8;
 
 /// Whether chunks of a size that usually goes through the ring go there, or in rows, by what it was seen to cost.
 #[derive(Debug, Default)]
-struct Pace {
+struct DirectCopyHeuristic {
     chunks: u32,
     slow: u32,
     direct: u32,
@@ -52,7 +52,7 @@ struct Pace {
     never: bool,
 }
 
-impl Pace {
+impl DirectCopyHeuristic {
     /// The clock, where the next chunk is to be timed.
     fn clock(&mut self) -> Option<Instant> {
         self.chunks = self.chunks.wrapping_add(1);
@@ -78,7 +78,7 @@ impl Pace {
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// What the peer did, which no honest peer does.
-    Lie(String),
+    CorruptIndex(String),
     /// The system refused a call.
     System(&'static str, std::io::Error),
     /// The peer is gone.
@@ -102,7 +102,7 @@ struct Transfer {
     slice: usize,
     count: u32,
     /// Of a row: its chunks, a slice each, in place of `src`.
-    row: Option<Box<Sources>>,
+    batch: Option<Box<Sources>>,
     /// Slices that go through the ring, and how far the lowest of them has gone.
     ringed: u64,
     ringed_at: usize,
@@ -133,18 +133,18 @@ struct Partial {
 /// The outgoing half of a rail.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    tx: Producer<Lane>,
+    tx: Producer<RingView>,
     slots: Slots,
     items: u64,
-    rung: u64,
+    announced_items: u64,
     dirty: bool,
     out: VecDeque<Out>,
     /// Chunks that have left `out` since the beginning.
     left: u64,
     partial: Option<Partial>,
-    row: Option<Open>,
+    batch: Option<Open>,
     /// Rows under way, and what finished ones leave for the next.
-    rows: usize,
+    batches: usize,
     #[expect(clippy::vec_box, reason = "the boxes go to transfers and back")]
     spare: Vec<Box<Sources>>,
     free: u32,
@@ -159,8 +159,8 @@ pub(crate) struct Sender {
     ring: usize,
     from: usize,
     /// Shortest chunk that goes in a row.
-    row_from: usize,
-    pace: Pace,
+    batch_from: usize,
+    direct_copy: DirectCopyHeuristic,
     slice: usize,
     fault: Option<Fault>,
 }
@@ -168,17 +168,17 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(map: &Arc<Map>, side: Side, config: &Config, direct: bool) -> Sender {
         Sender {
-            tx: Producer::new(Lane::new(map, side)),
+            tx: Producer::new(RingView::new(map, side)),
             slots: Slots::new(map, side),
             items: 0,
-            rung: 0,
+            announced_items: 0,
             dirty: false,
             out: VecDeque::with_capacity(CHUNKS),
             left: 0,
             partial: None,
-            row: None,
-            rows: 0,
-            spare: Vec::with_capacity(ROWS),
+            batch: None,
+            batches: 0,
+            spare: Vec::with_capacity(BATCHES),
             free: (1 << SLOTS) - 1,
             generation: 0,
             // A quarter of 64 KiB, so that both sides copy at once; less where the ring is small.
@@ -190,8 +190,8 @@ impl Sender {
             // What chunks leave to control messages: one of the largest, and an eighth of a ring of 512 KiB.
             reserve: (map.ring() / 8).min(64 << 10).max(record::size(Tag::Ctrl, linkspan_proto::head::EAGER_MAX)),
             from: if direct { config.cma_from.max(1) } else { usize::MAX },
-            row_from: if config.rows { 1 } else { COMPARED },
-            pace: Pace { never: config.rows && direct, ..Pace::default() },
+            batch_from: if config.batches { 1 } else { COMPARED },
+            direct_copy: DirectCopyHeuristic { never: config.batches && direct, ..DirectCopyHeuristic::default() },
             slice: config.slice,
             fault: None,
         }
@@ -200,7 +200,7 @@ impl Sender {
     /// See [`linkspan_transport::Rail::taken`].
     #[inline]
     pub(crate) fn taken(&self) -> u64 {
-        self.out.front().map_or(self.rung, |o| self.rung.min(o.item - 1))
+        self.out.front().map_or(self.announced_items, |o| self.announced_items.min(o.item - 1))
     }
 
     /// Whether something was published that a sleeping peer has not been told of.
@@ -213,7 +213,7 @@ impl Sender {
     #[inline]
     pub(crate) fn announced(&mut self) {
         self.dirty = false;
-        self.rung = self.items;
+        self.announced_items = self.items;
     }
 
     #[inline]
@@ -234,7 +234,7 @@ impl Sender {
     fn turn_back(&mut self) {
         let rest = self.tx.until_end();
         let light = !std::mem::take(&mut self.streams) && self.ring - rest >= self.light;
-        // A position that is a lie is found by the next look for room.
+        // A position that is a lie is found by the next look for space.
         if light
             && self.tx.is_empty()
             && self.tx.free(rest).is_ok_and(|free| free >= rest)
@@ -245,14 +245,15 @@ impl Sender {
         self.look = self.tx.position() + self.light as u64;
     }
 
-    fn room(&mut self, want: usize) -> bool {
+    fn space(&mut self, want: usize) -> bool {
         if self.tx.position() >= self.look {
             self.turn_back();
         }
         match self.tx.free(want) {
             Ok(free) => free >= want,
             Err(lie) => {
-                self.fault = Some(Fault::Lie(format!("its ring position is {}, ours {}", lie.theirs, lie.ours)));
+                self.fault =
+                    Some(Fault::CorruptIndex(format!("its ring position is {}, ours {}", lie.theirs, lie.ours)));
                 false
             }
         }
@@ -262,7 +263,7 @@ impl Sender {
     pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
         self.close_row();
         let (len, size) = (body.len(), record::size(Tag::Ctrl, body.len()));
-        if !self.room(size) {
+        if !self.space(size) {
             return Err(Busy);
         }
         let mut line = record::with_head(Tag::Ctrl, len, head);
@@ -280,10 +281,10 @@ impl Sender {
     }
 
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        let short = (self.row_from..=LONGEST).contains(&src.len()) && src.len() < self.from;
-        if short && self.pace.goes_directly() {
+        let short = (self.batch_from..=LONGEST).contains(&src.len()) && src.len() < self.from;
+        if short && self.direct_copy.goes_directly() {
             let added = self.by_row(head, src);
-            self.pace.direct = self.pace.direct.saturating_sub(u32::from(added.is_ok()));
+            self.direct_copy.direct = self.direct_copy.direct.saturating_sub(u32::from(added.is_ok()));
             return added;
         }
         self.close_row();
@@ -293,9 +294,9 @@ impl Sender {
         if (self.from..=DIRECT_MAX).contains(&src.len()) {
             return self.offer(head, src);
         }
-        if self.pace.goes_directly() && (self.row_from..=DIRECT_MAX).contains(&src.len()) {
+        if self.direct_copy.goes_directly() && (self.batch_from..=DIRECT_MAX).contains(&src.len()) {
             let offered = self.offer(head, src);
-            self.pace.direct = self.pace.direct.saturating_sub(u32::from(offered.is_ok()));
+            self.direct_copy.direct = self.direct_copy.direct.saturating_sub(u32::from(offered.is_ok()));
             return offered;
         }
         self.by_ring(head, src)
@@ -312,7 +313,7 @@ impl Sender {
 
     fn offer(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         let index = self.free.trailing_zeros() as usize;
-        if !self.room(record::size(Tag::Offer, 0)) {
+        if !self.space(record::size(Tag::ShmOffer, 0)) {
             return Err(Busy);
         }
         let Some(w) = self.slots.get(index) else {
@@ -330,7 +331,7 @@ impl Sender {
         if !self.tx.put(0, &record::offer(head, direct)) {
             return Err(Busy);
         }
-        self.publish(record::size(Tag::Offer, 0));
+        self.publish(record::size(Tag::ShmOffer, 0));
         self.free &= !(1 << index);
         let count = src.len().div_ceil(slice) as u32;
         let transfer = Transfer {
@@ -339,7 +340,7 @@ impl Sender {
             src,
             slice,
             count,
-            row: None,
+            batch: None,
             ringed: 0,
             ringed_at: 0,
             unread: 0,
@@ -350,13 +351,13 @@ impl Sender {
 
     /// Adds a chunk to the row, which is begun where there is none.
     fn by_row(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        if self.row.as_ref().is_some_and(|open| open.sources.used == ROW) {
+        if self.batch.as_ref().is_some_and(|open| open.sources.used == BATCH) {
             self.close_row();
         }
-        if self.row.is_none() {
+        if self.batch.is_none() {
             self.begin_row()?;
         }
-        let Some(open) = self.row.as_mut() else {
+        let Some(open) = self.batch.as_mut() else {
             return Err(Busy);
         };
         let at = record::LINE_LEN + open.sources.used * ENTRY;
@@ -370,24 +371,24 @@ impl Sender {
 
     fn begin_row(&mut self) -> Result<(), Busy> {
         let slot = self.free.trailing_zeros() as u8;
-        let full = self.out.len() == CHUNKS || self.rows == ROWS || usize::from(slot) >= SLOTS;
-        if full || !self.room(record::size(Tag::Row, ROW * ENTRY)) {
+        let full = self.out.len() == CHUNKS || self.batches == BATCHES || usize::from(slot) >= SLOTS;
+        if full || !self.space(record::size(Tag::Batch, BATCH * ENTRY)) {
             return Err(Busy);
         }
         self.free &= !(1 << slot);
-        self.rows += 1;
+        self.batches += 1;
         let sources = self.spare.pop().unwrap_or_else(Sources::new);
         let place = self.left + self.out.len() as u64;
         // The first of its chunks is the next item.
         self.out.push_back(Out { item: self.items + 1, direct: None, done: false });
-        self.row = Some(Open { sources, slot, place });
+        self.batch = Some(Open { sources, slot, place });
         Ok(())
     }
 
     /// Tells the receiver of the row that was begun.
     #[inline]
     fn close_row(&mut self) {
-        if let Some(open) = self.row.take() {
+        if let Some(open) = self.batch.take() {
             self.publish_row(open);
         }
     }
@@ -400,17 +401,17 @@ impl Sender {
         self.generation = self.generation.wrapping_add(1);
         let (generation, count) = (self.generation, sources.used);
         slot::offer(&w, generation);
-        if !self.tx.put(0, &record::row(count, slot, generation)) {
+        if !self.tx.put(0, &record::batch(count, slot, generation)) {
             return;
         }
-        self.publish(record::size(Tag::Row, count * ENTRY));
+        self.publish(record::size(Tag::Batch, count * ENTRY));
         let transfer = Transfer {
             slot,
             generation,
             src: MemSlice::EMPTY,
             slice: LONGEST,
             count: count as u32,
-            row: Some(sources),
+            batch: Some(sources),
             ringed: 0,
             ringed_at: 0,
             unread: 0,
@@ -425,16 +426,16 @@ impl Sender {
         self.streams = true;
         let first = src.len().min(self.piece);
         let size = record::size(Tag::Chunk, first);
-        if self.partial.is_some() || !self.room(size + self.reserve) {
+        if self.partial.is_some() || !self.space(size + self.reserve) {
             return Err(Busy);
         }
         let part = src.sub(0, first as u64).unwrap_or(MemSlice::EMPTY);
-        let clock = if self.from != usize::MAX && first >= COMPARED { self.pace.clock() } else { None };
+        let clock = if self.from != usize::MAX && first >= COMPARED { self.direct_copy.clock() } else { None };
         if !(self.tx.put(0, &record::with_head(Tag::Chunk, first, head)) && self.tx.put_mem(record::LINE_LEN, part)) {
             return Err(Busy);
         }
         if let Some(clock) = clock {
-            self.pace.took(first, clock.elapsed());
+            self.direct_copy.took(first, clock.elapsed());
         }
         self.publish(size);
         let place = self.left + self.out.len() as u64;
@@ -462,7 +463,7 @@ impl Sender {
             let Some(part) = src.sub(at as u64, len as u64) else {
                 break;
             };
-            let whole = self.room(size + self.reserve)
+            let whole = self.space(size + self.reserve)
                 && self.tx.put(0, &record::more(len))
                 && self.tx.put_mem(record::LINE_LEN, part);
             if !whole {
@@ -478,7 +479,7 @@ impl Sender {
     }
 
     /// A bounded step: pieces while the ring takes them, at most one slice, and the end of finished transfers.
-    pub(crate) fn advance(&mut self, reach: &Reach) -> Result<bool, Fault> {
+    pub(crate) fn advance(&mut self, reach: &PeerMemory) -> Result<bool, Fault> {
         self.close_row();
         let mut active = self.more();
         let mut worked = false;
@@ -496,10 +497,10 @@ impl Sender {
             match step? {
                 Step::Done => {
                     self.free |= 1 << t.slot;
-                    if let Some(mut row) = t.row.take() {
-                        row.clear();
-                        self.spare.push(row);
-                        self.rows -= 1;
+                    if let Some(mut batch) = t.batch.take() {
+                        batch.clear();
+                        self.spare.push(batch);
+                        self.batches -= 1;
                     }
                     out.done = true;
                     active = true;
@@ -523,11 +524,11 @@ impl Sender {
         }
     }
 
-    fn step(&mut self, t: &mut Transfer, reach: &Reach, worked: bool) -> Result<Step, Fault> {
+    fn step(&mut self, t: &mut Transfer, reach: &PeerMemory, worked: bool) -> Result<Step, Fault> {
         let Some(w) = self.slots.get(t.slot.into()) else {
             return Ok(Step::Nothing);
         };
-        let state = slot::state(&w, t.generation).map_err(|_| scribbled())?;
+        let state = slot::state(&w, t.generation).map_err(|_| corrupt())?;
         if state.done {
             return Ok(Step::Done);
         }
@@ -540,8 +541,8 @@ impl Sender {
         t.ringed |= unread;
         // Cannot write and the receiver can: leave the rest to it. Neither can: the ring takes the rest.
         if t.ringed == 0 && (!t.quit || t.unread != 0) {
-            let most = t.row.as_ref().map_or(1, |row| row::call(row.longest, row.used));
-            let claimed = slot::claim_some(&w, t.generation, t.count, most).map_err(|_| scribbled())?;
+            let most = t.batch.as_ref().map_or(1, |batch| batch::call(batch.longest, batch.used));
+            let claimed = slot::claim_some(&w, t.generation, t.count, most).map_err(|_| corrupt())?;
             let Some(claimed) = claimed else {
                 return Ok(Step::Nothing);
             };
@@ -585,7 +586,7 @@ impl Sender {
             let Some(part) = slice.sub(t.ringed_at as u64, len as u64) else {
                 break;
             };
-            if !self.room(size + self.reserve) || !self.tx.put(0, &record::piece(len, t.slot, t.generation, at as u64))
+            if !self.space(size + self.reserve) || !self.tx.put(0, &record::piece(len, t.slot, t.generation, at as u64))
             {
                 break;
             }
@@ -604,8 +605,8 @@ impl Sender {
     /// Whether a sleeper would miss something it could do now.
     pub(crate) fn could_work(&self) -> bool {
         if self.fault.is_some()
-            || self.row.is_some()
-            || (self.partial.is_some() && self.tx.has_room(self.piece + self.reserve + 128))
+            || self.batch.is_some()
+            || (self.partial.is_some() && self.tx.has_space(self.piece + self.reserve + 128))
         {
             return true;
         }
@@ -619,7 +620,7 @@ impl Sender {
             let unread = w.unread().load(Ordering::Acquire) & all(t.count) & !t.unread;
             let claimable = s.open && !s.stopped && s.next < t.count && (!t.quit || t.unread != 0);
             let left = t.ringed != 0 || unread != 0;
-            let ringable = s.open && !s.stopped && left && self.tx.has_room(self.piece + self.reserve + 128);
+            let ringable = s.open && !s.stopped && left && self.tx.has_space(self.piece + self.reserve + 128);
             s.done || claimable || ringable
         })
     }
@@ -637,8 +638,8 @@ impl Sender {
 impl Transfer {
     /// The bytes of slice `i`.
     fn part(&self, i: u32) -> MemSlice {
-        let part = match &self.row {
-            Some(row) => row.parts.get(i as usize).copied(),
+        let part = match &self.batch {
+            Some(batch) => batch.parts.get(i as usize).copied(),
             None => {
                 let at = u64::from(i) * self.slice as u64;
                 self.src.sub(at, (self.slice as u64).min((self.src.len() as u64).saturating_sub(at)))
@@ -649,7 +650,7 @@ impl Transfer {
 
     /// Where slice `i` goes in the receiver, if anywhere.
     fn place(&self, w: &SlotWords<'_>, i: u32) -> Option<u64> {
-        match self.row {
+        match self.batch {
             Some(_) => Some(w.place(i).load(Ordering::Relaxed)).filter(|&to| to != 0),
             None => Some(w.dest().load(Ordering::Relaxed).wrapping_add(u64::from(i) * self.slice as u64)),
         }
@@ -662,8 +663,8 @@ enum Step {
     Done,
 }
 
-pub(crate) fn scribbled() -> Fault {
-    Fault::Lie("a transfer carries another generation than agreed".into())
+pub(crate) fn corrupt() -> Fault {
+    Fault::CorruptIndex("a transfer carries another generation than agreed".into())
 }
 
 /// A bit for each of `count` slices.

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::{Map, Side, peer};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -24,7 +24,7 @@ use crate::caps::{Config, Verdict};
 use crate::endpoint::{Parts, ShmRail};
 use crate::identity::{Identity, NotLocal, identity};
 use crate::live::Watch;
-use crate::wire::{HELLO_LEN, Hello, Offer, READY_LEN, Ready, WELCOME_LEN, Welcome};
+use crate::wire::{HELLO_LEN, Hello, READY_LEN, Ready, ShmOffer, WELCOME_LEN, Welcome};
 
 /// Time a set-up is given by default. Everything in it is local and takes under a millisecond.
 pub const SETUP_TIME: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ fn socket() -> Result<OwnedFd, SetupError> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(refused("socket(2)"))
 }
 
-fn address(offer: &Offer) -> Result<SocketAddrUnix, SetupError> {
+fn address(offer: &ShmOffer) -> Result<SocketAddrUnix, SetupError> {
     SocketAddrUnix::new_abstract_name(&offer.socket_name()).map_err(refused("naming an abstract socket"))
 }
 
@@ -159,7 +159,7 @@ struct Common {
     own: Identity,
     peer: Identity,
     deadline: Instant,
-    gate: Gate,
+    guard: AccessGuard,
     nonce: [u64; 2],
 }
 
@@ -167,8 +167,8 @@ impl Common {
     fn new(config: Config, own: &Identity, peer: &Identity, deadline: Instant) -> Result<Common, SetupError> {
         crate::identity::same_host(own, peer)?;
         let nonce = nonce()?;
-        let gate = Gate::new(nonce).map_err(system("mmap(2)"))?;
-        Ok(Common { config: config.checked(), own: *own, peer: *peer, deadline, gate, nonce })
+        let guard = AccessGuard::new(nonce).map_err(system("mmap(2)"))?;
+        Ok(Common { config: config.checked(), own: *own, peer: *peer, deadline, guard, nonce })
     }
 
     fn in_time(&self, now: Instant) -> Result<(), SetupError> {
@@ -176,14 +176,14 @@ impl Common {
     }
 
     /// Tries to read the peer's memory.
-    fn probe(&self, allowed: bool, pidfd: Option<&OwnedFd>, gate: u64, nonce: [u64; 2]) -> Verdict {
+    fn probe(&self, allowed: bool, pidfd: Option<&OwnedFd>, guard: u64, nonce: [u64; 2]) -> Verdict {
         if !allowed || !self.config.cma {
             return Verdict::OFF;
         }
         if !self.own.same_pids(&self.peer) || pidfd.is_none() {
             return Verdict::PID_NAMESPACE;
         }
-        Verdict::of(Remote::new(self.peer.pid() as i32, gate).probe(nonce))
+        Verdict::of(Remote::new(self.peer.pid() as i32, guard).probe(nonce))
     }
 }
 
@@ -193,7 +193,7 @@ struct Ends {
     side: Side,
     socket: OwnedFd,
     pidfd: Option<OwnedFd>,
-    gate: u64,
+    guard: u64,
     /// Whether the listener may read the connecting side's memory, and the other way round.
     verdicts: [Verdict; 2],
 }
@@ -205,13 +205,13 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
         None => "same host; large chunks by split CMA".into(),
         Some((v, who)) => format!("same host; the ring carries all: {}", v.why(who)),
     };
-    let remote = bad.is_none().then(|| Remote::new(c.peer.pid() as i32, e.gate));
+    let remote = bad.is_none().then(|| Remote::new(c.peer.pid() as i32, e.guard));
     let parts = Parts {
         map: e.map,
         side: e.side,
         own_pid: c.own.pid(),
         peer_pid: c.peer.pid(),
-        gate: c.gate,
+        guard: c.guard,
         remote,
         reason,
         config: c.config,
@@ -222,7 +222,7 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
 /// The listening side of a set-up.
 pub struct Accepting {
     common: Option<Common>,
-    offer: Offer,
+    offer: ShmOffer,
     listener: OwnedFd,
     candidates: Vec<OwnedFd>,
     ends: Option<Ends>,
@@ -245,9 +245,9 @@ impl Accepting {
         own: &Identity,
         peer: &Identity,
         deadline: Instant,
-    ) -> Result<(Accepting, Offer), SetupError> {
+    ) -> Result<(Accepting, ShmOffer), SetupError> {
         let common = Common::new(config, own, peer, deadline)?;
-        let offer = Offer::new(random()?, random()?);
+        let offer = ShmOffer::new(random()?, random()?);
         let listener = socket()?;
         rustix::net::bind(&listener, &address(&offer)?).map_err(refused("bind(2)"))?;
         rustix::net::listen(&listener, CANDIDATES as i32).map_err(refused("listen(2)"))?;
@@ -296,7 +296,7 @@ impl Accepting {
 /// Accepts, and answers the first candidate that knows the token.
 fn listen(
     common: &Common,
-    offer: &Offer,
+    offer: &ShmOffer,
     listener: &OwnedFd,
     candidates: &mut Vec<OwnedFd>,
 ) -> Result<Option<Ends>, SetupError> {
@@ -350,16 +350,16 @@ fn answer(common: &Common, socket: OwnedFd, hello: &Hello, fds: Vec<OwnedFd>) ->
     }
     map.set_nonce(Side::B, common.nonce);
     let pidfd = pidfd(&socket, &common.own, &common.peer);
-    let verdict = common.probe(hello.allow_cma.get() != 0, pidfd.as_ref(), hello.gate.get(), nonce);
-    let welcome = Welcome::new(verdict.0, &common.own, common.gate.address(), common.nonce);
+    let verdict = common.probe(hello.allow_cma.get() != 0, pidfd.as_ref(), hello.guard.get(), nonce);
+    let welcome = Welcome::new(verdict.0, &common.own, common.guard.address(), common.nonce);
     send(&socket, welcome.as_bytes(), &[])?;
-    let (gate, verdicts) = (hello.gate.get(), [verdict, Verdict::OK]);
-    Ok(Ends { map, side: Side::B, socket, pidfd, gate, verdicts })
+    let (guard, verdicts) = (hello.guard.get(), [verdict, Verdict::OK]);
+    Ok(Ends { map, side: Side::B, socket, pidfd, guard, verdicts })
 }
 
 /// The connecting side of a set-up.
 pub struct Connecting {
-    state: Option<(Common, Offer, OwnedFd)>,
+    state: Option<(Common, ShmOffer, OwnedFd)>,
     made: Option<Map>,
     greeted: bool,
 }
@@ -379,7 +379,7 @@ impl Connecting {
         config: Config,
         own: &Identity,
         peer: &Identity,
-        offer: &Offer,
+        offer: &ShmOffer,
         deadline: Instant,
     ) -> Result<Connecting, SetupError> {
         let common = Common::new(config, own, peer, deadline)?;
@@ -415,8 +415,8 @@ impl Connecting {
                 Err(e) => return Err(refused("connect(2) to the peer's abstract socket")(e)),
             }
             check_peer(socket, &common.own, &common.peer)?;
-            let (cma, gate) = (common.config.cma, common.gate.address());
-            let hello = Hello::new(*offer.token(), &common.own, cma, map.ring(), gate, common.nonce);
+            let (cma, guard) = (common.config.cma, common.guard.address());
+            let hello = Hello::new(*offer.token(), &common.own, cma, map.ring(), guard, common.nonce);
             send(socket, hello.as_bytes(), &[map.fd()])?;
             self.greeted = true;
         }
@@ -438,14 +438,14 @@ impl Connecting {
             return Err(SetupError::Peer("the peer does not see the memory it was sent".into()));
         }
         let pidfd = pidfd(socket, &common.own, &common.peer);
-        let verdict = common.probe(true, pidfd.as_ref(), welcome.gate.get(), nonce);
+        let verdict = common.probe(true, pidfd.as_ref(), welcome.guard.get(), nonce);
         send(socket, Ready::new(verdict.0).as_bytes(), &[])?;
         let verdicts = [Verdict(welcome.verdict.get()), verdict];
         let (Some((common, _, socket)), Some(map)) = (self.state.take(), self.made.take()) else {
             return Err(SetupError::Peer("it is over".into()));
         };
-        let gate = welcome.gate.get();
-        rail(common, Ends { map, side: Side::A, socket, pidfd, gate, verdicts }).map(Some)
+        let guard = welcome.guard.get();
+        rail(common, Ends { map, side: Side::A, socket, pidfd, guard, verdicts }).map(Some)
     }
 }
 

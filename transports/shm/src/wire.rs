@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::identity::{IDENTITY_LEN, Identity, NotLocal};
 
-/// Bytes of an encoded [`Offer`].
+/// Bytes of an encoded [`ShmOffer`].
 pub const OFFER_LEN: usize = 40;
 
 const VERSION: u16 = 1;
@@ -14,7 +14,7 @@ const VERSION: u16 = 1;
 /// socket and the secret that proves to the listener who has read this.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct Offer {
+pub struct ShmOffer {
     magic: [u8; 4],
     version: U16,
     zero: U16,
@@ -22,20 +22,20 @@ pub struct Offer {
     token: [u8; 16],
 }
 
-const _: () = assert!(size_of::<Offer>() == OFFER_LEN);
+const _: () = assert!(size_of::<ShmOffer>() == OFFER_LEN);
 
 /// The token is a secret.
-impl std::fmt::Debug for Offer {
+impl std::fmt::Debug for ShmOffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Offer").finish_non_exhaustive()
     }
 }
 
-impl Offer {
+impl ShmOffer {
     const MAGIC: [u8; 4] = *b"LSof";
 
-    pub(crate) fn new(name: [u8; 16], token: [u8; 16]) -> Offer {
-        Offer { magic: Offer::MAGIC, version: U16::new(VERSION), zero: U16::ZERO, name, token }
+    pub(crate) fn new(name: [u8; 16], token: [u8; 16]) -> ShmOffer {
+        ShmOffer { magic: ShmOffer::MAGIC, version: U16::new(VERSION), zero: U16::ZERO, name, token }
     }
 
     /// The bytes as they travel.
@@ -43,10 +43,10 @@ impl Offer {
         zerocopy::transmute!(*self)
     }
 
-    /// Reads what [`Offer::encode`] wrote; `None` for anything else.
-    pub fn decode(bytes: &[u8; OFFER_LEN]) -> Option<Offer> {
-        let offer: Offer = zerocopy::transmute!(*bytes);
-        (offer.magic == Offer::MAGIC && offer.version.get() == VERSION && offer.zero.get() == 0).then_some(offer)
+    /// Reads what [`ShmOffer::encode`] wrote; `None` for anything else.
+    pub fn decode(bytes: &[u8; OFFER_LEN]) -> Option<ShmOffer> {
+        let offer: ShmOffer = zerocopy::transmute!(*bytes);
+        (offer.magic == ShmOffer::MAGIC && offer.version.get() == VERSION && offer.zero.get() == 0).then_some(offer)
     }
 
     /// Name of the abstract socket: readable in /proc/net/unix.
@@ -74,7 +74,7 @@ pub(crate) struct Hello {
     pub(crate) token: [u8; 16],
     pub(crate) identity: [u8; IDENTITY_LEN],
     pub(crate) ring: U64,
-    pub(crate) gate: U64,
+    pub(crate) guard: U64,
     pub(crate) nonce: [U64; 2],
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Welcome {
     magic: [u8; 4],
     pub(crate) verdict: U32,
     pub(crate) identity: [u8; IDENTITY_LEN],
-    pub(crate) gate: U64,
+    pub(crate) guard: U64,
     pub(crate) nonce: [U64; 2],
 }
 
@@ -108,14 +108,14 @@ pub(crate) fn nonce(words: [u64; 2]) -> [U64; 2] {
 impl Hello {
     pub(crate) const MAGIC: [u8; 4] = *b"LSh1";
 
-    pub(crate) fn new(token: [u8; 16], own: &Identity, cma: bool, ring: usize, gate: u64, n: [u64; 2]) -> Hello {
+    pub(crate) fn new(token: [u8; 16], own: &Identity, cma: bool, ring: usize, guard: u64, n: [u64; 2]) -> Hello {
         Hello {
             magic: Hello::MAGIC,
             allow_cma: U32::new(cma.into()),
             token,
             identity: own.encode(),
             ring: U64::new(ring as u64),
-            gate: U64::new(gate),
+            guard: U64::new(guard),
             nonce: nonce(n),
         }
     }
@@ -132,12 +132,12 @@ impl Hello {
 impl Welcome {
     pub(crate) const MAGIC: [u8; 4] = *b"LSw1";
 
-    pub(crate) fn new(verdict: u32, own: &Identity, gate: u64, n: [u64; 2]) -> Welcome {
+    pub(crate) fn new(verdict: u32, own: &Identity, guard: u64, n: [u64; 2]) -> Welcome {
         Welcome {
             magic: Welcome::MAGIC,
             verdict: U32::new(verdict),
             identity: own.encode(),
-            gate: U64::new(gate),
+            guard: U64::new(guard),
             nonce: nonce(n),
         }
     }

@@ -1,4 +1,4 @@
-//! A room that exists only in one thread: links with latency and bandwidth under a virtual clock, and seeded faults.
+//! A transport that exists only in one thread: links with latency and bandwidth under a virtual clock, and seeded faults.
 //!
 //! A [`World`] owns the clock, the random numbers and every link. [`World::link`] gives the two ends of a new link,
 //! each a [`SimRail`], to two connections in the same thread. What happens depends on the seed and on the order of

@@ -81,7 +81,7 @@ pub(crate) struct Segment {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct Buffered {
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) bytes: usize,
     pub(crate) last_at: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Stall {
 /// One direction, named by the end that receives.
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
-    pub(crate) lanes: [Lane; 2],
+    pub(crate) lanes: [Buffered; 2],
     pub(crate) busy_until: u64,
     pub(crate) stall: Option<Stall>,
     /// Frames until one is damaged.

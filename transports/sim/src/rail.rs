@@ -51,7 +51,7 @@ impl SimRail {
     pub(crate) fn new(world: World, id: LinkId, end: End, config: LinkConfig) -> SimRail {
         SimRail {
             info: RailInfo {
-                room: "sim",
+                transport: "sim",
                 path: format!("link {} end {end:?}", id.0),
                 reason: "made by a simulation".into(),
                 caps: Caps {

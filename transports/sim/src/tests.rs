@@ -70,11 +70,11 @@ fn messages_and_chunks_arrive_whole_and_in_order() {
     let text = filled(500, 3);
     assert_eq!(a.ctrl(&head(Kind::Eager, 500), text.slice()), Ok(1));
     assert_eq!(a.data(&head(Kind::Chunk, 20_000), src.slice()), Ok(2));
-    assert_eq!(a.ctrl(&head(Kind::Bye, 0), MemSlice::EMPTY), Ok(3));
+    assert_eq!(a.ctrl(&head(Kind::GoAway, 0), MemSlice::EMPTY), Ok(3));
     let mut sink = Into::new(&dst);
     run(&world, &mut a, &mut b, &mut sink).expect("nothing is wrong");
     let kinds: Vec<Kind> = sink.came.iter().map(|c| c.0).collect();
-    assert_eq!(kinds, [Kind::Eager, Kind::Chunk, Kind::Bye]);
+    assert_eq!(kinds, [Kind::Eager, Kind::Chunk, Kind::GoAway]);
     assert_eq!(sink.came[0].1, vec![3; 500]);
     assert_eq!(dst.slice().to_vec(), vec![7; 20_000]);
 }
@@ -85,8 +85,8 @@ fn memory_is_read_when_it_leaves_and_taken_says_when_it_has() {
     let (mut a, mut b) = world.link(small());
     let (src, dst) = (filled(2000, 1), HostBuf::new(20_000));
     let late = filled(5000, 1);
-    a.data(&head(Kind::Chunk, 2000), src.slice()).expect("room");
-    a.data(&head(Kind::Chunk, 5000), late.slice()).expect("room");
+    a.data(&head(Kind::Chunk, 2000), src.slice()).expect("transport");
+    a.data(&head(Kind::Chunk, 5000), late.slice()).expect("transport");
     assert_eq!(a.taken(), 0);
     a.flush().expect("up");
     assert_eq!(a.taken(), 1, "the buffer of the link holds 3000 bytes");
@@ -102,18 +102,18 @@ fn memory_is_read_when_it_leaves_and_taken_says_when_it_has() {
 fn a_full_queue_and_a_storm_are_busy() {
     let world = World::new(1);
     let (mut a, _b) = world.link(small());
-    let bye = head(Kind::Bye, 0);
+    let goaway = head(Kind::GoAway, 0);
     for n in 1..=4 {
-        assert_eq!(a.ctrl(&bye, MemSlice::EMPTY), Ok(n));
+        assert_eq!(a.ctrl(&goaway, MemSlice::EMPTY), Ok(n));
     }
-    assert_eq!(a.ctrl(&bye, MemSlice::EMPTY), Err(Busy));
+    assert_eq!(a.ctrl(&goaway, MemSlice::EMPTY), Err(Busy));
     a.flush().expect("up");
-    assert_eq!(a.ctrl(&bye, MemSlice::EMPTY), Ok(5));
+    assert_eq!(a.ctrl(&goaway, MemSlice::EMPTY), Ok(5));
     let storm = Fault::Storm { at: End::A, time: 100 };
     world.plant(a.link(), storm);
-    assert_eq!(a.ctrl(&bye, MemSlice::EMPTY), Err(Busy));
+    assert_eq!(a.ctrl(&goaway, MemSlice::EMPTY), Err(Busy));
     world.advance(100);
-    assert_eq!(a.ctrl(&bye, MemSlice::EMPTY), Ok(6));
+    assert_eq!(a.ctrl(&goaway, MemSlice::EMPTY), Ok(6));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_stall_leaves_a_chunk_half_landed_and_a_dropped_end_takes_no_more() {
         let world = World::new(1);
         let (mut a, mut b) = world.link(LinkConfig::default());
         let (src, dst) = (filled(10_000, 7), HostBuf::new(10_000));
-        a.data(&head(Kind::Chunk, 10_000), src.slice()).expect("room");
+        a.data(&head(Kind::Chunk, 10_000), src.slice()).expect("transport");
         let stall = Fault::Stall { to: End::B, after: HEAD_LEN as u64 + 4000, time: None };
         world.plant(a.link(), stall);
         let mut sink = Into::new(&dst);
@@ -168,7 +168,7 @@ fn a_cut_is_seen_by_each_end_in_its_own_time() {
 fn what_was_sent_before_a_close_is_read_before_the_end() {
     let world = World::new(1);
     let (mut a, mut b) = world.link(LinkConfig::default());
-    a.ctrl(&head(Kind::Bye, 0), MemSlice::EMPTY).expect("room");
+    a.ctrl(&head(Kind::GoAway, 0), MemSlice::EMPTY).expect("transport");
     a.flush().expect("up");
     drop(a);
     world.advance(1_000_000_000);
@@ -191,7 +191,7 @@ fn a_damaged_head_is_always_found() {
             let mut head = Head::new(Kind::Grant);
             head.seq.set(n);
             head.id.set(seed as u32);
-            a.ctrl(&head.sealed(), MemSlice::EMPTY).expect("room");
+            a.ctrl(&head.sealed(), MemSlice::EMPTY).expect("transport");
         }
         let dst = HostBuf::new(1);
         let mut sink = Into::new(&dst);

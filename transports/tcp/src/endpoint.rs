@@ -8,11 +8,11 @@ use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
-use crate::inlet::Inlet;
+use crate::async_sink::AsyncSink;
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
-use crate::zerocopy::{Lend, ZeroCopy};
-use crate::{Error, Stream, linger};
+use crate::zerocopy::{ZeroCopy, ZeroCopyPolicy};
+use crate::{Error, Stream, closing};
 
 /// Chunk size a TCP rail likes best, bytes.
 ///
@@ -29,15 +29,15 @@ pub struct RailConfig {
     pub speed: u64,
     /// Chunk size for [`Caps`], bytes.
     pub chunk: usize,
-    /// Which payloads are lent to the kernel and not copied. But for [`Lend::Piped`] this is for real
+    /// Which payloads are lent to the kernel and not copied. But for [`ZeroCopyPolicy::Piped`] this is for real
     /// network cards: on a stream inside this machine it is not used, and the rail gives it up for good when the kernel says that
     /// it copied after all.
-    pub lend: Lend,
+    pub zero_copy: ZeroCopyPolicy,
 }
 
 impl Default for RailConfig {
     fn default() -> RailConfig {
-        RailConfig { reason: "asked for".into(), speed: 0, chunk: CHUNK, lend: Lend::Never }
+        RailConfig { reason: "asked for".into(), speed: 0, chunk: CHUNK, zero_copy: ZeroCopyPolicy::Never }
     }
 }
 
@@ -77,7 +77,7 @@ impl From<Fault> for End {
             Fault::System(e) => End::of_call("recv", &e),
             Fault::Head(bad) => End::Protocol(bad.to_string()),
             Fault::Violation(v) => End::Protocol(v.0),
-            Fault::Row(why) => End::Protocol(format!("a row of payloads cannot be: {why}")),
+            Fault::ChunkBatch(why) => End::Protocol(format!("a row of payloads cannot be: {why}")),
             Fault::Place { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
         }
     }
@@ -92,8 +92,10 @@ impl TcpRail {
     pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
         let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead { len: read_ahead.len(), max: SCRATCH })?;
         let local = stream.is_local();
-        let zerocopy =
-            ZeroCopy::new(stream.as_fd(), if local && !config.lend.serves_local() { Lend::Never } else { config.lend });
+        let zerocopy = ZeroCopy::new(
+            stream.as_fd(),
+            if local && !config.zero_copy.serves_local() { ZeroCopyPolicy::Never } else { config.zero_copy },
+        );
         Ok(TcpRail::with(stream, config, rx, zerocopy))
     }
 
@@ -106,7 +108,7 @@ impl TcpRail {
             speed: config.speed,
             local: stream.is_local(),
         };
-        let info = RailInfo { room: "tcp", path: stream.path(), reason: config.reason, caps };
+        let info = RailInfo { transport: "tcp", path: stream.path(), reason: config.reason, caps };
         TcpRail { stream, info, tx: Tx::new(zerocopy), rx, idle: 0, deaf: None, end: None }
     }
 
@@ -130,8 +132,8 @@ impl TcpRail {
         &self.stream
     }
 
-    /// [`Rail::poll`], also for an inlet that cannot always take more.
-    pub(crate) fn take_in<I: Inlet>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+    /// [`Rail::poll`], also for an asynchronous sink that cannot always take more.
+    pub(crate) fn take_in<I: AsyncSink>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         if let Some(end) = &self.end {
             return Err(self.down(end));
         }
@@ -164,12 +166,12 @@ impl TcpRail {
         self.end.as_ref()
     }
 
-    /// The inlet takes more again: the next look is not left out.
+    /// The asynchronous sink takes more again: the next look is not left out.
     pub(crate) fn look_again(&mut self) {
         self.idle = 0;
     }
 
-    /// [`Rail::arm`] while the inlet takes nothing: only what waits to be sent is a reason to wake.
+    /// [`Rail::arm`] while the asynchronous sink takes nothing: only what waits to be sent is a reason to wake.
     pub(crate) fn arm_sending(&self) -> Option<WaitFd> {
         let write = self.tx.pending() && self.deaf.is_none() && self.end.is_none();
         write.then(|| WaitFd { fd: self.stream.as_fd().as_raw_fd(), read: false, write })
@@ -269,7 +271,7 @@ impl Drop for TcpRail {
             // peer, so cut it: the queue is dropped, and after the reset the peer discards what is on the wire.
             let _ = self.stream.socket().set_linger(Some(std::time::Duration::ZERO));
         } else if self.end.is_none() {
-            linger::close(&self.stream);
+            closing::close(&self.stream);
         }
     }
 }

@@ -4,8 +4,8 @@ use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC, padding};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::{Buf, MemSlice};
 
-use crate::inlet::{Inlet, Place};
-use crate::row::Row;
+use crate::async_sink::{AsyncSink, Place};
+use crate::batch::ChunkBatch;
 use crate::rx::Fault;
 
 /// Most bytes that [`Frames::take`] leaves: one short of the largest control message.
@@ -25,14 +25,14 @@ pub(crate) enum Next {
 pub(crate) struct Frames {
     pub(crate) next: Next,
     /// Payloads that follow the next one without a head between.
-    row: Row,
+    batch: ChunkBatch,
     /// Bytes that are in their places already; they come before the text.
     arrived: usize,
 }
 
 impl Frames {
     pub(crate) fn new() -> Frames {
-        Frames { next: Next::Head { padding: 0 }, row: Row::new(), arrived: 0 }
+        Frames { next: Next::Head { padding: 0 }, batch: ChunkBatch::new(), arrived: 0 }
     }
 
     /// Whether a payload has begun and not ended.
@@ -43,7 +43,7 @@ impl Frames {
     /// Places that the stream fills behind the payload under way, one after the other; and whether they are all, to the end
     /// of the row.
     pub(crate) fn row_places(&self) -> (&[MemSlice], bool) {
-        self.row.places()
+        self.batch.places()
     }
 
     /// So many of the next payload bytes are in their places already.
@@ -54,7 +54,7 @@ impl Frames {
     /// Hands on what has arrived and what is in `text` behind it. Returns how many bytes of `text` were used (the others are
     /// part of a head or of a control message and come again with those that follow; more of them where `sink` held something
     /// back) and the length of the last payload, or row of them, that began.
-    pub(crate) fn take<I: Inlet>(&mut self, text: &[u8], sink: &mut I) -> Result<(usize, Option<usize>), Fault> {
+    pub(crate) fn take<I: AsyncSink>(&mut self, text: &[u8], sink: &mut I) -> Result<(usize, Option<usize>), Fault> {
         let mut at = 0;
         let mut payload = None;
         loop {
@@ -91,12 +91,12 @@ impl Frames {
                         continue;
                     }
                     let Some(body) = behind.get(..len) else { return Ok((at, payload)) };
-                    if kind == Kind::Heads {
-                        if !self.row.place(body, sink)? {
+                    if kind == Kind::BatchHeads {
+                        if !self.batch.place(body, sink)? {
                             return Ok((at, payload));
                         }
-                        payload = Some(self.row.bytes());
-                        self.next = self.row.next().ok_or(Fault::Row("no heads in it"))?;
+                        payload = Some(self.batch.bytes());
+                        self.next = self.batch.next().ok_or(Fault::ChunkBatch("no heads in it"))?;
                     } else {
                         sink.ctrl(&head, body)?;
                         self.next = Next::Head { padding: padding(len) };
@@ -125,9 +125,9 @@ impl Frames {
             if !done {
                 return Ok((at, payload));
             }
-            self.next = match self.row.next() {
+            self.next = match self.batch.next() {
                 Some(next) => next,
-                None => Next::Head { padding: padding(self.row.end().unwrap_or(head.len.get() as usize)) },
+                None => Next::Head { padding: padding(self.batch.end().unwrap_or(head.len.get() as usize)) },
             };
             sink.landed(&head)?;
         }

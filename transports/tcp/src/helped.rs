@@ -2,14 +2,14 @@
 //!
 //! The engine stays with the caller, the socket and all system calls that move bytes go to the thread. Between them
 //! are bounded rings with one writer and one reader each: messages and heads to be sent one way, what has arrived the
-//! other. Where a chunk goes only the engine knows, so the thread asks ([`Arrival::Ask`]) and leaves the chunk in the
-//! socket until the caller has answered; meanwhile it goes on sending. From then until [`Arrival::Landed`], and from
+//! other. Where a chunk goes only the engine knows, so the thread asks ([`WorkerEvent::Ask`]) and leaves the chunk in the
+//! socket until the caller has answered; meanwhile it goes on sending. From then until [`WorkerEvent::Landed`], and from
 //! [`HelpedRail::data`](Rail::data) until the item is taken, the memory is the thread's; a rail that is dropped waits
 //! until the thread has let go of all of it.
 
-mod crew;
-mod link;
-mod seat;
+mod queue;
+mod slot;
+mod worker;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
-use linkspan_shmring::bell;
+use linkspan_shmring::doorbell;
 use linkspan_transport::{Buf, Busy, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 use socket2::Socket;
 
 use crate::endpoint::{STALLED_PROBES, STALLED_TIMEOUTS};
-use crew::Helper;
-pub use crew::{HELPERS_MAX, Helpers};
-use link::{Arrival, Link, Post};
+use queue::{WorkerCommand, WorkerEvent, WorkerQueue};
+use worker::Helper;
+pub use worker::{HELPERS_MAX, Helpers};
 
 /// Arrivals handed on by one poll: bounds the time until the caller gets to its other rails.
 const POLL_MOST: usize = 256;
@@ -40,12 +40,12 @@ const NAP: Duration = Duration::from_micros(50);
 /// A rail over one TCP stream that a helper thread serves; [`Helpers::take`] makes it.
 pub struct HelpedRail {
     info: RailInfo,
-    link: Arc<Link>,
+    queue: Arc<WorkerQueue>,
     helper: Arc<Helper>,
-    posts: Producer<Post>,
+    posts: Producer<WorkerCommand>,
     bodies: Producer<u8>,
     answers: Producer<Option<MemSlice>>,
-    arrivals: Consumer<Arrival>,
+    arrivals: Consumer<WorkerEvent>,
     texts: Consumer<u8>,
     /// A message's text that lies around the end of its ring.
     whole: Vec<u8>,
@@ -78,17 +78,17 @@ impl HelpedRail {
     /// a few turns of the thread, none of which blocks: for moments when "nothing has come" must be certain.
     pub fn look(&self) {
         if self.process == std::process::id() {
-            let number = self.link.look.load(Relaxed) + 1;
-            self.link.look.store(number, Release);
-            self.helper.desk.ring();
-            self.wait_until(|link| link.looked.load(Acquire) == number);
+            let number = self.queue.look.load(Relaxed) + 1;
+            self.queue.look.store(number, Release);
+            self.helper.shared.notify();
+            self.wait_until(|queue| queue.looked.load(Acquire) == number);
         }
     }
 
     /// Waits for the thread's answer, or for its end.
-    fn wait_until(&self, done: impl Fn(&Link) -> bool) {
+    fn wait_until(&self, done: impl Fn(&WorkerQueue) -> bool) {
         let mut turns = 0;
-        while !done(&self.link) && !self.link.gone.load(Acquire) {
+        while !done(&self.queue) && !self.queue.gone.load(Acquire) {
             match turns {
                 ..SPIN_TURNS => std::hint::spin_loop(),
                 SPIN_TURNS..YIELD_TURNS => std::thread::yield_now(),
@@ -104,17 +104,17 @@ impl HelpedRail {
         down
     }
 
-    fn push(&mut self, post: Post) -> Result<u64, Busy> {
+    fn push(&mut self, post: WorkerCommand) -> Result<u64, Busy> {
         self.posts.push(post).map_err(|_| Busy)?;
         self.posted = true;
         self.accepted += 1;
         Ok(self.accepted)
     }
 
-    fn hand_on<S: Sink>(&mut self, arrival: Arrival, sink: &mut S) -> Result<(), End> {
+    fn hand_on<S: Sink>(&mut self, arrival: WorkerEvent, sink: &mut S) -> Result<(), End> {
         let told = |v: Violation| End::Protocol(v.0);
         match arrival {
-            Arrival::Ctrl(head) => {
+            WorkerEvent::Ctrl(head) => {
                 let len = head.len.get() as usize;
                 let lost = |_| End::Protocol("the helper thread lost a message's text".into());
                 let chunk = self.texts.read_chunk(len).map_err(lost)?;
@@ -130,13 +130,13 @@ impl HelpedRail {
                 chunk.commit_all();
                 answer.map_err(told)
             }
-            Arrival::Ask(head) => {
+            WorkerEvent::Ask(head) => {
                 let place = sink.place(&head).map_err(told)?;
                 // One question at a time, and space for one answer.
                 self.answers.push(place).map_err(|_| End::Protocol("the helper thread asked twice".into()))
             }
-            Arrival::Landed(head) => sink.landed(&head).map_err(told),
-            Arrival::End(end) => Err(end),
+            WorkerEvent::Landed(head) => sink.landed(&head).map_err(told),
+            WorkerEvent::End(end) => Err(end),
         }
     }
 }
@@ -159,16 +159,16 @@ impl Rail for HelpedRail {
             debug_assert!(inside);
             chunk.commit_all();
         }
-        self.push(Post::Ctrl(*head))
+        self.push(WorkerCommand::Ctrl(*head))
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         debug_assert!(head.len.get() as usize == src.len());
-        self.push(Post::Data(*head, src))
+        self.push(WorkerCommand::Data(*head, src))
     }
 
     fn taken(&self) -> u64 {
-        self.link.taken.load(Acquire)
+        self.queue.taken.load(Acquire)
     }
 
     /// Never fails: the end comes behind what arrived before it, from `poll`.
@@ -176,13 +176,13 @@ impl Rail for HelpedRail {
         if !std::mem::take(&mut self.posted) {
             return Ok(Poll::Idle);
         }
-        self.helper.desk.ring();
+        self.helper.shared.notify();
         Ok(Poll::Active)
     }
 
     fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
         if std::mem::take(&mut self.armed) {
-            self.link.awake();
+            self.queue.awake();
         }
         if let Some(end) = &self.end {
             return Err(end.down(&self.info.path));
@@ -197,9 +197,9 @@ impl Rail for HelpedRail {
             self.hand_on(arrival, sink).map_err(|end| self.ended(end))?;
         }
         if n > 0 {
-            // It may wait for an answer, or for room.
-            self.helper.desk.ring();
-        } else if self.link.gone.load(Acquire) && self.arrivals.is_empty() {
+            // It may wait for an answer, or for transport.
+            self.helper.shared.notify();
+        } else if self.queue.gone.load(Acquire) && self.arrivals.is_empty() {
             return Err(self.ended(End::Gone("its helper thread has ended".into())));
         }
         Ok(if n > 0 || left { Poll::Active } else { Poll::Idle })
@@ -210,13 +210,13 @@ impl Rail for HelpedRail {
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        bell::arm(&self.link.asleep);
+        doorbell::arm(&self.queue.asleep);
         self.armed = true;
         let work = self.end.is_some()
             || !self.arrivals.is_empty()
             || self.taken() != self.seen
-            || self.link.gone.load(Acquire);
-        (!work).then(|| WaitFd { fd: self.link.bell.as_raw_fd(), read: true, write: false })
+            || self.queue.gone.load(Acquire);
+        (!work).then(|| WaitFd { fd: self.queue.doorbell.as_raw_fd(), read: true, write: false })
     }
 }
 
@@ -227,8 +227,8 @@ impl Drop for HelpedRail {
         if self.process != std::process::id() {
             return;
         }
-        self.link.stop.store(true, Release);
-        self.helper.desk.ring();
+        self.queue.stop.store(true, Release);
+        self.helper.shared.notify();
         self.wait_until(|_| false);
     }
 }

@@ -1,4 +1,4 @@
-//! The TCP room: rails over TCP streams, and how streams come about.
+//! The TCP transport: rails over TCP streams, and how streams come about.
 //!
 //! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it; [`Stream::into_rail`] makes it a [`TcpRail`],
 //! [`Stream::into_sealed_rail`] an encrypted [`SealedRail`].
@@ -6,22 +6,22 @@
 //! make a [`HelpedRail`] of a rail. The crate's README has the reasons behind the numbers.
 #![forbid(unsafe_code)]
 
-mod behind;
+mod async_sink;
+mod batch;
+pub mod closing;
 mod congestion;
 mod dial;
 mod endpoint;
 mod error;
 mod frames;
 mod helped;
-mod inlet;
-pub mod linger;
+mod keepalive;
 mod listen;
 mod options;
-mod row;
 mod rx;
 mod sealed;
-mod sentinel;
 mod stream;
+mod suppressor;
 mod tx;
 mod zerocopy;
 
@@ -30,10 +30,10 @@ pub use dial::Dial;
 pub use endpoint::{CHUNK, RailConfig, TcpRail};
 pub use error::Error;
 pub use helped::{HELPERS_MAX, HelpedRail, Helpers};
+pub use keepalive::{Ended, Keepalive};
 pub use linkspan_net::TcpInfo;
 pub use listen::Listen;
 pub use options::Options;
 pub use sealed::{SEALED_CHUNK, SealedRail};
-pub use sentinel::{Ended, Sentinel};
 pub use stream::Stream;
-pub use zerocopy::Lend;
+pub use zerocopy::ZeroCopyPolicy;

@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, ROW_MAX, padding};
+use linkspan_proto::head::{BATCH_MAX, BadHead, EAGER_MAX, HEAD_LEN, padding};
 use linkspan_transport::{Buf, Violation};
 
-use crate::behind::Behind;
+use crate::async_sink::AsyncSink;
 use crate::frames::{Frames, Next};
-use crate::inlet::Inlet;
+use crate::suppressor::AckSuppressor;
 
 /// Line of the LL128 protocol and of most caches, bytes. Reads that begin with a head end after whole lines of the
 /// payload behind it, so that what is copied and what the kernel writes meet at the end of a line.
@@ -37,7 +37,7 @@ const SHORT_TAIL: usize = HEAD_LEN + 2 * LINE;
 const PIECE: usize = 64 << 10;
 
 /// The same behind a row of payloads: the heads of the next row, and none of its payload.
-const ROW_TAIL: usize = HEAD_LEN + ROW_MAX * HEAD_LEN + 8;
+const ROW_TAIL: usize = HEAD_LEN + BATCH_MAX * HEAD_LEN + 8;
 
 /// Most payload bytes of one system call.
 const READ_MOST: usize = 1 << 20;
@@ -71,7 +71,7 @@ pub(crate) enum Fault {
     /// The sink's error.
     Violation(Violation),
     /// A row of payloads that is none.
-    Row(&'static str),
+    ChunkBatch(&'static str),
     /// The sink offered a place of another length than it was asked for.
     Place { want: usize, got: usize },
 }
@@ -91,12 +91,12 @@ pub(crate) struct Rx {
     /// What to read where a head is expected.
     read: usize,
     frames: Frames,
-    /// The scratch holds bytes that were never looked at, or messages that the inlet held back.
+    /// The scratch holds bytes that were never looked at, or messages that the asynchronous sink held back.
     fresh: bool,
     /// The last chunk was short, and the next is likely to be: its grant, not ours, acknowledges what is read, so there
     /// is nothing to ask first (on loopback half a round trip of 16 KiB takes 8.6 us so and 9.3 us with the question).
     short: bool,
-    behind: Behind,
+    suppressor: AckSuppressor,
 }
 
 impl Rx {
@@ -112,7 +112,7 @@ impl Rx {
             frames: Frames::new(),
             fresh: !read_ahead.is_empty(),
             short: false,
-            behind: Behind::default(),
+            suppressor: AckSuppressor::default(),
         })
     }
 
@@ -123,16 +123,16 @@ impl Rx {
 
     /// Something was sent over the same stream.
     pub(crate) fn answered(&mut self) {
-        self.behind.answered();
+        self.suppressor.answered();
     }
 
     /// Whether a byte was left in the socket, which would wake a sleeper at once. The next poll reads it.
     pub(crate) fn left(&mut self) -> bool {
-        self.behind.hurry()
+        self.suppressor.hurry()
     }
 
     /// Reads and hands on what has come, within bounds. Returns whether anything did.
-    pub(crate) fn poll<I: Inlet>(&mut self, fd: BorrowedFd<'_>, sink: &mut I) -> Result<bool, Fault> {
+    pub(crate) fn poll<I: AsyncSink>(&mut self, fd: BorrowedFd<'_>, sink: &mut I) -> Result<bool, Fault> {
         let mut active = false;
         if self.fresh {
             self.fresh = false;
@@ -147,8 +147,8 @@ impl Rx {
         let (mut total, mut reads) = (0, 0);
         loop {
             let most = match self.frames.inside() || self.short {
-                true => self.behind.all(),
-                false => match self.behind.ask(fd).map_err(Fault::System)? {
+                true => self.suppressor.all(),
+                false => match self.suppressor.ask(fd).map_err(Fault::System)? {
                     Some(most) => most,
                     None => return Ok(active),
                 },
@@ -164,7 +164,7 @@ impl Rx {
                     // A byte alone is padding that was left behind.
                     active |= n > 1;
                     if n > 1 {
-                        self.behind.came();
+                        self.suppressor.came();
                     }
                     total += n;
                     let payload = self.digest(sink)?;
@@ -208,10 +208,10 @@ impl Rx {
                 let whole = rest.len() <= READ_MOST;
                 let now = if whole { *rest } else { rest.sub(0, READ_MOST as u64).unwrap_or(*rest) };
                 let (more, last) = self.frames.row_places();
-                let behind = if now.len() <= PIECE { SHORT_TAIL } else { TAIL };
+                let suppressor = if now.len() <= PIECE { SHORT_TAIL } else { TAIL };
                 let tail = match more {
                     _ if !whole || !last => 0,
-                    [] => behind,
+                    [] => suppressor,
                     _ => ROW_TAIL,
                 };
                 let scratch = &mut self.scratch[..tail];
@@ -236,7 +236,7 @@ impl Rx {
     }
 
     /// Uses up the scratch as far as whole messages go. Returns whether there was payload.
-    fn digest<I: Inlet>(&mut self, sink: &mut I) -> Result<bool, Fault> {
+    fn digest<I: AsyncSink>(&mut self, sink: &mut I) -> Result<bool, Fault> {
         let inside = self.frames.inside();
         let (used, payload) = self.frames.take(&self.scratch[self.lo..self.hi], sink)?;
         self.lo += used;

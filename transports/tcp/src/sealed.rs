@@ -14,7 +14,7 @@ use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailI
 
 use crate::endpoint::{IDLE_POLLS, IDLE_TURNS, STALLED_PROBES, STALLED_TIMEOUTS};
 use crate::rx::Fault as PlainFault;
-use crate::{RailConfig, Stream, linger};
+use crate::{RailConfig, Stream, closing};
 use rx::{Fault, SealedRx};
 use tx::SealedTx;
 
@@ -40,7 +40,7 @@ pub struct SealedRail {
 
 impl SealedRail {
     /// A rail over `stream`, which has been authenticated, with the ciphers of its session; both ends must have sealed
-    /// and opened the same records before. Of `config`, `lend` means nothing here: every byte is copied once, into
+    /// and opened the same records before. Of `config`, `zero_copy` means nothing here: every byte is copied once, into
     /// its record. Chunks are no longer than [`SEALED_CHUNK`].
     pub fn new(stream: Stream, config: RailConfig, (sealer, opener): (Sealer, Opener)) -> SealedRail {
         let caps = Caps {
@@ -52,7 +52,7 @@ impl SealedRail {
             local: stream.is_local(),
         };
         let reason = format!("{}; encrypted with AES-256-GCM", config.reason);
-        let info = RailInfo { room: "tcp", path: stream.path(), reason, caps };
+        let info = RailInfo { transport: "tcp", path: stream.path(), reason, caps };
         let (tx, rx) = (SealedTx::new(sealer), SealedRx::new(opener));
         SealedRail { stream, info, tx, rx, idle: 0, deaf: None, end: None }
     }
@@ -177,7 +177,7 @@ impl Rail for SealedRail {
 impl Drop for SealedRail {
     fn drop(&mut self) {
         if self.end.is_none() {
-            linger::close(&self.stream);
+            closing::close(&self.stream);
         }
     }
 }

@@ -54,7 +54,7 @@ impl Stream {
 
     /// Ends it in good order: what was sent still arrives, also where the peer goes on sending.
     pub fn leave(self) {
-        crate::linger::close(&self);
+        crate::closing::close(&self);
     }
 
     /// Ends it with a reset, so that the peer is not left waiting for what will not come.

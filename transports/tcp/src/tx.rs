@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use linkspan_net::Gather;
-use linkspan_proto::head::{HEAD_LEN, ROW_MAX, ROW_PAYLOAD_MAX, padding};
+use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, ROW_PAYLOAD_MAX, padding};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::{Buf, Busy, MemSlice};
 
@@ -46,12 +46,12 @@ struct Payload {
     at: u64,
     mem: MemSlice,
     /// It is lent to the kernel.
-    lend: bool,
+    zero_copy: bool,
 }
 
 /// Payloads accepted last, which may still become one row: they have no position yet.
-struct Row {
-    items: [(Head, MemSlice); ROW_MAX],
+struct ChunkBatch {
+    items: [(Head, MemSlice); BATCH_MAX],
     count: usize,
     bytes: usize,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Tx {
     /// Positions: behind all that was accepted, and behind all that the kernel took.
     end: u64,
     sent: u64,
-    row: Row,
+    batch: ChunkBatch,
     zerocopy: ZeroCopy,
 }
 
@@ -93,12 +93,12 @@ impl Tx {
             ends: vec![0; ITEMS].into(),
             accepted: 0,
             taken: 0,
-            payloads: vec![Payload { at: 0, mem: MemSlice::EMPTY, lend: false }; PAYLOADS].into(),
+            payloads: vec![Payload { at: 0, mem: MemSlice::EMPTY, zero_copy: false }; PAYLOADS].into(),
             payloads_in: 0,
             payloads_out: 0,
             end: 0,
             sent: 0,
-            row: Row { items: [(Head::new(Kind::Put), MemSlice::EMPTY); ROW_MAX], count: 0, bytes: 0 },
+            batch: ChunkBatch { items: [(Head::new(Kind::Put), MemSlice::EMPTY); BATCH_MAX], count: 0, bytes: 0 },
             zerocopy,
         }
     }
@@ -107,7 +107,7 @@ impl Tx {
     pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
         let len = body.len();
         let whole = HEAD_LEN + len + padding(len);
-        self.room_for(whole)?;
+        self.space_for(whole)?;
         self.close_row();
         let at = self.ring_in as usize & (RING - 1);
         if let Some(slot) = self.ring.get_mut(at..at + whole) {
@@ -141,33 +141,33 @@ impl Tx {
     /// Accepts a payload behind its head; it is read later.
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         // A row has one head more, and padding.
-        self.room_for(2 * HEAD_LEN + 8)?;
-        if self.payloads_in + self.row.count as u64 - self.payloads_out == PAYLOADS as u64 {
+        self.space_for(2 * HEAD_LEN + 8)?;
+        if self.payloads_in + self.batch.count as u64 - self.payloads_out == PAYLOADS as u64 {
             return Err(Busy);
         }
-        let lend = self.zerocopy.wants(src.len());
-        if lend || !(ROW_LEAST..=ROW_PAYLOAD_MAX).contains(&src.len()) {
+        let zero_copy = self.zerocopy.wants(src.len());
+        if zero_copy || !(ROW_LEAST..=ROW_PAYLOAD_MAX).contains(&src.len()) {
             self.close_row();
             self.accepted += 1;
-            self.put_alone(head, src, lend);
+            self.put_alone(head, src, zero_copy);
             return Ok(self.accepted);
         }
-        if self.row.count == ROW_MAX || self.row.bytes + src.len() > ROW_BYTES {
+        if self.batch.count == BATCH_MAX || self.batch.bytes + src.len() > ROW_BYTES {
             self.close_row();
         }
-        self.row.items[self.row.count] = (*head, src);
-        self.row.count += 1;
-        self.row.bytes += src.len();
+        self.batch.items[self.batch.count] = (*head, src);
+        self.batch.count += 1;
+        self.batch.bytes += src.len();
         self.accepted += 1;
         Ok(self.accepted)
     }
 
     /// A payload right behind its head, as the last item accepted.
-    fn put_alone(&mut self, head: &Head, src: MemSlice, lend: bool) {
+    fn put_alone(&mut self, head: &Head, src: MemSlice, zero_copy: bool) {
         let padding = padding(src.len());
         self.put_head(head);
         if !src.is_empty() {
-            self.put_payload(Payload { at: self.end + HEAD_LEN as u64, mem: src, lend });
+            self.put_payload(Payload { at: self.end + HEAD_LEN as u64, mem: src, zero_copy });
         }
         self.put_padding(padding);
         self.end += (HEAD_LEN + src.len() + padding) as u64;
@@ -182,30 +182,30 @@ impl Tx {
     /// Nothing joins the payloads accepted last any more: now they get their positions.
     #[inline]
     fn close_row(&mut self) {
-        if self.row.count > 0 {
+        if self.batch.count > 0 {
             self.place_row();
         }
     }
 
     fn place_row(&mut self) {
-        let (count, bytes) = (std::mem::take(&mut self.row.count), std::mem::take(&mut self.row.bytes));
+        let (count, bytes) = (std::mem::take(&mut self.batch.count), std::mem::take(&mut self.batch.bytes));
         if count < 2 {
             if count == 1 {
-                let (head, src) = self.row.items[0];
+                let (head, src) = self.batch.items[0];
                 self.put_alone(&head, src, false);
             }
             return;
         }
-        let mut all = Head::new(Kind::Heads);
+        let mut all = Head::new(Kind::BatchHeads);
         all.len.set((count * HEAD_LEN) as u32);
         all.total.set(bytes as u64);
         self.put_head(&all.sealed());
-        let lend = self.zerocopy.wants_row(bytes);
+        let zero_copy = self.zerocopy.wants_row(bytes);
         let (mut at, mut item) = (self.end + ((count + 1) * HEAD_LEN) as u64, self.accepted - count as u64);
         for n in 0..count {
-            let (head, mem) = self.row.items[n];
+            let (head, mem) = self.batch.items[n];
             self.put_head(&head);
-            self.put_payload(Payload { at, mem, lend });
+            self.put_payload(Payload { at, mem, zero_copy });
             at += mem.len() as u64;
             item += 1;
             self.ends[item as usize & (ITEMS - 1)] = at;
@@ -216,9 +216,9 @@ impl Tx {
     }
 
     #[inline]
-    fn room_for(&self, bytes: usize) -> Result<(), Busy> {
-        let row = if self.row.count == 0 { 0 } else { (self.row.count + 1) * HEAD_LEN + 8 };
-        let ring = RING - (self.ring_in - self.ring_out) as usize >= bytes + row;
+    fn space_for(&self, bytes: usize) -> Result<(), Busy> {
+        let batch = if self.batch.count == 0 { 0 } else { (self.batch.count + 1) * HEAD_LEN + 8 };
+        let ring = RING - (self.ring_in - self.ring_out) as usize >= bytes + batch;
         let items = self.accepted - self.taken < ITEMS as u64;
         if ring && items { Ok(()) } else { Err(Busy) }
     }
@@ -260,7 +260,7 @@ impl Tx {
     /// Whether bytes wait for the kernel.
     #[inline]
     pub(crate) fn pending(&self) -> bool {
-        self.sent != self.end || self.row.count > 0
+        self.sent != self.end || self.batch.count > 0
     }
 
     /// Whether the kernel still reads memory of sent payloads.
@@ -300,7 +300,7 @@ impl Tx {
             return Ok(active);
         };
         if let Some((start, payload)) = clock {
-            self.zerocopy.spent(payload.lend, start.elapsed(), n);
+            self.zerocopy.spent(payload.zero_copy, start.elapsed(), n);
         }
         self.advance(n as u64);
         Ok(true)
@@ -326,8 +326,8 @@ impl Tx {
     /// there is any.
     fn collect_lent(&self, gather: &mut Gather<'_>) -> bool {
         let (mut pos, mut number) = (self.sent, self.payloads_out);
-        while gather.bytes() < BATCH && gather.room() > 0 {
-            let Some(p) = self.payload(number).filter(|p| p.lend && p.at <= pos) else { break };
+        while gather.bytes() < BATCH && gather.capacity() > 0 {
+            let Some(p) = self.payload(number).filter(|p| p.zero_copy && p.at <= pos) else { break };
             let rest = p.mem.len() as u64 - (pos - p.at);
             let len = rest.min((BATCH - gather.bytes()) as u64);
             let fits = p.mem.sub(pos - p.at, len).is_some_and(|part| gather.push_mem(part));
@@ -349,7 +349,7 @@ impl Tx {
         let (mut pos, mut ring, mut number) = (self.sent, self.ring_out, self.payloads_out);
         // The padding behind a payload goes with it, not as a packet of its own.
         let mut behind = false;
-        while (gather.bytes() < BATCH || behind) && gather.room() >= 2 {
+        while (gather.bytes() < BATCH || behind) && gather.capacity() >= 2 {
             let payload = self.payload(number);
             let until = payload.map_or(self.end, |p| p.at);
             if pos < until {
@@ -360,7 +360,7 @@ impl Tx {
                 pos = until;
                 behind = false;
             } else if let Some(p) = payload {
-                if p.lend && self.zerocopy.on() {
+                if p.zero_copy && self.zerocopy.on() {
                     return true;
                 }
                 let done = pos - p.at;
@@ -410,7 +410,7 @@ impl Tx {
 
     fn settle(&mut self) {
         let gone = self.zerocopy.first_lent().unwrap_or(self.sent);
-        let placed = self.accepted - self.row.count as u64;
+        let placed = self.accepted - self.batch.count as u64;
         while self.taken < placed && self.ends[(self.taken + 1) as usize & (ITEMS - 1)] <= gone {
             self.taken += 1;
         }

@@ -12,7 +12,7 @@ use trial::Trial;
 
 /// Which payloads are lent to the kernel instead of being copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lend {
+pub enum ZeroCopyPolicy {
     /// None.
     #[default]
     Never,
@@ -20,16 +20,16 @@ pub enum Lend {
     From(usize),
     /// Those of 64 KiB and more, if that is measured to cost the sender less: both ways take turns for the first 128.
     Measured,
-    /// As [`Lend::From`], through a pipe: the kernel gives no notice, so that [`taken`](linkspan_transport::Rail::taken) says only
+    /// As [`ZeroCopyPolicy::From`], through a pipe: the kernel gives no notice, so that [`taken`](linkspan_transport::Rail::taken) says only
     /// that it has the pages. For connections whose payload rests until the peer has landed it, on this machine too,
     /// and with peers that may read what the memory holds later: dropping the rail does not take back what it has sent.
     Piped(usize),
 }
 
-impl Lend {
+impl ZeroCopyPolicy {
     /// Whether it spares the copy on a stream inside this machine.
     pub(crate) fn serves_local(self) -> bool {
-        matches!(self, Lend::Piped(_))
+        matches!(self, ZeroCopyPolicy::Piped(_))
     }
 }
 
@@ -63,14 +63,14 @@ impl ZeroCopy {
         ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0, pipe: None }
     }
 
-    /// Lends on this socket what `lend` says, where the kernel can.
-    pub(crate) fn new(fd: BorrowedFd<'_>, lend: Lend) -> ZeroCopy {
-        let (from, trial) = match lend {
-            Lend::Never => return ZeroCopy::off(),
-            Lend::From(from) | Lend::Piped(from) => (from.max(1), None),
-            Lend::Measured => (trial::LEAST, Some(Trial::default())),
+    /// Lends on this socket what `zero_copy` says, where the kernel can.
+    pub(crate) fn new(fd: BorrowedFd<'_>, zero_copy: ZeroCopyPolicy) -> ZeroCopy {
+        let (from, trial) = match zero_copy {
+            ZeroCopyPolicy::Never => return ZeroCopy::off(),
+            ZeroCopyPolicy::From(from) | ZeroCopyPolicy::Piped(from) => (from.max(1), None),
+            ZeroCopyPolicy::Measured => (trial::LEAST, Some(Trial::default())),
         };
-        if lend.serves_local() {
+        if zero_copy.serves_local() {
             let pipe = Pipe::new(PIPE).ok();
             return ZeroCopy { from: pipe.as_ref().map(|_| from), trial, pipe, ..ZeroCopy::off() };
         }
@@ -97,7 +97,7 @@ impl ZeroCopy {
         }
         match self.trial.as_mut().map(Trial::next) {
             None => true,
-            Some(Ok(lend)) => lend,
+            Some(Ok(zero_copy)) => zero_copy,
             Some(Err(cheaper)) => {
                 self.trial = None;
                 if !cheaper {
@@ -114,9 +114,9 @@ impl ZeroCopy {
     }
 
     /// Calls for payload of one way took so long and moved so much.
-    pub(crate) fn spent(&mut self, lend: bool, took: Duration, bytes: usize) {
+    pub(crate) fn spent(&mut self, zero_copy: bool, took: Duration, bytes: usize) {
         if let Some(trial) = &mut self.trial {
-            trial.spent(lend, took, bytes);
+            trial.spent(zero_copy, took, bytes);
         }
     }
 

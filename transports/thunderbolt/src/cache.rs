@@ -1,7 +1,7 @@
 //! Registered memory, kept: registering pins pages, which costs more than sending them.
 //!
 //! Host memory is registered by the rail that uses it, when it does. Memory of a device is registered by its owner, as a
-//! dma-buf ([`Memory::register_dmabuf`]). Code that unmaps memory that was ever posted says so first ([`Memory::invalidate`]):
+//! dma-buf ([`CableMemory::register_dmabuf`]). Code that unmaps memory that was ever posted says so first ([`CableMemory::invalidate`]):
 //! the driver goes on using the pages that it knows. A rail that watches ([`Cache::watch`]) is told by the kernel; what
 //! cannot be watched it does not keep.
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use linkspan_tbring::{Access, Error};
-use linkspan_transport::{Buf, MemSlice, Place, Reach};
+use linkspan_transport::{Buf, DeviceReach, MemSlice, MemoryDomain};
 use linkspan_uffd::Unmaps;
 
 use crate::device::{Registrar, RingDevice};
@@ -29,20 +29,20 @@ const PAGE: u64 = 4096;
 /// What a rail knows of registered memory, for those who register some or unmap some. Cheap to copy; may be used from any
 /// thread. It keeps nothing alive: after the rail it does nothing.
 #[derive(Clone)]
-pub struct Memory(Arc<Mutex<Option<Arc<dyn Desk>>>>);
+pub struct CableMemory(Arc<Mutex<Option<Arc<dyn RegisteredCables>>>>);
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for CableMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Memory")
     }
 }
 
-impl Memory {
+impl CableMemory {
     /// Has the rail forget what it registered of this memory, before what was posted is unmapped. Operations under way keep
     /// theirs; the rail lets go at its next operation.
     pub fn invalidate(&self, mem: MemSlice) {
-        if let Some(desk) = &*self.lock() {
-            desk.invalidate(mem);
+        if let Some(cables) = &*self.lock() {
+            cables.invalidate(mem);
         }
     }
 
@@ -56,7 +56,7 @@ impl Memory {
         self.lock().as_ref().ok_or(Error::Gone)?.register_dmabuf(fd, offset, mem, target)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Desk>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn RegisteredCables>>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -66,12 +66,12 @@ impl Memory {
     }
 
     /// Whether both are of the same rail.
-    pub fn is(&self, other: &Memory) -> bool {
+    pub fn is(&self, other: &CableMemory) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-trait Desk: Send + Sync {
+trait RegisteredCables: Send + Sync {
     fn invalidate(&self, mem: MemSlice);
     fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error>;
 }
@@ -104,7 +104,7 @@ fn end(mem: MemSlice) -> u64 {
 
 /// By place and address. None lies inside another, so if the one with the nearest start below an address does not cover a
 /// range, none does.
-struct Map<R>(BTreeMap<(Place, u64), Arc<Held<R>>>);
+struct Map<R>(BTreeMap<(MemoryDomain, u64), Arc<Held<R>>>);
 
 impl<R> Clone for Map<R> {
     fn clone(&self) -> Map<R> {
@@ -128,7 +128,7 @@ impl<R> Map<R> {
         self.forget(mem.place(), (first(mem), end(mem)));
     }
 
-    fn forget(&mut self, place: Place, (from, to): (u64, u64)) {
+    fn forget(&mut self, place: MemoryDomain, (from, to): (u64, u64)) {
         self.0.retain(|at, old| at.0 != place || end(old.mem) <= from || first(old.mem) >= to);
     }
 }
@@ -185,7 +185,7 @@ impl<R> Shared<R> {
     }
 }
 
-impl<R: Send + Sync> Desk for Shared<R> {
+impl<R: Send + Sync> RegisteredCables for Shared<R> {
     fn invalidate(&self, mem: MemSlice) {
         let mut devices = self.lock();
         devices.sources.remove(mem);
@@ -233,7 +233,7 @@ impl<R> Seen<R> {
     }
 }
 
-impl<R: Send + Sync> Reach for Seen<R> {
+impl<R: Send + Sync> DeviceReach for Seen<R> {
     fn reaches(&mut self, mem: MemSlice, target: bool) -> bool {
         self.find(mem, target).is_some()
     }
@@ -257,7 +257,7 @@ pub(crate) struct Cache<D: RingDevice> {
     epoch: u64,
     seen: u64,
     devices: Seen<D::Region>,
-    memory: Memory,
+    memory: CableMemory,
     generation: u64,
 }
 
@@ -270,7 +270,7 @@ impl<D: RingDevice> Cache<D> {
             registrations: AtomicU64::new(0),
         });
         let devices = Seen::new(&shared);
-        let memory = Memory(Arc::new(Mutex::new(Some(shared))));
+        let memory = CableMemory(Arc::new(Mutex::new(Some(shared))));
         Cache { host: Maps::new(), told: Told::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
     }
 
@@ -287,17 +287,17 @@ impl<D: RingDevice> Cache<D> {
         self.epoch = unmaps.settled();
         let host = &mut self.host;
         unmaps.gone(&mut self.seen, |range| {
-            host.sources.forget(Place::HOST, range);
-            host.targets.forget(Place::HOST, range);
+            host.sources.forget(MemoryDomain::HOST, range);
+            host.targets.forget(MemoryDomain::HOST, range);
         });
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &CableMemory {
         &self.memory
     }
 
     /// Which memory of devices the rail moves by itself.
-    pub(crate) fn reach(&self) -> Box<dyn Reach> {
+    pub(crate) fn reach(&self) -> Box<dyn DeviceReach> {
         Box::new(Seen::new(&self.devices.shared))
     }
 

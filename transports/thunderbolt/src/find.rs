@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use linkspan_tbring::State;
 
-use crate::tier::{Cable, Place, Ports, Tier};
+use crate::tier::{Cable, CableAddress, Ports, Tier};
 
 /// Where everything is; another one in tests.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Root {
                     hops: (0, 0),
                     ring: 0,
                     speed: speed(info.raw.link_speed.into(), info.raw.link_width.clamp(1, 3).min(2).into()),
-                    place: Place::File(path),
+                    place: CableAddress::File(path),
                 }),
                 Ok(info) if info.state == State::Waiting => {
                     why = format!("{}: the other host waits to be allowed: `lspan link allow`", path.display());
@@ -139,7 +139,7 @@ impl Root {
                     hops: (inward, outward),
                     ring: number("ring_size").and_then(|n| u16::try_from(n).ok()).unwrap_or(32),
                     speed: lane.zip(lanes).map_or(0, |(lane, lanes)| speed(lane, lanes)),
-                    place: Place::File(path),
+                    place: CableAddress::File(path),
                 });
             }
         }

@@ -1,5 +1,5 @@
-//! The Thunderbolt and USB4 room: a cable between two hosts, by our own ring driver (tier 1) or by the kernel's byte stream
-//! (tier 2). Tier 3, TCP over `thunderbolt_net`, is the TCP room on that cable's interface.
+//! The Thunderbolt and USB4 transport: a cable between two hosts, by our own ring driver (tier 1) or by the kernel's byte stream
+//! (tier 2). Tier 3, TCP over `thunderbolt_net`, is the TCP transport on that cable's interface.
 //!
 //! [`find`] tells what cables this host has, [`Setup`] is the handshake (bytes in, bytes out) in which both sides choose one
 //! and prove that it joins them, [`CableRail`] the rail. [`soft`] has both devices in software, for tests on machines
@@ -19,7 +19,7 @@ mod stream;
 mod tier;
 pub mod up;
 
-pub use cache::Memory;
+pub use cache::CableMemory;
 pub use device::{Registrar, RingDevice, StreamDevice};
 pub use error::{ELSEWHERE, Error};
 pub use rail::CableRail;
@@ -30,4 +30,4 @@ pub use setup::{Config, OFFER_LEN, Role, Setup, join};
 pub use stream::StreamRail;
 #[doc(hidden)]
 pub use stream::{is_segment, reads_any_bytes};
-pub use tier::{Cable, Medium, Place, Ports, Tier};
+pub use tier::{Cable, CableAddress, Medium, Ports, Tier};

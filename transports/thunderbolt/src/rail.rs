@@ -1,9 +1,9 @@
 //! A rail over a cable at either tier.
 
 use linkspan_proto::Head;
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
+use linkspan_transport::{Busy, DeviceReach, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
-use crate::cache::Memory;
+use crate::cache::CableMemory;
 use crate::ring::RingRail;
 use crate::setup::NONCE_LEN;
 use crate::stream::StreamRail;
@@ -49,7 +49,7 @@ impl CableRail {
     }
 
     /// The memory that it keeps registered, where it does.
-    pub fn memory(&self) -> Option<&Memory> {
+    pub fn memory(&self) -> Option<&CableMemory> {
         match &self.device {
             Device::Ring(rail) => Some(rail.memory()),
             Device::Stream(_) => None,
@@ -111,7 +111,7 @@ impl Rail for CableRail {
         each!(mut self, r => r.arm())
     }
 
-    fn reach(&self) -> Option<Box<dyn Reach>> {
+    fn reach(&self) -> Option<Box<dyn DeviceReach>> {
         each!(self, r => r.reach())
     }
 }

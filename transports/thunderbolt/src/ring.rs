@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_tbring::{Access, Completion};
-use linkspan_transport::{Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
+use linkspan_transport::{
+    Buf, Busy, Caps, DeviceReach, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd,
+};
 
-use crate::cache::{Cache, Held, Memory};
+use crate::cache::{CableMemory, Cache, Held};
 use crate::device::RingDevice;
 use crate::end::lost;
 use crate::setup::NONCE_LEN;
@@ -82,24 +84,24 @@ impl<D: RingDevice> Slots<D> {
 }
 
 /// What moves bytes: the device, its channels and its memory.
-pub(crate) struct Port<D: RingDevice> {
+pub(crate) struct RingIo<D: RingDevice> {
     pub(crate) device: D,
     pub(crate) control: u32,
     pub(crate) data: u32,
     pub(crate) slots: Slots<D>,
     pub(crate) cache: Cache<D>,
     /// Something was put since the last doorbell.
-    pub(crate) rung: bool,
+    pub(crate) rang: bool,
 }
 
-impl<D: RingDevice> Port<D> {
+impl<D: RingDevice> RingIo<D> {
     pub(crate) fn region(&mut self, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, End> {
         self.cache.get(&mut self.device, mem, target).map_err(lost)
     }
 
     /// What was put fits always: the queues hold more than all that may be under way.
     pub(crate) fn put(&mut self, put: Result<bool, linkspan_tbring::Error>) -> Result<(), End> {
-        self.rung = true;
+        self.rang = true;
         match put {
             Ok(true) => Ok(()),
             Ok(false) => Err(End::Gone("the device takes no more than it should hold".into())),
@@ -113,7 +115,7 @@ impl<D: RingDevice> Port<D> {
 /// Dropping it waits a moment for what was accepted to leave, then closes the device, which returns when nothing of it
 /// touches memory any more.
 pub struct RingRail<D: RingDevice> {
-    port: Port<D>,
+    port: RingIo<D>,
     tx: Tx<D>,
     rx: Rx<D>,
     info: RailInfo,
@@ -140,7 +142,7 @@ impl<D: RingDevice> RingRail<D> {
         let region = device.register(mem.slice(), Access::Both)?;
         let slots = Slots { mem, region };
         let cache = Cache::new(&device);
-        let mut port = Port { device, control, data, slots, cache, rung: false };
+        let mut port = RingIo { device, control, data, slots, cache, rang: false };
         for slot in 0..SLOTS {
             let at = Slots::<D>::at(SLOTS + slot);
             let cookie = Of::Received.cookie(slot as u64);
@@ -157,7 +159,7 @@ impl<D: RingDevice> RingRail<D> {
             speed,
             local: false,
         };
-        let info = RailInfo { room: "thunderbolt", path, reason, caps };
+        let info = RailInfo { transport: "thunderbolt", path, reason, caps };
         Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, end: None })
     }
 
@@ -172,7 +174,7 @@ impl<D: RingDevice> RingRail<D> {
     }
 
     /// The memory that it keeps registered.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &CableMemory {
         self.port.cache.memory()
     }
 
@@ -289,12 +291,12 @@ impl<D: RingDevice> Rail for RingRail<D> {
         if let Some(end) = &self.end {
             return Err(end.down(&self.info.path));
         }
-        if !self.port.rung && !self.port.device.waiting() {
+        if !self.port.rang && !self.port.device.waiting() {
             return Ok(Poll::Idle);
         }
-        let rung = std::mem::take(&mut self.port.rung);
+        let rang = std::mem::take(&mut self.port.rang);
         match self.port.device.doorbell(0, Duration::ZERO, false) {
-            Ok(()) => Ok(if rung { Poll::Active } else { Poll::Idle }),
+            Ok(()) => Ok(if rang { Poll::Active } else { Poll::Idle }),
             // What had come before is still there to be taken.
             Err(linkspan_tbring::Error::Gone) => Ok(Poll::Idle),
             Err(error) => Err(self.ended(lost(error))),
@@ -337,12 +339,12 @@ impl<D: RingDevice> Rail for RingRail<D> {
         Ok(if found > 0 { Poll::Active } else { Poll::Idle })
     }
 
-    fn reach(&self) -> Option<Box<dyn Reach>> {
+    fn reach(&self) -> Option<Box<dyn DeviceReach>> {
         Some(self.port.cache.reach())
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        let work = self.end.is_some() || self.port.rung || self.rx.is_over();
+        let work = self.end.is_some() || self.port.rang || self.rx.is_over();
         (!work).then(|| WaitFd { fd: self.wait_fd(), read: true, write: false })
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use linkspan_transport::Rail;
 
+use wire::{CableOffer, WORD_LEN, Word};
 pub use wire::{OFFER_LEN, is_handshake};
-use wire::{Offer, WORD_LEN, Word};
 
 use crate::device::RingDevice;
 use crate::error::Error;
@@ -85,8 +85,8 @@ pub struct Setup {
     role: Role,
     config: Config,
     ports: Arc<Ports>,
-    ours: Offer,
-    theirs: Option<Offer>,
+    ours: CableOffer,
+    theirs: Option<CableOffer>,
     /// Pairs of ours and theirs that join, best first.
     joins: Vec<(usize, usize)>,
     refused: Vec<String>,
@@ -114,7 +114,7 @@ impl Setup {
         }
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(|e| Error::Random(e.to_string()))?;
-        let ours = Offer::new(&ports.cables, nonce);
+        let ours = CableOffer::new(&ports.cables, nonce);
         let next_channel = u32::from_le_bytes([nonce[0], nonce[1], 0, 0]);
         Ok(Setup {
             role,
@@ -165,13 +165,13 @@ impl Setup {
             }
             let whole = std::mem::take(&mut self.input);
             match self.theirs {
-                None => self.offered(Offer::decode(&whole)?)?,
+                None => self.offered(CableOffer::decode(&whole)?)?,
                 Some(_) => self.heard(Word::decode(&whole)?)?,
             }
         }
     }
 
-    fn offered(&mut self, theirs: Offer) -> Result<(), Error> {
+    fn offered(&mut self, theirs: CableOffer) -> Result<(), Error> {
         self.joins = self.ours.joins(&theirs);
         if let (Some(link), Role::Caller) = (&self.config.link, self.role) {
             self.joins.retain(|(own, _)| self.ports.cables[*own].link == *link);
@@ -482,7 +482,7 @@ pub fn join(mut a: Setup, mut b: Setup) -> Result<(CableRail, CableRail), Error>
         if a.is_done() && b.is_done() {
             return match (a.finish(), b.finish()) {
                 (Ok(Some(a)), Ok(Some(b))) => {
-                    debug_assert_eq!(a.info().room, b.info().room);
+                    debug_assert_eq!(a.info().transport, b.info().transport);
                     Ok((a, b))
                 }
                 _ => Err(Error::BadOffer("both sides were done".into())),

@@ -12,33 +12,33 @@ pub use stream::{SoftStream, SoftStreamLink};
 
 /// Something to wait on that is readable while there is news.
 #[derive(Debug)]
-struct Bell {
-    rings: UnixStream,
-    hears: UnixStream,
-    rung: bool,
+struct Notifier {
+    tx: UnixStream,
+    rx: UnixStream,
+    signaled: bool,
 }
 
-impl Bell {
-    fn new() -> std::io::Result<Bell> {
-        let (rings, hears) = UnixStream::pair()?;
-        hears.set_nonblocking(true)?;
-        Ok(Bell { rings, hears, rung: false })
+impl Notifier {
+    fn new() -> std::io::Result<Notifier> {
+        let (tx, rx) = UnixStream::pair()?;
+        rx.set_nonblocking(true)?;
+        Ok(Notifier { tx, rx, signaled: false })
     }
 
-    fn ring(&mut self) {
-        if !self.rung {
-            self.rung = self.rings.write(&[1]).is_ok();
+    fn signal(&mut self) {
+        if !self.signaled {
+            self.signaled = self.tx.write(&[1]).is_ok();
         }
     }
 
     fn quiet(&mut self) {
-        if self.rung {
-            let _ = self.hears.read(&mut [0; 8]);
-            self.rung = false;
+        if self.signaled {
+            let _ = self.rx.read(&mut [0; 8]);
+            self.signaled = false;
         }
     }
 
     fn fd(&self) -> RawFd {
-        self.hears.as_raw_fd()
+        self.rx.as_raw_fd()
     }
 }

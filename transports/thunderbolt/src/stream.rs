@@ -62,7 +62,7 @@ impl<S: StreamDevice> StreamRail<S> {
     /// Over `device`, which the peer has opened too. `ring`: entries of the peer's receive ring.
     pub fn new(device: S, ring: u32, path: String, reason: String, speed: u64) -> StreamRail<S> {
         let caps = Caps { one_sided: false, device_memory: false, ordered: true, chunk: CHUNK, speed, local: false };
-        let info = RailInfo { room: "thunderbolt", path, reason, caps };
+        let info = RailInfo { transport: "thunderbolt", path, reason, caps };
         let window = ring.max(LEAST) - SPARE;
         StreamRail { device, tx: Tx::new(window), rx: Rx::new(window), info, deaf: false, end: None }
     }

@@ -22,7 +22,7 @@ pub enum Tier {
     Ring = 1,
     /// The kernel's byte stream, `thunderbolt_stream`, since Linux 7.2: one copy on each side.
     Stream = 2,
-    /// TCP over `thunderbolt_net`: the TCP room, on that interface.
+    /// TCP over `thunderbolt_net`: the TCP transport, on that interface.
     Net = 3,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Tier {
 
 /// Where one is to be opened.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum CableAddress {
     /// The device file.
     File(PathBuf),
     /// A ring in software, and which side we are.
@@ -92,7 +92,7 @@ pub struct Cable {
     /// Negotiated speed, bytes per second; 0 when unknown.
     pub speed: u64,
     /// Where to open it.
-    pub place: Place,
+    pub place: CableAddress,
 }
 
 impl Cable {
@@ -107,12 +107,12 @@ impl Cable {
             hint: "; another connection has it",
         };
         Ok(match &self.place {
-            Place::File(path) if self.tier == Tier::Ring => {
+            CableAddress::File(path) if self.tier == Tier::Ring => {
                 Medium::Ring(AnyRing::Hw(Ring::open(path, Options { wait, ..Options::default() })?))
             }
-            Place::File(path) => Medium::Stream(AnyStream::Hw(Stream::open(path)?)),
-            Place::SoftRing(link, side) => Medium::Ring(AnyRing::Soft(link.open(*side)?)),
-            Place::SoftStream(link, side) => Medium::Stream(AnyStream::Soft(link.open(*side).ok_or_else(gone)?)),
+            CableAddress::File(path) => Medium::Stream(AnyStream::Hw(Stream::open(path)?)),
+            CableAddress::SoftRing(link, side) => Medium::Ring(AnyRing::Soft(link.open(*side)?)),
+            CableAddress::SoftStream(link, side) => Medium::Stream(AnyStream::Soft(link.open(*side).ok_or_else(gone)?)),
         })
     }
 }

@@ -53,18 +53,18 @@ const IGNORED: [(&str, &str); 1] = [("revocation", "nothing holds back what a re
 const WINDOW: usize = 16;
 
 /// Streams messages of `len` bytes between buffers that are known, and prints what the sender's card was asked to do.
-fn cost(room: &Device, len: usize) {
-    let (a, b) = room.rails();
+fn cost(transport: &Device, len: usize) {
+    let (a, b) = transport.rails();
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
     let memory: Vec<_> = (0..WINDOW).map(|_| (HostBuf::new(len), HostBuf::new(len))).collect();
     stream(&mut a, &mut b, &memory, 2 * WINDOW as u64);
     let count = if len > 1 << 16 { 128u64 } else { 640 };
     let done = |conn: &Conn<VerbsRail<HwNic>>| conn.rails().next().map(|(_, rail)| rail.counts()).unwrap_or_default();
-    let (before, regions, since) = (done(&a), room.domain.registrations(), Instant::now());
+    let (before, regions, since) = (done(&a), transport.domain.registrations(), Instant::now());
     stream(&mut a, &mut b, &memory, count);
     let (after, took) = (done(&a), since.elapsed().as_secs_f64());
     let mib = (count * len as u64) as f64 / f64::from(1 << 20);
-    let registered = room.domain.registrations() - regions;
+    let registered = transport.domain.registrations() - regions;
     let (requests, reports) = (after.requests - before.requests, after.signalled - before.signalled);
     // At the end of a message, or with a write of nothing behind it.
     let alone = after.alone - before.alone + after.probes - before.probes;
@@ -90,8 +90,8 @@ fn cost(room: &Device, len: usize) {
 }
 
 /// Half a round trip of 8 bytes: what `ib_write_lat` measures, with messages in place of bare writes.
-fn latency(room: &Device) {
-    let (a, b) = room.rails();
+fn latency(transport: &Device) {
+    let (a, b) = transport.rails();
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
     let memory = [HostBuf::new(8), HostBuf::new(8)];
     let mut halves: Vec<f64> = Vec::new();
@@ -169,11 +169,11 @@ fn main() {
         std::process::exit(4);
     });
     println!("{name}: {:?} {:?}", nic.port(port), nic.limits());
-    let mut room = Device { domain: Domain::new(nic), port };
-    println!("{}", room.rails().0.info().path);
+    let mut transport = Device { domain: Domain::new(nic), port };
+    println!("{}", transport.rails().0.info().path);
     if args.next().is_some_and(|word| word == "cost") {
-        [8, 64 << 10, 1 << 20].into_iter().for_each(|len| cost(&room, len));
-        latency(&room);
+        [8, 64 << 10, 1 << 20].into_iter().for_each(|len| cost(&transport, len));
+        latency(&transport);
         println!("passed");
         return;
     }
@@ -184,7 +184,7 @@ fn main() {
             continue;
         }
         let since = Instant::now();
-        behaviour(&mut room, level);
+        behaviour(&mut transport, level);
         println!("{name}: {:.1} s", since.elapsed().as_secs_f64());
     }
     println!("passed");

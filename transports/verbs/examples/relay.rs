@@ -13,7 +13,7 @@ type Rail = VerbsRail<SoftNic>;
 const TURNS: usize = 11;
 
 /// Two ends, and what is between them.
-struct Way {
+struct RelayedPair {
     ends: [Conn<Rail>; 2],
     relay: Option<Relay<SoftNic>>,
 }
@@ -27,18 +27,18 @@ fn hop(net: &SoftNet, number: u8, chunk: usize) -> (Rail, Rail) {
 }
 
 /// A net of its own for each way, for every poll moves a whole net.
-fn direct() -> Way {
+fn direct() -> RelayedPair {
     let (a, b) = hop(&SoftNet::new(1), 1, Config::default().chunk);
-    Way { ends: [Conn::new([a], true), Conn::new([b], true)], relay: None }
+    RelayedPair { ends: [Conn::new([a], true), Conn::new([b], true)], relay: None }
 }
 
-fn relayed() -> Way {
+fn relayed() -> RelayedPair {
     let net = SoftNet::new(1);
     let ((a, near), (far, b)) = (hop(&net, 1, RELAY_CHUNK), hop(&net, 2, RELAY_CHUNK));
-    Way { ends: [Conn::new([a], true), Conn::new([b], true)], relay: Some(Relay::new(near, far)) }
+    RelayedPair { ends: [Conn::new([a], true), Conn::new([b], true)], relay: Some(Relay::new(near, far)) }
 }
 
-impl Way {
+impl RelayedPair {
     fn turn(&mut self) {
         let _ = self.ends[0].progress();
         if let Some(relay) = &mut self.relay {

@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use linkspan_transport::{Buf, MemSlice, Reach};
+use linkspan_transport::{Buf, DeviceReach, MemSlice};
 use linkspan_uffd::Unmaps;
 use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 
@@ -18,14 +18,14 @@ use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 const KEEP: usize = 1024;
 
 /// A registered region.
-pub struct Region<M> {
+pub struct CachedRegion<M> {
     mr: M,
     keys: Keys,
 }
 
-impl<M: Mr> Region<M> {
-    fn new(mr: M) -> Region<M> {
-        Region { keys: mr.keys(), mr }
+impl<M: Mr> CachedRegion<M> {
+    fn new(mr: M) -> CachedRegion<M> {
+        CachedRegion { keys: mr.keys(), mr }
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -40,16 +40,16 @@ impl<M: Mr> Region<M> {
 
 /// Regions by address. None lies inside another, so the one with the nearest start below an address is also the
 /// one that reaches furthest, and if it does not cover a range none does.
-struct Map<M>(BTreeMap<u64, Arc<Region<M>>>);
+struct Map<M>(BTreeMap<u64, Arc<CachedRegion<M>>>);
 
 impl<M: Mr> Map<M> {
-    fn find(&self, mem: MemSlice) -> Option<&Arc<Region<M>>> {
+    fn find(&self, mem: MemSlice) -> Option<&Arc<CachedRegion<M>>> {
         let addr = mem.as_ptr() as u64;
         let (_, region) = self.0.range(..=addr).next_back()?;
         region.keys.covers(addr, mem.len() as u64).then_some(region)
     }
 
-    fn insert(&mut self, region: Arc<Region<M>>) {
+    fn insert(&mut self, region: Arc<CachedRegion<M>>) {
         let (from, to) = (region.keys.addr(), region.keys.addr() + region.keys.len());
         self.0.retain(|_, old| !(old.keys.addr() >= from && old.keys.addr() + old.keys.len() <= to));
         if self.0.len() >= KEEP
@@ -86,11 +86,11 @@ impl<M: Mr> Maps<M> {
         self.sources.0.len() + self.targets.0.len()
     }
 
-    fn find(&self, mem: MemSlice, target: bool) -> Option<&Arc<Region<M>>> {
+    fn find(&self, mem: MemSlice, target: bool) -> Option<&Arc<CachedRegion<M>>> {
         self.targets.find(mem).or_else(|| if target { None } else { self.sources.find(mem) })
     }
 
-    fn insert(&mut self, region: Arc<Region<M>>, target: bool) {
+    fn insert(&mut self, region: Arc<CachedRegion<M>>, target: bool) {
         if target { self.targets.insert(region) } else { self.sources.insert(region) }
     }
 }
@@ -218,7 +218,7 @@ impl<N: Nic> Domain<N> {
     ///
     /// # Errors
     /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
-    pub fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<Region<N::Mr>>, Error> {
+    pub fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
         self.catch_up();
         if let Some(region) = self.lock().find(mem, target) {
             return Ok(region.clone());
@@ -228,7 +228,7 @@ impl<N: Nic> Domain<N> {
             let _ = unmaps.watch(mem);
         }
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
-        let region = Arc::new(Region::new(self.0.nic.register(mem, access)?));
+        let region = Arc::new(CachedRegion::new(self.0.nic.register(mem, access)?));
         self.lock().insert(region.clone(), target);
         // After the insertion: a reader that sees the number finds the region.
         self.0.registrations.fetch_add(1, Ordering::Release);
@@ -249,10 +249,10 @@ impl<N: Nic> Domain<N> {
         offset: u64,
         mem: MemSlice,
         target: bool,
-    ) -> Result<Arc<Region<N::Mr>>, Error> {
+    ) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
-        let region = Arc::new(Region::new(self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?));
+        let region = Arc::new(CachedRegion::new(self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?));
         self.lock().insert(region.clone(), target);
         // After the insertion: a reader that sees the number finds the region.
         self.0.registrations.fetch_add(1, Ordering::Release);
@@ -278,7 +278,7 @@ impl<N: Nic> Cache<N> {
     }
 
     /// The region that holds `mem`. Without a system call and a lock when it is known.
-    pub(crate) fn get(&mut self, mem: MemSlice, target: bool) -> Result<Arc<Region<N::Mr>>, Error> {
+    pub(crate) fn get(&mut self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
         if self.domain.epoch() != self.epoch {
             self.epoch = self.domain.catch_up();
         }
@@ -309,7 +309,7 @@ impl<N: Nic> Registered<N> {
     }
 }
 
-impl<N: Nic> Reach for Registered<N> {
+impl<N: Nic> DeviceReach for Registered<N> {
     fn reaches(&mut self, mem: MemSlice, target: bool) -> bool {
         let shared = &self.domain.0;
         let now = (shared.generation.load(Ordering::Acquire), shared.registrations.load(Ordering::Acquire));

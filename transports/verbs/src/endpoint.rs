@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Reach, Sink, WaitFd};
+use linkspan_transport::{
+    Buf, Busy, Caps, DeviceReach, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd,
+};
 use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
+use crate::async_sink::AsyncSink;
 use crate::cache::{Cache, Registered};
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
-use crate::inlet::Inlet;
 use crate::rx::{RECV, Rx};
 use crate::tx::{Ring, Tx};
 use crate::{Config, Domain};
@@ -51,7 +53,7 @@ pub struct Counts {
 
 /// A rail over one queue pair.
 ///
-/// Dropping it says goodbye, waits at most [`Config::linger`] for what was sent last to be acknowledged, and destroys
+/// Dropping it sends GOAWAY, waits at most [`Config::linger`] for what was sent last to be acknowledged, and destroys
 /// the queue pair: from then on nothing the peer sends lands.
 pub struct VerbsRail<N: Nic> {
     // Dropped from the top: the queue pair before its queue, both before the memory they use.
@@ -100,7 +102,7 @@ impl<N: Nic> VerbsRail<N> {
             speed: port.speed,
             local: false,
         };
-        let info = RailInfo { room: "verbs", path, reason: config.reason, caps };
+        let info = RailInfo { transport: "verbs", path, reason: config.reason, caps };
         let qp_caps = qp.caps();
         VerbsRail {
             tx: Tx::new(qp_caps.send, qp_caps.inline, port.max_message, own, peer),
@@ -168,7 +170,7 @@ impl<N: Nic> VerbsRail<N> {
         self.down(&end)
     }
 
-    fn complete<I: Inlet>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
+    fn complete<I: AsyncSink>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
         self.tx.counts.completions += 1;
         if completion.status != Status::Success {
             return Err(fault(completion.status));
@@ -185,14 +187,14 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// A frame is in the scratch buffer.
-    fn frame<I: Inlet>(&mut self, len: usize, sink: &mut I) -> Result<(), End> {
+    fn frame<I: AsyncSink>(&mut self, len: usize, sink: &mut I) -> Result<(), End> {
         let bytes = std::mem::take(&mut self.rx.scratch);
         let result = self.read(&bytes[..len], sink);
         self.rx.scratch = bytes;
         result
     }
 
-    fn read<I: Inlet>(&mut self, bytes: &[u8], sink: &mut I) -> Result<(), End> {
+    fn read<I: AsyncSink>(&mut self, bytes: &[u8], sink: &mut I) -> Result<(), End> {
         let (frame, say, rest) = Frame::decode(bytes).map_err(End::Protocol)?;
         self.tx.credited(frame.credits.get()).map_err(End::Protocol)?;
         let id = frame.id.get();
@@ -205,7 +207,7 @@ impl<N: Nic> VerbsRail<N> {
                 }
                 (head, body)
             }
-            _ => (Head::new(Kind::Bye), rest),
+            _ => (Head::new(Kind::GoAway), rest),
         };
         let done = match say {
             Say::Ctrl => {
@@ -240,7 +242,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// Whether what came is the peer's last word.
-    fn is_goodbye(&mut self, completion: &Completion) -> bool {
+    fn is_goaway(&mut self, completion: &Completion) -> bool {
         let len = self.rx.take(self.ring.slice(), &self.mr, completion.id, completion.bytes as usize);
         len.is_some_and(|len| matches!(Frame::decode(&self.rx.scratch[..len]), Ok((_, Say::Close, _))))
     }
@@ -279,8 +281,8 @@ impl<N: Nic> VerbsRail<N> {
         }
     }
 
-    /// [`Rail::poll`], also for an inlet that cannot always take more.
-    pub(crate) fn take_in<I: Inlet>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+    /// [`Rail::poll`], also for an asynchronous sink that cannot always take more.
+    pub(crate) fn take_in<I: AsyncSink>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         let mut list = [Completion::NONE; BATCH];
         let n = match std::mem::take(&mut self.stashed) {
             0 => match self.cq.poll(&mut list) {
@@ -316,17 +318,19 @@ impl<N: Nic> VerbsRail<N> {
         Ok(Poll::Active)
     }
 
-    /// What an inlet that said "not yet" has space for by now: places for chunks, receives that were held back.
-    pub(crate) fn take_more<I: Inlet>(&mut self, inlet: &mut I) -> Result<(), Down> {
+    /// What an asynchronous sink that said "not yet" has space for by now: places for chunks, receives that were held back.
+    pub(crate) fn take_more<I: AsyncSink>(&mut self, async_sink: &mut I) -> Result<(), Down> {
         if self.end.is_some() {
             return Ok(());
         }
         let cache = &mut self.cache;
         let seated = match self.rx.waits() {
-            true => self.rx.seat(inlet, |mem| cache.get(mem, true).map_err(|e| e.to_string())).map_err(End::Protocol),
+            true => {
+                self.rx.assign(async_sink, |mem| cache.get(mem, true).map_err(|e| e.to_string())).map_err(End::Protocol)
+            }
             false => Ok(()),
         };
-        seated.and_then(|()| self.repost(inlet.held())).map_err(|end| self.ended(end))
+        seated.and_then(|()| self.repost(async_sink.held())).map_err(|end| self.ended(end))
     }
 
     /// Whether the peer's card has not answered for so long that the way is dead, though our own goes on trying.
@@ -429,7 +433,7 @@ impl<N: Nic> Rail for VerbsRail<N> {
         !domain.nic().port(self.port).is_ok_and(|port| port.active)
     }
 
-    fn reach(&self) -> Option<Box<dyn Reach>> {
+    fn reach(&self) -> Option<Box<dyn DeviceReach>> {
         Some(Box::new(Registered::new(self.cache.domain().clone())))
     }
 
@@ -439,7 +443,7 @@ impl<N: Nic> Rail for VerbsRail<N> {
         }
         self.cq.calm();
         self.cq.arm().ok()?;
-        // What came before it was armed rings no bell.
+        // What came before it was armed rings no notifier.
         self.stashed = self.cq.poll(&mut self.stash).ok()?;
         (self.stashed == 0).then(|| WaitFd { fd: self.cq.fd(), read: true, write: false })
     }
@@ -461,7 +465,7 @@ impl<N: Nic> Drop for VerbsRail<N> {
                 }
                 if completion.id & RECV == 0 {
                     self.tx.completed(completion.id);
-                } else if self.is_goodbye(completion) {
+                } else if self.is_goaway(completion) {
                     return; // the peer does not acknowledge ours
                 }
             }

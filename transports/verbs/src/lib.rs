@@ -1,4 +1,4 @@
-//! The RDMA room: reliable-connection queue pairs over RoCE and InfiniBand.
+//! The RDMA transport: reliable-connection queue pairs over RoCE and InfiniBand.
 //!
 //! Control messages travel as sends into a ring of receives that were posted before the queue pair could receive,
 //! inside credits, so that a receiver is never not ready. Chunks are RDMA writes: into a receive whose place the peer
@@ -9,19 +9,19 @@
 //! the rail, [`Relay`] what joins two of them on a host between.
 #![forbid(unsafe_code)]
 
+mod async_sink;
 mod cache;
 mod config;
 mod endpoint;
 mod error;
 mod frame;
 mod gid;
-mod inlet;
 mod relay;
 mod rx;
 mod setup;
 mod tx;
 
-pub use cache::{Domain, Region};
+pub use cache::{CachedRegion, Domain};
 pub use config::Config;
 pub use endpoint::{Counts, VerbsRail};
 pub use error::Error;
@@ -29,4 +29,4 @@ pub use error::Error;
 pub use frame::is_frame;
 pub use gid::choose_gid;
 pub use relay::{RELAY_CHUNK, Relay, RelayCounts};
-pub use setup::{OFFER_LEN, Offer, READY_LEN, Setup, join};
+pub use setup::{OFFER_LEN, QpOffer, READY_LEN, Setup, join};

@@ -5,7 +5,7 @@
 //! next host takes no more, chunks are told no place and receives are not posted again, so the peer stops as if the receiver
 //! were its neighbour, and memory is bounded by [`BOUNCE`] and a ring of slots each way.
 
-mod lane;
+mod direction;
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use linkspan_transport::{Down, HostBuf, Poll, Rail, WaitFd};
 use linkspan_verbs_sys::Nic;
 
 use crate::VerbsRail;
-use lane::{Lane, Nobody, Through};
+use direction::{Nobody, RelayDirection, Through};
 
 /// Chunk size of rails whose way leads over a relay: so small that several are under way on each hop at a time, which a relay
 /// needs to receive and to send at once.
@@ -44,7 +44,7 @@ pub struct Relay<N: Nic> {
     // Dropped before the memory.
     rails: Option<[VerbsRail<N>; 2]>,
     /// From the first to the second, and back.
-    lanes: [Lane; 2],
+    lanes: [RelayDirection; 2],
     gone: Option<Gone>,
 }
 
@@ -61,19 +61,19 @@ struct Gone {
 impl<N: Nic> Relay<N> {
     /// Joins two rails.
     pub fn new(a: VerbsRail<N>, b: VerbsRail<N>) -> Relay<N> {
-        let lanes = [Lane::new(a.slots()), Lane::new(b.slots())];
+        let lanes = [RelayDirection::new(a.slots()), RelayDirection::new(b.slots())];
         let mut rails = [a, b];
-        for (at, lane) in lanes.iter().enumerate() {
+        for (at, direction) in lanes.iter().enumerate() {
             // Whole, so that no chunk registers a part. Where it fails, the first chunk says so.
-            rails[at].prepare(lane.memory(), true);
-            rails[1 - at].prepare(lane.memory(), false);
+            rails[at].prepare(direction.memory(), true);
+            rails[1 - at].prepare(direction.memory(), false);
         }
         Relay { rails: Some(rails), lanes, gone: None }
     }
 
     /// Counts of what was forwarded.
     pub fn counts(&self) -> RelayCounts {
-        let of = |f: fn(&Lane) -> u64| [f(&self.lanes[0]), f(&self.lanes[1])];
+        let of = |f: fn(&RelayDirection) -> u64| [f(&self.lanes[0]), f(&self.lanes[1])];
         RelayCounts { frames: of(|l| l.frames), chunks: of(|l| l.chunks), bytes: of(|l| l.bytes) }
     }
 
@@ -88,8 +88,8 @@ impl<N: Nic> Relay<N> {
             return self.drain();
         }
         let mut moved = Poll::Idle;
-        for (at, lane) in self.lanes.iter_mut().enumerate() {
-            let passed = if at == 0 { pass(lane, a, b) } else { pass(lane, b, a) };
+        for (at, direction) in self.lanes.iter_mut().enumerate() {
+            let passed = if at == 0 { pass(direction, a, b) } else { pass(direction, b, a) };
             match passed {
                 Ok(Poll::Active) => moved = Poll::Active,
                 Ok(Poll::Idle) => {}
@@ -108,13 +108,13 @@ impl<N: Nic> Relay<N> {
         let (Some([a, b]), Some(mut gone)) = (&mut self.rails, self.gone.take()) else {
             return Ok(Poll::Idle);
         };
-        let lane = &mut self.lanes[gone.side];
+        let direction = &mut self.lanes[gone.side];
         let (from, left) = if gone.side == 0 { (a, b) } else { (b, a) };
         if gone.unread {
-            gone.unread = from.take_in(&mut Through { lane, to: left }).is_ok();
+            gone.unread = from.take_in(&mut Through { direction, to: left }).is_ok();
         }
-        lane.pump(left);
-        if (lane.is_empty() && !gone.unread) || gone.since.elapsed() > LAST || left.flush().is_err() {
+        direction.pump(left);
+        if (direction.is_empty() && !gone.unread) || gone.since.elapsed() > LAST || left.flush().is_err() {
             return Err(gone.why);
         }
         let moved = left.take_in(&mut Nobody)?;
@@ -144,7 +144,7 @@ impl<N: Nic> Drop for Relay<N> {
         let domains = rails.each_ref().map(|rail| rail.domain().clone());
         drop(rails);
         for domain in domains {
-            self.lanes.iter().for_each(|lane| domain.invalidate(lane.memory()));
+            self.lanes.iter().for_each(|direction| domain.invalidate(direction.memory()));
         }
     }
 }
@@ -157,13 +157,17 @@ struct Failed {
 }
 
 /// One direction.
-fn pass<N: Nic>(lane: &mut Lane, from: &mut VerbsRail<N>, to: &mut VerbsRail<N>) -> Result<Poll, Failed> {
+fn pass<N: Nic>(
+    direction: &mut RelayDirection,
+    from: &mut VerbsRail<N>,
+    to: &mut VerbsRail<N>,
+) -> Result<Poll, Failed> {
     let read = |why| Failed { end: 0, why, unread: false };
-    let mut moved = from.take_in(&mut Through { lane, to }).map_err(read)?;
-    if lane.pump(to) {
+    let mut moved = from.take_in(&mut Through { direction, to }).map_err(read)?;
+    if direction.pump(to) {
         moved = Poll::Active;
     }
-    from.take_more(&mut Through { lane, to }).map_err(read)?;
+    from.take_more(&mut Through { direction, to }).map_err(read)?;
     for (end, rail) in [(0, from), (1, to)] {
         if rail.flush().map_err(|why| Failed { end, why, unread: true })? == Poll::Active {
             moved = Poll::Active;

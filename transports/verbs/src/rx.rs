@@ -7,9 +7,9 @@ use linkspan_proto::Head;
 use linkspan_transport::{Buf, MemSlice};
 use linkspan_verbs_sys::{Mr, RecvWr};
 
-use crate::cache::Region;
+use crate::async_sink::{AsyncSink, Place};
+use crate::cache::CachedRegion;
 use crate::frame::SLOT;
-use crate::inlet::{Inlet, Place};
 use crate::tx::CHUNKS;
 
 /// Bit in the number of a receive request; below it are how often its slot was taken before, and the slot.
@@ -18,13 +18,13 @@ pub(crate) const RECV: u64 = 1 << 63;
 const SLOT_BITS: u32 = 16;
 
 /// A chunk that is arriving.
-struct Arriving<M> {
+struct IncomingChunk<M> {
     /// The number it asked with, if it asked.
     ask: Option<u32>,
     head: Head,
     landed: bool,
     /// Keeps the memory registered.
-    _region: Option<Arc<Region<M>>>,
+    _region: Option<Arc<CachedRegion<M>>>,
 }
 
 /// The answer to a chunk: its number and where it goes.
@@ -35,7 +35,7 @@ pub(crate) struct Rx<M> {
     taken: Vec<u32>,
     repost: Vec<RecvWr>,
     pub(crate) scratch: Box<[u8]>,
-    arriving: VecDeque<Arriving<M>>,
+    arriving: VecDeque<IncomingChunk<M>>,
     /// Chunks whose place is not known yet, oldest first.
     waiting: VecDeque<(u32, Head)>,
     pub(crate) replies: VecDeque<Reply>,
@@ -94,12 +94,12 @@ impl<M: Mr> Rx<M> {
     }
 
     /// A chunk asks for its place; `find` gives the region of one.
-    pub(crate) fn asked<I: Inlet>(
+    pub(crate) fn asked<I: AsyncSink>(
         &mut self,
-        inlet: &mut I,
+        async_sink: &mut I,
         ask: u32,
         head: &Head,
-        find: impl FnMut(MemSlice) -> Result<Arc<Region<M>>, String>,
+        find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, String>,
     ) -> Result<(), String> {
         let under_way = self.arriving.len() + self.waiting.len();
         if ask != self.next_ask || under_way >= CHUNKS {
@@ -107,7 +107,7 @@ impl<M: Mr> Rx<M> {
         }
         self.next_ask = ask.wrapping_add(1);
         self.waiting.push_back((ask, *head));
-        self.seat(inlet, find)
+        self.assign(async_sink, find)
     }
 
     /// Whether chunks wait for their place.
@@ -116,26 +116,31 @@ impl<M: Mr> Rx<M> {
     }
 
     /// Gives places to the chunks that asked, in their order, as far as there are any.
-    pub(crate) fn seat<I: Inlet>(
+    pub(crate) fn assign<I: AsyncSink>(
         &mut self,
-        inlet: &mut I,
-        mut find: impl FnMut(MemSlice) -> Result<Arc<Region<M>>, String>,
+        async_sink: &mut I,
+        mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, String>,
     ) -> Result<(), String> {
         while let Some(&(ask, head)) = self.waiting.front() {
-            match inlet.place(&head).map_err(|v| v.0)? {
+            match async_sink.place(&head).map_err(|v| v.0)? {
                 Place::At(mem) if mem.len() == head.len.get() as usize => {
                     let region = find(mem)?;
                     let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
                     self.replies.push_back((ask, Some(place)));
-                    self.arriving.push_back(Arriving { ask: Some(ask), head, landed: false, _region: Some(region) });
+                    self.arriving.push_back(IncomingChunk {
+                        ask: Some(ask),
+                        head,
+                        landed: false,
+                        _region: Some(region),
+                    });
                 }
                 Place::At(mem) => {
                     return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len()));
                 }
                 Place::Nowhere => {
                     self.replies.push_back((ask, None));
-                    self.arriving.push_back(Arriving { ask: None, head, landed: true, _region: None });
-                    self.land(inlet)?;
+                    self.arriving.push_back(IncomingChunk { ask: None, head, landed: true, _region: None });
+                    self.land(async_sink)?;
                 }
                 Place::Later => return Ok(()),
             }
@@ -145,7 +150,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// The chunk that asked so has been written.
-    pub(crate) fn landed<I: Inlet>(&mut self, inlet: &mut I, ask: u32) -> Result<(), String> {
+    pub(crate) fn landed<I: AsyncSink>(&mut self, async_sink: &mut I, ask: u32) -> Result<(), String> {
         let Some(chunk) = self.arriving.iter_mut().find(|a| a.ask == Some(ask) && !a.landed) else {
             return Err(format!("the end of chunk {ask}, which has no place"));
         };
@@ -153,29 +158,29 @@ impl<M: Mr> Rx<M> {
             return Err(format!("the end of chunk {ask}, which was not told its place"));
         }
         chunk.landed = true;
-        self.land(inlet)
+        self.land(async_sink)
     }
 
     /// A chunk has been written to the place of its grant.
-    pub(crate) fn written<I: Inlet>(&mut self, inlet: &mut I, head: &Head) -> Result<(), String> {
+    pub(crate) fn written<I: AsyncSink>(&mut self, async_sink: &mut I, head: &Head) -> Result<(), String> {
         if self.arriving.len() >= CHUNKS {
             return Err(format!("{CHUNKS} chunks arrive and one more"));
         }
-        match inlet.place(head).map_err(|v| v.0)? {
+        match async_sink.place(head).map_err(|v| v.0)? {
             Place::At(mem) if mem.len() == head.len.get() as usize => {}
             Place::At(mem) => return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len())),
             Place::Nowhere | Place::Later => {
                 return Err(format!("a write into receive {:#x}, which has ended", head.id.get()));
             }
         }
-        self.arriving.push_back(Arriving { ask: None, head: *head, landed: true, _region: None });
-        self.land(inlet)
+        self.arriving.push_back(IncomingChunk { ask: None, head: *head, landed: true, _region: None });
+        self.land(async_sink)
     }
 
-    fn land<I: Inlet>(&mut self, inlet: &mut I) -> Result<(), String> {
+    fn land<I: AsyncSink>(&mut self, async_sink: &mut I) -> Result<(), String> {
         while self.arriving.front().is_some_and(|a| a.landed) {
             if let Some(chunk) = self.arriving.pop_front() {
-                inlet.landed(&chunk.head).map_err(|v| v.0)?;
+                async_sink.landed(&chunk.head).map_err(|v| v.0)?;
             }
         }
         Ok(())

@@ -19,7 +19,7 @@ use crate::frame::SLOT;
 use crate::gid::{choose_gid, words};
 use crate::{Config, Domain, Error, VerbsRail};
 
-/// Bytes in an [`Offer`].
+/// Bytes in an [`QpOffer`].
 pub const OFFER_LEN: usize = 48;
 
 /// Bytes of the words that a side is ready, and that packets pass: a magic number, and the peer's queue pair number as
@@ -46,7 +46,7 @@ const SENDS: u32 = 256;
 /// What one side tells the other of its queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct Offer {
+pub struct QpOffer {
     magic: [u8; 4],
     version: u8,
     /// 1 InfiniBand, 2 Ethernet.
@@ -64,15 +64,15 @@ pub struct Offer {
     gid: [u8; 16],
 }
 
-const _: () = assert!(size_of::<Offer>() == OFFER_LEN);
+const _: () = assert!(size_of::<QpOffer>() == OFFER_LEN);
 
-impl Offer {
+impl QpOffer {
     /// Reads and checks an offer. Total over arbitrary bytes.
     ///
     /// # Errors
     /// [`Error::BadOffer`]: these bytes are no offer.
-    pub fn decode(bytes: &[u8; OFFER_LEN]) -> Result<Offer, Error> {
-        let offer: Offer = zerocopy::transmute!(*bytes);
+    pub fn decode(bytes: &[u8; OFFER_LEN]) -> Result<QpOffer, Error> {
+        let offer: QpOffer = zerocopy::transmute!(*bytes);
         let bad = |why: String| Err(Error::BadOffer(why));
         if offer.magic != MAGIC {
             return bad(format!("it begins with {:02x?}", offer.magic));
@@ -130,8 +130,8 @@ pub struct Setup<N: Nic> {
     parts: Option<Parts<N>>,
     port: Port,
     entry: Option<GidEntry>,
-    ours: Offer,
-    theirs: Option<Offer>,
+    ours: QpOffer,
+    theirs: Option<QpOffer>,
     out: Vec<u8>,
     input: Vec<u8>,
     since: Instant,
@@ -179,7 +179,7 @@ impl<N: Nic> Setup<N> {
             .map_err(|e| Error::BadOffer(format!("own receives: {e}")))?;
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(|e| Error::Random(e.to_string()))?;
-        let ours = Offer {
+        let ours = QpOffer {
             magic: MAGIC,
             version: VERSION,
             link: if port.link == LinkLayer::InfiniBand { 1 } else { 2 },
@@ -248,7 +248,7 @@ impl<N: Nic> Setup<N> {
                 OFFER_LEN => {
                     let mut offer = [0; OFFER_LEN];
                     offer.copy_from_slice(&self.input);
-                    self.offered(Offer::decode(&offer)?)?;
+                    self.offered(QpOffer::decode(&offer)?)?;
                 }
                 TOTAL_LEN if word == told(PASSES, self.ours.qpn.get()) => {}
                 TOTAL_LEN => return Err(Error::BadOffer(format!("{word:02x?} where its last message was expected"))),
@@ -291,7 +291,7 @@ impl<N: Nic> Setup<N> {
         Ok(())
     }
 
-    fn offered(&mut self, offer: Offer) -> Result<(), Error> {
+    fn offered(&mut self, offer: QpOffer) -> Result<(), Error> {
         if offer.layer() != self.port.link {
             return Err(Error::OtherLink { ours: self.port.link, theirs: offer.layer() });
         }

@@ -8,7 +8,7 @@ use linkspan_proto::{Head, Kind};
 use linkspan_transport::{Buf, MemSlice};
 use linkspan_verbs_sys::{Mr, Qp, SendOp, SendWr};
 
-use crate::cache::Region;
+use crate::cache::CachedRegion;
 use crate::endpoint::Counts;
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
 use crate::rx::Reply;
@@ -48,7 +48,7 @@ struct Item<M> {
     head: Head,
     src: MemSlice,
     /// Keeps the memory registered.
-    region: Option<Arc<Region<M>>>,
+    region: Option<Arc<CachedRegion<M>>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -97,7 +97,7 @@ pub(crate) struct Tx<M> {
     pub(crate) counts: Counts,
 }
 
-/// No room at the moment.
+/// No space at the moment.
 pub(crate) struct Full;
 
 /// The ring's memory.
@@ -148,7 +148,7 @@ impl<M: Mr> Tx<M> {
 
     /// Whether there are requests to post or things that wait for space.
     pub(crate) fn pending(&self) -> bool {
-        !self.batch.is_empty() || (!self.untold.is_empty() && self.room(1, RESERVE)) || self.owed >= self.owed_at
+        !self.batch.is_empty() || (!self.untold.is_empty() && self.transport(1, RESERVE)) || self.owed >= self.owed_at
     }
 
     /// Whether a write of nothing has not reported yet.
@@ -167,7 +167,7 @@ impl<M: Mr> Tx<M> {
         self.completed < self.posted
     }
 
-    fn room(&self, requests: u64, reserve: u32) -> bool {
+    fn transport(&self, requests: u64, reserve: u32) -> bool {
         self.credits > reserve
             && self.held.len() < usize::from(self.slots)
             && self.made - self.completed + requests <= self.depth
@@ -217,7 +217,7 @@ impl<M: Mr> Tx<M> {
     }
 
     pub(crate) fn ctrl(&mut self, ring: &Ring<'_, M>, head: &Head, body: MemSlice) -> Result<u64, Full> {
-        if !self.room(1, RESERVE) {
+        if !self.transport(1, RESERVE) {
             return Err(Full);
         }
         let mut frame = Frame::new(Say::Ctrl, 0);
@@ -237,9 +237,9 @@ impl<M: Mr> Tx<M> {
         ring: &Ring<'_, M>,
         head: &Head,
         src: MemSlice,
-        region: Arc<Region<M>>,
+        region: Arc<CachedRegion<M>>,
     ) -> Result<u64, Full> {
-        if self.chunks >= CHUNKS || !self.room(self.writes(src) + 1, RESERVE) {
+        if self.chunks >= CHUNKS || !self.transport(self.writes(src) + 1, RESERVE) {
             return Err(Full);
         }
         let grant = self.grants[head.id.get() as usize % GRANTS];
@@ -325,7 +325,7 @@ impl<M: Mr> Tx<M> {
 
     /// Makes requests of what waits for space: answers first, they set the peer free.
     pub(crate) fn gather(&mut self, ring: &Ring<'_, M>, replies: &mut VecDeque<Reply>) {
-        while let Some(&(ask, place)) = replies.front().filter(|_| self.room(1, RESERVE)) {
+        while let Some(&(ask, place)) = replies.front().filter(|_| self.transport(1, RESERVE)) {
             let frame = match place {
                 Some((addr, rkey, len)) => Frame::new(Say::Place, ask).at(addr, rkey, len),
                 None => Frame::new(Say::Nowhere, ask),
@@ -336,7 +336,7 @@ impl<M: Mr> Tx<M> {
         let mut at = 0;
         while self.placed > 0 && at < self.items.len() {
             if let Stage::Placed(addr, rkey, ask) = self.items[at].stage {
-                if !self.room(self.writes(self.items[at].src) + 1, RESERVE) {
+                if !self.transport(self.writes(self.items[at].src) + 1, RESERVE) {
                     break;
                 }
                 self.items[at].stage = self.write(ring, at, addr, rkey, ask);
@@ -344,18 +344,18 @@ impl<M: Mr> Tx<M> {
             }
             at += 1;
         }
-        while let Some(&(id, addr, rkey, len)) = self.untold.front().filter(|_| self.room(1, RESERVE)) {
+        while let Some(&(id, addr, rkey, len)) = self.untold.front().filter(|_| self.transport(1, RESERVE)) {
             self.frame(ring, Frame::new(Say::Granted, id).at(addr, rkey, len), None, MemSlice::NONE, false);
             self.untold.pop_front();
         }
-        if self.owed >= self.owed_at && self.room(1, 0) {
+        if self.owed >= self.owed_at && self.transport(1, 0) {
             self.frame(ring, Frame::new(Say::Credit, 0), None, MemSlice::NONE, false);
         }
     }
 
     /// The last word, if there is space for it.
     pub(crate) fn close(&mut self, ring: &Ring<'_, M>) {
-        if self.room(1, 0) {
+        if self.transport(1, 0) {
             self.frame(ring, Frame::new(Say::Close, 0), None, MemSlice::NONE, true);
         } else {
             self.probe();

@@ -24,7 +24,7 @@ pub(crate) fn promised(map: &str) -> Vec<(String, String)> {
 /// Functions of the sources that the version script lacks, and the reverse.
 pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
     let Some(map) = sources.iter().find(|s| s.path == MAP) else { return vec![format!("{MAP} is not in the tree")] };
-    let lines = sources.iter().filter(|s| s.path.starts_with("doors/capi/src/calls/")).flat_map(|s| s.text.lines());
+    let lines = sources.iter().filter(|s| s.path.starts_with("bindings/c/src/calls/")).flat_map(|s| s.text.lines());
     let defined: BTreeSet<String> = lines
         .filter_map(|l| l.split_once("extern \"C\" fn ")?.1.split_once('('))
         .map(|(name, _)| name.to_owned())

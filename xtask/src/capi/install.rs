@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::run;
 
 /// Version script of the shared library.
-pub(crate) const MAP: &str = "doors/capi/linkspan.map";
+pub(crate) const MAP: &str = "bindings/c/linkspan.map";
 
 /// What the static library needs of the system: `rustc --print native-static-libs` for this target.
 const STATIC_LIBS: &str = "-lgcc_s -lpthread -lm -ldl -lc";
@@ -55,7 +55,7 @@ pub(crate) fn install(root: &Path, prefix: &Path) -> Result<Installed, String> {
         let _ = fs::remove_file(&name);
         symlink(target, &name).map_err(|e| format!("{}: {e}", name.display()))?;
     }
-    let capi = root.join("doors/capi");
+    let capi = root.join("bindings/c");
     for header in ["linkspan.h", "linkspan.hpp"] {
         replace(&capi.join("include").join(header), &include.join(header))?;
     }

@@ -17,7 +17,7 @@ const MORE_WARNINGS: [&str; 3] = ["-Wpedantic", "-Wshadow", "-Wconversion"];
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// The layout as C and Rust must both see it.
-const LAYOUT: &str = "doors/capi/tests/abi.txt";
+const LAYOUT: &str = "bindings/c/tests/abi.txt";
 
 /// Where the stand-ins for drivers of GPUs lie, and how the tests are called that use them.
 const DRIVERS: &str = "drivers";
@@ -108,7 +108,7 @@ impl Suite<'_> {
         let program = self.bin.join("abi");
         let mut compile = Command::new("gcc");
         compile.arg("-std=c11").args(WARNINGS).arg("-I").arg(self.installed.prefix.join("include"));
-        compile.arg(self.root.join("doors/capi/tests/c/abi.c")).args(["-ldl", "-o"]).arg(&program);
+        compile.arg(self.root.join("bindings/c/tests/c/abi.c")).args(["-ldl", "-o"]).arg(&program);
         run::must(&mut compile)?;
         let seen = run::output(Command::new(&program).arg(&self.installed.shared))?;
         let promised = fs::read_to_string(self.root.join(LAYOUT)).map_err(|e| format!("{LAYOUT}: {e}"))?;
@@ -175,7 +175,7 @@ impl Suite<'_> {
     fn tests(&self) -> Result<Vec<Test>, String> {
         let mut found = Vec::new();
         for (dir, extension) in [("tests/c", "c"), ("tests/cpp", "cpp"), ("examples", "cpp")] {
-            let dir = self.root.join("doors/capi").join(dir);
+            let dir = self.root.join("bindings/c").join(dir);
             let entries = fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
             let files = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == extension));
             let before = found.len();
@@ -241,7 +241,7 @@ impl Suite<'_> {
         let build = self.bin.join("cmake");
         let _ = fs::remove_dir_all(&build);
         let mut configure = Command::new("cmake");
-        configure.arg("-S").arg(self.root.join("doors/capi/tests/cmake")).arg("-B").arg(&build);
+        configure.arg("-S").arg(self.root.join("bindings/c/tests/cmake")).arg("-B").arg(&build);
         configure.arg(format!("-DCMAKE_PREFIX_PATH={}", self.installed.prefix.display()));
         run::output(&mut configure)?;
         run::output(Command::new("cmake").arg("--build").arg(&build))?;

@@ -14,8 +14,8 @@ struct Column {
 
 const COLUMNS: [Column; 3] = [
     Column { folder: "crates/linkspan/", ends: &[".rs"], begins: &["#[test]\nfn "] },
-    Column { folder: "doors/capi/tests/", ends: &[".c", ".cpp"], begins: &["\nstatic void ", "\nvoid "] },
-    Column { folder: "doors/python/tests/", ends: &[".py"], begins: &["\ndef ", "\nasync def "] },
+    Column { folder: "bindings/c/tests/", ends: &[".c", ".cpp"], begins: &["\nstatic void ", "\nvoid "] },
+    Column { folder: "bindings/python/tests/", ends: &[".py"], begins: &["\ndef ", "\nasync def "] },
 ];
 
 /// Fewest lines: a list that was cut off is found too.

@@ -91,7 +91,7 @@ fn word(token: &Token) -> Option<&str> {
 }
 
 /// Where the C interface defines its constants: this file and those of the folder.
-const C_TYPES: &str = "doors/capi/src/types";
+const C_TYPES: &str = "bindings/c/src/types";
 
 /// Names that documents or code mention and the table does not have.
 pub(crate) fn problems(sources: &[Source]) -> Vec<String> {

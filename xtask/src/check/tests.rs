@@ -1,4 +1,4 @@
-use super::{behaviours, codes, floors, hosts, links, locks, params, unsafety, words};
+use super::{behaviours, codes, hosts, layers, links, locks, params, unsafety, words};
 use crate::lex::tokens;
 use crate::tree::Source;
 use std::path::Path;
@@ -100,9 +100,9 @@ fn dependencies_go_down_only() {
         source("crates/proto/Cargo.toml", &manifest("linkspan-proto", "zerocopy = \"1\"")),
         source("crates/new/Cargo.toml", &manifest("linkspan-new", "")),
     ];
-    let problems = floors::problems(Path::new("/nonexistent"), &tree);
+    let problems = layers::problems(Path::new("/nonexistent"), &tree);
     assert!(has(&problems, "transports/tcp/Cargo.toml: depends on transports/shm"));
-    assert!(has(&problems, "crates/new: has no floor"));
+    assert!(has(&problems, "crates/new: has no layer"));
     assert!(!has(&problems, "transports/shm/Cargo.toml: depends"));
     assert!(!has(&problems, "crates/proto/Cargo.toml: depends"));
 }
@@ -160,13 +160,13 @@ fn a_behaviour_without_its_test_is_found() {
     let tree = [
         source("crates/linkspan/tests/behaviours.txt", list),
         source("crates/linkspan/tests/x.rs", "#[test]\nfn a_works() {}\n#[test]\nfn b_works() {}\nfn c_works() {}\n"),
-        source("doors/capi/tests/c/x.c", "static void other(void) { b_works(); }\n"),
-        source("doors/python/tests/x.py", "import x\ndef test_a() -> None:\n"),
+        source("bindings/c/tests/c/x.c", "static void other(void) { b_works(); }\n"),
+        source("bindings/python/tests/x.py", "import x\ndef test_a() -> None:\n"),
     ];
     let problems = behaviours::problems(&tree);
     let wanted = [
         ":3: no test c_works",
-        ":3: no test b_works below doors/capi/",
+        ":3: no test b_works below bindings/c/",
         ":4: not a",
         ":5: not a",
         "behaviours, there were",
@@ -178,18 +178,18 @@ fn a_behaviour_without_its_test_is_found() {
 #[test]
 fn retired_words_are_found_in_identifiers_and_text_where_they_are_refused() {
     let list =
-        "# note\nroom -> transport not lab/\nmark -> rule in docs/\n\"in vain\" -> \"without effect\"\nbad line\n";
+        "# note\ntransport -> transport not lab/\nmark -> rule in docs/\n\"in vain\" -> \"without effect\"\nbad line\n";
     let tree = [
         source("xtask/retired-words.txt", list),
-        source("a.rs", "let with_room = AnyRoom;\n// In vain; classrooms, mark\n"),
+        source("a.rs", "let with_transport = AnyTransport;\n// In vain; classrooms, mark\n"),
         source("docs/a.md", "a mark\n"),
-        source("lab/a.rs", "room\n"),
-        source("CHANGELOG.md", "room\n"),
+        source("lab/a.rs", "transport\n"),
+        source("CHANGELOG.md", "transport\n"),
     ];
     let problems = words::problems(&tree);
     let wanted = [
-        "a.rs:1: `room`",
-        "a.rs:1: `room`",
+        "a.rs:1: `transport`",
+        "a.rs:1: `transport`",
         "a.rs:2: `in vain` is now `without effect`",
         "docs/a.md:1: `mark`",
         ":5: a word",

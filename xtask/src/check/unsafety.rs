@@ -6,7 +6,7 @@ use crate::lex::{Kind, Token, tokens};
 use crate::tree::Source;
 
 /// A part of the tree that may hold `unsafe`.
-pub(crate) struct Place {
+pub(crate) struct UnsafePlace {
     /// A file, or a folder when it ends in `/`.
     pub(crate) path: &'static str,
     /// Why it must.
@@ -14,39 +14,51 @@ pub(crate) struct Place {
 }
 
 /// The allow-list. A new line here is a decision to be argued for in review.
-pub(crate) const PLACES: [Place; 19] = [
-    Place { path: "sys/net/", why: "socket calls, control messages and options that no safe crate covers" },
-    Place { path: "sys/netdev/", why: "netlink sockets and the calls of device-memory TCP" },
-    Place {
+pub(crate) const PLACES: [UnsafePlace; 19] = [
+    UnsafePlace { path: "sys/net/", why: "socket calls, control messages and options that no safe crate covers" },
+    UnsafePlace { path: "sys/netdev/", why: "netlink sockets and the calls of device-memory TCP" },
+    UnsafePlace {
         path: "sys/shmring/",
         why: "memory shared with another process: mapping, atomics in it, cross-memory attach",
     },
-    Place { path: "sys/verbs/src/abi.rs", why: "the C structures of libibverbs" },
-    Place { path: "sys/verbs/src/hw/", why: "libibverbs, opened at run time, and calls through its devices' tables" },
-    Place { path: "sys/ncclnet/", why: "the C tables of NCCL and RCCL, and calls through their pointers" },
-    Place { path: "sys/tbring/", why: "calls of the device of linkspan.ko, and queues in memory that it maps" },
-    Place { path: "sys/uffd/", why: "userfaultfd, and tests that unmap" },
-    Place { path: "sys/dl/", why: "the dynamic linker, and tables of functions from libraries opened at run time" },
-    Place { path: "sys/thread/", why: "the signal mask of a thread, which no safe crate covers" },
-    Place { path: "sys/cuda/", why: "calls into the CUDA driver" },
-    Place { path: "sys/hip/", why: "calls into the HIP runtime" },
-    Place {
+    UnsafePlace { path: "sys/verbs/src/abi.rs", why: "the C structures of libibverbs" },
+    UnsafePlace {
+        path: "sys/verbs/src/hw/",
+        why: "libibverbs, opened at run time, and calls through its devices' tables",
+    },
+    UnsafePlace { path: "sys/ncclnet/", why: "the C tables of NCCL and RCCL, and calls through their pointers" },
+    UnsafePlace { path: "sys/tbring/", why: "calls of the device of linkspan.ko, and queues in memory that it maps" },
+    UnsafePlace { path: "sys/uffd/", why: "userfaultfd, and tests that unmap" },
+    UnsafePlace {
+        path: "sys/dl/",
+        why: "the dynamic linker, and tables of functions from libraries opened at run time",
+    },
+    UnsafePlace { path: "sys/thread/", why: "the signal mask of a thread, which no safe crate covers" },
+    UnsafePlace { path: "sys/cuda/", why: "calls into the CUDA driver" },
+    UnsafePlace { path: "sys/hip/", why: "calls into the HIP runtime" },
+    UnsafePlace {
         path: "crates/gpu/src/sim/handle.rs",
         why: "handles on the simulated device's memory, whose addresses that device checks itself",
     },
-    Place { path: "crates/gpu/src/foreign.rs", why: "streams that other code has made, kept as the driver's handle" },
-    Place {
+    UnsafePlace {
+        path: "crates/gpu/src/foreign.rs",
+        why: "streams that other code has made, kept as the driver's handle",
+    },
+    UnsafePlace {
         path: "crates/transport/src/memory.rs",
         why: "registered ranges of the caller's memory, kept as address and length",
     },
-    Place {
-        path: "doors/python/src/lend/",
+    UnsafePlace {
+        path: "bindings/python/src/lend/",
         why: "memory that objects of Python lend by the buffer protocol, DLPack and __cuda_array_interface__: pointers from their structures",
     },
-    Place { path: "doors/nccl/", why: "the exported symbols, and the border over which NCCL hands in pointers" },
-    Place { path: "tests/sim-plugin/", why: "the exported symbols of the plugin with cards in software" },
-    Place {
-        path: "doors/capi/",
+    UnsafePlace {
+        path: "bindings/nccl/",
+        why: "the exported symbols, and the border over which NCCL hands in pointers",
+    },
+    UnsafePlace { path: "tests/sim-plugin/", why: "the exported symbols of the plugin with cards in software" },
+    UnsafePlace {
+        path: "bindings/c/",
         why: "the exported symbols, and the pointers that C hands in (followed in `raw.rs` alone)",
     },
 ];
@@ -74,7 +86,7 @@ impl Count {
 }
 
 /// The place that allows `unsafe` in this file.
-pub(crate) fn place(path: &str) -> Option<&'static Place> {
+pub(crate) fn place(path: &str) -> Option<&'static UnsafePlace> {
     PLACES.iter().find(|p| if p.path.ends_with('/') { path.starts_with(p.path) } else { path == p.path })
 }
 

@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::run;
 
 /// What users load: folders of the plugin, of the C library, and of `lspan`. A folder that moves has both names for the time.
-const ENTRY: [&str; 5] = ["doors/nccl", "doors/capi", "bindings/nccl", "bindings/c", "bin/lspan"];
+const ENTRY: [&str; 5] = ["bindings/nccl", "bindings/c", "bindings/nccl", "bindings/c", "bin/lspan"];
 
 /// The Python package, each in a workspace of its own.
-const ALONE: [&str; 2] = ["doors/python", "bindings/python"];
+const ALONE: [&str; 2] = ["bindings/python", "bindings/python"];
 
 /// One crate of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

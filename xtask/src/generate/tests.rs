@@ -30,5 +30,5 @@ fn a_missing_document_is_stale() {
     let problems = stale(Path::new("/nonexistent"), &[]);
     assert!(problems.iter().any(|p| p.starts_with("docs/SAFETY.md is stale")));
     assert!(problems.iter().any(|p| p.starts_with("docs/ERRORS.md is stale")));
-    assert!(problems.iter().any(|p| p.starts_with("doors/capi/include/linkspan.h")), "{problems:?}");
+    assert!(problems.iter().any(|p| p.starts_with("bindings/c/include/linkspan.h")), "{problems:?}");
 }

@@ -29,8 +29,8 @@ fn integration_tests_keep_their_names_when_programs_are_joined() {
 fn tests_that_macros_make_are_found_where_these_are_used() {
     let text = "macro_rules! planted { ($($run:ident($k:ident) $name:ident,)*) => { $(#[test] fn $name() { $run(); })* }; }\n\
                 planted!(\n engine(A::B) lost,\n rail(C) twice,\n);\nbehaviours!(order::tags, load::many,);\n\
-                mod usual { conformance_suite!(single_threaded direct, Room::new(a, b)); }\n\
-                fn expands() { $crate::conformance_suite!(single_threaded $suite, $room); }";
+                mod usual { conformance_suite!(single_threaded direct, Transport::new(a, b)); }\n\
+                fn expands() { $crate::conformance_suite!(single_threaded $suite, $transport); }";
     let all = ["krate lost", "krate many", "krate tags", "krate twice", "krate usual::direct (suite)"];
     assert_eq!(found("a/src/lib.rs", text), all);
 }

@@ -232,7 +232,7 @@ impl Parts<'_> {
             Ok(installed) => installed,
             Err(why) => return self.broken("C", why),
         };
-        let tests = self.root.join("doors/capi/tests");
+        let tests = self.root.join("bindings/c/tests");
         let mut cases = vec![("C", "cc", "-std=c11", tests.join("c/device.c"), devices)];
         // That program uses CUDA alone.
         if devices.contains(&"cuda:0") {
@@ -261,7 +261,7 @@ impl Parts<'_> {
             Err(Outcome::Done) => return,
         };
         let mut pytest = Command::new(bin.join("python"));
-        pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "doors/python/tests/device_cases.py"]);
+        pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "bindings/python/tests/device_cases.py"]);
         pytest.env("PYTHONDONTWRITEBYTECODE", "1").env("LINKSPAN_REAL_GPUS", devices.join(" "));
         self.step("Python", &mut pytest);
     }

@@ -30,7 +30,7 @@ pub(super) fn installed(root: &Path) -> Result<PathBuf, Outcome> {
     let bin = place.join("venv/bin");
     environment(&place.join("venv"), &TOOLS[..2])
         .map_err(|why| Outcome::Skipped(format!("the tools could not be installed: {why}")))?;
-    wheel(root, &root.join("doors/python"), &place, &bin).map_err(Outcome::Failed)?;
+    wheel(root, &root.join("bindings/python"), &place, &bin).map_err(Outcome::Failed)?;
     Ok(bin)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     if let Err(outcome) = python3() {
         return outcome;
     }
-    let folder = root.join("doors/python");
+    let folder = root.join("bindings/python");
     let place = run::target_dir(root).join("python");
     let venv = place.join("venv");
     let bin = venv.join("bin");

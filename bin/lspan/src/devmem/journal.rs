@@ -18,7 +18,7 @@ use std::rc::Rc;
 use linkspan_netdev::{HeaderSplit, Rings};
 
 use super::card::Card;
-use super::up::{Change, State};
+use super::up::{CardState, Change};
 
 /// The first line.
 const TITLE: &str = "linkspan devmem journal 1";
@@ -91,7 +91,7 @@ impl Left {
 }
 
 /// The line that says what was before a change.
-fn line(change: &Change, state: &State) -> String {
+fn line(change: &Change, state: &CardState) -> String {
     match change {
         Change::Rules => "rules\n".to_owned(),
         Change::Split { .. } => {
@@ -138,7 +138,7 @@ impl Journal {
     }
 
     /// What will be changed is written down.
-    pub(super) fn begin(&self, state: &State, changes: &[Change]) -> Result<(), String> {
+    pub(super) fn begin(&self, state: &CardState, changes: &[Change]) -> Result<(), String> {
         let lines: String = changes.iter().map(|change| line(change, state)).collect();
         let text = format!("{TITLE}\n{lines}");
         self.file.borrow_mut().write_all(text.as_bytes()).map_err(|e| format!("write {}: {e}", self.path.display()))

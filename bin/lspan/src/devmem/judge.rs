@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// What a driver answered to a binding without a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum BindVerdict {
     /// It would look at the descriptor.
     Yes,
     /// CAP_NET_ADMIN is missing, so the driver was not asked.
@@ -27,8 +27,8 @@ pub(super) struct Card {
     pub(super) queues: Option<usize>,
     pub(super) split: HeaderSplit,
     pub(super) threshold: Option<u32>,
-    pub(super) may_receive: Answer,
-    pub(super) may_send: Answer,
+    pub(super) may_receive: BindVerdict,
+    pub(super) may_send: BindVerdict,
 }
 
 /// What can be said of one direction.
@@ -120,20 +120,20 @@ fn by_name(kernel: &str, card: &Card, pick: fn(&Driver) -> Option<Release>, who:
 
 /// Whether the card can receive into device memory.
 pub(super) fn receive(kernel: &str, card: &Card) -> Verdict {
-    if too_old(kernel, (6, 12)) || card.may_receive == Answer::NoKernel {
+    if too_old(kernel, (6, 12)) || card.may_receive == BindVerdict::NoKernel {
         return Verdict::Never { why: format!("the kernel's interface came with Linux 6.12, this is {kernel}") };
     }
     let known = by_name(kernel, card, |d| d.1, WHO_RECEIVES);
     let asked = match &card.may_receive {
-        Answer::No(said) => {
+        BindVerdict::No(said) => {
             let who = known.unwrap_or_else(|| WHO_RECEIVES.to_owned());
             return Verdict::Never { why: format!("{said}; {who}") };
         }
-        Answer::NotAllowed => match known {
+        BindVerdict::NotAllowed => match known {
             Some(why) => return Verdict::Never { why },
             None => false,
         },
-        Answer::Yes | Answer::NoKernel => true,
+        BindVerdict::Yes | BindVerdict::NoKernel => true,
     };
     let mut steps = Vec::new();
     let name = &card.name;
@@ -164,17 +164,17 @@ pub(super) fn receive(kernel: &str, card: &Card) -> Verdict {
 
 /// Whether the card can send from device memory.
 pub(super) fn send(kernel: &str, card: &Card) -> Verdict {
-    if too_old(kernel, (6, 16)) || card.may_send == Answer::NoKernel {
+    if too_old(kernel, (6, 16)) || card.may_send == BindVerdict::NoKernel {
         return Verdict::Never { why: format!("the kernel's interface came with Linux 6.16, this is {kernel}") };
     }
     let known = by_name(kernel, card, |d| d.2, WHO_SENDS);
     match (&card.may_send, known) {
-        (Answer::No(said), known) => {
+        (BindVerdict::No(said), known) => {
             Verdict::Never { why: format!("{said}; {}", known.unwrap_or_else(|| WHO_SENDS.to_owned())) }
         }
-        (Answer::NotAllowed, Some(why)) => Verdict::Never { why },
-        (Answer::NotAllowed, None) => Verdict::AskAsRoot { steps: Vec::new() },
-        (Answer::Yes | Answer::NoKernel, _) => Verdict::Yes,
+        (BindVerdict::NotAllowed, Some(why)) => Verdict::Never { why },
+        (BindVerdict::NotAllowed, None) => Verdict::AskAsRoot { steps: Vec::new() },
+        (BindVerdict::Yes | BindVerdict::NoKernel, _) => Verdict::Yes,
     }
 }
 

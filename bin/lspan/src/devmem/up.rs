@@ -7,17 +7,22 @@ use super::journal::Journal;
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct CardState {
     pub(super) queues: u32,
     pub(super) rings: Rings,
     pub(super) table: Vec<u32>,
     pub(super) rules: bool,
 }
 
-impl State {
+impl CardState {
     /// Reads it.
-    pub(super) fn read(card: &dyn Card) -> Result<State, String> {
-        Ok(State { queues: card.queues()?, rings: card.rings()?, table: card.spread()?, rules: card.takes_rules()? })
+    pub(super) fn read(card: &dyn Card) -> Result<CardState, String> {
+        Ok(CardState {
+            queues: card.queues()?,
+            rings: card.rings()?,
+            table: card.spread()?,
+            rules: card.takes_rules()?,
+        })
     }
 }
 
@@ -33,7 +38,7 @@ pub(super) enum Change {
 }
 
 /// What has to change so that the last `kept` queues are for device memory alone.
-pub(super) fn plan(state: &State, kept: u32) -> Result<Vec<Change>, String> {
+pub(super) fn plan(state: &CardState, kept: u32) -> Result<Vec<Change>, String> {
     if state.queues <= kept {
         return Err(format!(
             "it has {} receive queues, and besides {kept} for GPU memory one must stay for everything else: --queues {}, or \
@@ -82,7 +87,7 @@ impl Change {
         }
     }
 
-    fn undo(&self, card: &dyn Card, state: &State) -> Result<(), String> {
+    fn undo(&self, card: &dyn Card, state: &CardState) -> Result<(), String> {
         match self {
             Change::Rules => card.take_rules(false),
             Change::Split { .. } => card.split(state.rings.split == HeaderSplit::On, state.rings.threshold),
@@ -92,7 +97,7 @@ impl Change {
 }
 
 /// The plan for people.
-pub(super) fn text(name: &str, state: &State, changes: &[Change], kept: u32) -> String {
+pub(super) fn text(name: &str, state: &CardState, changes: &[Change], kept: u32) -> String {
     let (first, last) = (state.queues - kept, state.queues - 1);
     let mut text =
         format!("{name}: receive queues {first} to {last} of {} would be kept for GPU memory\n", state.queues);
@@ -109,7 +114,7 @@ pub(super) fn text(name: &str, state: &State, changes: &[Change], kept: u32) -> 
 /// A card that is set up, until this is dropped.
 pub(super) struct SetUp<'a> {
     card: &'a dyn Card,
-    state: &'a State,
+    state: &'a CardState,
     done: Vec<&'a Change>,
     journal: Option<&'a Journal>,
 }
@@ -118,7 +123,7 @@ impl<'a> SetUp<'a> {
     /// Makes the changes, once the journal has them. One that fails undoes those before it.
     pub(super) fn make(
         card: &'a dyn Card,
-        state: &'a State,
+        state: &'a CardState,
         changes: &'a [Change],
         journal: Option<&'a Journal>,
     ) -> Result<SetUp<'a>, String> {

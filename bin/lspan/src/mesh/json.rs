@@ -1,6 +1,6 @@
 //! `lspan mesh --json`: rows of `docs/schema/mesh-1.json`.
 
-use linkspan_topology::mesh::Way;
+use linkspan_topology::mesh::MeshRoute;
 use serde_json::{Value, json};
 
 use super::{View, text};
@@ -65,9 +65,9 @@ pub(super) fn mesh(view: &View) -> Value {
         .into_iter()
         .map(|(a, b)| {
             let (kind, over, why) = match view.way(a, b) {
-                Way::Direct(_) => ("direct", Vec::new(), None),
-                Way::Over(routes) => ("relayed", routes.into_iter().map(|r| r.over).collect(), None),
-                Way::None(why) => ("none", Vec::new(), Some(why)),
+                MeshRoute::Direct(_) => ("direct", Vec::new(), None),
+                MeshRoute::Over(routes) => ("relayed", routes.into_iter().map(|r| r.over).collect(), None),
+                MeshRoute::None(why) => ("none", Vec::new(), Some(why)),
             };
             json!({
                 "between": [graph.nodes[a].name, graph.nodes[b].name],

@@ -1,7 +1,7 @@
 //! The mesh for people.
 
 use linkspan_perf::format::table;
-use linkspan_topology::mesh::{Edge, Fault, Graph, Way};
+use linkspan_topology::mesh::{Edge, Fault, Graph, MeshRoute};
 
 use super::View;
 
@@ -72,12 +72,12 @@ pub(super) fn mesh(view: &View) -> String {
         for (a, b) in view.pairs() {
             let (from, to) = (&graph.nodes[a].name, &graph.nodes[b].name);
             let way = match view.way(a, b) {
-                Way::Direct(links) => format!("direct, {} cable(s)", links.len()),
-                Way::Over(routes) => {
+                MeshRoute::Direct(links) => format!("direct, {} cable(s)", links.len()),
+                MeshRoute::Over(routes) => {
                     let each: Vec<String> = routes.iter().map(|r| format!("over {}", r.over.join(", "))).collect();
                     each.join(" and ")
                 }
-                Way::None(why) => format!("NONE: {why}"),
+                MeshRoute::None(why) => format!("NONE: {why}"),
             };
             text.push_str(&format!("  {from} - {to}: {way}\n"));
         }

@@ -199,7 +199,7 @@ fn other_end(cable: &Cable) -> String {
         Some(peer) => {
             let name = peer.device_name.as_deref().unwrap_or("unnamed");
             let vendor = peer.vendor_name.as_ref().map_or_else(String::new, |vendor| format!(" ({vendor})"));
-            // Eight digits tell hosts of one desk apart; JSON has all.
+            // Eight digits tell hosts of one rack apart; JSON has all.
             let id = peer.unique_id.as_ref().map_or_else(String::new, |id| {
                 let short: String = id.chars().take(8).collect();
                 format!(" {short}")

@@ -49,7 +49,7 @@ fn every_test_fits_the_schema_and_finds_no_wrong_byte() {
         let results = record["results"].as_array().unwrap();
         assert_eq!(results.len(), rows, "{line}");
         for row in results {
-            assert_eq!(row["room"], "tcp");
+            assert_eq!(row["transport"], "tcp");
             assert!(row["path"].as_str().unwrap().contains("127.0.0.1"), "{row}");
             if row["test"] != "connect" {
                 assert_eq!(row["wrong_bytes"], 0, "{line}");
@@ -69,7 +69,7 @@ fn shared_memory_works_or_says_why_not() {
         Some(0) => {
             let rows = record["results"].as_array().unwrap();
             assert!(
-                rows.len() == 3 && rows.iter().all(|row| row["room"] == "shm" && row["wrong_bytes"] == 0),
+                rows.len() == 3 && rows.iter().all(|row| row["transport"] == "shm" && row["wrong_bytes"] == 0),
                 "{record}"
             );
         }

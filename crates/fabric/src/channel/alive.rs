@@ -2,47 +2,47 @@
 
 use std::time::{Duration, Instant};
 
-use linkspan_tcp::{Ended, Sentinel};
+use linkspan_tcp::{Ended, Keepalive};
 use linkspan_transport::{Down, Poll, WaitFd};
 
-use super::{Channel, Returns};
-use crate::redial::Redial;
-use crate::room::first_word;
+use super::{Channel, ReconnectPolicy};
+use crate::reconnect::Reconnector;
 use crate::staged::PathRail;
+use crate::transport::first_word;
 use crate::{Fabric, chain};
 
-/// How long no path may carry after the sentinel was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
-/// TCP room).
+/// How long no path may carry after the keepalive connection was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
+/// TCP transport).
 const GRACE: Duration = Duration::from_secs(25);
 
-/// Rounds in which the rails are read once more when the sentinel has ended. A round brings up to a MiB and the kernel
+/// Rounds in which the rails are read once more when the keepalive connection has ended. A round brings up to a MiB and the kernel
 /// holds some tens at most, so a correct peer's last bytes fit; one that sends more does not hold this call.
 const LAST_LOOKS: usize = 256;
 
 /// What is known of the end of a peer whose path was lost.
 #[derive(Debug)]
-pub enum Fate {
+pub enum PeerState {
     /// Its process has ended, or has closed the connection permanently.
     Gone,
     /// It has closed the path and is still running, or nothing is known.
     Open,
-    /// Not known yet: ask the witness.
-    Ask(Witness),
+    /// Not known yet: ask the keepalive connection.
+    Ask(PeerLiveness),
 }
 
-/// The sentinel of a connection whose rails are lost already.
+/// The keepalive connection of a connection whose rails are lost already.
 #[derive(Debug)]
-pub struct Witness(Sentinel);
+pub struct PeerLiveness(Keepalive);
 
-impl Witness {
+impl PeerLiveness {
     /// What is known so far about the peer's process; makes one system call.
-    pub fn ask(mut self) -> Fate {
+    pub fn ask(mut self) -> PeerState {
         if self.0.check().is_ok() {
-            return Fate::Ask(self);
+            return PeerState::Ask(self);
         }
         match self.0.ended() {
-            Some(Ended::Closed) => Fate::Gone,
-            _ => Fate::Open,
+            Some(Ended::Closed) => PeerState::Gone,
+            _ => PeerState::Open,
         }
     }
 
@@ -52,12 +52,12 @@ impl Witness {
     }
 }
 
-/// A sentinel that was lost with its path.
+/// A keepalive connection that was lost with its path.
 pub(super) struct Unwatched {
     /// When another path was last known to carry.
     since: Instant,
     /// Whether a line told it.
-    told: bool,
+    reported: bool,
     /// Nothing carries, but the mesh still reports the peer's host: another route is awaited.
     waits: bool,
     /// A rail has come since, over whatever interface.
@@ -66,57 +66,57 @@ pub(super) struct Unwatched {
 }
 
 /// Whether the peer's host is known to live by what reaches us over others, and may be reached over them.
-fn lives(fabric: &Fabric, peer: Option<u64>, returns: &Returns) -> bool {
-    let arrives = match returns {
-        Returns::Never => return false,
-        Returns::Accepts { desk, conn } => desk.lock().unwrap_or_else(|e| e.into_inner()).meets(*conn),
-        Returns::Dials { redials, .. } => redials.iter().any(Redial::arrives),
+fn lives(fabric: &Fabric, peer: Option<u64>, policy: &ReconnectPolicy) -> bool {
+    let arrives = match policy {
+        ReconnectPolicy::Never => return false,
+        ReconnectPolicy::Accepts { acceptor, conn } => acceptor.lock().unwrap_or_else(|e| e.into_inner()).meets(*conn),
+        ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::arrives),
     };
     let heard = |host| matches!(fabric.mesh(), Ok(Some(mesh)) if mesh.hears(host));
     !fabric.config().strict && (arrives || peer.is_some_and(heard))
 }
 
 impl Channel {
-    /// Asks the sentinel. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
+    /// Asks the keepalive connection. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
     /// with it where no other path carries, unless the mesh reports the peer's host: then it is the cable that is dead, and a
-    /// way around may need longer than the sentinel, which counts from the last answer before the cut.
+    /// way around may need longer than the keepalive connection, which counts from the last answer before the cut.
     pub(super) fn watch(&mut self, now: Instant) {
-        if let Some(sentinel) = self.sentinel.as_mut()
-            && let Err(why) = sentinel.check()
+        if let Some(keepalive) = self.keepalive.as_mut()
+            && let Err(why) = keepalive.check()
         {
-            let path_lost = sentinel.path_lost();
-            self.ended = sentinel.ended();
+            let path_lost = keepalive.path_lost();
+            self.ended = keepalive.ended();
             // We live, whatever has become of the peer: it may be asking the same.
-            sentinel.leave();
-            // The end of the sentinel may overtake bytes that are still in the rails: read them first.
+            keepalive.leave();
+            // The end of the keepalive connection may overtake bytes that are still in the rails: read them first.
             for _ in 0..LAST_LOOKS {
-                self.conn.rails().for_each(|(_, rail)| rail.room().look());
+                self.conn.rails().for_each(|(_, rail)| rail.transport().look());
                 if !matches!(self.conn.progress(), Ok(Poll::Active)) {
                     break;
                 }
             }
-            self.sentinel = None;
-            self.unwatched = Some(Unwatched { since: now, told: false, waits: false, renewed: false, why });
+            self.keepalive = None;
+            self.unwatched = Some(Unwatched { since: now, reported: false, waits: false, renewed: false, why });
             if !path_lost {
                 self.end_unwatched();
             }
         }
         let Some(gone) = self.unwatched.as_mut() else { return };
-        // Rails over the sentinel's own interface prove nothing: idle ones end a little later.
+        // Rails over the keepalive connection's own interface prove nothing: idle ones end a little later.
         let interface = first_word(gone.why.path());
-        let any = gone.told || gone.renewed;
-        if self.conn.carries(|rail| any || rail.room().interface() != interface) {
+        let any = gone.reported || gone.renewed;
+        if self.conn.carries(|rail| any || rail.transport().interface() != interface) {
             // From here on the rails' own keepalive, and the grace, tell a dead host.
             gone.since = now;
-            if !std::mem::replace(&mut gone.told, true) {
+            if !std::mem::replace(&mut gone.reported, true) {
                 let line = format!("nothing watches the peer any more, other paths carry on: {}", chain(&gone.why));
                 self.fabric.log().warn(&line);
             }
-        } else if gone.told || gone.waits {
+        } else if gone.reported || gone.waits {
             if now.duration_since(gone.since) >= GRACE {
                 self.end_unwatched();
             }
-        } else if lives(&self.fabric, self.peer, &self.returns) {
+        } else if lives(&self.fabric, self.peer, &self.policy) {
             (gone.since, gone.waits) = (now, true);
             let line = format!(
                 "the path to the peer is dead, but its host answers: waiting for another route, {} s at most: {}",
@@ -129,13 +129,13 @@ impl Channel {
         }
     }
 
-    /// Keeps in mind which host of the mesh the peer is on, as long as the sentinel's path shows it: when that is dead the
+    /// Keeps in mind which host of the mesh the peer is on, as long as the keepalive connection's path shows it: when that is dead the
     /// host no longer tells of its end of the cable.
     pub(super) fn know_peer(&mut self) {
         if self.peer.is_none()
-            && let (Some(sentinel), Ok(Some(mesh))) = (&self.sentinel, self.fabric.mesh())
+            && let (Some(keepalive), Ok(Some(mesh))) = (&self.keepalive, self.fabric.mesh())
         {
-            self.peer = mesh.host_at(sentinel.peer_addr().ip().to_canonical());
+            self.peer = mesh.host_at(keepalive.peer_addr().ip().to_canonical());
         }
     }
 
@@ -148,26 +148,26 @@ impl Channel {
 
     /// Whether a way around is waited for.
     pub(super) fn waits_for_way(&self) -> bool {
-        self.unwatched.as_ref().is_some_and(|gone| gone.waits && !gone.told)
+        self.unwatched.as_ref().is_some_and(|gone| gone.waits && !gone.reported)
     }
 
     /// What is known of the peer of a connection that is lost.
-    pub fn fate(mut self) -> Fate {
-        match (self.ended, self.sentinel.take()) {
-            (Some(Ended::Closed), _) => Fate::Gone,
-            (Some(_), _) | (None, None) => Fate::Open,
-            (None, Some(sentinel)) => Witness(sentinel).ask(),
+    pub fn peer_state(mut self) -> PeerState {
+        match (self.ended, self.keepalive.take()) {
+            (Some(Ended::Closed), _) => PeerState::Gone,
+            (Some(_), _) | (None, None) => PeerState::Open,
+            (None, Some(keepalive)) => PeerLiveness(keepalive).ask(),
         }
     }
 
-    /// No sentinel watches a peer that is reached over other hosts: there the rails' own word counts. Keepalive alone would not
+    /// No keepalive connection watches a peer that is reached over other hosts: there the rails' own word counts. Keepalive alone would not
     /// do, for it waits while bytes are outstanding.
     pub(super) fn watch_unguarded(&mut self) {
-        if self.sentinel.is_some() || self.unwatched.is_some() {
+        if self.keepalive.is_some() || self.unwatched.is_some() {
             return;
         }
         let mut rails = self.conn.rails();
-        let (some, dead) = (rails.next(), |rail: &PathRail| rail.room().unanswered());
+        let (some, dead) = (rails.next(), |rail: &PathRail| rail.transport().unanswered());
         if some.is_some_and(|(_, rail)| dead(rail)) && rails.all(|(_, rail)| dead(rail)) {
             drop(rails);
             let why = "nothing has been acknowledged for more than 10 s, and no other path is left".into();

@@ -1,4 +1,4 @@
-//! What the silence of a sentinel proves of queue pairs, over NICs in software.
+//! What the silence of a keepalive connection proves of queue pairs, over NICs in software.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use super::*;
-use crate::room::AnyRail;
+use crate::transport::AnyRail;
 use crate::{Config, Log};
 
 mod around;
@@ -33,11 +33,11 @@ fn fabric() -> (Fabric, Lines) {
 
 /// Two channels over one queue pair each, whose ports are on a network interface of this name, and the second's NIC. Cards that
 /// try again forever, as rdma_rxe does: they do not say that a cable is cut.
-fn pair(interface: &str, sentinel: Sentinel) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
-    asking(interface, sentinel, RailConfig::default().ask_after)
+fn pair(interface: &str, keepalive: Keepalive) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
+    asking(interface, keepalive, RailConfig::default().ask_after)
 }
 
-fn asking(interface: &str, sentinel: Sentinel, ask_after: Duration) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
+fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
     let net = SoftNet::new(1);
     let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), 1)));
     let config = RailConfig { timeout: 31, interface: interface.into(), ask_after, ..RailConfig::default() };
@@ -45,13 +45,13 @@ fn asking(interface: &str, sentinel: Sentinel, ask_after: Duration) -> (SoftNet,
         nics.each_ref().map(|nic| Setup::new(Domain::new(AnyNic::Soft(nic.clone())), config.clone()).unwrap());
     let (one, two) = join(one, two).unwrap();
     let (fabric, lines) = fabric();
-    let channel = |rail, sentinel| {
+    let channel = |rail, keepalive| {
         let rail = fabric.path_rail(AnyRail::Verbs(Box::new(rail)));
-        let (returns, device) = (Returns::Never, "lo".to_owned());
+        let (policy, device) = (ReconnectPolicy::Never, "lo".to_owned());
         let conn = Conn::new([rail], false);
-        Channel::new(&fabric, Parts { conn, sentinel, returns, device, verb: "made", left_out: Vec::new() })
+        Channel::new(&fabric, Parts { conn, keepalive, policy, device, verb: "made", left_out: Vec::new() })
     };
-    let ends = [channel(one, None), channel(two, Some(sentinel))];
+    let ends = [channel(one, None), channel(two, Some(keepalive))];
     let [first, _] = nics;
     (net, first, ends, lines)
 }
@@ -69,15 +69,15 @@ fn stream() -> (linkspan_tcp::Stream, TcpStream) {
     (stream, listener.accept().unwrap().0)
 }
 
-/// A sentinel that is about to fall silent, with its far end: the kernel gives up soon because what was written is not read
+/// A keepalive connection that is about to fall silent, with its far end: the kernel gives up soon because what was written is not read
 /// before, as it does when packets are not answered.
-fn silenced() -> (Sentinel, TcpStream) {
+fn silenced() -> (Keepalive, TcpStream) {
     let (mut stream, far) = stream();
     while stream.try_write(&[0; 1 << 16]).unwrap().is_some() {}
     let socket = socket2::Socket::from(stream.as_fd().try_clone_to_owned().unwrap());
-    let sentinel = Sentinel::new(stream);
+    let keepalive = Keepalive::new(stream);
     socket.set_tcp_user_timeout(Some(Duration::from_millis(50))).unwrap();
-    (sentinel, far)
+    (keepalive, far)
 }
 
 fn said(lines: &Lines, what: &str) -> bool {
@@ -85,9 +85,9 @@ fn said(lines: &Lines, what: &str) -> bool {
 }
 
 #[test]
-fn a_queue_pair_on_the_interface_of_a_silent_sentinel_proves_nothing() {
-    let (sentinel, _far) = silenced();
-    let (net, nic, [_a, mut b], lines) = pair("lo", sentinel);
+fn a_queue_pair_on_the_interface_of_a_silent_keepalive_proves_nothing() {
+    let (keepalive, _far) = silenced();
+    let (net, nic, [_a, mut b], lines) = pair("lo", keepalive);
     // The other end's cable: this end's own port stays up.
     net.cable(&nic, false);
     let since = Instant::now();
@@ -100,9 +100,9 @@ fn a_queue_pair_on_the_interface_of_a_silent_sentinel_proves_nothing() {
 
 /// As where the last relay of the only way left has died.
 #[test]
-fn a_last_queue_pair_that_nobody_answers_ends_what_no_sentinel_watches() {
+fn a_last_queue_pair_that_nobody_answers_ends_what_no_keepalive_watches() {
     let (stream, _far) = stream();
-    let (net, nic, [mut a, _b], lines) = asking("lo", Sentinel::new(stream), Duration::from_millis(50));
+    let (net, nic, [mut a, _b], lines) = asking("lo", Keepalive::new(stream), Duration::from_millis(50));
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(1) {
         assert!(a.progress().is_ok(), "the peer's card answers: {lines:?}");
@@ -115,36 +115,36 @@ fn a_last_queue_pair_that_nobody_answers_ends_what_no_sentinel_watches() {
     assert!(why.starts_with("LS0101") && why.contains("nothing has been acknowledged"), "{why}");
 }
 
-/// A sentinel whose far end was given up while the cable was away, and says so now that it is back.
-fn reset() -> Sentinel {
+/// A keepalive connection whose far end was given up while the cable was away, and says so now that it is back.
+fn reset() -> Keepalive {
     let (stream, far) = stream();
     socket2::SockRef::from(&far).set_linger(Some(Duration::ZERO)).unwrap();
     drop(far);
-    Sentinel::new(stream)
+    Keepalive::new(stream)
 }
 
 #[test]
 fn one_on_another_interface_carries_on() {
     let (silent, _far) = silenced();
-    for sentinel in [silent, reset()] {
-        carries_on(sentinel);
+    for keepalive in [silent, reset()] {
+        carries_on(keepalive);
     }
 }
 
 #[test]
-fn a_sentinel_that_ends_in_good_order_ends_everything() {
+fn a_keepalive_that_ends_in_good_order_ends_everything() {
     let (near, far) = stream();
     drop(far);
-    let (_net, _nic, [_a, mut b], lines) = pair("another0", Sentinel::new(near));
+    let (_net, _nic, [_a, mut b], lines) = pair("another0", Keepalive::new(near));
     let since = Instant::now();
     while b.progress().is_ok() {
         assert!(since.elapsed() < LONG && !said(&lines, "other paths carry on"), "{lines:?}");
     }
-    assert!(matches!(b.fate(), Fate::Gone), "its process has ended");
+    assert!(matches!(b.peer_state(), PeerState::Gone), "its process has ended");
 }
 
-fn carries_on(sentinel: Sentinel) {
-    let (_net, _nic, [mut a, mut b], lines) = pair("another0", sentinel);
+fn carries_on(keepalive: Keepalive) {
+    let (_net, _nic, [mut a, mut b], lines) = pair("another0", keepalive);
     let since = Instant::now();
     while !said(&lines, "nothing watches the peer any more, other paths carry on") {
         assert!(since.elapsed() < LONG, "{lines:?}");

@@ -4,15 +4,15 @@ use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_transport::{Conn, MAX_RAILS};
 
 use super::tries::{Try, TryState};
-use super::{Connecting, SENTINEL};
+use super::{Connecting, KEEPALIVE};
 use crate::Error;
-use crate::channel::{Channel, Parts, Returns};
+use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::listener::FIRST_RETURN;
 use crate::mesh::hops;
-use crate::reach::Reach;
-use crate::redial::Redial;
-use crate::room::AnyRail;
+use crate::reconnect::Reconnector;
+use crate::route::Path;
 use crate::secured::{MessageError, Secured};
+use crate::transport::AnyRail;
 
 impl Connecting {
     /// Sends the plan, waits for the answer, makes the connection.
@@ -56,12 +56,12 @@ impl Connecting {
 
     fn finish(&mut self, plan: Plan) -> Result<Channel, Error> {
         let fabric = self.fabric.clone();
-        let mut sentinel = plan.sentinel.and_then(|n| self.take(n)).map(|(secured, _)| secured.into_sentinel());
+        let mut keepalive = plan.keepalive.and_then(|n| self.take(n)).map(|(secured, _)| secured.into_keepalive());
         let mut rails = Vec::new();
-        let mut redials = Vec::new();
+        let mut reconnectors = Vec::new();
         match self.shm.take() {
             Some(rail) => {
-                sentinel = self.take(plan.streams[0]).map(|(secured, _)| secured.into_sentinel());
+                keepalive = self.take(plan.streams[0]).map(|(secured, _)| secured.into_keepalive());
                 rails.push(AnyRail::Shm(rail));
             }
             None if plan.carrier == Carrier::Verbs => {
@@ -71,15 +71,15 @@ impl Connecting {
                     let (cables, cards): (Vec<_>, Vec<_>) =
                         made.iter().partition(|rail| matches!(rail, AnyRail::Thunderbolt(_)));
                     if !cards.is_empty() {
-                        redials.push(Redial::queue_pairs(attempt.reach.clone(), &made));
+                        reconnectors.push(Reconnector::queue_pairs(attempt.reach.clone(), &made));
                     }
                     // Each for itself: one that is plugged in again is not kept waiting by another.
-                    redials.extend(cables.into_iter().map(|rail| Redial::cable(attempt.reach.clone(), rail)));
+                    reconnectors.extend(cables.into_iter().map(|rail| Reconnector::cable(attempt.reach.clone(), rail)));
                     rails.extend(made);
                 }
                 if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
-                    redials.push(Redial::new(attempt.reach.clone(), secured.stream.path()));
-                    rails.push(fabric.reserve(secured)?);
+                    reconnectors.push(Reconnector::new(attempt.reach.clone(), secured.stream.path()));
+                    rails.push(fabric.standby(secured)?);
                 }
             }
             None if plan.carrier == Carrier::Devmem => {
@@ -96,45 +96,45 @@ impl Connecting {
                         continue;
                     };
                     let (reach, why, speed) = (attempt.reach.clone(), attempt.why.clone(), attempt.speed);
-                    redials.push(Redial::new(reach, secured.stream.path()));
+                    reconnectors.push(Reconnector::new(reach, secured.stream.path()));
                     rails.push(fabric.tcp_rail(secured, &why, Some(speed))?);
                 }
             }
         }
         let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
-        let returns = if plan.acked && !redials.is_empty() {
+        let policy = if plan.acked && !reconnectors.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
             let verbs = plan.carrier == Carrier::Verbs;
             let cabled = rails.iter().any(|rail| matches!(rail, AnyRail::Thunderbolt(_)));
-            let taken = |t: &Try| t.number == SENTINEL || t.beside.is_some() || plan.streams.contains(&t.number);
+            let taken = |t: &Try| t.number == KEEPALIVE || t.beside.is_some() || plan.streams.contains(&t.number);
             // Cables need one stream of all.
             let wanted = |t: &&Try| !taken(t) && !cabled && (t.first || !verbs);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             let late = late.filter(|t| t.reach.from().is_some());
-            redials.extend(late.map(|t| Redial::later(t.reach.clone()).wanting(verbs)));
-            if !cabled && redials.iter().all(|r| r.from().is_some()) {
+            reconnectors.extend(late.map(|t| Reconnector::later(t.reach.clone()).wanting(verbs)));
+            if !cabled && reconnectors.iter().all(|r| r.from().is_some()) {
                 left_out
                     .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
                 let mut later = self.later.clone();
                 if verbs {
                     later.dedup();
                 }
-                redials.extend(later.into_iter().map(|(from, to, name)| {
+                reconnectors.extend(later.into_iter().map(|(from, to, name)| {
                     let device = fabric.config().meshes().then_some(name);
-                    Redial::later(Reach::Plain { from: Some(from), to, device }).wanting(verbs)
+                    Reconnector::later(Path::Plain { from: Some(from), to, device }).wanting(verbs)
                 }));
             }
-            redials.truncate(MAX_RAILS);
-            Returns::Dials { handle: self.handle.clone(), conn: self.conn_id, next: FIRST_RETURN, redials }
+            reconnectors.truncate(MAX_RAILS);
+            ReconnectPolicy::Dials { handle: self.handle.clone(), conn: self.conn_id, next: FIRST_RETURN, reconnectors }
         } else {
-            Returns::Never
+            ReconnectPolicy::Never
         };
         Ok(Channel::new(
             &fabric,
             Parts {
                 conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
-                sentinel,
-                returns,
+                keepalive,
+                policy,
                 device: self.device.clone(),
                 verb: "connected",
                 left_out,
@@ -148,8 +148,8 @@ impl Connecting {
         let taken = |t: &&Try| verbs.is_none_or(|plan| plan.streams.contains(&t.number));
         let kind = if verbs.is_some() { "rdma" } else { "tcp" };
         let way = |t: &Try| match &t.reach {
-            Reach::Over(route) => format!("{} ({})", t.why, hops::shown(kind, &route.over)),
-            Reach::Plain { .. } => t.why.clone(),
+            Path::Over(route) => format!("{} ({})", t.why, hops::shown(kind, &route.over)),
+            Path::Plain { .. } => t.why.clone(),
         };
         let ways: Vec<String> = self.tries.iter().filter(up).filter(taken).map(way).collect();
         let to = self.handle.addrs().first()?.ip;

@@ -7,9 +7,9 @@ use linkspan_topology::FAR_SLOWER;
 use linkspan_transport::MAX_RAILS;
 
 use crate::Fabric;
-use crate::device::{Device, Port};
+use crate::device::{Device, DeviceInterface};
 use crate::listener::socket_addr;
-use crate::reach::Reach;
+use crate::route::Path;
 
 /// The pairs of addresses that could be tried if an interface of ours had a link.
 pub(super) fn later(
@@ -19,7 +19,7 @@ pub(super) fn later(
     streams: usize,
 ) -> Vec<(SocketAddr, SocketAddr, String)> {
     let mut list = Vec::new();
-    for port in crate::later::ports(fabric.config(), fabric.survey(), device) {
+    for port in crate::deferred::ports(fabric.config(), fabric.survey(), device) {
         // Another of our interfaces in that subnet is what reaches it already.
         let served = |to: &Addr| device.ports.iter().any(|p| to.same_subnet(p.addr.ip));
         let to = handle.addrs().iter().find(|to| to.same_subnet(port.addr.ip) && !served(to));
@@ -46,20 +46,20 @@ pub(super) fn pairs(
     streams: usize,
     same_host: bool,
     mesh: bool,
-) -> Vec<(Reach, &'static str, u32)> {
+) -> Vec<(Path, &'static str, u32)> {
     let mut free: Vec<_> = device.ports.iter().collect();
     let mut list = Vec::new();
     if same_host {
         let to = handle.addrs()[0];
         let scope = free.iter().find(|p| p.addr.ip == to.ip).map_or(0, |p| p.addr.scope);
         let mbps = free.first().map_or(0, |p| p.mbps);
-        let reach = Reach::Plain { from: None, to: socket_addr(to.ip, to.port, scope), device: None };
+        let reach = Path::Plain { from: None, to: socket_addr(to.ip, to.port, scope), device: None };
         return vec![(reach, "same host", mbps)];
     }
-    let pair = |port: &Port, to: &Addr| {
+    let pair = |port: &DeviceInterface, to: &Addr| {
         let from = Some(socket_addr(port.addr.ip, 0, port.addr.scope));
         let device = mesh.then(|| port.name.clone());
-        (Reach::Plain { from, to: socket_addr(to.ip, to.port, port.addr.scope), device }, "same subnet", port.mbps)
+        (Path::Plain { from, to: socket_addr(to.ip, to.port, port.addr.scope), device }, "same subnet", port.mbps)
     };
     for to in handle.addrs() {
         let Some(at) = free.iter().position(|p| to.same_subnet(p.addr.ip)) else {
@@ -74,7 +74,7 @@ pub(super) fn pairs(
         let others = free.iter().flat_map(|p| handle.addrs().iter().map(move |to| (*p, to)));
         list.extend(others.filter(|(p, to)| to.same_subnet(p.addr.ip)).map(|(p, to)| pair(p, to)));
     } else if list.is_empty() {
-        let routed = |to: &Addr| Reach::Plain { from: None, to: to.socket(), device: None };
+        let routed = |to: &Addr| Path::Plain { from: None, to: to.socket(), device: None };
         list.extend(handle.addrs().iter().map(|to| (routed(to), "routed: no interface shares a subnet", 0)));
     }
     list.truncate(MAX_RAILS);

@@ -3,8 +3,8 @@
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_transport::MAX_RAILS;
 
-use super::{Connecting, SENTINEL, Try, TryState};
-use crate::meeting::QPS_MAX;
+use super::{Connecting, KEEPALIVE, Try, TryState};
+use crate::handshake::QPS_MAX;
 
 impl Connecting {
     /// A plan of the pairs of streams that both sides take for device-memory TCP, if there are any.
@@ -17,12 +17,12 @@ impl Connecting {
                 streams.extend([number, beside.number]);
             }
         }
-        let guard = |t: &&Try| t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+        let guard = |t: &&Try| t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
         (!streams.is_empty()).then(|| Plan {
             carrier: Carrier::Devmem,
             acked: self.fabric.acked() || streams.len() > 2,
             streams,
-            sentinel: self.tries.iter().find(guard).map(|t| t.number),
+            keepalive: self.tries.iter().find(guard).map(|t| t.number),
         })
     }
 
@@ -39,7 +39,8 @@ impl Connecting {
             }
         }
         // Over a relay its end would prove that the relay is gone, not the peer.
-        let guard = |t: &&Try| (cabled || !self.relayed) && t.number == SENTINEL && matches!(t.state, TryState::Up(..));
+        let guard =
+            |t: &&Try| (cabled || !self.relayed) && t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
         // What may get more rails later must be able to carry several; in a mesh, ways over other hosts.
         let missing = self.tries.iter().any(|t| t.first && t.failure().is_some());
         let grows = missing || !self.later.is_empty() || self.fabric.config().meshes();
@@ -47,7 +48,7 @@ impl Connecting {
             carrier: Carrier::Verbs,
             acked: self.fabric.acked() || rails > 1 || grows,
             streams,
-            sentinel: self.tries.iter().find(guard).map(|t| t.number),
+            keepalive: self.tries.iter().find(guard).map(|t| t.number),
         })
     }
 }

@@ -4,7 +4,7 @@ use linkspan_tcp::{Dial, Listen, Options, Stream};
 use linkspan_topology::mesh::Route;
 
 use super::*;
-use crate::meeting::Meeting;
+use crate::handshake::Handshake;
 use crate::secured::Secured;
 use crate::{Config, Log};
 
@@ -37,23 +37,22 @@ fn a_way_over_others_is_waited_for_while_its_rails_are_set_up() {
     let mut connecting = Connecting::new(&here, device, &handle).unwrap();
     let (near, far) = streams();
     let hops = vec![far.local_addr(), far.local_addr()];
-    let reach =
-        Reach::Over(Route { interface: "lo".into(), from: hops[0].ip(), hops, over: vec!["b".into()], mbps: 0 });
+    let reach = Path::Over(Route { interface: "lo".into(), from: hops[0].ip(), hops, over: vec!["b".into()], mbps: 0 });
     connecting.tries.clear();
     connecting.start(reach, "a test", 0);
     let blob = Greeting { rdma: true, ..Greeting::default() }.encode().to_vec();
-    connecting.tries[0].state = TryState::Meet(Box::new((Secured::new(near, None), Meeting::answer())), blob);
+    connecting.tries[0].state = TryState::Meet(Box::new((Secured::new(near, None), Handshake::answer())), blob);
     (connecting.relayed, connecting.asked) = (true, Some((Instant::now(), String::new())));
 
     let since = Instant::now();
     while since.elapsed() < ASK_ANEW * 2 {
         assert!(connecting.poll().unwrap().is_none());
     }
-    assert!(connecting.tries.iter().any(Try::is_meeting), "given up while the far end was at work");
+    assert!(connecting.tries.iter().any(Try::is_handshake), "given up while the far end was at work");
 
     // It ends as the far end has it.
-    let (mut far, mut refusal) = (Secured::new(far, None), Meeting::decline("no".into()));
-    while connecting.tries[0].is_meeting() {
+    let (mut far, mut refusal) = (Secured::new(far, None), Handshake::decline("no".into()));
+    while connecting.tries[0].is_handshake() {
         assert!(since.elapsed() < SOON);
         let _ = refusal.poll(&mut far, &|_| Err("no".into()));
         assert!(connecting.poll().unwrap().is_none());

@@ -5,19 +5,19 @@ use linkspan_proto::login::Session;
 use linkspan_tcp::Stream;
 use linkspan_thunderbolt::Role;
 
-use super::SENTINEL;
+use super::KEEPALIVE;
 use crate::Fabric;
-use crate::cable::Berth;
+use crate::cable::Candidate;
+use crate::handshake::Handshake;
 use crate::logins::LoginRun;
-use crate::meeting::Meeting;
-use crate::mesh::hops::{self, Mark};
-use crate::reach::{Arriving, Reach};
-use crate::room::AnyRail;
+use crate::mesh::hops::{self, RelayMark};
+use crate::route::{Path, PendingDial};
 use crate::secured::Secured;
+use crate::transport::AnyRail;
 
 /// One pair of addresses being tried.
 pub(crate) struct Try {
-    pub(super) reach: Reach,
+    pub(super) reach: Path,
     pub(crate) number: u16,
     pub(crate) why: String,
     /// Port speed, bytes per second; 0 when unknown.
@@ -25,9 +25,9 @@ pub(crate) struct Try {
     pub(super) state: TryState,
     /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
     pub(super) first: bool,
-    pub(super) berth: Option<Berth>,
+    pub(super) candidate: Option<Candidate>,
     /// What tells the relays that queue pairs are to be set up.
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<RelayMark>,
     /// Rails that are up beside the stream, or why there are none.
     pub(super) verbs: Result<Vec<AnyRail>, String>,
     /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
@@ -37,10 +37,10 @@ pub(crate) struct Try {
 }
 
 pub(super) enum TryState {
-    Dial(Arriving),
+    Dial(PendingDial),
     Login(Box<LoginRun>),
     /// Queue pairs are being set up; with the peer's greeting.
-    Meet(Box<(Secured, Meeting)>, Vec<u8>),
+    Meet(Box<(Secured, Handshake)>, Vec<u8>),
     /// With the peer's greeting.
     Up(Box<Secured>, Vec<u8>),
     Used,
@@ -60,26 +60,26 @@ impl Try {
         let answer = Greeting::decode(&session.peer_blob).is_some_and(|answer| answer.rdma);
         if let (Some(mark), true, false) = (self.mark, answer, sealed) {
             // A stream on which nothing is under way takes these few bytes.
-            if !matches!(stream.try_write(&mark.0), Ok(Some(Mark::LEN))) {
+            if !matches!(stream.try_write(&mark.0), Ok(Some(RelayMark::LEN))) {
                 return TryState::Failed(hops::BROKE.into());
             }
-            let meeting = Meeting::answer();
-            return TryState::Meet(Box::new((Secured::new(stream, None), meeting)), session.peer_blob);
+            let handshake = Handshake::answer();
+            return TryState::Meet(Box::new((Secured::new(stream, None), handshake)), session.peer_blob);
         }
         let secured = Secured::new(stream, session.ciphers);
-        if let Some(berth) = self.berth.as_ref().filter(|_| !sealed) {
+        if let Some(candidate) = self.candidate.as_ref().filter(|_| !sealed) {
             let config = fabric.config();
             match Greeting::decode(&session.peer_blob) {
-                Some(answer) if answered(&answer, berth) => {
-                    match berth.make(config, berth.wanted(config), Role::Caller) {
+                Some(answer) if answered(&answer, candidate) => {
+                    match candidate.make(config, candidate.wanted(config), Role::Caller) {
                         Ok(setups) => {
-                            let meeting = Meeting::call(setups);
-                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                            let handshake = Handshake::call(setups);
+                            return TryState::Meet(Box::new((secured, handshake)), session.peer_blob);
                         }
-                        // The listener waits for a meeting: it is told that there is none.
+                        // The listener waits for a handshake: it is told that there is none.
                         Err(why) => {
-                            let meeting = Meeting::decline(why);
-                            return TryState::Meet(Box::new((secured, meeting)), session.peer_blob);
+                            let handshake = Handshake::decline(why);
+                            return TryState::Meet(Box::new((secured, handshake)), session.peer_blob);
                         }
                     }
                 }
@@ -110,21 +110,21 @@ impl Try {
     }
 
     /// Whether it has logged in and rails are being set up beside it.
-    pub(super) fn is_meeting(&self) -> bool {
+    pub(super) fn is_handshake(&self) -> bool {
         matches!(self.state, TryState::Meet(..))
     }
 
     /// What to say of it where it did not become a rail.
     pub(super) fn failure(&self) -> Option<String> {
         let up = matches!(self.state, TryState::Up(..) | TryState::Used);
-        (!up && self.number != SENTINEL).then(|| self.describe())
+        (!up && self.number != KEEPALIVE).then(|| self.describe())
     }
 }
 
 /// Whether the peer takes part in setting up what this end has.
-fn answered(answer: &Greeting, berth: &Berth) -> bool {
-    match berth {
-        Berth::Rdma(_) => answer.rdma,
-        Berth::Cable(_) => answer.cable,
+fn answered(answer: &Greeting, candidate: &Candidate) -> bool {
+    match candidate {
+        Candidate::Rdma(_) => answer.rdma,
+        Candidate::Cable(_) => answer.cable,
     }
 }

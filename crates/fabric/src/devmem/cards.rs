@@ -12,7 +12,7 @@ use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket, Via};
 use linkspan_gpu::{Gpu, GpuBuf};
 use linkspan_netdev::{Binding, Rule, bind_receive, bind_send};
 use linkspan_tcp::Stream;
-use linkspan_transport::{Buf, MemSlice, Place};
+use linkspan_transport::{Buf, MemSlice, MemoryDomain};
 
 use super::client::{self, Session};
 use super::stream::Held;
@@ -28,7 +28,7 @@ struct Inner {
     config: DevmemConfig,
     folder: PathBuf,
     /// One pool for each card and GPU, for as long as a connection has it.
-    pools: Mutex<HashMap<(String, Place), Weak<Bound>>>,
+    pools: Mutex<HashMap<(String, MemoryDomain), Weak<Bound>>>,
     /// Queues from which io_uring receives a stream.
     ringed: Arc<Mutex<HashSet<u32>>>,
     /// Device memory that may be sent from where it lies.

@@ -11,7 +11,7 @@ use rustix::net::{
     SocketType, sockopt,
 };
 
-use super::wire::{ANSWER_MAX, Answer, Question};
+use super::wire::{ANSWER_MAX, BrokerReply, BrokerRequest};
 
 /// Where the sockets are; of root alone to make.
 pub const FOLDER: &str = "/run/linkspan";
@@ -49,7 +49,7 @@ impl Session {
         Ok(Session(fd))
     }
 
-    fn ask(&self, question: Question, with: Option<BorrowedFd<'_>>) -> Result<u32, String> {
+    fn ask(&self, question: BrokerRequest, with: Option<BorrowedFd<'_>>) -> Result<u32, String> {
         let no = |call: &str, e: Errno| format!("lspan devmem up does not answer: {call}: {e}");
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -68,7 +68,7 @@ impl Session {
         if n == 0 {
             return Err("lspan devmem up has ended this session: it prints why".into());
         }
-        let answer = Answer::decode(&answer[..n]).ok_or("the answer of lspan devmem up has an unknown format")?;
+        let answer = BrokerReply::decode(&answer[..n]).ok_or("the answer of lspan devmem up has an unknown format")?;
         answer.0
     }
 
@@ -77,7 +77,7 @@ impl Session {
     /// # Errors
     /// The broker's refusal, or that the session ended, as text for the log.
     pub fn bind(&self, dmabuf: BorrowedFd<'_>, len: u64) -> Result<u32, String> {
-        self.ask(Question::Bind { len }, Some(dmabuf))
+        self.ask(BrokerRequest::Bind { len }, Some(dmabuf))
     }
 
     /// Has the stream `peer` -> `local` steered to them: the rule's number.
@@ -85,7 +85,7 @@ impl Session {
     /// # Errors
     /// The broker's refusal, or that the session ended, as text for the log.
     pub fn steer(&self, local: SocketAddr, peer: SocketAddr) -> Result<u32, String> {
-        self.ask(Question::Steer { local, peer }, None)
+        self.ask(BrokerRequest::Steer { local, peer }, None)
     }
 
     /// Removes a steering rule.
@@ -93,7 +93,7 @@ impl Session {
     /// # Errors
     /// The broker's refusal, or that the session ended, as text for the log.
     pub fn release(&self, rule: u32) -> Result<(), String> {
-        self.ask(Question::Release { rule }, None).map(|_| ())
+        self.ask(BrokerRequest::Release { rule }, None).map(|_| ())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A stream of the TCP room as the payload stream of a rail.
+//! A stream of the TCP transport as the payload stream of a rail.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};

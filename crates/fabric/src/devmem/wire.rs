@@ -14,7 +14,7 @@ const VERSION: u8 = 1;
 
 /// What a process asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum BrokerRequest {
     /// Bind the dma-buf whose descriptor comes with this, of so many bytes, to queues for this process.
     Bind {
         /// Its bytes.
@@ -29,14 +29,14 @@ pub enum Question {
     },
     /// Steer it no longer.
     Release {
-        /// What the answer to [`Question::Steer`] said.
+        /// What the answer to [`BrokerRequest::Steer`] said.
         rule: u32,
     },
 }
 
 /// What it is told: a number (of the binding, of the rule), or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer(pub Result<u32, String>);
+pub struct BrokerReply(pub Result<u32, String>);
 
 fn put(out: &mut [u8], addr: SocketAddr) {
     let ip = match addr.ip() {
@@ -53,20 +53,20 @@ fn get(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port))
 }
 
-impl Question {
+impl BrokerRequest {
     /// The bytes as they travel: magic, version, kind, two of zero, a number (8), two addresses (18 each), zeros.
     pub fn encode(&self) -> [u8; QUESTION_LEN] {
         let mut out = [0; QUESTION_LEN];
         out[..4].copy_from_slice(&MAGIC);
         out[4] = VERSION;
         let (kind, number) = match *self {
-            Question::Bind { len } => (1, len),
-            Question::Steer { local, peer } => {
+            BrokerRequest::Bind { len } => (1, len),
+            BrokerRequest::Steer { local, peer } => {
                 put(&mut out[16..34], local);
                 put(&mut out[34..52], peer);
                 (2, 0)
             }
-            Question::Release { rule } => (3, u64::from(rule)),
+            BrokerRequest::Release { rule } => (3, u64::from(rule)),
         };
         out[5] = kind;
         out[8..16].copy_from_slice(&number.to_le_bytes());
@@ -74,21 +74,21 @@ impl Question {
     }
 
     /// Decodes one. Any input is accepted or refused; none panics.
-    pub fn decode(bytes: &[u8]) -> Option<Question> {
+    pub fn decode(bytes: &[u8]) -> Option<BrokerRequest> {
         if bytes.len() != QUESTION_LEN || bytes[..4] != MAGIC || bytes[4] != VERSION {
             return None;
         }
         let number = u64::from_le_bytes(*bytes[8..].first_chunk()?);
         match bytes[5] {
-            1 => Some(Question::Bind { len: number }),
-            2 => Some(Question::Steer { local: get(&bytes[16..34])?, peer: get(&bytes[34..52])? }),
-            3 => Some(Question::Release { rule: u32::try_from(number).ok()? }),
+            1 => Some(BrokerRequest::Bind { len: number }),
+            2 => Some(BrokerRequest::Steer { local: get(&bytes[16..34])?, peer: get(&bytes[34..52])? }),
+            3 => Some(BrokerRequest::Release { rule: u32::try_from(number).ok()? }),
             _ => None,
         }
     }
 }
 
-impl Answer {
+impl BrokerReply {
     /// The bytes as they travel: magic, version, 1 for no, length of the text (2), number (4), zeros (4), text.
     pub fn encode(&self) -> Vec<u8> {
         let (no, number, text) = match &self.0 {
@@ -109,7 +109,7 @@ impl Answer {
     }
 
     /// Decodes one. Any input is accepted or refused; none panics.
-    pub fn decode(bytes: &[u8]) -> Option<Answer> {
+    pub fn decode(bytes: &[u8]) -> Option<BrokerReply> {
         let (head, text) = bytes.split_first_chunk::<16>()?;
         let [a, b, c, d, VERSION, no, l, m, number @ ..] = *head else { return None };
         let len = usize::from(u16::from_le_bytes([l, m]));
@@ -117,10 +117,10 @@ impl Answer {
             return None;
         }
         match no {
-            0 => Some(Answer(Ok(u32::from_le_bytes(*number.first_chunk()?)))),
+            0 => Some(BrokerReply(Ok(u32::from_le_bytes(*number.first_chunk()?)))),
             1 => {
                 let text = String::from_utf8_lossy(text);
-                Some(Answer(Err(text.chars().filter(|c| !c.is_control()).collect())))
+                Some(BrokerReply(Err(text.chars().filter(|c| !c.is_control()).collect())))
             }
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! The thread: beacons out once a second and in, ports looked at, doors answered.
+//! The thread: beacons out once a second and in, ports looked at, mesh servers answered.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -15,19 +15,19 @@ use linkspan_topology::mesh::{Database, parse};
 use linkspan_topology::{Host, Roots};
 use linkspan_transport::WaitFd;
 
-use super::door::Door;
+use super::beacon::BeaconSocket;
 use super::ports::{self, Cabled};
-use super::voice::Voice;
+use super::server::MeshServer;
 use super::{Known, Means, Setup, Shared};
 use crate::{Error, clock};
 
 /// Time between two rounds of beacons.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Time between two looks at the ports, and between two tries to open the door.
+/// Time between two looks at the ports, and between two tries to open the mesh server.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Longest sleep while something is being set up through the door.
+/// Longest sleep while something is being set up through the mesh server.
 const BUSY: Duration = Duration::from_millis(20);
 
 /// Datagrams taken from one port in a row.
@@ -39,9 +39,9 @@ pub(super) struct Agent {
     pub(super) shared: Arc<Shared>,
     pub(super) ports: Vec<Cabled>,
     rdma: Vec<(String, bool)>,
-    voices: Vec<Voice>,
+    sockets: Vec<BeaconSocket>,
     listens: Vec<Listen>,
-    door: Door,
+    server: MeshServer,
     woken: UnixStream,
     name: String,
     epoch: u64,
@@ -85,7 +85,7 @@ impl Agent {
             seq: 0,
             name: name.clone(),
             relays: false,
-            door: setup.port,
+            server_port: setup.port,
             ports: list.iter().map(|c| c.port.clone()).collect(),
             heard: Vec::new(),
         };
@@ -103,9 +103,9 @@ impl Agent {
             shared: shared.clone(),
             ports: Vec::new(),
             rdma,
-            voices: Vec::new(),
+            sockets: Vec::new(),
             listens: Vec::new(),
-            door: Door::default(),
+            server: MeshServer::default(),
             woken,
             name,
             epoch: 0,
@@ -142,17 +142,17 @@ impl Agent {
             self.answer();
             set.clear();
             set.add(WaitFd { fd: self.woken.as_raw_fd(), read: true, write: false });
-            self.voices.iter().flat_map(Voice::wait_fds).for_each(|fd| {
+            self.sockets.iter().flat_map(BeaconSocket::wait_fds).for_each(|fd| {
                 set.add(fd);
             });
             self.listens.iter().for_each(|l| {
                 set.add(l.wait_fd());
             });
-            self.door.wait_fds(&mut served);
+            self.server.wait_fds(&mut served);
             for fd in served.drain(..) {
                 set.add(fd);
             }
-            let most = if self.door.is_idle() { BEAT / 4 } else { BUSY };
+            let most = if self.server.is_idle() { BEAT / 4 } else { BUSY };
             let _ = set.wait(Some(most));
             let _ = self.woken.read(&mut [0; 8]);
         }
@@ -161,12 +161,12 @@ impl Agent {
     /// Takes a new list of ports in use. Where their places have changed, neighbours treat the host as one that has restarted.
     fn replug(&mut self, list: Vec<Cabled>) {
         let places = |list: &[Cabled]| list.iter().map(|c| (c.port.name.clone(), c.index)).collect::<Vec<_>>();
-        let moved = self.voices.is_empty() || places(&list) != places(&self.ports);
+        let moved = self.sockets.is_empty() || places(&list) != places(&self.ports);
         let was = std::mem::replace(&mut self.ports, list);
         self.listens.clear();
         if moved {
-            let door = self.setup.port;
-            self.voices = self.ports.iter().map(|c| Voice::open(&c.port.name, c.index, door)).collect();
+            let server_port = self.setup.port;
+            self.sockets = self.ports.iter().map(|c| BeaconSocket::open(&c.port.name, c.index, server_port)).collect();
             self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
             let same = |a: &Cabled, b: &Cabled| (&a.port.name, a.index) == (&b.port.name, b.index);
             let place = |at: u8| {
@@ -176,10 +176,10 @@ impl Agent {
             self.shared.known().database.move_ports(place);
         }
         self.open();
-        self.tell_own();
+        self.publish_own();
     }
 
-    /// Opens the door on every port that has an address, unless another process of this host has done so.
+    /// Opens the mesh server on every port that has an address, unless another process of this host has done so.
     fn open(&mut self) {
         if !self.listens.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl Agent {
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
             self.setup.log.info(&format!("mesh: this process looks for neighbours on {}", seen.join(", ")));
         }
-        self.tell_own();
+        self.publish_own();
     }
 
     /// Name of this host.
@@ -212,14 +212,14 @@ impl Agent {
         !self.listens.is_empty()
     }
 
-    fn tell_own(&self) {
+    fn publish_own(&self) {
         let own = Node {
             id: self.setup.id,
             epoch: self.epoch,
             seq: self.seq,
             name: self.name.clone(),
             relays: self.owns(),
-            door: self.setup.port,
+            server_port: self.setup.port,
             ports: self.ports.iter().map(|c| c.port.clone()).collect(),
             heard: Vec::new(),
         };
@@ -241,21 +241,21 @@ impl Agent {
             let own = Node { heard: known.database.heard(now), ..known.own.clone() };
             std::iter::once(own).chain(known.database.others(now).cloned()).collect()
         };
-        for (port, voice) in self.voices.iter().enumerate() {
+        for (port, socket) in self.sockets.iter().enumerate() {
             for node in &nodes {
                 self.tick += 1;
                 let (sender, epoch, tick) = (self.setup.id, self.epoch, self.tick);
                 let beacon = Beacon { sender, port: port as u8, epoch, tick, node: node.clone() };
-                voice.say(&beacon.encode(&self.means.keys));
+                socket.say(&beacon.encode(&self.means.keys));
             }
         }
     }
 
     fn hear(&mut self, now: Duration) {
         let mut buf = [0; BEACON_MAX + 1];
-        for (port, voice) in self.voices.iter().enumerate() {
+        for (port, socket) in self.sockets.iter().enumerate() {
             for _ in 0..BURST {
-                let Some(bytes) = voice.hear(&mut buf) else { break };
+                let Some(bytes) = socket.hear(&mut buf) else { break };
                 // Datagrams without our key are ignored.
                 if let (Ok(beacon), false) = (Beacon::decode(bytes, &self.means.keys), self.mute) {
                     self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
@@ -267,11 +267,11 @@ impl Agent {
     fn answer(&mut self) {
         for listen in &mut self.listens {
             while let Ok(Some((stream, peer))) = listen.accept() {
-                self.door.enter(stream, peer, &self.means);
+                self.server.enter(stream, peer, &self.means);
             }
         }
-        let mut door = std::mem::take(&mut self.door);
-        door.pump(self);
-        self.door = door;
+        let mut server = std::mem::take(&mut self.server);
+        server.pump(self);
+        self.server = server;
     }
 }

@@ -1,10 +1,10 @@
-//! Reaching a host over others: dial the first door, ask it to lead on, get a stream that ends where the way ends.
+//! Reaching a host over others: dial the first mesh server, ask it to lead on, get a stream that ends where the way ends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
-use linkspan_proto::mesh::{Answer, LISTEN_ID, Request};
+use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
 use linkspan_tcp::{Dial, Options, Stream};
 use linkspan_transport::WaitFd;
 
@@ -27,7 +27,7 @@ enum State {
 }
 
 impl Approach {
-    /// Begins to reach the last of `hops` through the doors before it, out of `interface` (with its address) and no other.
+    /// Begins to reach the last of `hops` through the mesh servers before it, out of `interface` (with its address) and no other.
     pub(crate) fn start(
         means: &Means,
         interface: &str,
@@ -40,7 +40,7 @@ impl Approach {
         Approach::ask(means, interface, from, *first, request, limit)
     }
 
-    /// Dials the door `first` and asks it for something; without a request the stream is all that is wanted.
+    /// Dials the mesh server `first` and asks it for something; without a request the stream is all that is wanted.
     pub(crate) fn ask(
         means: &Means,
         interface: &str,
@@ -55,7 +55,7 @@ impl Approach {
         Ok(Approach { means: means.clone(), request, first, state: State::Dial(dial) })
     }
 
-    /// Asks the door at the other end of a stream that is up already.
+    /// Asks the mesh server at the other end of a stream that is up already.
     pub(crate) fn over(means: &Means, stream: Stream, request: Request) -> Result<Approach, String> {
         let first = stream.peer_addr();
         let state = login(means, stream, &request)?;
@@ -82,9 +82,9 @@ impl Approach {
                 },
                 State::Login(mut run) => match run.poll() {
                     Ok(LoginStep::Done(session)) => {
-                        return match Answer::decode(&session.peer_blob) {
-                            Some(Answer::Yes(text)) => Ok(Some((run.stream, text))),
-                            Some(Answer::No(why)) => Err(format!("{} answers: {why}", self.first)),
+                        return match MeshReply::decode(&session.peer_blob) {
+                            Some(MeshReply::Yes(text)) => Ok(Some((run.stream, text))),
+                            Some(MeshReply::No(why)) => Err(format!("{} answers: {why}", self.first)),
                             None => Err(format!("{} sent an answer that no relay of a mesh sends", self.first)),
                         };
                     }

@@ -7,22 +7,22 @@ use linkspan_thunderbolt::Role;
 use linkspan_verbs::{Relay, VerbsRail};
 use linkspan_verbs_sys::AnyNic;
 
-use super::hops::Mark;
+use super::hops::RelayMark;
 use crate::Config;
-use crate::cable::Berth;
-use crate::meeting::{Meeting, Met};
-use crate::rdma::RdmaBerth;
-use crate::room::AnyRail;
+use crate::cable::Candidate;
+use crate::handshake::{Handshake, Met};
+use crate::rdma::RdmaCandidate;
 use crate::secured::{MessageError, Secured};
+use crate::transport::AnyRail;
 
 /// What a relay needs to take a stream over to RDMA.
 pub(super) struct Over {
     /// Ports on the cable that it was asked on, and on the one that leads on.
-    pub(super) berths: [RdmaBerth; 2],
+    pub(super) candidates: [RdmaCandidate; 2],
     /// What the host before sends.
-    pub(super) mark: Mark,
+    pub(super) mark: RelayMark,
     /// What the next host is to be sent; `None` where that is the last one, which meets like any listener.
-    pub(super) next: Option<Mark>,
+    pub(super) next: Option<RelayMark>,
     pub(super) config: Config,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Crossing {
 
 enum State {
     /// With the next host.
-    Below(Box<Meeting>),
+    Below(Box<Handshake>),
     /// With the host before, with what came of the other.
-    Above(Box<Meeting>, Option<Box<VerbsRail<AnyNic>>>),
+    Above(Box<Handshake>, Option<Box<VerbsRail<AnyNic>>>),
 }
 
 /// How it ended: the rails, joined, or why the stream remains.
@@ -44,17 +44,17 @@ pub(super) type Crossed = Result<Box<Relay<AnyNic>>, String>;
 impl Crossing {
     /// The mark has come, and all before it has left.
     pub(super) fn new(over: Over, next: &mut Secured) -> Result<Crossing, MessageError> {
-        let meeting = match over.next {
+        let handshake = match over.next {
             Some(mark) => {
                 // A socket that has nothing else to send takes these few bytes.
-                if next.stream.try_write(&mark.0)? != Some(Mark::LEN) {
+                if next.stream.try_write(&mark.0)? != Some(RelayMark::LEN) {
                     return Err(MessageError::Silent);
                 }
-                Meeting::answer()
+                Handshake::answer()
             }
             None => over.call(1),
         };
-        Ok(Crossing { over, state: State::Below(Box::new(meeting)) })
+        Ok(Crossing { over, state: State::Below(Box::new(handshake)) })
     }
 
     /// What is being done, for people.
@@ -73,14 +73,14 @@ impl Crossing {
     pub(super) fn poll(&mut self, ends: &mut [Secured; 2]) -> Result<Option<Crossed>, MessageError> {
         loop {
             let at = if matches!(self.state, State::Below(_)) { 1 } else { 0 };
-            let (State::Below(meeting) | State::Above(meeting, _)) = &mut self.state;
+            let (State::Below(handshake) | State::Above(handshake, _)) = &mut self.state;
             let over = &self.over;
-            let Some(met) = meeting.poll(&mut ends[at], &|n| over.make(at, n))? else { return Ok(None) };
+            let Some(met) = handshake.poll(&mut ends[at], &|n| over.make(at, n))? else { return Ok(None) };
             let met = one(met);
             self.state = match &mut self.state {
                 State::Below(_) => match met {
                     Ok(rail) => State::Above(Box::new(self.over.call(0)), Some(rail)),
-                    Err(why) => State::Above(Box::new(Meeting::decline(why)), None),
+                    Err(why) => State::Above(Box::new(Handshake::decline(why)), None),
                 },
                 State::Above(_, below) => {
                     let below = below.take().ok_or_else(|| "the next hop has none".to_owned());
@@ -92,15 +92,15 @@ impl Crossing {
 }
 
 impl Over {
-    fn make(&self, at: usize, n: usize) -> Result<Vec<crate::cable::Beside>, String> {
+    fn make(&self, at: usize, n: usize) -> Result<Vec<crate::cable::EndpointSetup>, String> {
         if n != 1 {
             return Err(format!("{n} queue pairs for one stream, a relay takes one"));
         }
-        Berth::Rdma(self.berths[at].clone()).make(&self.config, n, Role::Caller)
+        Candidate::Rdma(self.candidates[at].clone()).make(&self.config, n, Role::Caller)
     }
 
-    fn call(&self, at: usize) -> Meeting {
-        self.make(at, 1).map_or_else(Meeting::decline, Meeting::call)
+    fn call(&self, at: usize) -> Handshake {
+        self.make(at, 1).map_or_else(Handshake::decline, Handshake::call)
     }
 }
 

@@ -1,6 +1,6 @@
-//! What the doors of a way say of its hops, and how the way is told to go over to RDMA.
+//! What the mesh servers of a way say of its hops, and how the way is told to go over to RDMA.
 //!
-//! A door whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. The client sends
+//! A mesh server whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. The client sends
 //! it behind its login at the far end, where nothing is under way any more. The relay finds it, sets a queue pair up with the
 //! next host and then one with the host before, and joins the two.
 
@@ -12,33 +12,33 @@ use linkspan_proto::login::LoginError;
 /// Hops at which a message is passed on inside the network cards, if all of them can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hops {
-    /// All hops from the door on have RDMA devices on both ends, as far as doors know; the last host says so itself.
-    Rdma(Mark),
+    /// All hops from the mesh server on have RDMA devices on both ends, as far as mesh servers know; the last host says so itself.
+    Rdma(RelayMark),
     /// One has not, or may not; why.
     Tcp(String),
 }
 
 /// What is sent where the way is to go over to RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark(pub(crate) [u8; Mark::LEN]);
+pub(crate) struct RelayMark(pub(crate) [u8; RelayMark::LEN]);
 
-impl Mark {
+impl RelayMark {
     pub(crate) const LEN: usize = 16;
 
     /// Bytes that are not sent by chance.
-    pub(crate) fn random() -> Result<Mark, LoginError> {
-        let mut bytes = [0; Mark::LEN];
+    pub(crate) fn random() -> Result<RelayMark, LoginError> {
+        let mut bytes = [0; RelayMark::LEN];
         getrandom::fill(&mut bytes).map_err(|_| LoginError::Random)?;
-        Ok(Mark(bytes))
+        Ok(RelayMark(bytes))
     }
 
     /// Where it is in bytes that pass: `Ok` where it begins, `Err` how many of the bytes may pass because it is not in them.
     pub(crate) fn find(&self, bytes: &[u8]) -> Result<usize, usize> {
-        if let Some(at) = bytes.windows(Mark::LEN).position(|w| w == self.0) {
+        if let Some(at) = bytes.windows(RelayMark::LEN).position(|w| w == self.0) {
             return Ok(at);
         }
         // The beginning of it may be what came last; fewer bytes than four are no beginning but chance, which must not be held up.
-        let begins = (4..Mark::LEN).rev().find(|&n| bytes.len() >= n && bytes[bytes.len() - n..] == self.0[..n]);
+        let begins = (4..RelayMark::LEN).rev().find(|&n| bytes.len() >= n && bytes[bytes.len() - n..] == self.0[..n]);
         Err(bytes.len() - begins.unwrap_or(0))
     }
 }
@@ -47,7 +47,7 @@ const RDMA: &str = "rdma ";
 const TCP: &str = "tcp ";
 
 impl Hops {
-    /// As a door's answer has it.
+    /// As a mesh server's answer has it.
     pub(crate) fn text(&self) -> String {
         match self {
             Hops::Rdma(mark) => {
@@ -58,17 +58,17 @@ impl Hops {
         }
     }
 
-    /// Out of a door's answer; one that says nothing of it knows TCP only.
+    /// Out of a mesh server's answer; one that says nothing of it knows TCP only.
     pub(crate) fn parse(text: &str) -> Hops {
         let mark = |digits: &str| {
-            let mut bytes = [0; Mark::LEN];
-            if digits.len() != 2 * Mark::LEN || !digits.is_ascii() {
+            let mut bytes = [0; RelayMark::LEN];
+            if digits.len() != 2 * RelayMark::LEN || !digits.is_ascii() {
                 return None;
             }
             for (n, byte) in bytes.iter_mut().enumerate() {
                 *byte = u8::from_str_radix(digits.get(2 * n..2 * n + 2)?, 16).ok()?;
             }
-            Some(Mark(bytes))
+            Some(RelayMark(bytes))
         };
         match text.strip_prefix(RDMA).and_then(mark) {
             Some(mark) => Hops::Rdma(mark),
@@ -80,7 +80,7 @@ impl Hops {
 /// What is said where a stream goes before its mark has left.
 pub(crate) const BROKE: &str = "the route broke before it changed to RDMA";
 
-/// Why nothing is known of the hops behind a door.
+/// Why nothing is known of the hops behind a mesh server.
 pub(crate) const EARLIER: &str = "a relay of an earlier version is on the route";
 
 /// Why the host at the end of a way takes part in no RDMA.

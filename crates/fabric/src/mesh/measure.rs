@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use linkspan_net::WaitSet;
 use linkspan_proto::mesh::Request;
 use linkspan_tcp::Stream;
-use linkspan_topology::mesh::{Edge, Graph, Target, Way};
+use linkspan_topology::mesh::{Edge, Graph, MeshRoute, Target};
 
 use super::{Approach, Means, Mesh};
 
@@ -64,7 +64,7 @@ fn finish(mut approach: Approach) -> Result<(Stream, String), String> {
     Err("no answer".into())
 }
 
-/// Speed of the cable out of `interface` to the door `to`, Mb/s.
+/// Speed of the cable out of `interface` to the mesh server `to`, Mb/s.
 pub(super) fn cable(means: &Means, interface: &str, from: IpAddr, to: SocketAddr) -> Result<u64, String> {
     let ask = Approach::ask(means, interface, from, to, Some(Request::Sink), PATIENCE)?;
     let (mut stream, _) = finish(ask)?;
@@ -119,29 +119,29 @@ impl<'a> Prober<'a> {
     fn try_measure(&self, graph: &Graph, edge: &Edge) -> Result<u64, String> {
         let own = graph.find(self.mesh.id()).ok_or("this host is not in the mesh")?;
         let (near, far) = edge.seen_from(own).unwrap_or((edge.a, edge.b));
-        let door = graph.nodes[far.node].door;
+        let server = graph.nodes[far.node].server_port;
         let to = graph.port(far).addr.ok_or("no address")?.0;
         if near.node == own {
             let port = graph.port(near);
-            return cable(&self.mesh.means, &port.name, port.addr.ok_or("no address")?.0, SocketAddr::new(to, door));
+            return cable(&self.mesh.means, &port.name, port.addr.ok_or("no address")?.0, SocketAddr::new(to, server));
         }
         // Another host's cable: that host is asked to measure it.
         let asked = &graph.nodes[near.node];
-        let addrs = asked.ports.iter().filter_map(|p| Some(SocketAddr::new(p.addr?.0, asked.door))).collect();
+        let addrs = asked.ports.iter().filter_map(|p| Some(SocketAddr::new(p.addr?.0, asked.server_port))).collect();
         let means = &self.mesh.means;
         let approach = match graph.way(self.mesh.id(), &Target { id: asked.id, addrs }, false) {
-            Way::Direct(links) => {
+            MeshRoute::Direct(links) => {
                 let link = links.first().ok_or("no route")?;
                 Approach::start(means, &link.interface, link.from, &[link.to], PATIENCE)?
             }
-            Way::Over(routes) => {
+            MeshRoute::Over(routes) => {
                 let route = routes.first().ok_or("no route")?;
                 Approach::start(means, &route.interface, route.from, &route.hops, PATIENCE)?
             }
-            Way::None(why) => return Err(why),
+            MeshRoute::None(why) => return Err(why),
         };
         let (stream, _) = finish(approach)?;
-        let asking = Approach::over(means, stream, Request::Measure(SocketAddr::new(to, door)))?;
+        let asking = Approach::over(means, stream, Request::Measure(SocketAddr::new(to, server)))?;
         let (_, text) = finish(asking)?;
         text.parse().map_err(|_| "an answer that is no number".into())
     }

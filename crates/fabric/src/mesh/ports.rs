@@ -1,6 +1,6 @@
 //! The ports of this host that cables to neighbours can be plugged into.
 
-use linkspan_proto::mesh::{PORTS_MAX, Port};
+use linkspan_proto::mesh::{MeshPort, PORTS_MAX};
 use linkspan_topology::{IfAddr, IfFilter, Interface, Kind, Machine, Reason, Roots, Verdict};
 
 use crate::device;
@@ -10,7 +10,7 @@ use crate::device;
 pub(super) struct Cabled {
     pub(super) index: u32,
     pub(super) addr: Option<IfAddr>,
-    pub(super) port: Port,
+    pub(super) port: MeshPort,
 }
 
 /// Interfaces with an RDMA device on them, and whether that has a GID to use.
@@ -44,7 +44,7 @@ pub(super) fn cabled(filter: Option<&IfFilter>, rdma: &[(String, bool)]) -> Vec<
         .map(|(interface, addr)| {
             let addr = addr.filter(|a| !a.is_link_local());
             let device = rdma.iter().find(|(name, _)| *name == interface.name);
-            let port = Port {
+            let port = MeshPort {
                 name: interface.name.clone(),
                 addr: addr.map(|a| (a.ip, a.prefix)),
                 mtu: interface.mtu.unwrap_or(0),

@@ -17,7 +17,7 @@ use linkspan_verbs_sys::AnyNic;
 
 use super::Shared;
 use super::crossing::{Crossing, Over};
-use super::hops::Mark;
+use super::hops::RelayMark;
 use crate::secured::Secured;
 use crate::stats::{Counter, Slot, Stats, Tally};
 use crate::{Log, chain};
@@ -60,7 +60,7 @@ struct Pipe {
     shut: bool,
     bytes: u64,
     /// Bytes read so far, while a mark is looked for; and whether it has come.
-    mark: Option<(Mark, u64)>,
+    mark: Option<(RelayMark, u64)>,
     marked: bool,
 }
 
@@ -72,7 +72,7 @@ enum Moved {
 }
 
 impl Pipe {
-    fn new(mark: Option<Mark>) -> Pipe {
+    fn new(mark: Option<RelayMark>) -> Pipe {
         let (buf, mark) = (vec![0; BUFFER].into(), mark.map(|mark| (mark, 0)));
         Pipe { buf, start: 0, end: 0, eof: false, shut: false, bytes: 0, mark, marked: false }
     }
@@ -99,7 +99,7 @@ impl Pipe {
         if !self.marked || self.bound() != self.start {
             return Some(false);
         }
-        let alone = self.end - self.start == Mark::LEN;
+        let alone = self.end - self.start == RelayMark::LEN;
         (self.mark, self.marked, self.start, self.end) = (None, false, 0, 0);
         alone.then_some(true)
     }
@@ -153,19 +153,19 @@ impl Pipe {
     }
 }
 
-/// A seat among the relayed streams, given back when dropped.
-pub(super) struct Seat(Arc<Shared>);
+/// A slot among the relayed streams, given back when dropped.
+pub(super) struct RelaySlot(Arc<Shared>);
 
-impl Seat {
+impl RelaySlot {
     /// Takes one; `None` when all are taken.
-    pub(super) fn take(shared: &Arc<Shared>) -> Option<Seat> {
+    pub(super) fn take(shared: &Arc<Shared>) -> Option<RelaySlot> {
         let taken =
             shared.relays.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < RELAYS_MAX).then_some(n + 1));
-        taken.ok().map(|_| Seat(shared.clone()))
+        taken.ok().map(|_| RelaySlot(shared.clone()))
     }
 }
 
-impl Drop for Seat {
+impl Drop for RelaySlot {
     fn drop(&mut self) {
         self.0.relays.fetch_sub(1, Ordering::Relaxed);
     }
@@ -173,9 +173,9 @@ impl Drop for Seat {
 
 /// Relays between two streams until both have ended or one is gone. `a` was asked for, `b` leads on; `over` is what it takes to
 /// go over to RDMA.
-pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: &Stats, log: &Log) {
+pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &RelaySlot, stats: &Stats, log: &Log) {
     let name = format!("{} > {}", a.interface(), b.interface());
-    let mut told = Told { stats, slot: stats.slot(&name, "relay"), tally: Tally::default() };
+    let mut told = RelayStats { stats, slot: stats.slot(&name, "relay"), tally: Tally::default() };
     told.tally.add(Counter::Open, 1);
     told.tally.add(Counter::Connections, 1);
     let (mut there, mut back) = (Pipe::new(over.as_ref().map(|o| o.mark)), Pipe::new(None));
@@ -247,7 +247,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: 
             }
         }
         if moved {
-            seat.0.moved.fetch_add(1, Ordering::Relaxed);
+            relay_slot.0.moved.fetch_add(1, Ordering::Relaxed);
         }
         if since.elapsed() >= TICK {
             since = Instant::now();
@@ -255,11 +255,11 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: 
             // The other side must be told that this one is dead.
             let dead = |s: &Secured| s.stream.tcp_info().is_ok_and(|i| i.timeouts >= TIMEOUTS || i.probes >= PROBES);
             let ended = there.shut && back.shut;
-            if !ended && ends.iter().any(dead) || seat.0.stop.load(Ordering::Relaxed) {
+            if !ended && ends.iter().any(dead) || relay_slot.0.stop.load(Ordering::Relaxed) {
                 break true;
             }
             if let Some(joined) = &mut rails {
-                joined.tell();
+                joined.report();
                 if !joined.relay.look() {
                     log.info(&format!("mesh: RDMA on {name} carries nothing any more"));
                     rails = None;
@@ -305,56 +305,56 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, seat: &Seat, stats: 
 }
 
 /// A record of what passes, and what it was not told yet.
-struct Told<'a> {
+struct RelayStats<'a> {
     stats: &'a Stats,
     slot: Option<Slot>,
     tally: Tally,
 }
 
-impl Told<'_> {
-    fn tell(&mut self, there: u64, back: u64) {
+impl RelayStats<'_> {
+    fn report(&mut self, there: u64, back: u64) {
         self.tally.add(Counter::TxBytes, there);
         self.tally.add(Counter::RxBytes, back);
         if let Some(slot) = self.slot {
-            self.stats.tell(slot, &mut self.tally);
+            self.stats.report(slot, &mut self.tally);
         }
     }
 
     fn pipes(&mut self, there: &mut Pipe, back: &mut Pipe) {
-        self.tell(std::mem::take(&mut there.bytes), std::mem::take(&mut back.bytes));
+        self.report(std::mem::take(&mut there.bytes), std::mem::take(&mut back.bytes));
     }
 
     fn end(&mut self) {
         self.tally.add(Counter::Open, u64::MAX); // minus one
-        self.tell(0, 0);
+        self.report(0, 0);
     }
 }
 
 /// Queue pairs that carry what the stream was to carry.
 struct Rails<'a> {
     relay: Box<Relay<AnyNic>>,
-    told: Told<'a>,
+    told: RelayStats<'a>,
     bytes: [u64; 2],
 }
 
 impl<'a> Rails<'a> {
     fn new(relay: Box<Relay<AnyNic>>, stats: &'a Stats, name: &str) -> Rails<'a> {
-        let mut told = Told { stats, slot: stats.slot(name, "rdma-hop"), tally: Tally::default() };
+        let mut told = RelayStats { stats, slot: stats.slot(name, "rdma-hop"), tally: Tally::default() };
         told.tally.add(Counter::Open, 1);
         told.tally.add(Counter::Connections, 1);
         Rails { relay, told, bytes: [0; 2] }
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         let bytes = self.relay.counts().bytes;
         let [there, back] = std::mem::replace(&mut self.bytes, bytes);
-        self.told.tell(bytes[0] - there, bytes[1] - back);
+        self.told.report(bytes[0] - there, bytes[1] - back);
     }
 }
 
 impl Drop for Rails<'_> {
     fn drop(&mut self) {
-        self.tell();
+        self.report();
         self.told.end();
     }
 }

@@ -1,18 +1,18 @@
 //! Which way a connection is led around where beacons are late.
 
-use linkspan_proto::mesh::{Beacon, Heard, Port};
+use linkspan_proto::mesh::{Beacon, Heard, MeshPort};
 
 use super::*;
 
-fn port(name: &str, addr: &str) -> Port {
+fn port(name: &str, addr: &str) -> MeshPort {
     let addr = Some((addr.parse().unwrap(), 24));
-    Port { name: name.into(), addr, mtu: 1500, mbps: 0, carrier: true, rdma: false, gid: false, twin: None }
+    MeshPort { name: name.into(), addr, mtu: 1500, mbps: 0, carrier: true, rdma: false, gid: false, twin: None }
 }
 
 fn node(id: u64, ports: &[(&str, &str)], heard: &[(u8, u64, u8)]) -> Node {
     let heard = heard.iter().map(|&(port, node, theirs)| Heard { port, node, theirs }).collect();
     let ports = ports.iter().map(|(name, addr)| port(name, addr)).collect();
-    Node { id, epoch: 1, seq: 1, name: format!("n{id}"), relays: true, door: 7, ports, heard }
+    Node { id, epoch: 1, seq: 1, name: format!("n{id}"), relays: true, server_port: 7, ports, heard }
 }
 
 /// When a mesh has been silent for longer than a cable or a node is believed in.
@@ -34,9 +34,9 @@ fn silent(cable: bool) -> Mesh {
     mesh
 }
 
-fn over(way: Way) -> Option<Vec<String>> {
+fn over(way: MeshRoute) -> Option<Vec<String>> {
     match way {
-        Way::Over(routes) => Some(routes.into_iter().flat_map(|r| r.over).collect()),
+        MeshRoute::Over(routes) => Some(routes.into_iter().flat_map(|r| r.over).collect()),
         _ => None,
     }
 }
@@ -47,11 +47,11 @@ fn what_was_there_a_moment_ago_is_tried_where_nothing_else_is_left() {
     let around = Some(vec!["n3".to_owned()]);
     let mesh = silent(true);
     assert_eq!(over(mesh.way_in(&mesh.graph_at(LATE), 2, to.to_vec(), true)), None);
-    assert_eq!(over(mesh.detour_at(LATE, 2, &to, false)), around);
+    assert_eq!(over(mesh.reroute_at(LATE, 2, &to, false)), around);
     // Something carries, and our cable was there a moment ago too: nothing is cut, everybody is late.
-    assert_eq!(over(mesh.detour_at(LATE, 2, &to, true)), None);
+    assert_eq!(over(mesh.reroute_at(LATE, 2, &to, true)), None);
     // Our end of the cable has gone.
     let mesh = silent(false);
     assert_eq!(over(mesh.way_in(&mesh.graph_at(LATE), 2, to.to_vec(), true)), None);
-    assert_eq!(over(mesh.detour_at(LATE, 2, &to, true)), around);
+    assert_eq!(over(mesh.reroute_at(LATE, 2, &to, true)), around);
 }

@@ -7,13 +7,13 @@ use linkspan_transport::MemSlice;
 use linkspan_verbs::Domain;
 
 use super::AnyNic;
-use crate::room::AnyRail;
+use crate::transport::AnyRail;
 use crate::{Fabric, chain};
 
 /// The memory of the RDMA devices and cables under a connection: registered here, it costs the connection's operations nothing more.
 /// Cheap to copy; copies are one, and know the paths that have come since.
 #[derive(Clone, Default)]
-pub struct Memory(Arc<Mutex<Known>>);
+pub struct ConnMemory(Arc<Mutex<Known>>);
 
 /// What there is, and what paths that come later are told of.
 #[derive(Default)]
@@ -35,12 +35,12 @@ struct Lent {
 #[derive(Clone, Default)]
 struct Devices {
     domains: Vec<Domain<AnyNic>>,
-    cables: Vec<linkspan_thunderbolt::Memory>,
+    cables: Vec<linkspan_thunderbolt::CableMemory>,
     /// What sends device memory from where it lies.
     lends: Option<Arc<dyn crate::devmem::Ports>>,
 }
 
-impl Memory {
+impl ConnMemory {
     /// A path has come: what was registered before its time is taken back from it too, and device memory is registered with it by the
     /// dma-buf. Where that cannot be, the path has that memory staged, and why is what comes back.
     pub(crate) fn take_in(&self, rail: &AnyRail, fabric: &Fabric) -> Result<(), String> {
@@ -129,7 +129,7 @@ impl DirectBy {
     }
 }
 
-impl Memory {
+impl ConnMemory {
     /// Registers device memory with every device, so that they move it without staging: by its dma-buf, where `mem` lies at an
     /// offset, else by its address. `Ok` says how, and what was tried before without success.
     ///
@@ -190,15 +190,15 @@ impl Lent {
         made.map(|_| ()).map_err(|e| chain(&e))
     }
 
-    fn to_cable(&self, cable: &linkspan_thunderbolt::Memory) -> Result<(), String> {
+    fn to_cable(&self, cable: &linkspan_thunderbolt::CableMemory) -> Result<(), String> {
         cable.register_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target).map_err(|e| chain(&e))
     }
 }
 
-/// Memory registered by [`Memory::register`].
+/// Memory registered by [`ConnMemory::register`].
 pub struct Registered {
     mem: MemSlice,
-    of: Memory,
+    of: ConnMemory,
     /// What paths that come later register it by.
     lent: Option<Arc<Lent>>,
     /// Takes the memory back from cards that send from it.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::thunderbolt::soft::{SoftRingLink, SoftStreamLink};
-use linkspan_fabric::thunderbolt::{Cable, Place, Ports, Tier};
+use linkspan_fabric::thunderbolt::{Cable, CableAddress, Ports, Tier};
 use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice, wait_any};
 use linkspan_gpu::{SimConfig, SimGpu};
 
@@ -45,18 +45,18 @@ fn world(ring: bool, streams: usize, envs: [Env; 2], acked: bool, peers: [[u8; 1
             hops: (0, 0),
             ring: 0,
             speed: 5_000_000_000,
-            place: Place::File("/none".into()),
+            place: CableAddress::File("/none".into()),
         };
         let mut ports = Ports { plugged: true, ..Ports::default() };
         if let Some(link) = &ring {
-            ports.cables.push(Cable { place: Place::SoftRing(link.clone(), n), ..base.clone() });
+            ports.cables.push(Cable { place: CableAddress::SoftRing(link.clone(), n), ..base.clone() });
         } else {
             ports.why_not.push((Tier::Ring, "no /dev/linkspan here".into()));
         }
         for (i, link) in streams.iter().enumerate() {
             let hops = [8 + 2 * i as u16, 9 + 2 * i as u16];
             let hops = (hops[n], hops[1 - n]);
-            let place = Place::SoftStream(link.clone(), n);
+            let place = CableAddress::SoftStream(link.clone(), n);
             ports.cables.push(Cable { tier: Tier::Stream, hops, ring: 256, place, ..base.clone() });
         }
         Fabric::with_cables(config(envs[n]), log, acked, ports.shared()).unwrap()
@@ -229,7 +229,7 @@ fn a_stream_that_is_in_use_is_a_downgrade_that_is_said() {
 }
 
 #[test]
-fn an_unplugged_cable_leaves_the_reserve_or_ends_the_connection() {
+fn an_unplugged_cable_leaves_the_standby_path_or_ends_the_connection() {
     for acked in [true, false] {
         let world = joined(true, 0, [&[], &[]], acked);
         let (mut a, mut b) = world.pair();
@@ -327,7 +327,7 @@ fn doubled(own: bool, acked: bool) -> World {
                 hops: (0, 0),
                 ring: 0,
                 speed: 5_000_000_000,
-                place: Place::SoftRing(link.clone(), n),
+                place: CableAddress::SoftRing(link.clone(), n),
             });
         }
         Fabric::with_cables(config(&[]), log, acked, ports.shared()).unwrap()
@@ -373,7 +373,7 @@ fn either_of_two_cables_goes_and_comes_back(own: bool, acked: bool) {
         }
         assert!(world.all(0).contains("rail back: thunderbolt soft0/"), "{}", world.all(0));
     }
-    // Without either, what is in reserve carries on.
+    // Without either, what is on standby carries on.
     ring.unplug();
     second.unplug();
     message(&mut a, &mut b, 1 << 20, 7).unwrap();
@@ -437,7 +437,7 @@ fn memory_that_is_taken_back_is_forgotten_by_a_cable_that_came_back() {
 }
 
 /// Device memory goes by its dma-buf over a cable that came back, whether it was registered before the cable went or while it was away;
-/// once its owner has taken it back, it is staged there. TCP in reserve, which would stage all of it, is given nothing.
+/// once its owner has taken it back, it is staged there. TCP on standby, which would stage all of it, is given nothing.
 #[test]
 fn device_memory_is_registered_with_a_cable_that_came_back() {
     const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];

@@ -176,7 +176,7 @@ fn payload_lands_in_device_memory_where_both_cards_are_set_up() {
         b.attach(&gpu).unwrap();
         world.traffic(&mut a, &mut b);
         let (line, rails) = (a.describe(), if env == D2D { 2 } else { 1 });
-        assert_eq!(a.rails().filter(|r| r.room == "devmem").count(), rails, "{line}");
+        assert_eq!(a.rails().filter(|r| r.transport == "devmem").count(), rails, "{line}");
         assert!(line.contains("payload lands in 16 MiB of sim:0, binding "), "{line}");
         assert_eq!([world.warned(0), world.warned(1)], [vec![], vec![]] as [Vec<String>; 2]);
         drop((a, b));
@@ -196,7 +196,7 @@ fn what_one_host_has_not_set_up_is_tcp_and_said_aloud() {
     for (refuses, said) in cases {
         let plain = world([&[], &[]], refuses, SimConfig::default(), false);
         let (mut a, mut b) = plain.pair();
-        assert!(a.rails().all(|r| r.room == "tcp") && a.rails().count() == 1, "{}", a.describe());
+        assert!(a.rails().all(|r| r.transport == "tcp") && a.rails().count() == 1, "{}", a.describe());
         assert!([0, 1].map(|n| plain.fabrics[n].reaches_device_memory()) == refuses.map(|r| r.is_none()));
         let (from, to) = (HostBuf::new(50_000), HostBuf::new(50_000));
         message(&mut a, &mut b, from.slice(), to.slice());
@@ -215,7 +215,7 @@ fn what_one_host_has_not_set_up_is_tcp_and_said_aloud() {
     // Nobody asked for it: nothing to say.
     let none = world([&[], &[]], [Some(""), Some("")], SimConfig::default(), false);
     let (a, _b) = none.pair();
-    assert!(a.rails().all(|r| r.room == "tcp") && none.warned(0).is_empty() && none.warned(1).is_empty());
+    assert!(a.rails().all(|r| r.transport == "tcp") && none.warned(0).is_empty() && none.warned(1).is_empty());
 }
 
 #[test]

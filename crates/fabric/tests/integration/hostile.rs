@@ -72,7 +72,7 @@ fn log_stream_in(listener: &Listener, conn: u64, number: u16) -> TcpStream {
 fn log_in(listener: &Listener) -> (TcpStream, Channel) {
     let mut stream = log_stream_in(listener, 7, 0);
     let start = Instant::now();
-    let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0], sentinel: None };
+    let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0], keepalive: None };
     stream.write_all(&plan.encode()).unwrap();
     let channel = loop {
         assert!(start.elapsed() < Duration::from_secs(30));
@@ -92,14 +92,14 @@ fn frame(rng: &mut Rng, seq: u32, keys: &[u32]) -> Vec<u8> {
         Kind::Eager,
         Kind::Grant,
         Kind::Ack,
-        Kind::Poke,
+        Kind::InlinePut,
         Kind::Notify,
         Kind::Read,
-        Kind::Oversize,
+        Kind::Truncated,
         Kind::RailDown,
         Kind::Refused,
-        Kind::Bye,
-        Kind::PokeNotify,
+        Kind::GoAway,
+        Kind::InlinePutNotify,
         Kind::Chunk,
         Kind::Put,
     ];
@@ -222,7 +222,7 @@ fn connections_that_never_come_up_keep_nobody_out() {
     for conn in 0..400 {
         let mut stream = log_stream_in(&listener, conn, if conn % 3 == 2 { 64 } else { 0 });
         if conn % 3 == 0 {
-            let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0, 1], sentinel: None };
+            let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0, 1], keepalive: None };
             stream.write_all(&plan.encode()).unwrap();
         }
         held.push(stream);

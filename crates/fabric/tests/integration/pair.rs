@@ -30,13 +30,13 @@ fn pair(extra: &'static [(&'static str, &'static str)], acked: bool) -> (Channel
     (here.unwrap(), there.unwrap())
 }
 
-/// With acknowledgements there is a sentinel on one host too, whose login must not spoil the offer of the other stream.
+/// With acknowledgements there is a keepalive connection on one host too, whose login must not spoil the offer of the other stream.
 #[test]
 fn one_host_shares_memory_where_nothing_is_forced() {
     for acked in [false, true] {
         let (a, b) = pair(&[("LINKSPAN_PATH", "auto")], acked);
         for end in [&a, &b] {
-            assert_eq!(end.rails().map(|rail| rail.room).collect::<Vec<_>>(), ["shm"], "{}", end.describe());
+            assert_eq!(end.rails().map(|rail| rail.transport).collect::<Vec<_>>(), ["shm"], "{}", end.describe());
         }
     }
 }

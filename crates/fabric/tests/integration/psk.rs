@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, HANDLE_LEN, HostBuf, Listener, Log, chain};
 use linkspan_proto::handle::Handle;
-use linkspan_transport::conformance::Way;
+use linkspan_transport::conformance::Direction;
 use proxy::{Harm, Proxy};
 
 const KEY: &[u8] = b"00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n";
@@ -121,7 +121,7 @@ fn send(a: &mut Channel, b: &mut Channel, len: usize) -> Result<(), String> {
 }
 
 /// The handle with the proxy's port in place of the listener's, as if from another host: no shared memory, rails and
-/// a sentinel.
+/// a keepalive connection.
 fn by_proxy(handle: &[u8; HANDLE_LEN]) -> (Proxy, [u8; HANDLE_LEN]) {
     let handle = Handle::decode(handle).unwrap();
     let mut addr = handle.addrs()[0];
@@ -239,14 +239,14 @@ fn the_cable_shows_what_is_sent_in_auth_and_nothing_in_encrypt() {
 
 #[test]
 fn a_flipped_bit_ends_an_encrypted_connection_and_nothing_wrong_is_delivered() {
-    for way in [Way::There, Way::Back] {
+    for way in [Direction::There, Direction::Back] {
         let (a, b) = (Node::keyed("encrypt", &[]), Node::keyed("auth", &[]));
         let listener = b.fabric.listen(0).unwrap();
         let (proxy, handle) = by_proxy(&listener.handle());
         let (mut here, mut there) = connect(&a, &listener, &handle).unwrap();
         send(&mut here, &mut there, 1 << 20).unwrap();
         proxy.harm(Harm::Next { way, least: 1000 });
-        let (from, to) = if way == Way::There { (&mut here, &mut there) } else { (&mut there, &mut here) };
+        let (from, to) = if way == Direction::There { (&mut here, &mut there) } else { (&mut there, &mut here) };
         let why = send(from, to, 1 << 20).unwrap_err();
         assert_eq!(proxy.harmed(), 1);
         assert!(why.contains("LS0103") && why.contains("LS0252") && why.contains("changed"), "{why}");
@@ -263,7 +263,7 @@ fn a_rail_that_comes_back_is_encrypted() {
     let listener = b.fabric.listen(0).unwrap();
     let (proxy, handle) = by_proxy(&listener.handle());
     let (mut here, mut there) = connect(&a, &listener, &handle).unwrap();
-    proxy.harm(Harm::Next { way: Way::There, least: 1000 });
+    proxy.harm(Harm::Next { way: Direction::There, least: 1000 });
     let until = Instant::now() + Duration::from_secs(20);
     while !(proxy.harmed() == 1 && here.rails_lost() == 1 && here.rails().count() == 2 && there.rails().count() == 2) {
         assert!(Instant::now() < until, "{} {}", here.describe(), there.describe());
@@ -283,14 +283,14 @@ fn a_rail_that_comes_back_is_encrypted() {
 #[test]
 fn nobody_on_the_cable_can_talk_two_ends_out_of_encryption() {
     let places = [
-        ("the wish in the hello", Way::There, 9, 2),
-        ("the key in the hello", Way::There, 9, 3),
-        ("the word in the reply", Way::Back, 5, 2),
-        ("the plan's record length", Way::There, LOGIN_THERE, 1),
-        ("the plan's carrier", Way::There, LOGIN_THERE + 4 + 4, 3),
-        ("the plan's tag", Way::There, LOGIN_THERE + 4 + 32 + 7, 0x80),
-        ("the answer", Way::Back, LOGIN_BACK + 4 + 1, 1),
-        ("the answer's record length", Way::Back, LOGIN_BACK + 1, 1),
+        ("the wish in the hello", Direction::There, 9, 2),
+        ("the key in the hello", Direction::There, 9, 3),
+        ("the word in the reply", Direction::Back, 5, 2),
+        ("the plan's record length", Direction::There, LOGIN_THERE, 1),
+        ("the plan's carrier", Direction::There, LOGIN_THERE + 4 + 4, 3),
+        ("the plan's tag", Direction::There, LOGIN_THERE + 4 + 32 + 7, 0x80),
+        ("the answer", Direction::Back, LOGIN_BACK + 4 + 1, 1),
+        ("the answer's record length", Direction::Back, LOGIN_BACK + 1, 1),
     ];
     for (what, way, offset, bits) in places {
         let env = [("LINKSPAN_CONNECT_TIMEOUT_MS", "3000")];

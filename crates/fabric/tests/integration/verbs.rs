@@ -132,17 +132,17 @@ fn rdma_is_taken_where_both_hosts_have_it_and_the_line_says_how() {
             let path = format!("verbs soft{}/1 10.0.0.{} -> 10.0.0.{other} (GID 3, MTU 4096, ", n + 1, n + 1);
             assert!(line.contains(&path) && line.contains("rate unknown"), "{line}");
             // The stream that the queue pair was set up over is kept where it can take over.
-            assert_eq!(line.contains("in reserve behind RDMA"), acked, "{line}");
+            assert_eq!(line.contains("on standby behind RDMA"), acked, "{line}");
             assert!(world.said(n, &path), "{}", world.all(n));
             assert!(!world.said(n, "Warn"), "{}", world.all(n));
         }
         assert!(world.net.packets() > 1000, "the bytes went over the cable");
-        assert_eq!(end_rooms(&a), if acked { vec!["verbs", "tcp"] } else { vec!["verbs"] });
+        assert_eq!(end_transports(&a), if acked { vec!["verbs", "tcp"] } else { vec!["verbs"] });
     }
 }
 
-fn end_rooms(channel: &Channel) -> Vec<&'static str> {
-    channel.rails().map(|r| r.room).collect()
+fn end_transports(channel: &Channel) -> Vec<&'static str> {
+    channel.rails().map(|r| r.transport).collect()
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn a_cut_path_revokes_what_is_still_on_the_cable() {
 fn several_queue_pairs_share_a_message() {
     let world = world([&[("LINKSPAN_QPS", "3")], &[("LINKSPAN_QPS", "5")]], false);
     let (mut a, mut b) = world.pair();
-    assert_eq!(end_rooms(&a), ["verbs", "verbs", "verbs", "tcp"], "the side that connects chooses");
-    assert_eq!(end_rooms(&b), ["verbs", "verbs", "verbs", "tcp"]);
+    assert_eq!(end_transports(&a), ["verbs", "verbs", "verbs", "tcp"], "the side that connects chooses");
+    assert_eq!(end_transports(&b), ["verbs", "verbs", "verbs", "tcp"]);
     for n in 0..4 {
         message(&mut a, &mut b, 8 << 20, n).unwrap();
     }
@@ -222,10 +222,10 @@ fn the_path_can_be_forced_either_way() {
     let verbs: Env = &[("LINKSPAN_PATH", "verbs")];
     let here = world([tcp, &[]], false);
     let (a, b) = here.pair();
-    assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+    assert_eq!((end_transports(&a), end_transports(&b)), (vec!["tcp"], vec!["tcp"]));
     assert!(!here.said(0, "Warn") && !here.said(1, "Warn"), "that was asked for");
     let both = world([verbs, verbs], false);
-    assert_eq!(end_rooms(&both.pair().0), ["verbs"]);
+    assert_eq!(end_transports(&both.pair().0), ["verbs"]);
     let refused = world([verbs, tcp], false).connect().0.unwrap_err().to_string();
     assert!(refused.starts_with("LS0511 LINKSPAN_PATH=verbs cannot be taken"), "{refused}");
 }
@@ -236,7 +236,7 @@ fn a_port_that_is_down_is_a_downgrade_with_its_reason() {
         let world = world([&[], &[]], false);
         world.net.cable(&world.nics[n], false);
         let (mut a, mut b) = world.pair();
-        assert_eq!(end_rooms(&a), ["tcp"]);
+        assert_eq!(end_transports(&a), ["tcp"]);
         message(&mut a, &mut b, 100_000, 1).unwrap();
         for words in ["Warn downgrade: TCP in place of RDMA", words, "the port is not active"] {
             assert!(world.said(0, words), "{words}: {}", world.all(0));
@@ -253,7 +253,7 @@ fn a_cable_that_carries_no_packet_is_found_before_the_first_message() {
     let world = world([&[], &[]], false);
     world.net.faults(Faults { loss: 1_000_000, ..Faults::default() });
     let (mut a, mut b) = world.pair();
-    assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+    assert_eq!((end_transports(&a), end_transports(&b)), (vec!["tcp"], vec!["tcp"]));
     message(&mut a, &mut b, 100_000, 1).unwrap();
     for n in [0, 1] {
         assert!(world.said(n, "Warn downgrade: TCP in place of RDMA"), "{}", world.all(n));
@@ -309,7 +309,7 @@ fn infiniband_is_taken_by_lid_and_partition() {
         if good {
             assert!(line.contains("verbs ib1/1 lid 1 -> lid 2 ("), "{line}");
         } else {
-            assert!(end_rooms(&a) == ["tcp"] && world.said(0, "Warn downgrade: TCP in place of RDMA"), "{line}");
+            assert!(end_transports(&a) == ["tcp"] && world.said(0, "Warn downgrade: TCP in place of RDMA"), "{line}");
         }
     }
 }
@@ -330,7 +330,7 @@ fn both_sides_may_connect_at_once() {
             }
         }
         let ([Some(mut ab), Some(mut ba)], [Some(mut a_in), Some(mut b_in)]) = (out, inn) else { panic!("all are up") };
-        assert!([&ab, &ba, &a_in, &b_in].iter().all(|c| end_rooms(c)[0] == "verbs"));
+        assert!([&ab, &ba, &a_in, &b_in].iter().all(|c| end_transports(c)[0] == "verbs"));
         message(&mut ab, &mut b_in, 1 << 20, 1).unwrap();
         message(&mut ba, &mut a_in, 1 << 20, 2).unwrap();
         message(&mut a_in, &mut ba, 5000, 3).unwrap();
@@ -373,14 +373,14 @@ fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
             world.all(0)
         );
         message(&mut b, &mut a, 1 << 20, 2).unwrap();
-        assert_eq!(end_rooms(&a), ["tcp"]);
+        assert_eq!(end_transports(&a), ["tcp"]);
     }
 }
 
 fn rdma_comes_back_with_its_cable(qps: Env) {
     let world = world([qps, &[]], true);
     let (mut a, mut b) = world.pair();
-    let rooms = end_rooms(&a).len();
+    let transports = end_transports(&a).len();
     for (round, down) in (1..).zip([0, 1]) {
         message(&mut a, &mut b, 1 << 20, 1).unwrap();
         world.net.cable(&world.nics[down], false);
@@ -391,10 +391,10 @@ fn rdma_comes_back_with_its_cable(qps: Env) {
             wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));
             assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
         }
-        assert_eq!((end_rooms(&a), end_rooms(&b)), (vec!["tcp"], vec!["tcp"]));
+        assert_eq!((end_transports(&a), end_transports(&b)), (vec!["tcp"], vec!["tcp"]));
         world.net.cable(&world.nics[down], true);
         let since = Instant::now();
-        while a.rails().count() < rooms || b.rails().count() < rooms {
+        while a.rails().count() < transports || b.rails().count() < transports {
             message(&mut a, &mut b, 100_000, 3).unwrap();
             wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));
             assert!(since.elapsed() < Duration::from_secs(30), "{} | {}", a.describe(), b.describe());
@@ -441,7 +441,7 @@ fn a_peer_that_goes_is_told_at_once() {
     while a.progress().is_ok() {
         assert!(since.elapsed() < Duration::from_secs(10));
     }
-    assert!(a.peer_said_bye());
+    assert!(a.peer_sent_goaway());
 }
 
 /// Time that this thread has run; schedstat of proc(5).
@@ -575,14 +575,14 @@ fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
     }
 }
 
-/// TCP in reserve is given no chunk of device memory, registered or staged: the staging before it would take what the reserve must
+/// TCP on standby is given no chunk of device memory, registered or staged: the staging before it would take what the standby path must
 /// not. There is staging memory for one rail in one direction alone, so that whatever is staged there too fails. So also when the
-/// reserve has been called and rests again.
+/// standby path has been called and rests again.
 fn not_staged_before_a_reserve_that_rests(registered: bool) {
     const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];
     let world = world_of([LITTLE, LITTLE], true, |config| config.dmabuf = true);
     let (mut a, mut b) = world.pair();
-    assert_eq!(end_rooms(&a), ["verbs", "tcp"]);
+    assert_eq!(end_transports(&a), ["verbs", "tcp"]);
     let sim = SimGpu::new(SimConfig::default()).unwrap();
     let gpu: Arc<dyn Gpu> = sim.clone();
     a.attach(&gpu).unwrap();
@@ -615,7 +615,7 @@ fn not_staged_before_a_reserve_that_rests(registered: bool) {
             }
         }
         for n in [0, 1] {
-            assert!(!world.said(n, "LS1311"), "something was staged before the reserve: {}", world.all(n));
+            assert!(!world.said(n, "LS1311"), "something was staged before the standby path: {}", world.all(n));
             assert_eq!(world.all(n).matches("rail lost").count(), round, "{}", world.all(n));
         }
         if round == 0 {

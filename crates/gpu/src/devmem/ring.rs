@@ -42,7 +42,7 @@ pub struct Completion {
 
 /// What has become of the request that receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum RequestState {
     /// The kernel has none: make one.
     Idle,
     /// It works.
@@ -79,35 +79,35 @@ pub struct Arrivals {
     /// What fragments are told to belong to.
     id: u32,
     left: u64,
-    state: State,
+    state: RequestState,
 }
 
 impl Arrivals {
     /// For requests with this mark, and an area of `area` bytes that the kernel gave this token.
     pub fn new(user_data: u64, area: u64, token: u64, id: u32) -> Arrivals {
-        Arrivals { user_data, area, token: token >> AREA_SHIFT << AREA_SHIFT, id, left: 0, state: State::Idle }
+        Arrivals { user_data, area, token: token >> AREA_SHIFT << AREA_SHIFT, id, left: 0, state: RequestState::Idle }
     }
 
     /// The state of the receive request.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> RequestState {
         self.state
     }
 
     /// To be called when a receive request for `window` bytes was submitted.
     pub fn armed(&mut self, window: u64) {
-        (self.state, self.left) = (State::Armed, window);
+        (self.state, self.left) = (RequestState::Armed, window);
     }
 
     /// To be called when what stopped the request has ended (pages were given back): the next request may be submitted.
     pub fn resumed(&mut self) {
-        if matches!(self.state, State::Dry | State::OnHost) {
-            self.state = State::Idle;
+        if matches!(self.state, RequestState::Dry | RequestState::OnHost) {
+            self.state = RequestState::Idle;
         }
     }
 
     /// To be called when recv(2) returned the end of the stream.
     pub fn ended(&mut self) {
-        self.state = State::End;
+        self.state = RequestState::End;
     }
 
     /// Takes the next completion: payload, or news for [`Arrivals::state`].
@@ -122,19 +122,19 @@ impl Arrivals {
         if completion.user_data != self.user_data {
             return bad("of a request that was never made");
         }
-        if self.state != State::Armed {
+        if self.state != RequestState::Armed {
             return bad("of a request that has ended");
         }
         let last = completion.flags & MORE == 0;
         let Ok(len @ 1..) = u32::try_from(completion.res) else {
             if last {
                 self.state = match completion.res.saturating_neg() {
-                    0 if self.left == 0 => State::Idle,
-                    0 => State::End,
-                    EINTR | EAGAIN | ENOSPC | ENOBUFS => State::Idle,
-                    ENOMEM => State::Dry,
-                    EFAULT => State::OnHost,
-                    error => State::Failed(error),
+                    0 if self.left == 0 => RequestState::Idle,
+                    0 => RequestState::End,
+                    EINTR | EAGAIN | ENOSPC | ENOBUFS => RequestState::Idle,
+                    ENOMEM => RequestState::Dry,
+                    EFAULT => RequestState::OnHost,
+                    error => RequestState::Failed(error),
                 };
             }
             return Ok(None);
@@ -153,7 +153,7 @@ impl Arrivals {
         }
         self.left -= u64::from(len);
         if last {
-            self.state = State::Idle;
+            self.state = RequestState::Idle;
         }
         Ok(Some(Fragment::Device { offset, len, token: page, dmabuf: self.id }))
     }
@@ -191,7 +191,7 @@ pub struct Refill {
     extra: Box<[u32]>,
 }
 
-/// Entries of a refill ring for so many pages: a power of two, room for two uses of each, within the kernel's limit.
+/// Entries of a refill ring for so many pages: a power of two, space for two uses of each, within the kernel's limit.
 pub fn refills(pages: u64) -> u32 {
     u32::try_from(pages.saturating_mul(2)).unwrap_or(u32::MAX).clamp(64, MOST_REFILLS).next_power_of_two()
 }
@@ -216,7 +216,7 @@ impl Refill {
     }
 
     /// Free entries of the refill ring.
-    pub fn room(&self) -> u32 {
+    pub fn space(&self) -> u32 {
         self.entries - self.tail.wrapping_sub(self.head)
     }
 
@@ -227,7 +227,7 @@ impl Refill {
         }
     }
 
-    /// A token of this page is returned: where in the ring its entry goes, with [`Refill::room`] for it. `None`: other parts
+    /// A token of this page is returned: where in the ring its entry goes, with [`Refill::space`] for it. `None`: other parts
     /// of it are still out, and there is nothing to write.
     ///
     /// # Errors

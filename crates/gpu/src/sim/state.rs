@@ -36,7 +36,7 @@ pub(super) enum Op {
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct SimQueue {
     queue: VecDeque<Op>,
     due: u64,
     free: bool,
@@ -55,7 +55,7 @@ struct Posted {
     bytes: Vec<u8>,
 }
 
-pub(super) struct State {
+pub(super) struct SimState {
     config: SimConfig,
     rng: u64,
     now: u64,
@@ -63,15 +63,15 @@ pub(super) struct State {
     /// By first address; `None` once freed.
     allocs: BTreeMap<u64, (usize, Option<Vec<u8>>)>,
     pub(super) pinned: BTreeMap<u64, usize>,
-    lanes: Vec<Lane>,
+    lanes: Vec<SimQueue>,
     marks: Vec<Mark>,
     posted: Vec<Posted>,
     pub(super) fault: Option<String>,
 }
 
-impl State {
-    pub(super) fn new(config: SimConfig) -> State {
-        State {
+impl SimState {
+    pub(super) fn new(config: SimConfig) -> SimState {
+        SimState {
             config,
             rng: config.seed,
             now: 0,
@@ -101,8 +101,8 @@ impl State {
     pub(super) fn alloc(&mut self, len: usize) -> Option<u64> {
         let used = self.used.checked_add(len as u64).filter(|&n| n <= self.config.memory)?;
         self.used = used;
-        let room = (len as u64).next_multiple_of(PAGE) + PAGE;
-        let addr = NEXT.fetch_add(room, Ordering::Relaxed);
+        let space = (len as u64).next_multiple_of(PAGE) + PAGE;
+        let addr = NEXT.fetch_add(space, Ordering::Relaxed);
         self.allocs.insert(addr, (len, Some(vec![POISON; len])));
         Some(addr)
     }
@@ -164,7 +164,7 @@ impl State {
     pub(super) fn stream(&mut self) -> Option<u32> {
         let index = self.lanes.iter().position(|l| l.free && l.queue.is_empty());
         let index = index.or_else(|| {
-            self.lanes.push(Lane::default());
+            self.lanes.push(SimQueue::default());
             (self.lanes.len() <= MOST).then(|| self.lanes.len() - 1)
         })?;
         self.lanes[index].free = false;

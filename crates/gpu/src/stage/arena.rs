@@ -44,16 +44,16 @@ impl Arena {
         if self.used == 0 {
             self.head = 0;
         }
-        let room = len.next_multiple_of(ALIGN);
-        let wraps = self.head + room > self.size();
+        let space = len.next_multiple_of(ALIGN);
+        let wraps = self.head + space > self.size();
         let skip = if wraps { self.size() - self.head } else { 0 };
-        if self.used + skip + room > self.size() {
+        if self.used + skip + space > self.size() {
             return None;
         }
         let at = if wraps { 0 } else { self.head };
-        self.head = at + room;
-        self.used += skip + room;
-        self.costs.push_back(skip + room);
+        self.head = at + space;
+        self.used += skip + space;
+        self.costs.push_back(skip + space);
         self.memory.slice().sub(at as u64, len as u64)
     }
 

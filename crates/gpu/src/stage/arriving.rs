@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use linkspan_proto::Head;
 use linkspan_transport::Buf;
-use linkspan_transport::{MemSlice, Reach, Sink, Violation};
+use linkspan_transport::{DeviceReach, MemSlice, Sink, Violation};
 
 use super::arena::Arena;
 use super::memory::Share;
@@ -33,7 +33,7 @@ struct Landing {
 }
 
 #[derive(Debug)]
-pub(super) struct Arriving {
+pub(super) struct StagedReceive {
     stream: Stream,
     events: Vec<Event>,
     arena: Arena,
@@ -46,12 +46,12 @@ pub(super) struct Arriving {
     _share: Share,
 }
 
-impl Arriving {
+impl StagedReceive {
     /// `plain`: chunks for host memory that the rail is filling already.
-    pub(super) fn new(gpu: &AnyGpu, share: Share, plain: usize) -> Result<Arriving, GpuError> {
+    pub(super) fn new(gpu: &AnyGpu, share: Share, plain: usize) -> Result<StagedReceive, GpuError> {
         let mut placed = VecDeque::with_capacity(CHUNKS + 1);
         placed.extend((0..plain).map(|_| Placed { staged: None }));
-        Ok(Arriving {
+        Ok(StagedReceive {
             stream: gpu.stream()?,
             events: (0..EVENTS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
             arena: Arena::new(gpu, share.bytes(), CHUNKS + 1)?,
@@ -79,7 +79,7 @@ impl Arriving {
     }
 }
 
-impl Drop for Arriving {
+impl Drop for StagedReceive {
     fn drop(&mut self) {
         for event in self.events.drain(..) {
             self.gpu.retire_event(event);
@@ -89,24 +89,24 @@ impl Drop for Arriving {
 }
 
 /// The sink that the rail below sees.
-pub(super) struct Port<'a, S> {
+pub(super) struct StagingSink<'a, S> {
     /// `None` as long as nothing has come for a device.
-    inner: &'a mut Option<Arriving>,
+    inner: &'a mut Option<StagedReceive>,
     plain: &'a mut usize,
     means: &'a Means,
-    reach: &'a mut Option<Box<dyn Reach>>,
+    reach: &'a mut Option<Box<dyn DeviceReach>>,
     sink: &'a mut S,
     fault: Option<GpuError>,
 }
 
-impl<'a, S: Sink> Port<'a, S> {
+impl<'a, S: Sink> StagingSink<'a, S> {
     pub(super) fn new(
-        inner: &'a mut Option<Arriving>,
+        inner: &'a mut Option<StagedReceive>,
         plain: &'a mut usize,
-        (means, reach): (&'a Means, &'a mut Option<Box<dyn Reach>>),
+        (means, reach): (&'a Means, &'a mut Option<Box<dyn DeviceReach>>),
         sink: &'a mut S,
-    ) -> Port<'a, S> {
-        Port { inner, plain, means, reach, sink, fault: None }
+    ) -> StagingSink<'a, S> {
+        StagingSink { inner, plain, means, reach, sink, fault: None }
     }
 
     pub(super) fn into_fault(self) -> Option<GpuError> {
@@ -190,7 +190,7 @@ impl<'a, S: Sink> Port<'a, S> {
     }
 }
 
-impl<S: Sink> Sink for Port<'_, S> {
+impl<S: Sink> Sink for StagingSink<'_, S> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         self.sink.ctrl(head, payload)
     }

@@ -25,7 +25,7 @@ enum Item {
 }
 
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) struct StagedSend {
     stream: Stream,
     events: Vec<Event>,
     arena: Arena,
@@ -43,10 +43,10 @@ pub(super) struct Leaving {
     _share: Share,
 }
 
-impl Leaving {
+impl StagedSend {
     /// `last`: number of the last item that the rail has accepted already.
-    pub(super) fn new(gpu: &AnyGpu, share: Share, last: u64) -> Result<Leaving, GpuError> {
-        Ok(Leaving {
+    pub(super) fn new(gpu: &AnyGpu, share: Share, last: u64) -> Result<StagedSend, GpuError> {
+        Ok(StagedSend {
             stream: gpu.stream()?,
             events: (0..ITEMS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
             arena: Arena::new(gpu, share.bytes(), 2 * ITEMS)?,
@@ -197,7 +197,7 @@ fn copy_small(from: MemSlice, to: MemSlice) -> bool {
     bytes.get_mut(..from.len()).is_some_and(|bytes| from.read(0, bytes) && to.fill(0, bytes))
 }
 
-impl Drop for Leaving {
+impl Drop for StagedSend {
     fn drop(&mut self) {
         for event in self.events.drain(..) {
             self.gpu.retire_event(event);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Batch, Way};
+use super::{Batch, CopyMode};
 use crate::device::Ability;
 
 /// Batches of a class that each way is tried with; the quickest counts, for the first one warms up.
@@ -11,7 +11,7 @@ const TRIES: u32 = 3;
 /// Classes by the mean length of their pieces, bytes: segments of 1448, pages, several pages, and more.
 const CLASSES: [u64; 3] = [2 << 10, 8 << 10, 64 << 10];
 
-const WAYS: [Way; 3] = [Way::Kernel, Way::D2d, Way::Host];
+const MODES: [CopyMode; 3] = [CopyMode::Kernel, CopyMode::D2d, CopyMode::Host];
 
 /// What was measured of one way in one class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +23,7 @@ struct Tried {
 
 /// The choice for one device.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Choice([[Tried; WAYS.len()]; CLASSES.len() + 1]);
+pub(super) struct Choice([[Tried; MODES.len()]; CLASSES.len() + 1]);
 
 fn class(batch: &Batch) -> usize {
     let mean = batch.bytes() / (batch.pieces().len() as u64).max(1);
@@ -32,17 +32,17 @@ fn class(batch: &Batch) -> usize {
 
 impl Choice {
     /// The way for this batch: one that has not been tried enough, else the quickest.
-    pub(super) fn pick(&self, kernel: &Ability, batch: &Batch) -> Way {
+    pub(super) fn pick(&self, kernel: &Ability, batch: &Batch) -> CopyMode {
         let tried = &self.0[class(batch)];
-        let can = |way: &Way| *way != Way::Kernel || kernel.yes();
-        let open = WAYS.into_iter().zip(tried).filter(|(way, _)| can(way)).find(|(_, t)| t.times < TRIES);
-        let best = || WAYS.into_iter().zip(tried).filter(|(way, _)| can(way)).min_by_key(|(_, t)| t.best);
-        open.or_else(best).map_or(Way::D2d, |(way, _)| way)
+        let can = |way: &CopyMode| *way != CopyMode::Kernel || kernel.yes();
+        let open = MODES.into_iter().zip(tried).filter(|(way, _)| can(way)).find(|(_, t)| t.times < TRIES);
+        let best = || MODES.into_iter().zip(tried).filter(|(way, _)| can(way)).min_by_key(|(_, t)| t.best);
+        open.or_else(best).map_or(CopyMode::D2d, |(way, _)| way)
     }
 
     /// A batch took so long from its start until it was seen to be in place.
-    pub(super) fn note(&mut self, way: Way, class: Class, took: Duration) {
-        let Some(tried) = WAYS.iter().position(|&w| w == way).map(|at| &mut self.0[class.number][at]) else { return };
+    pub(super) fn note(&mut self, way: CopyMode, class: Class, took: Duration) {
+        let Some(tried) = MODES.iter().position(|&w| w == way).map(|at| &mut self.0[class.number][at]) else { return };
         let pace = (took.as_nanos() << 20).checked_div(u128::from(class.bytes)).unwrap_or(u128::MAX);
         let pace = u64::try_from(pace).unwrap_or(u64::MAX);
         tried.best = if tried.times == 0 { pace } else { tried.best.min(pace) };
@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn the_quickest_way_is_found_for_each_size() {
         let mut choice = Choice::default();
-        let quickest = [(1448, Way::Kernel), (4096, Way::Kernel), (20_000, Way::Host), (100_000, Way::D2d)];
+        let quickest =
+            [(1448, CopyMode::Kernel), (4096, CopyMode::Kernel), (20_000, CopyMode::Host), (100_000, CopyMode::D2d)];
         for (len, best) in quickest {
             let batch = batch(len);
             let mut seen = Vec::new();
@@ -99,10 +100,10 @@ mod tests {
                 };
                 choice.note(way, Class::of(&batch), Duration::from_micros(micros));
             }
-            assert_eq!(WAYS.map(|w| seen.iter().filter(|&&s| s == w).count()), [3, 3, 3], "{len}");
+            assert_eq!(MODES.map(|w| seen.iter().filter(|&&s| s == w).count()), [3, 3, 3], "{len}");
             assert_eq!(choice.pick(&Ability::Yes, &batch), best, "{len}");
         }
         let none = Ability::No("no kernel".into());
-        assert_ne!(choice.pick(&none, &batch(4096)), Way::Kernel);
+        assert_ne!(choice.pick(&none, &batch(4096)), CopyMode::Kernel);
     }
 }

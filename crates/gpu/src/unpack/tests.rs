@@ -43,7 +43,7 @@ fn received(len: usize, mss: usize, seed: u64) -> Received {
 #[test]
 fn every_way_is_byte_for_byte_the_same() {
     for (seed, mss) in [1usize, 7, 536, 1448, 4096, 4096, 8948].into_iter().enumerate() {
-        for way in [Some(Way::Kernel), Some(Way::D2d), Some(Way::Host), None] {
+        for way in [Some(CopyMode::Kernel), Some(CopyMode::D2d), Some(CopyMode::Host), None] {
             let len = if mss < 500 { mss * 1500 } else { 300_000 + seed };
             let r = received(len, mss, seed as u64);
             let sim = SimGpu::new(SimConfig { seed: seed as u64, ..SimConfig::default() }).unwrap();
@@ -66,7 +66,7 @@ fn every_way_is_byte_for_byte_the_same() {
 #[test]
 fn a_batch_is_not_started_before_the_one_before_is_done() {
     let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig { delay: 50, ..SimConfig::default() }).unwrap();
-    let mut unpacker = Unpacker::new(&gpu, Some(Way::Kernel)).unwrap();
+    let mut unpacker = Unpacker::new(&gpu, Some(CopyMode::Kernel)).unwrap();
     let (pool, dst) = (GpuBuf::new(&gpu, 4096).unwrap(), GpuBuf::new(&gpu, 4096).unwrap());
     let mut batch = Batch::new(4096, 4096);
     batch.push(0, 4096, 0).unwrap();
@@ -79,10 +79,10 @@ fn a_batch_is_not_started_before_the_one_before_is_done() {
 }
 
 #[test]
-fn longer_than_the_detour() {
+fn longer_than_the_bounce_buffer() {
     let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
     let len = 2 * BOUNCE + 12_345;
-    let mut unpacker = Unpacker::new(&gpu, Some(Way::Host)).unwrap();
+    let mut unpacker = Unpacker::new(&gpu, Some(CopyMode::Host)).unwrap();
     let (pool, dst) = (GpuBuf::new(&gpu, len + 100).unwrap(), GpuBuf::new(&gpu, len).unwrap());
     let bytes: Vec<u8> = (0..len + 100).map(|i| (i * 31 + i / 4093) as u8).collect();
     assert!(pool.slice().fill(0, &bytes));
@@ -151,8 +151,8 @@ fn descriptors_have_the_layout_of_load_meta() {
 #[test]
 fn ways_have_names() {
     assert_eq!(
-        ["kernel", "d2d", "host", ""].map(Way::named),
-        [Some(Way::Kernel), Some(Way::D2d), Some(Way::Host), None]
+        ["kernel", "d2d", "host", ""].map(CopyMode::named),
+        [Some(CopyMode::Kernel), Some(CopyMode::D2d), Some(CopyMode::Host), None]
     );
 }
 

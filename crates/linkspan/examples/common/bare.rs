@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, HostBuf};
-use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::cma::{AccessGuard, Remote};
 
 use super::Result;
 
@@ -123,8 +123,8 @@ pub(crate) fn tcp_rate(len: usize, time: Duration) -> Result<f64> {
 
 /// One thread that copies by process_vm_writev(2), as a writer whose target takes no part: GB/s.
 pub(crate) fn cma_rate(len: usize, time: Duration) -> Result<f64> {
-    let gate = Gate::new([1, 2])?;
-    let remote = Remote::new(std::process::id() as i32, gate.address());
+    let guard = AccessGuard::new([1, 2])?;
+    let remote = Remote::new(std::process::id() as i32, guard.address());
     let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
     let touched = src.slice().fill(0, &vec![1; len]) && dst.slice().fill(0, &vec![2; len]);
     debug_assert!(touched);

@@ -454,7 +454,7 @@ fn tagged_messages_meet_their_receives() {
         let tiny = Memory::host(10);
         let receive = b.recv(1, &tiny.view_mut().unwrap(), Some(LONG));
         let _ = a.send_blocking(1, &small.view(), Some(LONG));
-        assert!(matches!(receive.wait(), Err(Error::Op(OpError::Oversize { .. }))));
+        assert!(matches!(receive.wait(), Err(Error::Op(OpError::Truncated { .. }))));
         assert_eq!(a.send(2, &small.view(), Some(LONG)).wait().unwrap(), 100);
         assert_eq!(b.recv_blocking(2, &x.view_mut().unwrap(), Some(LONG)).unwrap(), 100);
     }

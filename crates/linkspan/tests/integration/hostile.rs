@@ -206,7 +206,7 @@ fn a_forged_secret_gets_nothing() {
 }
 
 #[test]
-fn noise_and_silence_at_the_door_do_no_harm() {
+fn noise_and_silence_at_the_listener_do_no_harm() {
     let (victim, memory, mut raw) = victim();
     let port = {
         let shown = victim.bind().unwrap().redacted();

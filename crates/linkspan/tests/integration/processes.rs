@@ -10,7 +10,7 @@ use linkspan::{Access, Error, Memory, Notify, RemoteBuffer, Transport, Url};
 const MIB: usize = 1 << 20;
 const SIZE: usize = 64 * MIB;
 
-/// A death is told at once: by the end of the sentinel or the pidfd, whichever thread drives or sleeps. Half the time in which a lost
+/// A death is told at once: by the end of the keepalive connection or the pidfd, whichever thread drives or sleeps. Half the time in which a lost
 /// peer may come back, after which it would be told in any case: with the settings of these tests 20 s or more.
 const PROMPT: Duration = Duration::from_secs(10);
 

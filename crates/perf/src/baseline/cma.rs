@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use linkspan_proto::Buf;
 use linkspan_shmring::bare::{Bare, Idle};
-use linkspan_shmring::cma::{Gate, Remote};
+use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::layout::RING_MIN;
 use linkspan_shmring::{Map, Side, peer};
 use linkspan_transport::{HostBuf, MemSlice};
@@ -32,7 +32,7 @@ use crate::spec::{SPIN, WaitMode};
 pub(super) struct Offer {
     pid: U32,
     fd: U32,
-    gate: U64,
+    guard: U64,
 }
 
 /// What the server says to it.
@@ -43,14 +43,14 @@ pub(super) struct Answer {
     status: u8,
     zero: [u8; 3],
     pid: U32,
-    gate: U64,
+    guard: U64,
 }
 
 const NOT_ALLOWED: u8 = 1;
 const OTHER_USER: u8 = 2;
 const NOT_FOUND: u8 = 3;
 
-/// Most bytes that one side copies at a time, and least: as the shared-memory room has it.
+/// Most bytes that one side copies at a time, and least: as the shared-memory transport has it.
 const SLICE: (usize, usize) = (16 << 10, 256 << 10);
 
 /// The nonces of both sides.
@@ -75,20 +75,20 @@ fn process(pid: u32) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Pending {
     map: Arc<Map>,
-    gate: Gate,
+    guard: AccessGuard,
 }
 
 impl Pending {
     pub(super) fn new(token: [u8; 16]) -> io::Result<(Pending, Offer)> {
         let [own, _] = nonces(token);
-        let (map, gate) = (Map::create(RING_MIN)?, Gate::new(own)?);
+        let (map, guard) = (Map::create(RING_MIN)?, AccessGuard::new(own)?);
         map.set_nonce(Side::A, own);
         let offer = Offer {
             pid: std::process::id().into(),
             fd: (map.fd().as_raw_fd() as u32).into(),
-            gate: gate.address().into(),
+            guard: guard.address().into(),
         };
-        Ok((Pending { map: Arc::new(map), gate }, offer))
+        Ok((Pending { map: Arc::new(map), guard }, offer))
     }
 
     /// The server's answer; an error says why it cannot be, for people.
@@ -101,20 +101,21 @@ impl Pending {
         }
         let [_, theirs] = nonces(token);
         let told = |error: io::Error| format!("the other side's memory cannot be reached: {error}");
-        Split::new(self.map, self.gate, Side::A, (answer.pid.get(), answer.gate.get()), theirs, patience).map_err(told)
+        Split::new(self.map, self.guard, Side::A, (answer.pid.get(), answer.guard.get()), theirs, patience)
+            .map_err(told)
     }
 }
 
 /// Answers an offer.
 pub(super) fn answer(offer: &Offer, token: [u8; 16], allowed: bool, patience: &Patience) -> (Option<Split>, Answer) {
-    let refuse = |status| (None, Answer { status, zero: [0; 3], pid: U32::ZERO, gate: U64::ZERO });
+    let refuse = |status| (None, Answer { status, zero: [0; 3], pid: U32::ZERO, guard: U64::ZERO });
     if !allowed {
         return refuse(NOT_ALLOWED);
     }
     match join(offer, token, patience) {
         Ok(split) => {
-            let gate = split.gate.address().into();
-            (Some(split), Answer { status: 0, zero: [0; 3], pid: std::process::id().into(), gate })
+            let guard = split.guard.address().into();
+            (Some(split), Answer { status: 0, zero: [0; 3], pid: std::process::id().into(), guard })
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refuse(OTHER_USER),
         Err(_) => refuse(NOT_FOUND),
@@ -134,20 +135,20 @@ fn join(offer: &Offer, token: [u8; 16], patience: &Patience) -> io::Result<Split
     if map.nonce(Side::A) != theirs {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    Split::new(Arc::new(map), Gate::new(own)?, Side::B, (pid, offer.gate.get()), theirs, patience)
+    Split::new(Arc::new(map), AccessGuard::new(own)?, Side::B, (pid, offer.guard.get()), theirs, patience)
 }
 
 /// One side.
 #[derive(Debug)]
 pub(super) struct Split {
     bare: Bare,
-    gate: Gate,
+    guard: AccessGuard,
 }
 
 impl Split {
     fn new(
         map: Arc<Map>,
-        gate: Gate,
+        guard: AccessGuard,
         me: Side,
         (pid, address): (u32, u64),
         nonce: [u64; 2],
@@ -161,7 +162,7 @@ impl Split {
             true => Err(io::ErrorKind::ConnectionReset.into()),
             false => patience.check(),
         };
-        Ok(Split { bare: Bare::watched(&map, me, remote, Box::new(watch)), gate })
+        Ok(Split { bare: Bare::watched(&map, me, remote, Box::new(watch)), guard })
     }
 
     /// Runs a round over `buf`. After an error the peer may still be copying: the gate is closed to whatever comes
@@ -179,7 +180,7 @@ impl Split {
         });
         let result = work(&mut self.bare, buf.slice());
         if result.is_err() {
-            let closed = self.gate.close();
+            let closed = self.guard.close();
             debug_assert!(closed.is_ok());
             mem::forget(buf);
         }

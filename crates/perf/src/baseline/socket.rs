@@ -14,7 +14,7 @@ use crate::spec::{SPIN, WaitMode};
 /// Bytes per system call: the fastest chunk on loopback (bench/records).
 const CHUNK: usize = 1 << 20;
 
-/// The congestion control that rooms prefer, so that both loops run under the same one: BBR costs 3x on loopback.
+/// The congestion control that transports prefer, so that both loops run under the same one: BBR costs 3x on loopback.
 const CONGESTION: &str = "cubic";
 
 /// Idle turns of a spinning side between two looks at its patience.
@@ -93,12 +93,12 @@ impl Socket {
     /// Sends `count` messages of `size` bytes out of a window, whatever of it is free in one call, and takes back
     /// what [`Socket::swallow`] says it has.
     pub(super) fn feed(&mut self, window: &[u8], size: u64, count: u64, wait: WaitMode) -> io::Result<()> {
-        let (total, room) = (size * count, window.len() as u64);
+        let (total, capacity) = (size * count, window.len() as u64);
         let (mut moved, mut acked) = (0u64, 0u64);
         let (mut word, mut have) = ([0u8; 8], 0);
         while acked < total {
-            let free = (acked + room - moved).min(total - moved);
-            let at = (moved % room) as usize;
+            let free = (acked + capacity - moved).min(total - moved);
+            let at = (moved % capacity) as usize;
             let end = window.len().min(at + free as usize);
             let flags = if free > 0 { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let (sent, got) = self.retry(wait, flags, |stream| {

@@ -42,11 +42,11 @@ impl Link for Last {
 }
 
 #[test]
-fn a_goodbye_that_left_before_the_peer_went_was_said() {
+fn a_goaway_that_left_before_the_peer_went_was_sent() {
     for left in [true, false] {
         let mut link = Last { left, gone: false };
         let mut turner = Turner::new(PATIENT, None, &Interrupt::new());
-        let said = Ctrl::new().send(&mut link, &mut turner, &Reply::new(Kind::Bye));
+        let said = Ctrl::new().send(&mut link, &mut turner, &Reply::new(Kind::GoAway));
         assert_eq!(said.is_ok(), left, "{said:?}");
     }
 }

@@ -51,7 +51,7 @@ pub fn page(record: &Record) -> String {
             body,
             "<h2>Distribution: {} over {}{of}</h2>\n{}\n",
             escape(&row.test),
-            escape(&row.room),
+            escape(&row.transport),
             bars(row)
         );
     }
@@ -62,7 +62,7 @@ pub fn page(record: &Record) -> String {
     for row in &record.results {
         if row.path != path {
             path = &row.path;
-            let _ = writeln!(body, "{}", escape(&format!("# {} {} ({})", row.room, row.path, row.reason)));
+            let _ = writeln!(body, "{}", escape(&format!("# {} {} ({})", row.transport, row.path, row.reason)));
         }
         body.push_str(&escape(&printer.row(row)));
     }
@@ -88,12 +88,12 @@ fn half(row: &Row) -> Option<&crate::record::Latency> {
     row.latency.as_ref().filter(|_| row.test != "connect")
 }
 
-/// Name and points of each line: one per test and room, points by size.
+/// Name and points of each line: one per test and transport, points by size.
 fn series(rows: &[Row], value: Value) -> Vec<(String, Vec<(f64, f64)>)> {
     let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for row in rows {
         let Some(y) = value(row).filter(|y| y.is_finite() && *y > 0.0) else { continue };
-        let name = format!("{} {} {}", row.test, row.room, row.direction);
+        let name = format!("{} {} {}", row.test, row.transport, row.direction);
         let point = ((row.size_bytes.max(1) as f64).log2(), y);
         match lines.iter_mut().find(|line| line.0 == name) {
             Some(line) => line.1.push(point),

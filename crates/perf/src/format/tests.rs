@@ -6,7 +6,7 @@ use crate::record::{BaselineRow, HostInfo, Latency, Record, SCHEMA, Step};
 fn bulk(size: u64) -> Row {
     Row {
         test: "bw".into(),
-        room: "tcp".into(),
+        transport: "tcp".into(),
         path: "a -> b".into(),
         size_bytes: size,
         direction: "send".into(),

@@ -21,11 +21,11 @@ fn outcome(test: Test) -> Outcome {
 fn bulk_rows() {
     let flow = |messages, elapsed_ns| Some(Flow { messages, bytes: messages * 1000, elapsed_ns });
     let out = Outcome { up: flow(3, 1000), down: flow(1, 2000), ..outcome(Test::Bw) };
-    let row = Row::of(&out, &LinkDesc { room: "tcp".into(), ..LinkDesc::default() });
+    let row = Row::of(&out, &LinkDesc { transport: "tcp".into(), ..LinkDesc::default() });
     assert_eq!((row.messages, row.bytes, row.elapsed_ns), (4, 4000, 2000));
     assert_eq!((row.bw_gbyte_s, row.bw_gbit_s, row.msg_per_s), (2.0, 16.0, 2e6));
     assert_eq!((row.cpu_local_s_per_gbyte, row.cpu_peer_s_per_gbyte), (Some(0.125), Some(0.25)));
-    assert_eq!((row.room.as_str(), row.latency.is_none()), ("tcp", true));
+    assert_eq!((row.transport.as_str(), row.latency.is_none()), ("tcp", true));
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn another_version_is_named_on_both_sides() {
 }
 
 #[test]
-fn a_goodbye_or_a_clean_departure_ends_a_session_well() {
+fn a_goaway_or_a_clean_departure_ends_a_session_well() {
     let ((), end) = session(Faults::default(), Limits::default(), |client| client.close().unwrap());
     end.unwrap();
     let ((), end) = session(Faults::default(), Limits::default(), drop);

@@ -19,7 +19,7 @@ impl<B: Buf> Engine<B> {
         [
             ("messages queued", self.control.queue.len(), MAX_QUEUED + MAX_RECVS),
             ("grants", self.sends.grants.len(), MAX_RECVS),
-            ("transfers", self.sends.cutting.len(), MAX_OPS + MAX_RECVS),
+            ("transfers", self.sends.segmenting.len(), MAX_OPS + MAX_RECVS),
             ("chunks to send again", self.sends.again.len(), MAX_AGAIN),
             ("notifications", self.onesided.notifies.len(), MAX_NOTIFIES),
             ("refused writes", self.onesided.disowned.len(), MAX_OPS),

@@ -32,7 +32,7 @@ pub(super) struct Control {
     pub(super) peer_has: u64,
     pub(super) rx_next: u64,
     /// What the peer was last told of `rx_next`.
-    pub(super) told: u64,
+    pub(super) reported: u64,
     /// Messages received that the peer has not been told of.
     owes_ack: bool,
     /// What the state machine itself has to say, each with what may be acknowledged before it has left: a refusal
@@ -62,7 +62,7 @@ impl Control {
             next_seq: 0,
             peer_has: 0,
             rx_next: 0,
-            told: 0,
+            reported: 0,
             owes_ack: false,
             queue: VecDeque::with_capacity(64),
             log: acked.then(Log::new),
@@ -99,7 +99,7 @@ impl Control {
     /// Begins to send everything unacknowledged again, over the rail that carries control now.
     pub(super) fn rewind(&mut self) {
         // An acknowledgement without a number may be among what was lost.
-        self.told = 0;
+        self.reported = 0;
         self.owes_ack |= self.log.is_some() && self.rx_next > 0;
         if planted::is(Bug::NoReplay) {
             return;
@@ -189,16 +189,16 @@ impl Control {
             }
         };
         self.next_seq = seq + 1;
-        self.told = ack;
+        self.reported = ack;
         self.owes_ack = ack < self.rx_next && self.log.is_some();
         Some(Sent { rail, pos, seq })
     }
 
     /// Tells the peer what has been processed, outside the numbered order.
-    fn tell<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) {
+    fn report<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) {
         let ack = self.queue.front().map_or(self.rx_next, |q| q.1);
         let Some(rail) = rails.control() else { return };
-        if !self.owes_ack || ack <= self.told || planted::is(Bug::LostAcknowledgement) {
+        if !self.owes_ack || ack <= self.reported || planted::is(Bug::LostAcknowledgement) {
             return;
         }
         let mut head = Head::new(Kind::Ack);
@@ -206,7 +206,7 @@ impl Control {
         head.seq.set(self.next_seq as u32);
         head.ack.set(ack as u32);
         if out.ctrl_bytes(rail, &head.sealed(), &[]).is_some() {
-            self.told = ack;
+            self.reported = ack;
             self.owes_ack = ack < self.rx_next;
         }
     }
@@ -233,12 +233,12 @@ impl Control {
         let ahead = head.seq.get().wrapping_sub(self.rx_next as u32) as i32;
         if ahead == 0 {
             self.rx_next += 1;
-            self.owes_ack |= self.log.is_some() && (kind != Kind::Ack || self.rx_next - self.told >= ACKS_UNTOLD);
+            self.owes_ack |= self.log.is_some() && (kind != Kind::Ack || self.rx_next - self.reported >= ACKS_UNTOLD);
             return Ok(true);
         }
         if ahead < 0 && self.log.is_some() {
             // Told again, in case the acknowledgement was what got lost.
-            self.told = 0;
+            self.reported = 0;
             self.owes_ack = true;
             return Ok(false);
         }
@@ -252,8 +252,8 @@ impl<B: Buf> Engine<B> {
         if self.control.drain(out, &self.rails).is_some() {
             self.pump_owed(out, idle);
         }
-        if !hold || self.control.rx_next - self.control.told > HELD {
-            self.control.tell(out, &self.rails);
+        if !hold || self.control.rx_next - self.control.reported > HELD {
+            self.control.report(out, &self.rails);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::Head;
 
-/// Body bytes kept: the eager credit and once more as much for pokes.
+/// Body bytes kept: the eager credit and once more as much for inline puts.
 const BYTES: usize = 128 << 10;
 
 /// Messages kept; grants and acknowledgements have no body, so they are bounded by number.
@@ -39,7 +39,7 @@ impl Log {
     }
 
     /// Where `len` body bytes can go, or `None` when the log is full.
-    fn room(&self, len: usize) -> Option<usize> {
+    fn space(&self, len: usize) -> Option<usize> {
         if self.entries.len() == ENTRIES {
             return None;
         }
@@ -57,7 +57,7 @@ impl Log {
 
     /// Keeps a message whose body `write` fills in. Returns the kept body, or `None` when there is no space.
     pub(super) fn push(&mut self, head: Head, len: usize, write: impl FnOnce(&mut [u8])) -> Option<&[u8]> {
-        let start = self.room(len)?;
+        let start = self.space(len)?;
         write(&mut self.bytes[start..start + len]);
         self.entries.push_back(Entry { head, start, len });
         if len > 0 {

@@ -1,4 +1,4 @@
-//! The connection: one protocol above all rooms, as a state machine without I/O.
+//! The connection: one protocol above all transports, as a state machine without I/O.
 //!
 //! Two-sided messages are matched per tag in posting order: the k-th send with tag T meets the k-th posted receive
 //! with tag T, whatever is posted in between. Small messages ([`crate::head::EAGER_MAX`]) travel at once, inside a credit; large
@@ -47,7 +47,7 @@ use send::Sends;
 /// Most receives in one group: what NCCL's shared communicators need (`maxRecvs`).
 pub const MAX_GROUP: usize = 8;
 
-/// Operations that may be in flight on a connection: NCCL's 32 requests of 8 parts, both ways, with room to spare.
+/// Operations that may be in flight on a connection: NCCL's 32 requests of 8 parts, both ways, with space to spare.
 pub const MAX_OPS: usize = 512;
 
 /// Posted receives (parts of groups) at a time: 32 x 8 for NCCL, twice over.
@@ -128,8 +128,8 @@ pub struct Engine<B> {
     late: VecDeque<OpError>,
     idle_pumps: u32,
     hold_acks: bool,
-    said_bye: bool,
-    peer_bye: bool,
+    sent_goaway: bool,
+    peer_goaway: bool,
     broken: bool,
 }
 
@@ -154,8 +154,8 @@ impl<B: Buf> Engine<B> {
             late: VecDeque::new(),
             idle_pumps: 0,
             hold_acks: false,
-            said_bye: false,
-            peer_bye: false,
+            sent_goaway: false,
+            peer_goaway: false,
             broken: false,
         }
     }
@@ -229,8 +229,8 @@ impl<B: Buf> Engine<B> {
 
     /// A live rail that the peer has declared down, if any: drop it, then call [`Engine::rail_down`]. To be asked after
     /// each round of arrivals, before [`Engine::test`].
-    pub fn condemned(&mut self) -> Option<usize> {
-        self.rails.condemned()
+    pub fn peer_closed(&mut self) -> Option<usize> {
+        self.rails.peer_closed()
     }
 
     /// Rails up at the moment.
@@ -244,16 +244,16 @@ impl<B: Buf> Engine<B> {
     }
 
     /// Closes the connection: nothing more will be posted. The peer sees a regular close instead of a lost peer.
-    pub fn bye(&mut self) {
-        if !self.said_bye {
-            self.said_bye = true;
-            self.control.queue(Head::new(Kind::Bye));
+    pub fn goaway(&mut self) {
+        if !self.sent_goaway {
+            self.sent_goaway = true;
+            self.control.queue(Head::new(Kind::GoAway));
         }
     }
 
     /// Whether the peer closed the connection regularly.
-    pub fn peer_said_bye(&self) -> bool {
-        self.peer_bye
+    pub fn peer_sent_goaway(&self) -> bool {
+        self.peer_goaway
     }
 
     /// Moves everything that can move. Called after each round of arrivals; `busy` says that something arrived.
@@ -327,7 +327,7 @@ impl<B: Buf> Engine<B> {
     }
 
     fn ctrl(&mut self, rail: usize, head: &Head, payload: &[u8]) -> Result<(), Broken> {
-        let Some(kind) = Kind::from_u8(head.kind).filter(|k| !k.is_payload() && *k != Kind::Heads) else {
+        let Some(kind) = Kind::from_u8(head.kind).filter(|k| !k.is_payload() && *k != Kind::BatchHeads) else {
             return Err(Broken(format!("control message of kind {}", head.kind)));
         };
         if payload.len() != head.len.get() as usize || payload.len() > kind.max_len() {
@@ -336,7 +336,8 @@ impl<B: Buf> Engine<B> {
         if !self.control.admit(rail, head, kind)? {
             return Ok(()); // seen before, on a rail that was lost since
         }
-        let one_sided = matches!(kind, Kind::Poke | Kind::PokeNotify | Kind::Notify | Kind::Read | Kind::Refused);
+        let one_sided =
+            matches!(kind, Kind::InlinePut | Kind::InlinePutNotify | Kind::Notify | Kind::Read | Kind::Refused);
         if one_sided && !self.cfg.acked {
             return Err(Broken(format!("{kind:?} on a connection without acknowledgements")));
         }
@@ -344,18 +345,18 @@ impl<B: Buf> Engine<B> {
             Kind::Eager => self.on_eager(head, payload),
             Kind::Grant => self.on_grant(head),
             Kind::Ack => self.on_ack(head),
-            Kind::Oversize => self.on_oversize(head),
+            Kind::Truncated => self.on_truncated(head),
             Kind::RailDown => self.on_rail_down(head),
-            Kind::Poke => self.on_poke(head, payload, false),
-            Kind::PokeNotify => self.on_poke(head, payload, true),
+            Kind::InlinePut => self.on_inline_put(head, payload, false),
+            Kind::InlinePutNotify => self.on_inline_put(head, payload, true),
             Kind::Notify => self.on_notify(head),
             Kind::Read => self.on_read(head),
             Kind::Refused => self.on_refused(head),
-            Kind::Bye => {
-                self.peer_bye = true;
+            Kind::GoAway => {
+                self.peer_goaway = true;
                 Ok(())
             }
-            Kind::Chunk | Kind::Put | Kind::Heads => Err(Broken("payload kind as control".into())),
+            Kind::Chunk | Kind::Put | Kind::BatchHeads => Err(Broken("payload kind as control".into())),
             Kind::Beside => Err(Broken("payload announced beside a rail that has one stream".into())),
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::ops::Mark;
+use super::ops::CompletionRule;
 use super::planted::{self, Bug};
-use super::send::Cutting;
+use super::send::Segmentation;
 use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
@@ -75,8 +75,8 @@ pub(super) struct OneSided<B> {
 struct Waiting {
     ticket: Ticket,
     value: u64,
-    /// One more than the number of the [`Kind::Poke`] it follows; 0 for a large write.
-    poke: u64,
+    /// One more than the number of the [`Kind::InlinePut`] it follows; 0 for a large write.
+    inline_put: u64,
 }
 
 /// The answer to a read that gets none.
@@ -190,7 +190,7 @@ impl<B: Buf> Engine<B> {
     /// Stops the answers being read from a region that was taken back.
     fn refuse_answers(&mut self, key: u32) {
         let (control, onesided) = (&mut self.control, &mut self.onesided);
-        self.sends.cutting.retain(|cut| {
+        self.sends.segmenting.retain(|cut| {
             let drop = cut.key == key;
             if drop {
                 control.queue(read_refused(key, cut.id));
@@ -225,12 +225,12 @@ impl<B: Buf> Engine<B> {
             return Err(Refused::Busy);
         }
         if src.len() > EAGER_MAX {
-            let mark = if notify.is_some() { Mark::Notify } else { Mark::Told };
+            let mark = if notify.is_some() { CompletionRule::Notify } else { CompletionRule::Reported };
             let ticket = self.ops.start(len, 1, mark).ok_or(Refused::Busy)?;
             let tag = ticket.index() as u32;
             self.ops.is_write(ticket);
-            self.ops.cutting(ticket);
-            self.sends.cutting.push_back(Cutting {
+            self.ops.segmenting(ticket);
+            self.sends.segmenting.push_back(Segmentation {
                 ticket: Some(ticket),
                 key: 0,
                 kind: Kind::Put,
@@ -241,16 +241,16 @@ impl<B: Buf> Engine<B> {
                 done: 0,
             });
             if let Some(value) = notify {
-                let poke = 0;
-                self.onesided.waiting.push_back(Waiting { ticket, value, poke });
+                let inline_put = 0;
+                self.onesided.waiting.push_back(Waiting { ticket, value, inline_put });
             }
             self.pump_chunks(out);
             return Ok(ticket);
         }
-        let ticket = self.ops.start(len, 1, Mark::Told).ok_or(Refused::Busy)?;
+        let ticket = self.ops.start(len, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
         // Notifications leave in order: behind one that waits for its chunks this one has to wait too.
         let whole = notify.filter(|_| self.onesided.waiting.is_empty());
-        let mut head = Head::new(if whole.is_some() { Kind::PokeNotify } else { Kind::Poke });
+        let mut head = Head::new(if whole.is_some() { Kind::InlinePutNotify } else { Kind::InlinePut });
         head.id.set(to.key);
         head.tag.set(ticket.index() as u32);
         head.offset.set(to.offset);
@@ -260,12 +260,12 @@ impl<B: Buf> Engine<B> {
             return Err(Refused::Busy);
         };
         self.ops.is_write(ticket);
-        self.ops.set_mark(ticket, Mark::Acked { seq: sent.seq });
+        self.ops.set_rule(ticket, CompletionRule::Acked { seq: sent.seq });
         if let (Some(value), None) = (notify, whole) {
-            self.ops.set_mark(ticket, Mark::Notify);
+            self.ops.set_rule(ticket, CompletionRule::Notify);
             self.ops.all_out(ticket, true);
-            let poke = 1 + u64::from(sent.seq as u32);
-            self.onesided.waiting.push_back(Waiting { ticket, value, poke });
+            let inline_put = 1 + u64::from(sent.seq as u32);
+            self.onesided.waiting.push_back(Waiting { ticket, value, inline_put });
             self.pump_notifies(out);
         }
         Ok(ticket)
@@ -281,7 +281,7 @@ impl<B: Buf> Engine<B> {
         if !self.recvs.has_free(1) {
             return Err(Refused::Busy);
         }
-        let ticket = self.ops.start(0, 1, Mark::Told).ok_or(Refused::Busy)?;
+        let ticket = self.ops.start(0, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
         let id = self.recvs.take_slot(0, dst, ticket, 0);
         self.recvs.expect(id, len);
         let mut head = Head::new(Kind::Read);
@@ -320,27 +320,27 @@ impl<B: Buf> Engine<B> {
 
     /// Sends notifications whose writes have landed, in order.
     pub(super) fn pump_notifies(&mut self, out: &mut impl Outlet<B>) {
-        while let Some(&Waiting { ticket, value, poke }) = self.onesided.waiting.front() {
+        while let Some(&Waiting { ticket, value, inline_put }) = self.onesided.waiting.front() {
             if !self.ops.chunks_are_back(ticket) && !planted::is(Bug::EarlyNotify) {
                 return;
             }
             // The peer drops the notification of a small write that it has refused, and waits for it.
-            if poke == 0 && self.ops.is_failed(ticket) {
+            if inline_put == 0 && self.ops.is_failed(ticket) {
                 self.onesided.waiting.pop_front();
                 continue;
             }
             let mut head = Head::new(Kind::Notify);
             head.total.set(value);
-            head.offset.set(poke);
+            head.offset.set(inline_put);
             let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
                 return;
             };
-            self.ops.set_mark(ticket, Mark::Acked { seq: sent.seq });
+            self.ops.set_rule(ticket, CompletionRule::Acked { seq: sent.seq });
             self.onesided.waiting.pop_front();
         }
     }
 
-    pub(super) fn on_poke(&mut self, head: &Head, payload: &[u8], notifies: bool) -> Result<(), Broken> {
+    pub(super) fn on_inline_put(&mut self, head: &Head, payload: &[u8], notifies: bool) -> Result<(), Broken> {
         if notifies {
             self.onesided.seen += 1;
         }
@@ -408,7 +408,7 @@ impl<B: Buf> Engine<B> {
             return Ok(());
         }
         self.onesided.answers += 1;
-        self.sends.cutting.push_back(Cutting {
+        self.sends.segmenting.push_back(Segmentation {
             ticket: None,
             key: head.id.get(),
             kind: Kind::Chunk,

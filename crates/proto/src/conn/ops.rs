@@ -8,7 +8,7 @@ use super::{MAX_GROUP, MAX_OPS};
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// The ticket as a number that is never 0, for doors whose callers hold opaque pointers.
+    /// The ticket as a number that is never 0, for bindings whose callers hold opaque pointers.
     pub fn to_u64(self) -> u64 {
         self.0
     }
@@ -39,7 +39,7 @@ pub enum OpError {
     #[error(
         "LS0010 a message of {sent} bytes with tag {tag} met a receive posted for {posted} bytes: post receives as large as the largest message"
     )]
-    Oversize {
+    Truncated {
         /// Bytes sent.
         sent: u64,
         /// Bytes the receive has space for.
@@ -92,9 +92,9 @@ pub enum Outcome {
 
 /// When an operation is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Mark {
+pub(super) enum CompletionRule {
     /// When the part that works on it reports it.
-    Told,
+    Reported,
     /// When this rail has taken this item.
     Taken { rail: usize, pos: u64 },
     /// When the peer has processed control messages up to and with this one.
@@ -107,14 +107,14 @@ pub(super) enum Mark {
 struct Op {
     generation: u32,
     live: bool,
-    mark: Mark,
+    mark: CompletionRule,
     outcome: Outcome,
     bytes: u64,
     parts_left: u8,
     /// Chunks sent and not acknowledged.
     chunks_out: u32,
     /// It is being cut into chunks; its memory is read until all are out.
-    cutting: bool,
+    segmenting: bool,
     /// No more chunks will be sent for it.
     all_out: bool,
     /// A one-sided write: what the peer may refuse by table index.
@@ -124,7 +124,11 @@ struct Op {
 
 impl Op {
     fn settle(&mut self) {
-        if self.all_out && self.chunks_out == 0 && self.outcome == Outcome::Pending && matches!(self.mark, Mark::Told) {
+        if self.all_out
+            && self.chunks_out == 0
+            && self.outcome == Outcome::Pending
+            && matches!(self.mark, CompletionRule::Reported)
+        {
             self.outcome = Outcome::Done(self.bytes);
         }
     }
@@ -141,12 +145,12 @@ impl Ops {
         let op = Op {
             generation: 1,
             live: false,
-            mark: Mark::Told,
+            mark: CompletionRule::Reported,
             outcome: Outcome::Pending,
             bytes: 0,
             parts_left: 0,
             chunks_out: 0,
-            cutting: false,
+            segmenting: false,
             all_out: false,
             write: false,
             sizes: [0; MAX_GROUP],
@@ -163,7 +167,7 @@ impl Ops {
     }
 
     /// A new operation that moves `bytes`; `None` when the table is full.
-    pub(super) fn start(&mut self, bytes: u64, parts: usize, mark: Mark) -> Option<Ticket> {
+    pub(super) fn start(&mut self, bytes: u64, parts: usize, mark: CompletionRule) -> Option<Ticket> {
         let index = usize::from(self.free.pop()?);
         let op = &mut self.table[index];
         op.live = true;
@@ -172,7 +176,7 @@ impl Ops {
         op.bytes = bytes;
         op.parts_left = parts as u8;
         op.chunks_out = 0;
-        op.cutting = false;
+        op.segmenting = false;
         op.all_out = false;
         op.write = false;
         op.sizes = [0; MAX_GROUP];
@@ -183,7 +187,7 @@ impl Ops {
         self.table.get_mut(ticket.index()).filter(|op| op.live && op.generation == ticket.generation())
     }
 
-    pub(super) fn set_mark(&mut self, ticket: Ticket, mark: Mark) {
+    pub(super) fn set_rule(&mut self, ticket: Ticket, mark: CompletionRule) {
         if let Some(op) = self.get(ticket) {
             op.mark = mark;
         }
@@ -195,9 +199,9 @@ impl Ops {
         }
     }
 
-    pub(super) fn cutting(&mut self, ticket: Ticket) {
+    pub(super) fn segmenting(&mut self, ticket: Ticket) {
         if let Some(op) = self.get(ticket) {
-            op.cutting = true;
+            op.segmenting = true;
         }
     }
 
@@ -216,7 +220,7 @@ impl Ops {
 
     pub(super) fn all_out(&mut self, ticket: Ticket, tracked: bool) {
         if let Some(op) = self.get(ticket) {
-            op.cutting = false;
+            op.segmenting = false;
             op.all_out = true;
             if tracked {
                 op.settle();
@@ -288,15 +292,15 @@ impl Ops {
         };
         let outcome = match op.outcome {
             Outcome::Pending => match op.mark {
-                Mark::Told | Mark::Notify => return Outcome::Pending,
-                Mark::Taken { rail, pos } if taken(rail, pos) || planted::is(Bug::EarlySendDone) => {
+                CompletionRule::Reported | CompletionRule::Notify => return Outcome::Pending,
+                CompletionRule::Taken { rail, pos } if taken(rail, pos) || planted::is(Bug::EarlySendDone) => {
                     Outcome::Done(op.bytes)
                 }
-                Mark::Acked { seq } if acked > seq => Outcome::Done(op.bytes),
+                CompletionRule::Acked { seq } if acked > seq => Outcome::Done(op.bytes),
                 _ => return Outcome::Pending,
             },
             // What failed early still owns its memory until the last byte has left or landed.
-            Outcome::Failed(_) if op.parts_left > 0 || op.cutting || op.chunks_out > 0 => {
+            Outcome::Failed(_) if op.parts_left > 0 || op.segmenting || op.chunks_out > 0 => {
                 return Outcome::Pending;
             }
             settled => settled,

@@ -19,7 +19,7 @@ const WINDOW_ALONE: usize = 448;
 
 /// A chunk that was sent and not acknowledged; `head` and `src` suffice to send it again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece<B> {
+pub(super) struct ChunkTx<B> {
     pub(super) head: Head,
     pub(super) src: B,
     /// The operation it belongs to; answers to reads have none on this side.
@@ -38,7 +38,7 @@ pub(super) struct Gone {
 
 /// A chunk on its way in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arriving {
+pub(super) struct IncomingChunk {
     pub(super) head: Head,
     /// It was given a place; otherwise it is drained.
     pub(super) placed: bool,
@@ -46,7 +46,7 @@ pub(super) struct Arriving {
     key: Option<u32>,
 }
 
-/// Chunks of a rail on their way in at a time. Streams bring one after the other; rooms that copy directly begin on the
+/// Chunks of a rail on their way in at a time. Streams bring one after the other; transports that copy directly begin on the
 /// next ones early, on seven rows of 64 pages where pages are copied together.
 const MAX_ARRIVING: usize = 512;
 
@@ -60,14 +60,14 @@ pub(super) struct Rail<B> {
     live: bool,
     /// Holds chunks that the peer has yet to account for, so the slot cannot be used again.
     unsettled: bool,
-    condemned: bool,
+    peer_closed: bool,
     sent: u32,
     /// Chunks that the peer says have landed, and how many of them have been handed back.
     heard: u32,
     acked: u32,
     /// With the number under which the rail will have taken them.
-    flight: VecDeque<(u64, Piece<B>)>,
-    arriving: VecDeque<Arriving>,
+    flight: VecDeque<(u64, ChunkTx<B>)>,
+    arriving: VecDeque<IncomingChunk>,
     pub(super) landed: u32,
     owes_ack: bool,
 }
@@ -89,7 +89,7 @@ impl<B: Buf> Rails<B> {
                 id: 0,
                 live: false,
                 unsettled: false,
-                condemned: false,
+                peer_closed: false,
                 sent: 0,
                 heard: 0,
                 acked: 0,
@@ -115,7 +115,7 @@ impl<B: Buf> Rails<B> {
         assert!(!rail.live && !rail.unsettled, "rail slot {slot} is in use");
         rail.id = id;
         rail.live = true;
-        rail.condemned = false;
+        rail.peer_closed = false;
         rail.sent = 0;
         rail.heard = 0;
         rail.acked = 0;
@@ -147,9 +147,9 @@ impl<B: Buf> Rails<B> {
             return None;
         }
         rail.live = false;
-        // A condemned rail has been accounted for by the peer already.
-        rail.unsettled = !rail.condemned;
-        rail.condemned = false;
+        // A rail that the peer closed has been accounted for by the peer already.
+        rail.unsettled = !rail.peer_closed;
+        rail.peer_closed = false;
         self.live -= 1;
         if self.control == Some(slot) {
             self.control = None;
@@ -175,7 +175,7 @@ impl<B: Buf> Rails<B> {
     }
 
     pub(super) fn first_live(&self) -> Option<usize> {
-        self.rails[..self.used].iter().position(|r| r.live && !r.condemned)
+        self.rails[..self.used].iter().position(|r| r.live && !r.peer_closed)
     }
 
     pub(super) fn control(&self) -> Option<usize> {
@@ -186,15 +186,15 @@ impl<B: Buf> Rails<B> {
         self.control = Some(slot);
     }
 
-    pub(super) fn condemned(&self) -> Option<usize> {
-        self.rails[..self.used].iter().position(|r| r.live && r.condemned)
+    pub(super) fn peer_closed(&self) -> Option<usize> {
+        self.rails[..self.used].iter().position(|r| r.live && r.peer_closed)
     }
 
     /// Whether the rail may take one more chunk now.
     pub(super) fn has_window(&self, slot: usize) -> bool {
         let rail = &self.rails[slot];
         let window = if self.live > 1 { WINDOW } else { WINDOW_ALONE };
-        rail.live && !rail.condemned && rail.flight.len() < window
+        rail.live && !rail.peer_closed && rail.flight.len() < window
     }
 
     pub(super) fn in_flight(&self, slot: usize) -> usize {
@@ -206,7 +206,7 @@ impl<B: Buf> Rails<B> {
     }
 
     /// A chunk has been accepted by the rail as number `pos`; `track` keeps it until it is acknowledged.
-    pub(super) fn sent(&mut self, slot: usize, pos: u64, piece: Piece<B>, track: bool) {
+    pub(super) fn sent(&mut self, slot: usize, pos: u64, piece: ChunkTx<B>, track: bool) {
         let rail = &mut self.rails[slot];
         rail.sent = rail.sent.wrapping_add(1);
         if track {
@@ -241,7 +241,7 @@ impl<B: Buf> Rails<B> {
 
     /// Hands out chunks that the peer says have landed and that the rail has `taken`: until then it may read their
     /// memory, whatever a malicious peer sends. A rail that is down reads nothing more.
-    pub(super) fn hand_back(&mut self, slot: usize, taken: u64, mut back: impl FnMut(Piece<B>)) {
+    pub(super) fn hand_back(&mut self, slot: usize, taken: u64, mut back: impl FnMut(ChunkTx<B>)) {
         let rail = &mut self.rails[slot];
         while rail.acked != rail.heard {
             match rail.flight.front() {
@@ -254,22 +254,22 @@ impl<B: Buf> Rails<B> {
     }
 
     /// The peer reads this rail no longer: hands out what had not landed.
-    pub(super) fn settle(&mut self, slot: usize, mut again: impl FnMut(Piece<B>)) {
+    pub(super) fn settle(&mut self, slot: usize, mut again: impl FnMut(ChunkTx<B>)) {
         let rail = &mut self.rails[slot];
         for (_, piece) in rail.flight.drain(..) {
             again(piece);
         }
         rail.unsettled = false;
         if rail.live {
-            rail.condemned = true;
+            rail.peer_closed = true;
         }
     }
 
     /// A planted bug: sends everything in flight again without having asked.
-    pub(super) fn resend(&mut self, slot: usize, mut again: impl FnMut(Piece<B>)) {
+    pub(super) fn resend(&mut self, slot: usize, mut again: impl FnMut(ChunkTx<B>)) {
         let rail = &mut self.rails[slot];
         rail.flight.drain(..).for_each(|(_, piece)| again(piece));
-        rail.condemned = true;
+        rail.peer_closed = true;
     }
 
     pub(super) fn expect_chunk(&mut self, slot: usize, head: &Head) -> Result<(), Broken> {
@@ -278,7 +278,7 @@ impl<B: Buf> Rails<B> {
         if rail.arriving.len() >= MAX_ARRIVING || head.seq.get() != due {
             return Err(Broken(format!("chunk {} on rail {} where {due} was due", head.seq.get(), rail.id)));
         }
-        rail.arriving.push_back(Arriving { head: *head, placed: false, key: None });
+        rail.arriving.push_back(IncomingChunk { head: *head, placed: false, key: None });
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl<B: Buf> Rails<B> {
     }
 
     /// The first of the chunks that are arriving is complete. `None`: there was none.
-    pub(super) fn landed(&mut self, slot: usize, acked: bool) -> Option<Arriving> {
+    pub(super) fn landed(&mut self, slot: usize, acked: bool) -> Option<IncomingChunk> {
         let rail = &mut self.rails[slot];
         let arriving = rail.arriving.pop_front()?;
         rail.landed = rail.landed.wrapping_add(1);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::credit::{cost, first_at, take_at};
-use super::ops::{Mark, Ops};
+use super::ops::{CompletionRule, Ops};
 use super::planted::{self, Bug};
 use super::{Broken, EAGER_CREDIT, Engine, MAX_GROUP, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
@@ -249,7 +249,7 @@ impl<B: Buf> Engine<B> {
         if !self.recvs.has_free(n) || self.recvs.grants.len() + n > MAX_RECVS {
             return Err(Refused::Busy);
         }
-        let ticket = self.ops.start(0, n, Mark::Told).ok_or(Refused::Busy)?;
+        let ticket = self.ops.start(0, n, CompletionRule::Reported).ok_or(Refused::Busy)?;
         for (part, &(tag, buf)) in parts.iter().enumerate() {
             let mut grant = PendingGrant { tag, id: 0, capacity: buf.len() as u64 };
             if let Some(payload) = self.unexpected.take(tag) {
@@ -350,11 +350,11 @@ impl<B: Buf> Engine<B> {
         Ok(())
     }
 
-    pub(super) fn on_oversize(&mut self, head: &Head) -> Result<(), Broken> {
+    pub(super) fn on_truncated(&mut self, head: &Head) -> Result<(), Broken> {
         let (id, tag, sent) = (head.id.get(), head.tag.get(), head.total.get());
         if let Some(index) = self.recvs.find(id) {
             let posted = self.recvs.slots[index].buf.len() as u64;
-            self.recvs.fail(id, &mut self.ops, OpError::Oversize { sent, posted, tag });
+            self.recvs.fail(id, &mut self.ops, OpError::Truncated { sent, posted, tag });
         }
         Ok(())
     }
@@ -367,6 +367,6 @@ fn deliver<B: Buf>(buf: B, mut payload: &[u8], tag: u32) -> Result<u64, OpError>
     if buf.fill(0, payload) {
         Ok(payload.len() as u64)
     } else {
-        Err(OpError::Oversize { sent: payload.len() as u64, posted: buf.len() as u64, tag })
+        Err(OpError::Truncated { sent: payload.len() as u64, posted: buf.len() as u64, tag })
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::credit::{Unpaired, first_at, take_at};
-use super::ops::Mark;
-use super::rails::Piece;
+use super::ops::CompletionRule;
+use super::rails::ChunkTx;
 use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
@@ -22,7 +22,7 @@ pub(super) struct Grant {
 
 /// A large transfer being cut into chunks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cutting<B> {
+pub(super) struct Segmentation<B> {
     pub(super) ticket: Option<Ticket>,
     /// The region an answer to a read is taken from, 0 without limitything else.
     pub(super) key: u32,
@@ -38,22 +38,22 @@ pub(super) struct Cutting<B> {
 #[derive(Debug)]
 pub(super) struct Sends<B> {
     pub(super) grants: VecDeque<Grant>,
-    pub(super) cutting: VecDeque<Cutting<B>>,
+    pub(super) segmenting: VecDeque<Segmentation<B>>,
     /// Chunks of lost rails, to be sent again before anything new.
-    pub(super) again: VecDeque<Piece<B>>,
+    pub(super) again: VecDeque<ChunkTx<B>>,
 }
 
 impl<B: Buf> Sends<B> {
     pub(super) fn new() -> Sends<B> {
         Sends {
             grants: VecDeque::with_capacity(MAX_RECVS),
-            cutting: VecDeque::with_capacity(MAX_OPS + MAX_RECVS),
+            segmenting: VecDeque::with_capacity(MAX_OPS + MAX_RECVS),
             again: VecDeque::new(),
         }
     }
 
     pub(super) fn has_work(&self) -> bool {
-        !self.cutting.is_empty() || !self.again.is_empty()
+        !self.segmenting.is_empty() || !self.again.is_empty()
     }
 }
 
@@ -71,7 +71,7 @@ impl<B: Buf> Engine<B> {
         if let Some(at) = grant {
             let Grant { id, capacity, .. } = self.sends.grants[at];
             if len > capacity {
-                return Err(self.refuse_oversize(at, tag, id, len, capacity));
+                return Err(self.refuse_truncated(at, tag, id, len, capacity));
             }
         }
         if src.len() <= EAGER_MAX {
@@ -81,14 +81,14 @@ impl<B: Buf> Engine<B> {
         }
     }
 
-    fn refuse_oversize(&mut self, at: usize, tag: u32, id: u32, sent: u64, posted: u64) -> Refused {
+    fn refuse_truncated(&mut self, at: usize, tag: u32, id: u32, sent: u64, posted: u64) -> Refused {
         self.sends.grants.remove(at);
-        let mut head = Head::new(Kind::Oversize);
+        let mut head = Head::new(Kind::Truncated);
         head.tag.set(tag);
         head.id.set(id);
         head.total.set(sent);
         self.control.queue(head);
-        Refused::Failed(OpError::Oversize { sent, posted, tag })
+        Refused::Failed(OpError::Truncated { sent, posted, tag })
     }
 
     fn send_eager(
@@ -111,8 +111,11 @@ impl<B: Buf> Engine<B> {
             Some(at) => drop(take_at(&mut self.sends.grants, at)),
             None => self.credit.spend(tag, src.len()),
         }
-        let mark =
-            if self.cfg.acked { Mark::Acked { seq: sent.seq } } else { Mark::Taken { rail: sent.rail, pos: sent.pos } };
+        let mark = if self.cfg.acked {
+            CompletionRule::Acked { seq: sent.seq }
+        } else {
+            CompletionRule::Taken { rail: sent.rail, pos: sent.pos }
+        };
         let ticket = self.ops.start(src.len() as u64, 1, mark).ok_or(Refused::Busy)?;
         // Whatever else is to be said leaves in the same system call.
         self.pump_grants(out, true);
@@ -127,12 +130,12 @@ impl<B: Buf> Engine<B> {
         grant: Option<usize>,
     ) -> Result<Ticket, Refused> {
         let at = grant.ok_or(Refused::Busy)?;
-        let ticket = self.ops.start(src.len() as u64, 1, Mark::Told).ok_or(Refused::Busy)?;
+        let ticket = self.ops.start(src.len() as u64, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
         let Some(Grant { id, .. }) = take_at(&mut self.sends.grants, at) else {
             return Err(Refused::Busy);
         };
-        self.ops.cutting(ticket);
-        self.sends.cutting.push_back(Cutting {
+        self.ops.segmenting(ticket);
+        self.sends.segmenting.push_back(Segmentation {
             ticket: Some(ticket),
             key: 0,
             kind: Kind::Chunk,
@@ -154,10 +157,10 @@ impl<B: Buf> Engine<B> {
             }
             self.sends.again.pop_front();
         }
-        while let Some(cut) = self.sends.cutting.front().copied() {
+        while let Some(cut) = self.sends.segmenting.front().copied() {
             // A write that the peer has refused is not sent to its end.
             if let Some(ticket) = cut.ticket.filter(|&t| self.ops.is_failed(t)) {
-                self.sends.cutting.pop_front();
+                self.sends.segmenting.pop_front();
                 self.ops.all_out(ticket, self.cfg.acked);
                 continue;
             }
@@ -180,7 +183,7 @@ impl<B: Buf> Engine<B> {
             head.tag.set(cut.tag);
             head.offset.set(cut.base + cut.done);
             head.total.set(len);
-            let Some((rail, pos)) = self.offer(out, Piece { head, src, ticket: cut.ticket, key: cut.key }) else {
+            let Some((rail, pos)) = self.offer(out, ChunkTx { head, src, ticket: cut.ticket, key: cut.key }) else {
                 return;
             };
             if let (true, Some(ticket)) = (self.cfg.acked, cut.ticket) {
@@ -188,19 +191,19 @@ impl<B: Buf> Engine<B> {
             }
             let done = cut.done + size;
             if done < len {
-                if let Some(front) = self.sends.cutting.front_mut() {
+                if let Some(front) = self.sends.segmenting.front_mut() {
                     front.done = done;
                 }
                 continue;
             }
-            self.sends.cutting.pop_front();
+            self.sends.segmenting.pop_front();
             let Some(ticket) = cut.ticket else {
                 self.onesided.answered();
                 continue;
             };
             self.ops.all_out(ticket, self.cfg.acked);
             if !self.cfg.acked {
-                self.ops.set_mark(ticket, Mark::Taken { rail, pos });
+                self.ops.set_rule(ticket, CompletionRule::Taken { rail, pos });
             }
         }
     }
@@ -216,7 +219,7 @@ impl<B: Buf> Engine<B> {
     }
 
     /// Offers a chunk to the best rail, then to the others.
-    fn offer(&mut self, out: &mut impl Outlet<B>, mut piece: Piece<B>) -> Option<(usize, u64)> {
+    fn offer(&mut self, out: &mut impl Outlet<B>, mut piece: ChunkTx<B>) -> Option<(usize, u64)> {
         let mut not = 0;
         loop {
             let rail = self.pick_rail(not)?;
@@ -247,7 +250,7 @@ impl<B: Buf> Engine<B> {
     fn granted(&mut self, tag: u32, id: u32, capacity: u64) -> Result<(), Broken> {
         if let Some(Unpaired { len, .. }) = self.credit.pair(tag) {
             if u64::from(len) > capacity {
-                self.note_late(OpError::Oversize { sent: u64::from(len), posted: capacity, tag });
+                self.note_late(OpError::Truncated { sent: u64::from(len), posted: capacity, tag });
             }
             return Ok(());
         }

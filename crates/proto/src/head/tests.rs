@@ -49,7 +49,7 @@ fn lengths_over_the_kinds_limit_are_refused() {
         (Kind::Eager, EAGER_MAX + 1),
         (Kind::Grant, 1),
         (Kind::Chunk, CHUNK_MAX + 1),
-        (Kind::Heads, ROW_MAX * HEAD_LEN + 1),
+        (Kind::BatchHeads, BATCH_MAX * HEAD_LEN + 1),
     ] {
         let mut head = Head::new(kind);
         head.len = U32::new(len as u32);

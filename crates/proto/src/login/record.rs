@@ -13,7 +13,7 @@ pub const RECORD_HEAD: usize = 4;
 /// Bytes behind it: the tag.
 pub const RECORD_TAG: usize = 16;
 
-/// Largest text of one record. Rooms use 64 to 512 KiB for payload: smaller ones pay more for the fixed part.
+/// Largest text of one record. Transports use 64 to 512 KiB for payload: smaller ones pay more for the fixed part.
 pub const RECORD_MAX: usize = 512 << 10;
 
 /// Records under one key. 2^32 is the bound that NIST SP 800-38D, 8.3 sets for invocations under one key.

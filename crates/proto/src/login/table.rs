@@ -71,7 +71,7 @@ impl LoginTable {
     }
 }
 
-/// Half-open connections of a listener unless told otherwise: 64 peers that come at once, each with a few rails and a sentinel;
+/// Half-open connections of a listener unless told otherwise: 64 peers that come at once, each with a few rails and a keepalive connection;
 /// a quarter of the descriptors that a process has where the limit is the default (1024).
 pub const HALF_OPEN_BOUND: usize = 256;
 

@@ -87,7 +87,7 @@ fn outcome(login: &mut Login, now: Duration) -> Option<Outcome> {
 /// Which message of a login a tap sees: 0 hello, 1 reply, 2 confirm, 3 finish.
 type Tap<'a> = &'a mut dyn FnMut(usize, &mut Vec<u8>);
 
-/// Runs both to their ends with a tap on the wire. A side that ends closes its stream, as rooms do; one that is left
+/// Runs both to their ends with a tap on the wire. A side that ends closes its stream, as transports do; one that is left
 /// waiting runs into its deadline.
 fn run(mut c: Login, mut s: Login, tap: Tap<'_>) -> (Outcome, Outcome) {
     let (mut cr, mut sr) = (None, None);

@@ -39,7 +39,7 @@ const NO_TWIN: u8 = u8::MAX;
 
 /// A port that cables can be plugged into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct MeshPort {
     /// Interface name.
     pub name: String,
     /// Address and length of its prefix; link-local ones are not told.
@@ -74,7 +74,7 @@ pub struct Heard {
 pub struct Node {
     /// [`crate::handle::host_hash`] of the host: the same number as in its handles.
     pub id: u64,
-    /// When its door opened, ns since 1970: a restarted one counts anew.
+    /// When its mesh server opened, ns since 1970: a restarted one counts anew.
     pub epoch: u64,
     /// Grows with every round of beacons.
     pub seq: u64,
@@ -82,10 +82,10 @@ pub struct Node {
     pub name: String,
     /// It relays for others.
     pub relays: bool,
-    /// TCP port of its door.
-    pub door: u16,
+    /// TCP port of its mesh server.
+    pub server_port: u16,
     /// Its ports, at most [`PORTS_MAX`].
-    pub ports: Vec<Port>,
+    pub ports: Vec<MeshPort>,
     /// The neighbours it receives from, at most [`HEARD_MAX`].
     pub heard: Vec<Heard>,
 }
@@ -120,7 +120,7 @@ struct RawHead {
     ports: u8,
     heard: u8,
     name_len: u8,
-    door: U16,
+    server_port: U16,
     reserved: [u8; 4],
     sender: U64,
     sender_epoch: U64,
@@ -197,7 +197,7 @@ impl Beacon {
         head.node_flags = if node.relays { NODE_RELAYS } else { 0 };
         (head.ports, head.heard) = (ports.len() as u8, heard.len() as u8);
         head.name_len = put_text(&mut head.name, &node.name);
-        head.door = U16::new(node.door);
+        head.server_port = U16::new(node.server_port);
         (head.sender, head.sender_epoch, head.tick) =
             (U64::new(self.sender), U64::new(self.epoch), U64::new(self.tick));
         (head.id, head.epoch, head.seq) = (U64::new(node.id), U64::new(node.epoch), U64::new(node.seq));
@@ -246,7 +246,7 @@ impl Beacon {
         if ports > PORTS_MAX || heard > HEARD_MAX || rest.len() != whole {
             return Err(BadBeacon("has another length than it announces"));
         }
-        if head.node_flags & !NODE_RELAYS != 0 || head.reserved != [0; 4] || head.door.get() == 0 {
+        if head.node_flags & !NODE_RELAYS != 0 || head.reserved != [0; 4] || head.server_port.get() == 0 {
             return Err(BadBeacon("has impossible flags"));
         }
         let name = head.name.get(..usize::from(head.name_len)).ok_or(BadBeacon("has too long a name"))?;
@@ -257,7 +257,7 @@ impl Beacon {
             seq: head.seq.get(),
             name: shown(name),
             relays: head.node_flags & NODE_RELAYS != 0,
-            door: head.door.get(),
+            server_port: head.server_port.get(),
             ports: Vec::with_capacity(ports),
             heard: Vec::with_capacity(heard),
         };
@@ -278,7 +278,7 @@ impl Beacon {
     }
 }
 
-fn port(raw: &RawPort, count: usize) -> Result<Port, BadBeacon> {
+fn port(raw: &RawPort, count: usize) -> Result<MeshPort, BadBeacon> {
     if raw.flags & !PORT_KNOWN != 0 || raw.reserved != 0 {
         return Err(BadBeacon("has a port with impossible flags"));
     }
@@ -297,7 +297,7 @@ fn port(raw: &RawPort, count: usize) -> Result<Port, BadBeacon> {
         return Err(BadBeacon("has a port whose twin does not exist"));
     }
     let end = raw.name.iter().position(|b| *b == 0).ok_or(BadBeacon("has a port with too long a name"))?;
-    Ok(Port {
+    Ok(MeshPort {
         name: shown(&raw.name[..end]),
         addr,
         mtu: raw.mtu.get(),

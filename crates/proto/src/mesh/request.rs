@@ -21,12 +21,12 @@ const LEAD: usize = 4;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Join this stream to one that leads on: every hop but the last is the door of a node, the last is where the stream
+    /// Join this stream to one that leads on: every hop but the last is the mesh server of a node, the last is where the stream
     /// ends. 1 to [`HOPS_MAX`] hops, none twice.
     Relay(Vec<SocketAddr>),
     /// Read and drop what comes, then say how many bytes it was.
     Sink,
-    /// Measure the cable to the neighbour whose door this is; the answer's text is the speed in Mb/s.
+    /// Measure the cable to the neighbour whose mesh server this is; the answer's text is the speed in Mb/s.
     Measure(SocketAddr),
 }
 
@@ -93,19 +93,19 @@ impl Request {
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum MeshReply {
     /// Done; the text is the result, if the request has one.
     Yes(String),
     /// Not done, and why. Another node's words, cut and cleaned.
     No(String),
 }
 
-impl Answer {
+impl MeshReply {
     /// The bytes as they travel.
     pub fn encode(&self) -> Vec<u8> {
         let (yes, text) = match self {
-            Answer::Yes(text) => (1, text),
-            Answer::No(text) => (0, text),
+            MeshReply::Yes(text) => (1, text),
+            MeshReply::No(text) => (0, text),
         };
         let mut out = vec![yes];
         out.extend(text.bytes().take(TEXT_MAX));
@@ -113,14 +113,14 @@ impl Answer {
     }
 
     /// Reads an answer; `None` where it is none. Total over any bytes.
-    pub fn decode(bytes: &[u8]) -> Option<Answer> {
+    pub fn decode(bytes: &[u8]) -> Option<MeshReply> {
         let (kind, text) = bytes.split_first()?;
         if text.len() > TEXT_MAX {
             return None;
         }
         match kind {
-            1 => Some(Answer::Yes(shown(text))),
-            0 => Some(Answer::No(shown(text))),
+            1 => Some(MeshReply::Yes(shown(text))),
+            0 => Some(MeshReply::No(shown(text))),
             _ => None,
         }
     }

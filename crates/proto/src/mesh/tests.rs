@@ -9,8 +9,8 @@ fn keys(byte: u8) -> Keys {
     Keys::new(&Psk::new(key))
 }
 
-fn port(name: &str, addr: Option<(&str, u8)>) -> Port {
-    Port {
+fn port(name: &str, addr: Option<(&str, u8)>) -> MeshPort {
+    MeshPort {
         name: name.into(),
         addr: addr.map(|(ip, prefix)| (ip.parse().unwrap(), prefix)),
         mtu: 9000,
@@ -29,10 +29,10 @@ fn beacon() -> Beacon {
         seq: 3,
         name: "spark-a".into(),
         relays: true,
-        door: 7475,
+        server_port: 7475,
         ports: vec![
             port("enp1s0f0np0", Some(("10.1.0.1", 24))),
-            Port { twin: Some(0), ..port("enP2p1s0f0np0", None) },
+            MeshPort { twin: Some(0), ..port("enP2p1s0f0np0", None) },
             port("enp1s0f1np1", Some(("fd00:1::1", 64))),
         ],
         heard: vec![Heard { port: 0, node: 9, theirs: 2 }],
@@ -171,11 +171,11 @@ fn impossible_requests_are_refused() {
 
 #[test]
 fn answers_are_bounded_and_cleaned() {
-    let long = Answer::No("x".repeat(500)).encode();
-    assert_eq!(Answer::decode(&long), Some(Answer::No("x".repeat(TEXT_MAX))));
-    assert_eq!(Answer::decode(&Answer::Yes("9\n".into()).encode()), Some(Answer::Yes("9?".into())));
+    let long = MeshReply::No("x".repeat(500)).encode();
+    assert_eq!(MeshReply::decode(&long), Some(MeshReply::No("x".repeat(TEXT_MAX))));
+    assert_eq!(MeshReply::decode(&MeshReply::Yes("9\n".into()).encode()), Some(MeshReply::Yes("9?".into())));
     for bad in [&[][..], &[2, b'x'], &[1; TEXT_MAX + 2]] {
-        assert_eq!(Answer::decode(bad), None);
+        assert_eq!(MeshReply::decode(bad), None);
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 #[test]
 fn golden_bytes() {
-    let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![3, 0x0102], sentinel: None };
+    let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![3, 0x0102], keepalive: None };
     let mut want = *b"LSPL\x01\x01\x02\0\0\0\0\0\0\0\xff\xff\x03\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0";
     assert_eq!(plan.encode(), want);
     assert_eq!(Plan::decode(&want), Ok(plan));
@@ -21,13 +21,13 @@ fn golden_bytes() {
 
 #[test]
 fn impossible_plans_are_refused() {
-    let good = Plan { carrier: Carrier::Shm, acked: false, streams: vec![0], sentinel: None }.encode();
+    let good = Plan { carrier: Carrier::Shm, acked: false, streams: vec![0], keepalive: None }.encode();
     assert!(Plan::decode(&good).is_ok());
     for (at, value) in [(0, 0), (4, 0), (4, 4), (4, 5), (5, 2), (6, 0), (6, 2), (6, 9), (7, 1), (14, 0)] {
         let mut bad = good;
         bad[at] = value;
         if at == 14 {
-            bad[15] = 0; // the sentinel is stream 0 too
+            bad[15] = 0; // the keepalive connection is stream 0 too
         }
         assert!(Plan::decode(&bad).is_err(), "byte {at} = {value}");
     }

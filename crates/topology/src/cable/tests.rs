@@ -2,12 +2,12 @@ use super::*;
 use crate::Machine;
 use crate::fixture::{EIGHT_GPUS, Fixture, LAPTOP, SPARK, STRIX_HALO, TWO_CABLES};
 
-fn found(fix: &Fixture, rooms: Rooms) -> Vec<Cable> {
-    cables(&Machine::read(&fix.roots()), &fix.survey(), rooms)
+fn found(fix: &Fixture, transports: Transports) -> Vec<Cable> {
+    cables(&Machine::read(&fix.roots()), &fix.survey(), transports)
 }
 
 fn of(tree: &str) -> Vec<Cable> {
-    found(&Fixture::tree(tree), Rooms::default())
+    found(&Fixture::tree(tree), Transports::default())
 }
 
 fn named<'a>(cables: &'a [Cable], name: &str) -> &'a Cable {
@@ -65,12 +65,12 @@ fn several_cables_to_one_peer() {
 }
 
 #[test]
-fn rooms_make_offers_usable() {
-    let rooms = Rooms { verbs: true, stream: true };
-    let cables = found(&Fixture::tree(TWO_CABLES), rooms);
+fn transports_make_offers_usable() {
+    let transports = Transports { verbs: true, stream: true };
+    let cables = found(&Fixture::tree(TWO_CABLES), transports);
     assert!(path(named(&cables, "0-1"), &Means::Stream).usable);
     assert!(!path(named(&cables, "1-1"), &Means::Stream).usable, "no driver took it");
-    let cables = found(&Fixture::tree(SPARK), rooms);
+    let cables = found(&Fixture::tree(SPARK), transports);
     let rdma = path(named(&cables, "enp1s0f0np0"), &Means::Rdma);
     assert_eq!(rdma.reason.as_deref(), Some("RoCE v2 GID 3 (10.10.0.1)"));
     assert!(rdma.usable);
@@ -130,7 +130,7 @@ fn a_cable_from_this_host_to_itself() {
 fn an_interface_in_another_namespace() {
     let fix = Fixture::tree(STRIX_HALO);
     let survey: Vec<_> = fix.survey().into_iter().filter(|(iface, _)| iface.name != "thunderbolt0").collect();
-    let cables = cables(&Machine::read(&fix.roots()), &survey, Rooms::default());
+    let cables = cables(&Machine::read(&fix.roots()), &survey, Transports::default());
     assert!(why(path(&cables[0], &Means::Tcp)).contains("network namespace"));
 }
 
@@ -142,7 +142,7 @@ fn soft_roce_on_a_thunderbolt_interface() {
         "{STRIX_HALO}{rxe}/parent\tthunderbolt0\n{rxe}/ports/1/state\t4: ACTIVE\n{rxe}/ports/1/link_layer\tEthernet\n\
          {rxe}/ports/1/gids/0\t{gid}\n{rxe}/ports/1/gid_attrs/types/0\tRoCE v2\n"
     );
-    let cables = found(&Fixture::tree(&tree), Rooms { verbs: true, stream: false });
+    let cables = found(&Fixture::tree(&tree), Transports { verbs: true, stream: false });
     let rdma = path(&cables[0], &Means::Rdma);
     assert_eq!((&*rdma.over, rdma.usable), ("rxe0/1", true));
     assert_eq!(rdma.reason.as_deref(), Some("RoCE v2 GID 0 (10.0.0.1)"));
@@ -189,7 +189,7 @@ fn rdma_of_a_bond_is_offered_by_each_of_its_cards() {
          {rdma}/gids/0\t0000:0000:0000:0000:0000:ffff:0a00:0001\n\
          {rdma}/gid_attrs/types/0\tRoCE v2\n{rdma}/gid_attrs/ndevs/0\tbond0\n"
     );
-    let cables = found(&Fixture::tree(&tree), Rooms { verbs: true, stream: false });
+    let cables = found(&Fixture::tree(&tree), Transports { verbs: true, stream: false });
     for name in ["eth0", "eth1"] {
         let cable = named(&cables, name);
         assert_eq!((&*path(cable, &Means::Rdma).over, path(cable, &Means::Rdma).usable), ("mlx5_bond_0/1", true));

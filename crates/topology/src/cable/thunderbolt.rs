@@ -1,13 +1,13 @@
 //! Thunderbolt cables with a host at the other end.
 
 use crate::cable::network::ports;
-use crate::cable::{Cable, CablePath, Means, Medium, Peer, Rooms};
+use crate::cable::{Cable, CablePath, Means, Medium, Peer, Transports};
 use crate::{Interface, Machine, Service, Verdict, XDomain};
 
 /// Protocol id of Apple's RDMA over Thunderbolt (key `rdma`), as macOS 26.2 announces it: 0xFA57.
 const APPLE_RDMA: u32 = 64087;
 
-pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: Rooms) -> Vec<Cable> {
+pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transports: Transports) -> Vec<Cable> {
     let all: Vec<&XDomain> = machine.thunderbolt.iter().flat_map(|domain| &domain.xdomains).collect();
     all.iter()
         .map(|xdomain| {
@@ -16,9 +16,9 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], rooms: 
             // Soft-RoCE on the interface, or a driver that makes a device of the cable.
             let rdma = if tcp.over.is_empty() { Vec::new() } else { ports(machine, &tcp.over) };
             let mut paths = vec![tcp];
-            paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port, rooms)));
+            paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port, transports)));
             let others = xdomain.services.iter().filter(|service| service.key.as_deref() != Some("network"));
-            paths.extend(others.map(|service| other(service, rooms)));
+            paths.extend(others.map(|service| other(service, transports)));
             Cable {
                 medium: Medium::Thunderbolt,
                 name: xdomain.name.clone(),
@@ -76,11 +76,11 @@ fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> CablePath {
     CablePath::tcp(name, survey)
 }
 
-fn other(service: &Service, rooms: Rooms) -> CablePath {
+fn other(service: &Service, transports: Transports) -> CablePath {
     let key = service.key.clone().unwrap_or_else(|| "?".into());
     let over = &*service.name;
     if key == "stream" {
-        return match (&service.driver, rooms.stream) {
+        return match (&service.driver, transports.stream) {
             (None, _) => CablePath::no(
                 Means::Stream,
                 over,

@@ -86,7 +86,7 @@ impl Database {
         if newest.is_some_and(|newest| stamp.0 < newest.0) {
             return false;
         }
-        // A door that was opened anew may count its ports in another order.
+        // A mesh server that was opened anew may count its ports in another order.
         self.adjacent.retain(|a| a.heard.node != beacon.sender || a.stamp.0 == stamp.0);
         if let Some(known) = self.adjacent.iter_mut().find(|a| a.heard == heard) {
             if stamp > known.stamp {
@@ -112,7 +112,7 @@ impl Database {
                 return false;
             }
             let stale = now.saturating_sub(known.fresh) >= NODE_TIME;
-            let told = |n: &Node| (n.ports.clone(), n.heard.clone(), n.relays, n.door);
+            let told = |n: &Node| (n.ports.clone(), n.heard.clone(), n.relays, n.server_port);
             let news = stale || told(&known.node) != told(&node);
             // After its ports have moved nothing of before holds.
             let same = (node.epoch, &node.ports) == (known.node.epoch, &known.node.ports);

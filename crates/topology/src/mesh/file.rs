@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use linkspan_proto::handle::host_hash;
-use linkspan_proto::mesh::{Heard, NAME_MAX, Node, PORTS_MAX, Port};
+use linkspan_proto::mesh::{Heard, MeshPort, NAME_MAX, Node, PORTS_MAX};
 
 use super::{Graph, NODES_MAX, same_subnet};
 
@@ -24,7 +24,7 @@ pub struct BadFile {
 ///
 /// # Errors
 /// [`BadFile`] with the first line that cannot be understood.
-pub fn parse(text: &str, door: u16, own: u64, ours: &[IpAddr]) -> Result<Graph, BadFile> {
+pub fn parse(text: &str, server_port: u16, own: u64, ours: &[IpAddr]) -> Result<Graph, BadFile> {
     let mut nodes: Vec<Node> = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let bad = |why: String| BadFile { line: at + 1, why };
@@ -44,10 +44,10 @@ pub fn parse(text: &str, door: u16, own: u64, ours: &[IpAddr]) -> Result<Graph, 
         let mut ports = Vec::new();
         for text in addrs {
             let (ip, prefix) = address(text).ok_or_else(|| bad(format!("has {text:?} for an address")))?;
-            if nodes.iter().flat_map(|n| &n.ports).chain(&ports).any(|p: &Port| p.addr.is_some_and(|a| a.0 == ip)) {
+            if nodes.iter().flat_map(|n| &n.ports).chain(&ports).any(|p: &MeshPort| p.addr.is_some_and(|a| a.0 == ip)) {
                 return Err(bad(format!("has the address {ip} a second time")));
             }
-            ports.push(Port {
+            ports.push(MeshPort {
                 name: ip.to_string(),
                 addr: Some((ip, prefix)),
                 mtu: 0,
@@ -61,13 +61,13 @@ pub fn parse(text: &str, door: u16, own: u64, ours: &[IpAddr]) -> Result<Graph, 
         let here = ports.iter().any(|p| p.addr.is_some_and(|(ip, _)| ours.contains(&ip)));
         let id = if here { own } else { host_hash(format!("mesh file {name}").as_bytes()) };
         let (name, heard) = (name.to_owned(), Vec::new());
-        nodes.push(Node { id, epoch: 1, seq: 1, name, relays: true, door, ports, heard });
+        nodes.push(Node { id, epoch: 1, seq: 1, name, relays: true, server_port, ports, heard });
     }
     let all = nodes.clone();
     for node in &mut nodes {
         for other in all.iter().filter(|o| o.id != node.id) {
             for (port, own) in node.ports.iter().enumerate() {
-                let meets = |p: &&Port| own.addr.zip(p.addr).is_some_and(|(a, b)| same_subnet(a, b.0));
+                let meets = |p: &&MeshPort| own.addr.zip(p.addr).is_some_and(|(a, b)| same_subnet(a, b.0));
                 let places = other.ports.iter().enumerate().filter(|(_, p)| meets(p));
                 node.heard.extend(places.map(|(n, _)| Heard { port: port as u8, node: other.id, theirs: n as u8 }));
             }

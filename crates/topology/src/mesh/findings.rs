@@ -1,6 +1,6 @@
 //! What is wrong with a mesh, and the command that mends it.
 
-use linkspan_proto::mesh::Port;
+use linkspan_proto::mesh::MeshPort;
 
 use super::{Edge, End, Fault, Graph};
 
@@ -52,7 +52,7 @@ fn add(graph: &Graph, at: End, text: &str, fix: String, found: &mut Vec<Finding>
     found.push(Finding::new(graph.nodes[at.node].name.clone(), text, fix));
 }
 
-fn addr(port: &Port) -> String {
+fn addr(port: &MeshPort) -> String {
     port.addr.map_or_else(|| "no address".into(), |(ip, prefix)| format!("{ip}/{prefix}"))
 }
 
@@ -89,7 +89,7 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     } else {
         // The port of the other node on which our subnet was expected: the cables are swapped there.
         let expected = |net: (std::net::IpAddr, u8), node: usize| {
-            let meets = |p: &&Port| p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip));
+            let meets = |p: &&MeshPort| p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip));
             graph.nodes[node].ports.iter().find(meets).map(|p| p.name.clone())
         };
         let (what, fix) = match (expected(x, edge.b.node), expected(y, edge.a.node)) {
@@ -122,13 +122,13 @@ fn one_way(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         graph.nodes[end.node].heard.iter().any(|h| usize::from(h.port) == end.port && h.node == id)
     };
     let (deaf, speaker) = if hears(edge.a, edge.b) { (edge.b, edge.a) } else { (edge.a, edge.b) };
-    let door = graph.nodes[deaf.node].door;
+    let server_port = graph.nodes[deaf.node].server_port;
     let what = format!(
         "LS1414 {} receives nothing from {}, which receives its beacons",
         graph.name(deaf),
         graph.name(speaker)
     );
-    let fix = format!("let UDP and TCP port {door} in on {}: a firewall drops them", graph.port(deaf).name);
+    let fix = format!("let UDP and TCP port {server_port} in on {}: a firewall drops them", graph.port(deaf).name);
     add(graph, deaf, &what, fix, found);
 }
 
@@ -163,7 +163,7 @@ fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
             |port: usize| graph.edges.iter().any(|e| e.a == End { node: n, port } || e.b == End { node: n, port });
         for (second, port) in node.ports.iter().enumerate() {
             let Some(net) = port.addr.filter(|_| cabled(second)) else { continue };
-            let twice = |(at, p): &(usize, &Port)| {
+            let twice = |(at, p): &(usize, &MeshPort)| {
                 *at < second && cabled(*at) && p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip))
             };
             if let Some((first, other)) = node.ports.iter().enumerate().find(twice) {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use linkspan_proto::mesh::{Node, Port};
+use linkspan_proto::mesh::{MeshPort, Node};
 
 /// One end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,7 @@ impl Graph {
     }
 
     /// The port at an end.
-    pub fn port(&self, end: End) -> &Port {
+    pub fn port(&self, end: End) -> &MeshPort {
         &self.nodes[end.node].ports[end.port]
     }
 
@@ -134,7 +134,7 @@ impl Graph {
     }
 }
 
-fn fault(a: &Port, b: &Port) -> Option<Fault> {
+fn fault(a: &MeshPort, b: &MeshPort) -> Option<Fault> {
     match (a.addr, b.addr) {
         (Some(a), Some(b)) if a.0 != b.0 && same_subnet(a, b.0) && same_subnet(b, a.0) => None,
         (Some(_), Some(_)) => Some(Fault::Subnets),

@@ -21,7 +21,7 @@ pub struct Target {
 
 /// A cable of ours that leads to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct MeshLink {
     /// Our interface.
     pub interface: String,
     /// Our address on it.
@@ -39,7 +39,7 @@ pub struct Route {
     pub interface: String,
     /// Our address on it.
     pub from: IpAddr,
-    /// The doors of the nodes on the way, then where the target listens.
+    /// The mesh servers of the nodes on the way, then where the target listens.
     pub hops: Vec<SocketAddr>,
     /// Names of the nodes on the way.
     pub over: Vec<String>,
@@ -49,9 +49,9 @@ pub struct Route {
 
 /// What the graph knows of the way to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum MeshRoute {
     /// A cable of ours leads there.
-    Direct(Vec<Link>),
+    Direct(Vec<MeshLink>),
     /// Other nodes do.
     Over(Vec<Route>),
     /// Nothing does; the text says what is missing.
@@ -66,19 +66,19 @@ struct Partial {
 }
 
 impl Graph {
-    /// The way from the node `own` to `target`. With `detour` cables of our own to it do not count.
+    /// The way from the node `own` to `target`. With `reroute` cables of our own to it do not count.
     ///
     /// Routes share no relay with each other; each has the fewest hops, then the fastest slowest cable, then the smallest
     /// node numbers of what is left.
-    pub fn way(&self, own: u64, target: &Target, detour: bool) -> Way {
+    pub fn way(&self, own: u64, target: &Target, reroute: bool) -> MeshRoute {
         let Some(from) = self.find(own) else {
-            return Way::None("this host is not in the mesh: it has no cabled interface".into());
+            return MeshRoute::None("this host is not in the mesh: it has no cabled interface".into());
         };
         let goal = self.find(target.id);
-        if let (Some(goal), false) = (goal, detour) {
+        if let (Some(goal), false) = (goal, reroute) {
             let links = self.links(from, goal, target);
             if !links.is_empty() {
-                return Way::Direct(links);
+                return MeshRoute::Direct(links);
             }
         }
         let mut shut: Vec<usize> = Vec::new();
@@ -87,16 +87,16 @@ impl Graph {
             let Some(route) = self.shortest(from, goal, target, &mut shut) else { break };
             routes.push(route);
         }
-        if routes.is_empty() { Way::None(self.missing(from, goal)) } else { Way::Over(routes) }
+        if routes.is_empty() { MeshRoute::None(self.missing(from, goal)) } else { MeshRoute::Over(routes) }
     }
 
-    fn links(&self, from: usize, goal: usize, target: &Target) -> Vec<Link> {
+    fn links(&self, from: usize, goal: usize, target: &Target) -> Vec<MeshLink> {
         let mut links = Vec::new();
         for (ours, theirs) in self.between(from, goal) {
             let (Some((ip, _)), Some((peer, _))) = (self.port(ours).addr, self.port(theirs).addr) else { continue };
             let Some(to) = target.addrs.iter().find(|a| a.ip() == peer) else { continue };
             let mbps = self.speed(&[(ours, theirs)]);
-            links.push(Link { interface: self.port(ours).name.clone(), from: ip, to: *to, mbps });
+            links.push(MeshLink { interface: self.port(ours).name.clone(), from: ip, to: *to, mbps });
         }
         links
     }
@@ -180,7 +180,7 @@ impl Graph {
         for &node in nodes {
             let (ours, theirs) = *self.between(at, node).first()?;
             first.get_or_insert(ours);
-            hops.push(SocketAddr::new(self.port(theirs).addr?.0, self.nodes[node].door));
+            hops.push(SocketAddr::new(self.port(theirs).addr?.0, self.nodes[node].server_port));
             at = node;
         }
         hops.push(to);

@@ -1,13 +1,13 @@
 //! Meshes for tests: nodes 0, 1, 2 ... with cables between chosen pairs, each on its own subnet.
 
-use linkspan_proto::mesh::{Heard, Node, Port};
+use linkspan_proto::mesh::{Heard, MeshPort, Node};
 
 use super::{Graph, Target};
 
-pub(super) fn port(name: &str, ip: &str, prefix: u8) -> Port {
+pub(super) fn port(name: &str, ip: &str, prefix: u8) -> MeshPort {
     let addr = Some((ip.parse().unwrap(), prefix));
     let name = name.to_owned();
-    Port { name, addr, mtu: 9000, mbps: 100_000, carrier: true, rdma: true, gid: true, twin: None }
+    MeshPort { name, addr, mtu: 9000, mbps: 100_000, carrier: true, rdma: true, gid: true, twin: None }
 }
 
 /// Node `n` has the number `100 + n`; cable `c` is 10.0.c.0/24, its ends are .1 and .2.
@@ -19,7 +19,7 @@ pub(super) fn nodes(count: usize, cables: &[(usize, usize)]) -> Vec<Node> {
             seq: 1,
             name: format!("n{n}"),
             relays: true,
-            door: 7475,
+            server_port: 7475,
             ports: Vec::new(),
             heard: Vec::new(),
         })

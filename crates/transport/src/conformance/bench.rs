@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Memory, Patience, Rng, Testbed, Want};
+use super::{Patience, Rng, SuiteMemory, Testbed, Want};
 use crate::{Buf, Conn, Error, HostBuf, MemSlice, Poll, Rail, Ticket};
 
 /// One of the two ends.
@@ -137,7 +137,7 @@ impl<'r, R: Rail> Duo<'r, R> {
 
     /// Sends one message from `side` to the other and checks every byte.
     pub fn message(&mut self, side: Side, tag: u32, len: usize, seed: u64) {
-        let (src, dst) = (filled(len, seed), Memory::new(len));
+        let (src, dst) = (filled(len, seed), SuiteMemory::new(len));
         let recv = self.recv(side.other(), &[(tag, dst.slice())]);
         let send = self.send(side, tag, src.slice());
         assert_eq!(self.done(side.other(), recv), len as u64, "received size");
@@ -171,8 +171,8 @@ pub fn pattern(len: usize, seed: u64) -> HostBuf {
 }
 
 /// The same wherever the suite's buffers are.
-pub(super) fn filled(len: usize, seed: u64) -> Memory {
-    let buf = Memory::new(len);
+pub(super) fn filled(len: usize, seed: u64) -> SuiteMemory {
+    let buf = SuiteMemory::new(len);
     fill_bytes(buf.slice(), seed);
     buf
 }

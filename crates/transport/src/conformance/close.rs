@@ -1,7 +1,7 @@
 //! Ends: in good order, with work in flight, and by death.
 
 use super::bench::{Wait, check_poison, filled, poison, shapes};
-use super::{Duo, Level, Memory, Side, Testbed, Want, check_bytes};
+use super::{Duo, Level, Side, SuiteMemory, Testbed, Want, check_bytes};
 use crate::{Conn, Down, Error, Poll, Rail, Ticket};
 
 /// Drives one side alone until its operation reports or the connection ends.
@@ -41,7 +41,7 @@ pub(super) fn last_message_then_close<R: Rail>(bed: &mut dyn Testbed<R = R>, _: 
         for len in [100usize, 100_000] {
             // The receiver closes.
             let mut duo = Duo::new(bed, want);
-            let (src, dst) = (filled(len, 1), Memory::new(len));
+            let (src, dst) = (filled(len, 1), SuiteMemory::new(len));
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             duo.done(Side::B, recv);
@@ -58,7 +58,7 @@ pub(super) fn last_message_then_close<R: Rail>(bed: &mut dyn Testbed<R = R>, _: 
 
             // The sender closes.
             let mut duo = Duo::new(r, want);
-            let dst = Memory::new(len);
+            let dst = SuiteMemory::new(len);
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             duo.done(Side::A, send);
@@ -80,8 +80,8 @@ pub(super) fn close_with_operations_in_flight<R: Rail>(bed: &mut dyn Testbed<R =
     for want in shapes(bed) {
         for rounds in [0, 2, 7] {
             let mut duo = Duo::new(bed, want);
-            let (src, dst) = (filled(3 << 20, 1), Memory::new(3 << 20));
-            let (back, small) = (Memory::new(1 << 20), filled(64, 2));
+            let (src, dst) = (filled(3 << 20, 1), SuiteMemory::new(3 << 20));
+            let (back, small) = (SuiteMemory::new(1 << 20), filled(64, 2));
             duo.recv(Side::B, &[(1, dst.slice())]);
             let never = duo.recv(Side::A, &[(2, back.slice())]);
             duo.rounds(70);
@@ -117,7 +117,7 @@ pub(super) fn nothing_is_written_after_drop<R: Rail>(bed: &mut dyn Testbed<R = R
     for want in shapes(bed) {
         for rounds in [1, 4, 9] {
             let mut duo = Duo::new(bed, want);
-            let (src, dst) = (filled(8 << 20, 1), Memory::new(8 << 20));
+            let (src, dst) = (filled(8 << 20, 1), SuiteMemory::new(8 << 20));
             duo.recv(Side::B, &[(1, dst.slice())]);
             duo.rounds(2);
             let send = duo.send(Side::A, 1, src.slice());
@@ -145,10 +145,10 @@ pub(super) fn death_at_every_step<R: Rail>(bed: &mut dyn Testbed<R = R>, level: 
     for want in shapes(bed).into_iter().map(|want| Want { faults: true, ..want }) {
         for step in 0..steps {
             let mut duo = Duo::new(bed, want);
-            let (src, dst) = (filled(1 << 20, 1), Memory::new(1 << 20));
-            let (small, there) = (filled(500, 2), Memory::new(500));
+            let (src, dst) = (filled(1 << 20, 1), SuiteMemory::new(1 << 20));
+            let (small, there) = (filled(500, 2), SuiteMemory::new(500));
             let from_b = filled(200_000, 3);
-            let at_a = Memory::new(200_000);
+            let at_a = SuiteMemory::new(200_000);
             let mut b_sends = 0;
             duo.b.post_recv(&[(1, dst.slice()), (2, there.slice())]).expect("post_recv");
             let recv = duo.recv(Side::A, &[(3, at_a.slice())]);

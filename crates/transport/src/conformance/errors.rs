@@ -1,7 +1,7 @@
 //! What goes wrong without the connection being lost.
 
 use super::bench::{check_poison, filled, poison, shapes};
-use super::{Duo, Level, Memory, Side, Testbed, check_bytes};
+use super::{Duo, Level, Side, SuiteMemory, Testbed, check_bytes};
 use crate::{Error, MAX_GROUP, OpError, Rail, Ticket};
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ pub(super) fn sent_larger_than_posted<R: Rail>(bed: &mut dyn Testbed<R = R>, _: 
                 if early && sent > 8192 {
                     continue; // busy until its receive is posted, so never early
                 }
-                oversize(&mut duo, sent, posted, early);
+                truncation(&mut duo, sent, posted, early);
             }
         }
         duo.still_works();
     }
 }
 
-fn oversize<R: Rail>(duo: &mut Duo<'_, R>, sent: usize, posted: usize, early: bool) {
-    let (src, dst) = (filled(sent, 1), Memory::new(posted + 64));
+fn truncation<R: Rail>(duo: &mut Duo<'_, R>, sent: usize, posted: usize, early: bool) {
+    let (src, dst) = (filled(sent, 1), SuiteMemory::new(posted + 64));
     poison(dst.slice(), 0xEE);
-    let room_for = crate::Buf::sub(&dst.slice(), 0, posted as u64).expect("inside");
-    let want = OpError::Oversize { sent: sent as u64, posted: posted as u64, tag: 77 };
+    let space_for = crate::Buf::sub(&dst.slice(), 0, posted as u64).expect("inside");
+    let want = OpError::Truncated { sent: sent as u64, posted: posted as u64, tag: 77 };
     let is_it = |e: &Error| matches!(e, Error::Op(op) if *op == want);
     let mut recv = None;
     if !early {
-        recv = Some(duo.recv(Side::B, &[(77, room_for)]));
+        recv = Some(duo.recv(Side::B, &[(77, space_for)]));
         duo.rounds(100);
     }
     // The sender learns it from the post, from its operation, or from the next call after.
@@ -39,13 +39,13 @@ fn oversize<R: Rail>(duo: &mut Duo<'_, R>, sent: usize, posted: usize, early: bo
         match duo.a.post_send(77, src.slice()) {
             Ok(ticket) => send = ticket,
             Err(e) if is_it(&e) => told += 1,
-            Err(e) => panic!("oversize send: {e}"),
+            Err(e) => panic!("truncation send: {e}"),
         }
         send.is_some() || told > 0
     });
     let recv = recv.unwrap_or_else(|| {
         duo.rounds(20);
-        duo.recv(Side::B, &[(77, room_for)])
+        duo.recv(Side::B, &[(77, space_for)])
     });
     let mut received = None;
     let mut wait = super::bench::Wait::new();
@@ -58,7 +58,7 @@ fn oversize<R: Rail>(duo: &mut Duo<'_, R>, sent: usize, posted: usize, early: bo
                     send = None;
                     told += 1;
                 }
-                Err(e) => panic!("oversize send: {e}"),
+                Err(e) => panic!("truncation send: {e}"),
             }
         }
         if received.is_none() {
@@ -71,11 +71,11 @@ fn oversize<R: Rail>(duo: &mut Duo<'_, R>, sent: usize, posted: usize, early: bo
         match duo.a.progress() {
             Ok(_) => {}
             Err(e) if is_it(&e) => told += 1,
-            Err(e) => panic!("progress after an oversize send: {e}"),
+            Err(e) => panic!("progress after a truncation send: {e}"),
         }
         duo.b.progress().expect("progress of the receiver");
         duo.bed.pass();
-        wait.round(duo.bed.patience(), "both sides to be told of the oversize message");
+        wait.round(duo.bed.patience(), "both sides to be told of the truncation message");
     }
     assert_eq!(told, 1, "the sender is told of it once");
     let error = received.expect("loop ends with it");
@@ -88,7 +88,7 @@ fn oversize<R: Rail>(duo: &mut Duo<'_, R>, sent: usize, posted: usize, early: bo
 pub(super) fn stale_tickets<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        let (src, dst) = (filled(10, 1), Memory::new(10));
+        let (src, dst) = (filled(10, 1), SuiteMemory::new(10));
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
         let send = duo.send(Side::A, 1, src.slice());
         duo.done(Side::B, recv);
@@ -111,7 +111,7 @@ pub(super) fn stale_tickets<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
 /// Groups of no parts and of too many are refused by name.
 pub(super) fn groups_of_a_wrong_size<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     let mut duo = Duo::new(bed, super::Want::PLAIN);
-    let buf = Memory::new(8);
+    let buf = SuiteMemory::new(8);
     for n in [0, MAX_GROUP + 1] {
         let parts = vec![(1, buf.slice()); n];
         match duo.a.post_recv(&parts) {
@@ -142,7 +142,7 @@ pub(super) fn peer_that_never_posts<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Le
             duo.message(Side::A, 3, len, 5);
         }
         for send in accepted {
-            let dst = Memory::new(1000);
+            let dst = SuiteMemory::new(1000);
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             duo.done(Side::B, recv);
             check_bytes(dst.slice(), 1);
@@ -155,8 +155,8 @@ pub(super) fn peer_that_never_posts<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Le
 pub(super) fn peer_that_stops<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        let (src, dst) = (filled(1 << 20, 1), Memory::new(1 << 20));
-        let (small, there) = (filled(64, 2), Memory::new(64));
+        let (src, dst) = (filled(1 << 20, 1), SuiteMemory::new(1 << 20));
+        let (small, there) = (filled(64, 2), SuiteMemory::new(64));
         let recv = duo.recv(Side::B, &[(1, dst.slice()), (2, there.slice())]);
         duo.rounds(100);
         let first = duo.send(Side::A, 1, src.slice());

@@ -1,7 +1,7 @@
 //! Many of everything.
 
 use super::bench::{filled, shapes};
-use super::{Duo, Level, Memory, Rng, Side, Testbed, Want, check_bytes};
+use super::{Duo, Level, Rng, Side, SuiteMemory, Testbed, Want, check_bytes};
 use crate::{Conn, MAX_GROUP, MemSlice, Poll, Rail, Ticket};
 
 /// NCCL's most: 32 requests of 8 parts in flight, and their 256 sends.
@@ -11,7 +11,7 @@ pub(super) fn requests_32_by_8<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Lev
         for round in 0..level.pick(2, 20) {
             let mut rng = Rng::new(round);
             let len = |r: usize, p: usize| [0, 8, 700, 8192, 12_000][(r * 3 + p) % 5];
-            let bufs: Vec<Memory> = (0..32 * MAX_GROUP).map(|_| Memory::new(12_000)).collect();
+            let bufs: Vec<SuiteMemory> = (0..32 * MAX_GROUP).map(|_| SuiteMemory::new(12_000)).collect();
             let recvs: Vec<Ticket> = (0..32)
                 .map(|r| {
                     let parts: Vec<(u32, MemSlice)> =
@@ -53,7 +53,7 @@ pub(super) fn many_connections<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Lev
     let mut work = Vec::new();
     for (i, (a, b)) in open.iter_mut().enumerate() {
         let len = if i % 3 == 0 { 30_000 } else { 300 };
-        let (src, dst) = (filled(len, i as u64), Memory::new(len));
+        let (src, dst) = (filled(len, i as u64), SuiteMemory::new(len));
         let recv = b.post_recv(&[(1, dst.slice())]).expect("post_recv").expect("not busy");
         let _ = a.progress().expect("progress");
         work.push((recv, None::<Ticket>, src, dst));
@@ -126,7 +126,7 @@ fn half<R: Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
             std::thread::yield_now();
         }
     };
-    let last = Memory::new(1);
+    let last = SuiteMemory::new(1);
     let mut end = None;
     while sends && end.is_none() {
         end = conn.post_recv(&[(2, last.slice())]).expect("post_recv");
@@ -134,7 +134,7 @@ fn half<R: Rail>(mut conn: Conn<R>, seed: u64, sends: bool) {
     }
     for i in 0..60u64 {
         let len = [10, 3000, 8192, 9000, 400_000][i as usize % 5];
-        let buf = if sends { filled(len, seed + i) } else { Memory::new(len) };
+        let buf = if sends { filled(len, seed + i) } else { SuiteMemory::new(len) };
         let mut ticket = None;
         while ticket.is_none() {
             ticket = if sends {

@@ -30,18 +30,20 @@ pub fn take_memory_from(make: impl Fn(usize) -> Box<dyn Buffer> + 'static) {
 }
 
 /// A buffer of the suite.
-pub struct Memory(Box<dyn Buffer>);
+pub struct SuiteMemory(Box<dyn Buffer>);
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for SuiteMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Memory({:?})", self.slice())
     }
 }
 
-impl Memory {
+impl SuiteMemory {
     /// `len` zero bytes.
-    pub fn new(len: usize) -> Memory {
-        MAKER.with(|m| Memory(m.borrow().as_ref().map_or_else(|| Box::new(HostBuf::new(len)) as _, |make| make(len))))
+    pub fn new(len: usize) -> SuiteMemory {
+        MAKER.with(|m| {
+            SuiteMemory(m.borrow().as_ref().map_or_else(|| Box::new(HostBuf::new(len)) as _, |make| make(len)))
+        })
     }
 
     /// A handle on the whole buffer.

@@ -33,9 +33,9 @@ use std::time::Duration;
 
 pub use bench::{Duo, Side, check_bytes, fill_bytes, pattern};
 pub use load::threads;
-pub use memory::{Buffer, Memory, take_memory_from};
+pub use memory::{Buffer, SuiteMemory, take_memory_from};
 pub use processes::{Joint, Link, two_processes};
-pub use proxy::{Proxies, Proxy, Way};
+pub use proxy::{Direction, Proxies, Proxy};
 pub use soak::Rng;
 
 use crate::{Conn, Rail};
@@ -87,7 +87,7 @@ pub trait Testbed {
     fn release(&mut self);
 
     /// What lies below the rails of this side of the last connection ends as it does when the kernel ends a process that
-    /// was killed: without a goodbye, and without what the process had not handed over. The connection is dropped then.
+    /// was killed: without a GOAWAY, and without what the process had not handed over. The connection is dropped then.
     fn kill(&mut self, side: Side);
 
     /// A new connection.

@@ -1,7 +1,7 @@
 //! Writes, reads and notifications.
 
 use super::bench::{check_poison, filled, poison, several, shapes};
-use super::{Duo, Level, Memory, Rng, Side, Testbed, Want, check_bytes};
+use super::{Duo, Level, Rng, Side, SuiteMemory, Testbed, Want, check_bytes};
 use crate::{Access, Buf, Error, MemSlice, OpError, Rail, RemoteSlice, Ticket};
 
 fn acked_shapes<R: Rail>(bed: &dyn Testbed<R = R>) -> Vec<Want> {
@@ -44,7 +44,7 @@ pub(super) fn write_and_read<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level
     for want in acked_shapes(bed) {
         let mut duo = Duo::new(bed, want);
         let len = level.pick(8 << 20, 256 << 20);
-        let (region, back) = (Memory::new(len), Memory::new(len));
+        let (region, back) = (SuiteMemory::new(len), SuiteMemory::new(len));
         let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
         for (offset, n) in [(0usize, 1usize), (13, 100), (5, 8192), (1000, 8193), (4096, 700_000), (0, len)] {
             poison(region.slice(), 0xEE);
@@ -73,7 +73,7 @@ pub(super) fn write_and_read<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level
 pub(super) fn notify_comes_after_its_bytes<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
     for want in acked_shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        let region = Memory::new(REGION);
+        let region = SuiteMemory::new(REGION);
         let key = duo.b.expose(region.slice(), Access::Write).expect("a free key");
         for round in 0..level.pick(3, 30u64) {
             let lens = [300_000usize, 10, 100_000, 0, 8192, 9000];
@@ -112,7 +112,7 @@ pub(super) fn notify_comes_after_its_bytes<R: Rail>(bed: &mut dyn Testbed<R = R>
 pub(super) fn bounds_and_rights<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in acked_shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        let memory = Memory::new(3 * REGION);
+        let memory = SuiteMemory::new(3 * REGION);
         poison(memory.slice(), 0xEE);
         let middle = memory.slice().sub(REGION as u64, REGION as u64).expect("inside");
         let both = duo.b.expose(middle, Access::ReadWrite).expect("a free key");
@@ -127,7 +127,7 @@ pub(super) fn bounds_and_rights<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level)
                 let write = duo.write(src.slice(), key, offset, Some(7));
                 duo.refused(write, key, "a write outside its bounds or rights");
             }
-            let dst = Memory::new(len);
+            let dst = SuiteMemory::new(len);
             poison(dst.slice(), 0xAA);
             for (key, offset) in [(both, end), (both, end - len as u64 + 1), (write_only, 0)] {
                 let read = duo.read(dst.slice(), key, offset);
@@ -147,7 +147,7 @@ pub(super) fn bounds_and_rights<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level)
             let outside = memory.slice().sub(at, REGION as u64).expect("inside");
             check_poison(outside, 0xEE, "by writes outside their region");
         }
-        let guarded = Memory::new(REGION);
+        let guarded = SuiteMemory::new(REGION);
         poison(guarded.slice(), 0xEE);
         let key = duo.b.expose(guarded.slice(), Access::Read).expect("a free key");
         let src = filled(REGION, 2);
@@ -162,7 +162,7 @@ pub(super) fn bounds_and_rights<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level)
 pub(super) fn stale_keys<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in acked_shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        let (old, new) = (Memory::new(REGION), Memory::new(REGION));
+        let (old, new) = (SuiteMemory::new(REGION), SuiteMemory::new(REGION));
         let stale = duo.b.expose(old.slice(), Access::ReadWrite).expect("a free key");
         let src = filled(20_000, 1);
         let write = duo.write(src.slice(), stale, 0, None);
@@ -177,7 +177,7 @@ pub(super) fn stale_keys<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
                 let part = src.slice().sub(0, len as u64).expect("inside");
                 let write = duo.write(part, key, 0, None);
                 duo.refused(write, key, "a write with a stale key");
-                let dst = Memory::new(len);
+                let dst = SuiteMemory::new(len);
                 let read = duo.read(dst.slice(), key, 0);
                 duo.refused(read, key, "a read with a stale key");
             }
@@ -199,7 +199,7 @@ pub(super) fn unexpose_during_traffic<R: Rail>(bed: &mut dyn Testbed<R = R>, lev
             let region = filled(4 << 20, round);
             let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
             let src = filled(2 << 20, round);
-            let dst = Memory::new(2 << 20);
+            let dst = SuiteMemory::new(2 << 20);
             poison(dst.slice(), 0xAA);
             let write = duo.write(src.slice(), key, 0, None);
             let read = duo.read(dst.slice(), key, 2 << 20);
@@ -242,7 +242,7 @@ fn region_tail(seed: u64) -> Vec<u8> {
 pub(super) fn zero_length_one_sided<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in acked_shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        let (region, none) = (Memory::new(64), Memory::new(0));
+        let (region, none) = (SuiteMemory::new(64), SuiteMemory::new(0));
         let key = duo.b.expose(region.slice(), Access::ReadWrite).expect("a free key");
         for offset in [0, 64] {
             let write = duo.write(none.slice(), key, offset, Some(5));
@@ -261,7 +261,7 @@ pub(super) fn zero_length_one_sided<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Le
 /// A connection without acknowledgements says that it has no one-sided operations.
 pub(super) fn one_sided_needs_acknowledgements<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     let mut duo = Duo::new(bed, Want::PLAIN);
-    let buf = Memory::new(8);
+    let buf = SuiteMemory::new(8);
     let to = RemoteSlice { key: 1 << 12, offset: 0 };
     for outcome in [duo.a.post_write(buf.slice(), to, None), duo.a.post_read(buf.slice(), to)] {
         match outcome {
@@ -284,7 +284,7 @@ pub(super) fn many_reads<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     while reads.len() < 600 && busy < 100 {
         let i = reads.len() as u64;
         let n = [100, 9000, 0, 1000][i as usize % 4];
-        let dst = Memory::new(n);
+        let dst = SuiteMemory::new(n);
         let at = i * 1000;
         let from = RemoteSlice { key, offset: at };
         match duo.a.post_read(dst.slice(), from).expect("post_read") {

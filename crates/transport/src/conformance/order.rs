@@ -1,7 +1,7 @@
 //! Matching, sizes and order of two-sided messages.
 
 use super::bench::{Wait, filled, shapes};
-use super::{Duo, Level, Memory, Rng, Side, Testbed, check_bytes};
+use super::{Duo, Level, Rng, Side, SuiteMemory, Testbed, check_bytes};
 use crate::{MAX_GROUP, MemSlice, Rail, Ticket};
 use linkspan_proto::head::EAGER_MAX;
 
@@ -20,9 +20,9 @@ pub(super) fn ordering_per_tag<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) 
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
         let sizes = [40, 9000, 0, 8192, 200_000, 1, 8193, 300, 70_000, 2];
-        let bufs: Vec<Memory> = sizes.iter().map(|_| Memory::new(200_000)).collect();
+        let bufs: Vec<SuiteMemory> = sizes.iter().map(|_| SuiteMemory::new(200_000)).collect();
         let recvs: Vec<Ticket> = bufs.iter().map(|b| duo.recv(Side::B, &[(5, b.slice())])).collect();
-        let srcs: Vec<Memory> = (0..).zip(sizes).map(|(i, n)| filled(n, i)).collect();
+        let srcs: Vec<SuiteMemory> = (0..).zip(sizes).map(|(i, n)| filled(n, i)).collect();
         let sends: Vec<Ticket> = srcs.iter().map(|s| duo.send(Side::A, 5, s.slice())).collect();
         for (i, recv) in recvs.into_iter().enumerate() {
             assert_eq!(duo.done(Side::B, recv), sizes[i] as u64, "message {i} of {want:?}");
@@ -41,12 +41,12 @@ pub(super) fn tags_with_others_in_between<R: Rail>(bed: &mut dyn Testbed<R = R>,
         let mut duo = Duo::new(bed, want);
         let tags = [7u32, 3, 9, 3, 7, 1, 9, 7];
         let len = |i: usize| if i.is_multiple_of(3) { 50_000 } else { 500 } + i;
-        let bufs: Vec<Memory> = (0..tags.len()).map(|i| Memory::new(len(i))).collect();
+        let bufs: Vec<SuiteMemory> = (0..tags.len()).map(|i| SuiteMemory::new(len(i))).collect();
         let recvs: Vec<Ticket> = (0..tags.len()).map(|i| duo.recv(Side::B, &[(tags[i], bufs[i].slice())])).collect();
         // By tag, last posted tag first; within a tag in order.
         let mut order: Vec<usize> = (0..tags.len()).collect();
         order.sort_by_key(|&i| std::cmp::Reverse(tags[i]));
-        let srcs: Vec<Memory> = (0..tags.len()).map(|i| filled(len(i), i as u64)).collect();
+        let srcs: Vec<SuiteMemory> = (0..tags.len()).map(|i| filled(len(i), i as u64)).collect();
         let mut sends = Vec::new();
         for &i in &order {
             sends.push((i, duo.send(Side::A, tags[i], srcs[i].slice())));
@@ -70,11 +70,11 @@ pub(super) fn grouped_receives<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) 
             group(&mut duo, n, 100 + n as u64, true);
         }
         // The same tag several times in one group: met in order.
-        let bufs: Vec<Memory> = (0..4).map(|_| Memory::new(20_000)).collect();
+        let bufs: Vec<SuiteMemory> = (0..4).map(|_| SuiteMemory::new(20_000)).collect();
         let parts: Vec<(u32, MemSlice)> = bufs.iter().map(|b| (4, b.slice())).collect();
         let recv = duo.recv(Side::B, &parts);
         let lens = [10usize, 20_000, 0, 300];
-        let srcs: Vec<Memory> = (0..).zip(lens).map(|(i, len)| filled(len, i)).collect();
+        let srcs: Vec<SuiteMemory> = (0..).zip(lens).map(|(i, len)| filled(len, i)).collect();
         let sends: Vec<Ticket> = srcs.iter().map(|s| duo.send(Side::A, 4, s.slice())).collect();
         for send in sends {
             duo.done(Side::A, send);
@@ -110,8 +110,8 @@ fn group<R: Rail>(duo: &mut Duo<'_, R>, n: usize, seed: u64, sends_first: bool) 
             _ => rng.below(4096) as usize,
         })
         .collect();
-    let srcs: Vec<Memory> = (0..n).map(|i| filled(lens[i], i as u64)).collect();
-    let bufs: Vec<Memory> = (0..n).map(|i| Memory::new(lens[i] + 10)).collect();
+    let srcs: Vec<SuiteMemory> = (0..n).map(|i| filled(lens[i], i as u64)).collect();
+    let bufs: Vec<SuiteMemory> = (0..n).map(|i| SuiteMemory::new(lens[i] + 10)).collect();
     let parts: Vec<(u32, MemSlice)> = (0..n).map(|i| (1000 + i as u32, bufs[i].slice())).collect();
     let mut order: Vec<usize> = (0..n).collect();
     rng.shuffle(&mut order);
@@ -150,7 +150,7 @@ fn group<R: Rail>(duo: &mut Duo<'_, R>, n: usize, seed: u64, sends_first: bool) 
 pub(super) fn groups_with_unmatched_tags_in_between<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        let bufs: Vec<Memory> = (0..9).map(|_| Memory::new(30_000)).collect();
+        let bufs: Vec<SuiteMemory> = (0..9).map(|_| SuiteMemory::new(30_000)).collect();
         let part = |i: usize, tag: u32| (tag, bufs[i].slice());
         let first = duo.recv(Side::B, &[part(0, 1), part(1, 2), part(2, 3)]);
         let second = duo.recv(Side::B, &[part(3, 2), part(4, 9), part(5, 1)]);
@@ -158,7 +158,7 @@ pub(super) fn groups_with_unmatched_tags_in_between<R: Rail>(bed: &mut dyn Testb
         // Tags 50 and 51 have no receive yet; the second of each tag belongs to the second group.
         let plan = [50u32, 2, 1, 51, 2, 1, 3, 9, 50, 3];
         let lens = [10usize, 30_000, 5, 0, 7, 20_000, 11, 300, 12, 13];
-        let srcs: Vec<Memory> = (0..).zip(lens).map(|(i, n)| filled(n, i)).collect();
+        let srcs: Vec<SuiteMemory> = (0..).zip(lens).map(|(i, n)| filled(n, i)).collect();
         let sends: Vec<Ticket> = (0..plan.len()).map(|i| duo.send(Side::A, plan[i], srcs[i].slice())).collect();
         let sizes = group_done(&mut duo, first, 5 + 30_000 + 11);
         assert_eq!(sizes[..3], [5, 30_000, 11]);
@@ -185,7 +185,7 @@ pub(super) fn zero_length<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
             duo.message(Side::B, 1, 0, 1);
         }
         // Into a large receive, and early.
-        let (none, big) = (Memory::new(0), Memory::new(100_000));
+        let (none, big) = (SuiteMemory::new(0), SuiteMemory::new(100_000));
         let send = duo.send(Side::A, 2, none.slice());
         duo.rounds(10);
         let recv = duo.recv(Side::B, &[(2, big.slice())]);
@@ -205,7 +205,7 @@ pub(super) fn posted_larger_than_sent<R: Rail>(bed: &mut dyn Testbed<R = R>, _: 
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
         for (sent, posted) in [(1, 2), (100, 9000), (9000, 9001), (20_000, 1 << 20), (0, 64)] {
-            let (src, dst) = (filled(sent, 3), Memory::new(posted));
+            let (src, dst) = (filled(sent, 3), SuiteMemory::new(posted));
             super::bench::poison(dst.slice(), 0xEE);
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
@@ -224,13 +224,13 @@ pub(super) fn early_sends<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
         let lens = [0usize, 1, 100, 8000, 3, 64, 65, 1000];
-        let srcs: Vec<Memory> = (0..).zip(lens).map(|(i, n)| filled(n, i)).collect();
+        let srcs: Vec<SuiteMemory> = (0..).zip(lens).map(|(i, n)| filled(n, i)).collect();
         let sends: Vec<Ticket> =
             (0..lens.len()).map(|i| duo.send(Side::A, 10 + (i % 3) as u32, srcs[i].slice())).collect();
         duo.rounds(20);
         // Tags in another order; within a tag the order of the sends.
         for i in [2, 5, 0, 1, 3, 4, 7, 6] {
-            let dst = Memory::new(lens[i]);
+            let dst = SuiteMemory::new(lens[i]);
             let recv = duo.recv(Side::B, &[(10 + (i % 3) as u32, dst.slice())]);
             assert_eq!(duo.done(Side::B, recv), lens[i] as u64, "message {i}");
             check_bytes(dst.slice(), i as u64);
@@ -269,7 +269,7 @@ pub(super) fn out_of_credit_then_recovers<R: Rail>(bed: &mut dyn Testbed<R = R>,
                 assert!(sends.len() < 64, "more early bytes than the credit");
             }
             for i in 0..sends.len() as u64 {
-                let dst = Memory::new(len);
+                let dst = SuiteMemory::new(len);
                 let recv = duo.recv(Side::B, &[(1, dst.slice())]);
                 assert_eq!(duo.done(Side::B, recv), len as u64);
                 check_bytes(dst.slice(), round * 1000 + i);
@@ -288,8 +288,8 @@ pub(super) fn tests_in_any_order<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level
         let mut rng = Rng::new(1);
         let n = 40usize;
         let len = |i: usize| if i.is_multiple_of(5) { 40_000 } else { 100 } + i;
-        let bufs: Vec<Memory> = (0..n).map(|i| Memory::new(len(i))).collect();
-        let srcs: Vec<Memory> = (0..n).map(|i| filled(len(i), i as u64)).collect();
+        let bufs: Vec<SuiteMemory> = (0..n).map(|i| SuiteMemory::new(len(i))).collect();
+        let srcs: Vec<SuiteMemory> = (0..n).map(|i| filled(len(i), i as u64)).collect();
         let mut all: Vec<(Side, usize, Ticket)> = Vec::new();
         for (i, buf) in bufs.iter().enumerate() {
             all.push((Side::B, i, duo.recv(Side::B, &[(i as u32, buf.slice())])));
@@ -331,7 +331,7 @@ pub(super) fn both_directions<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
             let mut open = Vec::new();
             for i in 0..4u64 {
                 for (side, salt) in [(Side::A, 10), (Side::B, 20)] {
-                    let dst = Memory::new(len);
+                    let dst = SuiteMemory::new(len);
                     let recv = duo.recv(side, &[(1, dst.slice())]);
                     let src = filled(len, seed + i + salt);
                     let send = duo.send(side.other(), 1, src.slice());

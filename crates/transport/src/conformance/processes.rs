@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::bench::{check_poison, filled, poison};
-use super::{Memory, Rng, Side, check_bytes};
+use super::{Rng, Side, SuiteMemory, check_bytes};
 use crate::{Access, Buf, Conn, Down, Error, Poll, Rail, RemoteSlice, Ticket};
 
 /// Names the test whose peer this process is.
@@ -207,11 +207,11 @@ fn until<R: Rail, T>(conn: &mut Conn<R>, what: &str, mut done: impl FnMut(&mut C
     }
 }
 
-fn recv<R: Rail>(conn: &mut Conn<R>, tag: u32, dst: &Memory) -> Ticket {
+fn recv<R: Rail>(conn: &mut Conn<R>, tag: u32, dst: &SuiteMemory) -> Ticket {
     until(conn, "a receive to be accepted", |conn| conn.post_recv(&[(tag, dst.slice())]).expect("post_recv"))
 }
 
-fn send<R: Rail>(conn: &mut Conn<R>, tag: u32, src: &Memory) -> Ticket {
+fn send<R: Rail>(conn: &mut Conn<R>, tag: u32, src: &SuiteMemory) -> Ticket {
     until(conn, "a send to be accepted", |conn| conn.post_send(tag, src.slice()).expect("post_send"))
 }
 
@@ -264,7 +264,7 @@ mod sizes {
 
     fn both<R: Rail>(conn: &mut Conn<R>, side: Side) {
         for (tag, len) in (0..).zip(LENS) {
-            let (src, dst) = (filled(len, seed(side, tag)), Memory::new(len));
+            let (src, dst) = (filled(len, seed(side, tag)), SuiteMemory::new(len));
             let recv = recv(conn, tag, &dst);
             let send = send(conn, tag, &src);
             assert_eq!(done(conn, recv), len as u64, "received size");
@@ -320,7 +320,7 @@ mod ordering_per_tag {
                     }
                 }
                 if *posted < EACH && recvs.len() < 16 {
-                    let dst = Memory::new(len(tag, *posted));
+                    let dst = SuiteMemory::new(len(tag, *posted));
                     if let Some(ticket) = conn.post_recv(&[(tag, dst.slice())]).expect("post_recv") {
                         recvs.push((ticket, dst, seed(side.other(), tag, *posted)));
                         *posted += 1;
@@ -376,14 +376,14 @@ mod one_sided {
         }
         for (n, (ticket, src, at)) in (0..).zip(writes) {
             assert_eq!(done(&mut conn, ticket), src.len() as u64);
-            let (back, from) = (Memory::new(src.len()), RemoteSlice { key, offset: at });
+            let (back, from) = (SuiteMemory::new(src.len()), RemoteSlice { key, offset: at });
             let read = until(&mut conn, "a read to be accepted", |conn| {
                 conn.post_read(back.slice(), from).expect("post_read")
             });
             assert_eq!(done(&mut conn, read), src.len() as u64);
             check_bytes(back.slice(), n);
         }
-        let last = Memory::new(1);
+        let last = SuiteMemory::new(1);
         let send = send(&mut conn, OVER, &last);
         done(&mut conn, send);
         peer.link.send(b"done");
@@ -392,10 +392,10 @@ mod one_sided {
 
     pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
         let mut conn = connect(joint, Side::B, link, 2, true);
-        let region = Memory::new(REGION);
+        let region = SuiteMemory::new(REGION);
         let key = conn.expose(region.slice(), Access::ReadWrite).expect("a free key");
         link.send(&key.to_le_bytes());
-        let last = Memory::new(1);
+        let last = SuiteMemory::new(1);
         let over = recv(&mut conn, OVER, &last);
         let mut at = 0;
         for (n, len) in (0..).zip(LENS) {
@@ -425,7 +425,7 @@ mod last_message_then_exit {
             let recvs: Vec<_> = LENS
                 .into_iter()
                 .map(|len| {
-                    let dst = Memory::new(len);
+                    let dst = SuiteMemory::new(len);
                     (recv(&mut conn, 1, &dst), dst)
                 })
                 .collect();
@@ -457,8 +457,8 @@ mod last_message_then_exit {
 
 /// Messages that one process keeps under way to the other, over and over.
 struct Stream {
-    sends: Vec<(Memory, Option<Ticket>)>,
-    recvs: Vec<(Memory, Option<Ticket>)>,
+    sends: Vec<(SuiteMemory, Option<Ticket>)>,
+    recvs: Vec<(SuiteMemory, Option<Ticket>)>,
     /// Receives that have reported.
     got: u64,
 }

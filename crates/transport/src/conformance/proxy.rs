@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the side that connects.
     There,
     /// To it.
@@ -21,7 +21,7 @@ pub enum Way {
 }
 
 /// Sees, and may change, bytes on their way; the number is that of the bytes which have gone this way before on the stream.
-type Tap = dyn Fn(Way, usize, &mut [u8]) + Send + Sync;
+type Tap = dyn Fn(Direction, usize, &mut [u8]) + Send + Sync;
 
 /// Both ways of the streams, those from the side that connects first.
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// Waits until at least one of so many bytes may pass, and takes those that may. `None`: the stream was cut.
-    fn take(&self, way: Way, most: usize) -> Option<usize> {
+    fn take(&self, way: Direction, most: usize) -> Option<usize> {
         let mut state = self.lock();
         let mut waited = false;
         loop {
@@ -100,7 +100,7 @@ impl Proxy {
     ///
     /// # Panics
     /// The OS gives no socket.
-    pub fn with_tap(to: SocketAddr, tap: impl Fn(Way, usize, &mut [u8]) + Send + Sync + 'static) -> Proxy {
+    pub fn with_tap(to: SocketAddr, tap: impl Fn(Direction, usize, &mut [u8]) + Send + Sync + 'static) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let addr = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared::default());
@@ -123,7 +123,7 @@ impl Proxy {
     }
 
     /// Lets so many bytes pass this way from now on, and holds back what follows.
-    pub fn hold(&self, way: Way, after: usize) {
+    pub fn hold(&self, way: Direction, after: usize) {
         self.shared.lock().lines[way as usize].allowed = Some(after);
     }
 
@@ -202,7 +202,7 @@ impl Proxies {
         let held = 1 + self.rng.below(all - 1);
         for (i, stream) in streams.iter().enumerate() {
             if held >> i & 1 == 1 {
-                let way = if side == Side::B { Way::There } else { Way::Back };
+                let way = if side == Side::B { Direction::There } else { Direction::Back };
                 stream.hold(way, self.rng.below(7000) as usize);
             }
         }
@@ -223,14 +223,14 @@ impl Proxies {
 fn join(client: TcpStream, server: TcpStream, shared: &Arc<Shared>, tap: &Arc<Tap>) {
     let stream = Arc::new([client, server]);
     shared.lock().streams.push(Arc::downgrade(&stream));
-    for way in [Way::There, Way::Back] {
+    for way in [Direction::There, Direction::Back] {
         let (stream, shared, tap) = (stream.clone(), shared.clone(), tap.clone());
         std::thread::spawn(move || forward(way, &stream, &shared, &*tap));
     }
 }
 
-fn forward(way: Way, [client, server]: &[TcpStream; 2], shared: &Shared, tap: &Tap) {
-    let (mut from, mut to) = if way == Way::There { (client, server) } else { (server, client) };
+fn forward(way: Direction, [client, server]: &[TcpStream; 2], shared: &Shared, tap: &Tap) {
+    let (mut from, mut to) = if way == Direction::There { (client, server) } else { (server, client) };
     let _ = to.set_nodelay(true);
     let mut bytes = vec![0; 64 << 10];
     let mut done = 0;

@@ -1,7 +1,7 @@
 //! Several rails under one connection, and what happens when they go.
 
 use super::bench::{check_poison, filled, poison, several, slots};
-use super::{Duo, Level, Memory, Rng, Side, Testbed, Want, check_bytes};
+use super::{Duo, Level, Rng, Side, SuiteMemory, Testbed, Want, check_bytes};
 use crate::{Down, Poll, Rail};
 
 fn gone() -> Down {
@@ -31,7 +31,7 @@ pub(super) fn rail_lost_at_any_point<R: Rail>(bed: &mut dyn Testbed<R = R>, leve
         for i in 0..3u64 {
             for side in [Side::A, Side::B] {
                 let n = [len, 5000, 200_000][i as usize];
-                let dst = Memory::new(n);
+                let dst = SuiteMemory::new(n);
                 let recv = duo.recv(side, &[(i as u32, dst.slice())]);
                 let src = filled(n, i);
                 let send = duo.send(side.other(), i as u32, src.slice());
@@ -53,9 +53,9 @@ pub(super) fn rail_lost_at_any_point<R: Rail>(bed: &mut dyn Testbed<R = R>, leve
         duo.still_works();
         for side in [Side::A, Side::B] {
             duo.until("both sides to drop the rail", |duo| slots(duo.conn(side)).len() == want.rails - 1);
-            let news = duo.conn(side).news().expect("a lost rail is news");
-            assert_eq!(news.left, want.rails - 1);
-            assert!(duo.conn(side).news().is_none(), "news come once");
+            let events = duo.conn(side).events().expect("a lost rail is news");
+            assert_eq!(events.left, want.rails - 1);
+            assert!(duo.conn(side).events().is_none(), "news come once");
         }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn rails_lost_one_after_another<R: Rail>(bed: &mut dyn Testbed<R = R>
         let mut rng = Rng::new(seed);
         let mut duo = Duo::new(bed, want);
         for n in 0..want.rails as u64 {
-            let (src, dst) = (filled(2 << 20, n), Memory::new(2 << 20));
+            let (src, dst) = (filled(2 << 20, n), SuiteMemory::new(2 << 20));
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             duo.rounds(rng.below(6) as usize);
@@ -91,7 +91,7 @@ pub(super) fn rails_lost_one_after_another<R: Rail>(bed: &mut dyn Testbed<R = R>
 pub(super) fn rail_added_later<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     let want = Want::ACKED;
     let mut duo = Duo::new(bed, want);
-    let (src, dst) = (filled(4 << 20, 1), Memory::new(4 << 20));
+    let (src, dst) = (filled(4 << 20, 1), SuiteMemory::new(4 << 20));
     let recv = duo.recv(Side::B, &[(1, dst.slice())]);
     let send = duo.send(Side::A, 1, src.slice());
     duo.rounds(3);
@@ -110,7 +110,7 @@ pub(super) fn rail_added_later<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) 
     let (ra, rb) = duo.bed.rail(want, 2);
     let id = duo.a.next_rail_id();
     assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
-    let dst = Memory::new(4 << 20);
+    let dst = SuiteMemory::new(4 << 20);
     let recv = duo.recv(Side::B, &[(1, dst.slice())]);
     let send = duo.send(Side::A, 1, src.slice());
     duo.rounds(10);
@@ -128,7 +128,7 @@ pub(super) fn revocation<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
     for round in 0..level.pick(9, 100usize) {
         let mut duo = Duo::new(bed, want);
         let (len, slot) = (4 << 20, round % want.rails);
-        let (src, dst) = (filled(len, 1), Memory::new(len));
+        let (src, dst) = (filled(len, 1), SuiteMemory::new(len));
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
         let send = duo.send(Side::A, 1, src.slice());
         duo.rounds(round / want.rails);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::bench::{Wait, check_poison, filled, poison, shapes};
-use super::{Duo, Level, Memory, Side, Testbed, check_bytes};
+use super::{Duo, Level, Side, SuiteMemory, Testbed, check_bytes};
 use crate::{Buf, MAX_GROUP, MemSlice, Poll, Rail, Ticket};
 
 /// A small seeded generator (splitmix64, Steele et al. 2014).
@@ -46,14 +46,14 @@ impl Rng {
 
 struct Sent {
     ticket: Ticket,
-    src: Memory,
+    src: SuiteMemory,
 }
 
 struct Part {
     tag: u32,
     /// How many receives with this tag were posted before it.
     nth: u64,
-    buf: Memory,
+    buf: SuiteMemory,
 }
 
 struct Received {
@@ -63,14 +63,14 @@ struct Received {
 
 /// What the model knows of one direction.
 #[derive(Default)]
-struct Lane {
+struct DirectionModel {
     /// Per tag: messages sent and parts posted so far.
     sent: HashMap<u32, u64>,
     posted: HashMap<u32, u64>,
     sends: Vec<Sent>,
     recvs: Vec<Received>,
     /// Buffers whose receive has reported, poisoned.
-    free: Vec<Memory>,
+    free: Vec<SuiteMemory>,
     done: u64,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn random_soak<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
 fn soak<R: Rail>(duo: &mut Duo<'_, R>, seed: u64, messages: u64) {
     const TAGS: u64 = 5;
     let mut rng = Rng::new(seed);
-    let mut lanes = [Lane::default(), Lane::default()];
+    let mut lanes = [DirectionModel::default(), DirectionModel::default()];
     let mut wait = Wait::new();
     while lanes.iter().any(|l| !l.finished(messages)) {
         for (lane, from) in lanes.iter_mut().zip([Side::A, Side::B]) {
@@ -146,7 +146,14 @@ fn soak<R: Rail>(duo: &mut Duo<'_, R>, seed: u64, messages: u64) {
 }
 
 /// Posts a group that mostly follows what was sent, so that tags meet, and sometimes runs ahead of it.
-fn receive<R: Rail>(duo: &mut Duo<'_, R>, lane: &mut Lane, to: Side, seed: u64, messages: u64, rng: &mut Rng) {
+fn receive<R: Rail>(
+    duo: &mut Duo<'_, R>,
+    lane: &mut DirectionModel,
+    to: Side,
+    seed: u64,
+    messages: u64,
+    rng: &mut Rng,
+) {
     // Receives that no message will ever meet must not be posted, and large messages wait for theirs: so receives
     // for a tag go up to its count of sends, and beyond it only while messages are still to come and will have to be.
     let sent: u64 = lane.sent.values().sum();
@@ -167,7 +174,7 @@ fn receive<R: Rail>(duo: &mut Duo<'_, R>, lane: &mut Lane, to: Side, seed: u64, 
         .map(|tag| {
             let nth = counts.entry(tag).or_default();
             *nth += 1;
-            let buf = Memory::new(length(seed, tag, *nth - 1) + 64);
+            let buf = SuiteMemory::new(length(seed, tag, *nth - 1) + 64);
             poison(buf.slice(), 0xEE);
             Part { tag, nth: *nth - 1, buf }
         })
@@ -179,7 +186,7 @@ fn receive<R: Rail>(duo: &mut Duo<'_, R>, lane: &mut Lane, to: Side, seed: u64, 
     }
 }
 
-impl Lane {
+impl DirectionModel {
     fn counts(&self, tag: u32) -> (u64, u64) {
         let of = |m: &HashMap<u32, u64>| m.get(&tag).copied().unwrap_or(0);
         (of(&self.sent), of(&self.posted))

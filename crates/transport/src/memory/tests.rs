@@ -58,7 +58,7 @@ fn several_threads_copy_in_and_out_of_their_parts() {
 #[test]
 fn memory_of_a_device_that_is_gone_is_not_touched() {
     struct Dead;
-    impl place::DeviceMemory for Dead {
+    impl domain::DeviceMemory for Dead {
         fn write(&self, _: MemSlice, _: &[u8]) -> bool {
             true
         }
@@ -66,8 +66,8 @@ fn memory_of_a_device_that_is_gone_is_not_touched() {
             true
         }
     }
-    let device: std::sync::Arc<dyn place::DeviceMemory> = std::sync::Arc::new(Dead);
-    let place = place::register_device(std::sync::Arc::downgrade(&device)).unwrap();
+    let device: std::sync::Arc<dyn domain::DeviceMemory> = std::sync::Arc::new(Dead);
+    let place = domain::register_device(std::sync::Arc::downgrade(&device)).unwrap();
     // As `on_device` makes it.
     let mem = MemSlice::at(std::ptr::without_provenance_mut(0x1000), 8, place);
     assert!(!mem.is_host() && mem.place() == place);

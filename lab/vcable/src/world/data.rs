@@ -22,7 +22,7 @@ use crate::trace::{Direction, What};
 pub(super) const PEER_CREDITS: usize = 14;
 
 /// What a sender knows of the buffers at the other end.
-enum Room {
+enum Space {
     /// No path there: packets are thrown away on arrival.
     Nowhere,
     /// This many packets may be held for the path.
@@ -32,14 +32,14 @@ enum Room {
 }
 
 impl World {
-    fn room(&self, at: usize, side: usize, hop: u16) -> Room {
+    fn space(&self, at: usize, side: usize, hop: u16) -> Space {
         let cable = &self.cables[at];
         match &self.hosts[cable.ends[side].host].kind {
-            Kind::Peer(_) => Room::Credits(PEER_CREDITS),
+            Kind::Peer(_) => Space::Credits(PEER_CREDITS),
             Kind::Guest(guest) => match guest.router.path(lane_of(cable, side), hop) {
-                None => Room::Nowhere,
-                Some(path) if path.ingress_fc => Room::Credits(path.credits.into()),
-                Some(_) => Room::Unlimited,
+                None => Space::Nowhere,
+                Some(path) if path.ingress_fc => Space::Credits(path.credits.into()),
+                Some(_) => Space::Unlimited,
             },
         }
     }
@@ -177,9 +177,9 @@ impl World {
 
     /// The other end has a buffer for a packet of this HopID.
     fn may_send(&self, at: usize, side: usize, hop: u16) -> bool {
-        match self.room(at, 1 - side, hop) {
-            Room::Nowhere | Room::Unlimited => true,
-            Room::Credits(n) => self.faults.ignore_credits || self.cables[at].ingress[1 - side].held(hop) < n,
+        match self.space(at, 1 - side, hop) {
+            Space::Nowhere | Space::Unlimited => true,
+            Space::Credits(n) => self.faults.ignore_credits || self.cables[at].ingress[1 - side].held(hop) < n,
         }
     }
 

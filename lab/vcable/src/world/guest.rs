@@ -150,10 +150,10 @@ impl Guest {
 
     /// Queues a packet for the driver; false when the queue is full.
     pub(crate) fn post(&mut self, pdf: u8, words: &[u32]) -> bool {
-        let room = self.inbox.len() < BACKLOG;
-        if room {
+        let space = self.inbox.len() < BACKLOG;
+        if space {
             self.inbox.push_back((pdf, seal(words)));
         }
-        room
+        space
     }
 }

@@ -161,7 +161,7 @@ fn parse_entries(
     Ok(entries)
 }
 
-/// Writes entries whose room in the block is already there; their data goes to its end.
+/// Writes entries whose space in the block is already there; their data goes to its end.
 fn write_entries(entries: &[(String, Value)], block: &mut Vec<u32>, from: usize) {
     for (index, (key, value)) in entries.iter().enumerate() {
         let at = from + 4 * index;

@@ -29,7 +29,7 @@ impl Sender {
 
 /// Connection to one agent.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct AgentConn {
     guest: String,
     path: PathBuf,
     to: Sender,
@@ -38,11 +38,11 @@ pub(crate) struct Link {
     next: Mutex<u32>,
 }
 
-impl Link {
+impl AgentConn {
     /// A link that is not open yet.
-    pub(crate) fn new(guest: &str, path: PathBuf) -> Link {
+    pub(crate) fn new(guest: &str, path: PathBuf) -> AgentConn {
         let (guest, to, routes) = (guest.to_owned(), Sender::default(), Routes::default());
-        Link { guest, path, to, routes, hello: None, next: Mutex::new(1) }
+        AgentConn { guest, path, to, routes, hello: None, next: Mutex::new(1) }
     }
 
     /// Connects as soon as QEMU listens, and waits for the agent's first word; true when it came.

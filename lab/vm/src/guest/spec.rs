@@ -48,7 +48,7 @@ struct Nic {
 
 /// Folders and files that all guests of a test share.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SharedFolders {
     /// The Debian root.
     pub(crate) root: PathBuf,
     /// The kernel's image.
@@ -65,7 +65,7 @@ pub(crate) struct Place {
 
 impl Spec {
     /// A small guest without any device.
-    pub(crate) fn new(name: &str, place: &Place) -> Spec {
+    pub(crate) fn new(name: &str, place: &SharedFolders) -> Spec {
         Spec {
             name: name.to_owned(),
             // The root file system lies in it: with every program some 120 MiB. The suite over a device takes 230.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::perf::{self, Way};
+use super::perf::{self, MeasuredPath};
 use super::tb::{self, SOON, found, lost};
 use crate::error::{Result, check};
 use crate::guest::{Guest, Job};
@@ -14,7 +14,7 @@ const TOLD: Duration = Duration::from_secs(60);
 /// Streams that are made: connections use one each, and two ranks have two.
 const STREAMS: u32 = 4;
 
-/// Plugin hosts: rank 0 on `a`, rank 1 on `b`, meeting over the Ethernet beside the cable.
+/// Plugin hosts: rank 0 on `a`, rank 1 on `b`, handshake over the Ethernet beside the cable.
 fn ranks(a: &Guest, b: &Guest, env: &str, words: &str) -> Result<[Job; 2]> {
     let start = |guest: &Guest, rank: u32| {
         guest.spawn(&format!(
@@ -43,7 +43,7 @@ fn tier(lab: &mut Lab, a: &Guest, b: &Guest, env: &str, device: &str, tier: &str
             format!("lspan status does not tell of {device} at {tier}:\n{status}")
         })?;
     }
-    perf::all(a, b, Way { at: "10.1.0.2", env, path: "thunderbolt", device })?;
+    perf::all(a, b, MeasuredPath { at: "10.1.0.2", env, path: "thunderbolt", device })?;
     lab.say(&format!("{tier}: {}", perf::ALL));
     let forced = format!("{env} LINKSPAN_PATH=thunderbolt");
     for job in ranks(a, b, &forced, "--test allreduce --quick")? {

@@ -1,4 +1,4 @@
-//! The C interface on our driver, with `ring-c` (doors/capi/tests/lab/ring.c) and, for C++, `ring-cpp` (tests/cpp/rings.cpp) in the
+//! The C interface on our driver, with `ring-c` (bindings/c/tests/lab/ring.c) and, for C++, `ring-cpp` (tests/cpp/rings.cpp) in the
 //! guests.
 
 use super::ring::{self, DEVICE, SYS, done};

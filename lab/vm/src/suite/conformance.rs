@@ -1,4 +1,4 @@
-//! The suite that every room passes, over real drivers: both ends in one guest, of which a cable joins two host interfaces.
+//! The suite that every transport passes, over real drivers: both ends in one guest, of which a cable joins two host interfaces.
 
 use super::tb::{self, SOON};
 use crate::error::{Result, check};

@@ -24,7 +24,7 @@ pub(crate) const ALL: &str = "lspan perf bw, lat, jitter, load, multi, every byt
 
 /// A path to be measured, from one guest to another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way<'a> {
+pub(crate) struct MeasuredPath<'a> {
     /// Where the server is reached.
     pub(crate) at: &'a str,
     /// What both sides run with.
@@ -36,8 +36,8 @@ pub(crate) struct Way<'a> {
 }
 
 /// Runs each test from `a` against a server of its own on `b`.
-pub(crate) fn all(a: &Guest, b: &Guest, way: Way<'_>) -> Result<()> {
-    let Way { at, env, path, device } = way;
+pub(crate) fn all(a: &Guest, b: &Guest, way: MeasuredPath<'_>) -> Result<()> {
+    let MeasuredPath { at, env, path, device } = way;
     for (test, more) in TESTS {
         let serve = format!("{env} LINKSPAN_PATH={path} LINKSPAN_LOG=info exec lspan perf serve >/tmp/serve.log 2>&1");
         let mut server = b.spawn(&serve)?;

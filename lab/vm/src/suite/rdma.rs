@@ -60,7 +60,7 @@ fn play(server: End<'_>, client: End<'_>, program: &str, says: &str) -> Result<S
     let address = server.address.split('/').next().unwrap_or_default();
     let command = |end: End<'_>, gid: u32| format!("{} {program} -d {} {flag} {gid}", end.within, end.device);
     let serving = server.guest.spawn(&command(server, there))?;
-    // Their meeting is an ordinary TCP connection on port 18515 = 0x4853, or what the program prefers.
+    // Their handshake is an ordinary TCP connection on port 18515 = 0x4853, or what the program prefers.
     let listening = format!("{} cat /proc/net/tcp /proc/net/tcp6 | grep -q ':485[0-9A-F] .* 0A '", server.within);
     server.guest.until(&format!("{program} to listen"), SOON, &listening)?;
     let said = client.guest.sh_for(SOON, &format!("{} {address}", command(client, here)))?;
@@ -93,7 +93,7 @@ pub(crate) fn one(lab: &mut Lab) -> Result<()> {
     lab.finish([a])
 }
 
-/// Both ends on one device, in one process: every verb that the room uses, through libibverbs and the kernel.
+/// Both ends on one device, in one process: every verb that the transport uses, through libibverbs and the kernel.
 pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
     let mut spec = lab.guest("a");
     spec.cpus = 2;
@@ -105,7 +105,7 @@ pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
     check(said.code == 0 && said.out.ends_with("passed\n"), || {
         format!("verbs-conformance ended with {}: {}{}", said.code, said.out, said.err)
     })?;
-    lab.say("the conformance suite of the rooms");
+    lab.say("the conformance suite of the transports");
     let end = End { guest: &a, within: "", device: "rxe0", address: "10.1.0.1" };
     let seen = a.sh("ibv_devinfo -d rxe0")?;
     check(seen.contains("rxe0") && seen.contains("PORT_ACTIVE"), || format!("ibv_devinfo says\n{seen}"))?;
@@ -121,7 +121,7 @@ pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
     lab.finish([a])
 }
 
-/// What our room does and what perftest does in the same guest, in turns: how they compare, and what ours costs the card.
+/// What our transport does and what perftest does in the same guest, in turns: how they compare, and what ours costs the card.
 fn beside(lab: &mut Lab, a: &Guest, end: End<'_>) -> Result<()> {
     // Their line of numbers, the column of the typical one, and whether ours is better when it is larger.
     let rows = [
@@ -236,7 +236,7 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     lab.finish([a, b])
 }
 
-/// Plugin hosts: one rank on each of the guests, meeting at the first one's end of the first cable.
+/// Plugin hosts: one rank on each of the guests, handshake at the first one's end of the first cable.
 fn ranks(guests: &[&Guest], env: &str, words: &str) -> Result<Vec<Job>> {
     let start = |(rank, guest): (usize, &&Guest)| {
         guest.spawn(&format!(
@@ -468,7 +468,7 @@ pub(crate) fn mesh_triangle(lab: &mut Lab) -> Result<()> {
     let (guests, _) = around(lab, ["a", "b", "c"], 20)?;
     key(&guests)?;
     let [a, b, c] = &guests;
-    // The ranks' own meeting is at 10.1.0.1, which c reaches at the far end of its cable to a.
+    // The ranks' own handshake is at 10.1.0.1, which c reaches at the far end of its cable to a.
     c.sh("ip route add 10.1.0.1 via 10.1.2.2")?;
     let serving = [b, c].map(|guest| guest.spawn(&format!("{MESH} exec lspan mesh --serve >/dev/null 2>&1")));
     let drawn = a.run(SOON, &format!("{MESH} lspan mesh --wait 10s 2>&1"))?;
@@ -552,7 +552,7 @@ fn relays_die(lab: &mut Lab, guests: &[Guest; 4]) -> Result<()> {
     let serving = [b, d].map(|guest| guest.spawn(&format!("{MESH} exec lspan mesh --serve >/dev/null 2>&1")));
     let serving = serving.into_iter().collect::<Result<Vec<Job>>>()?;
     for guest in [b, d] {
-        guest.until("a door", SOON, "netstat -ltn 2>/dev/null | grep -q :7475")?;
+        guest.until("a mesh server", SOON, "netstat -ltn 2>/dev/null | grep -q :7475")?;
     }
     let mut jobs = ranks(&[a, c], MESH, "--test rounds --size 256K --rounds 100000")?;
     for job in &mut jobs {
@@ -583,7 +583,7 @@ pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
     let (guests, _) = around(lab, ["a", "b", "c", "d"], 30)?;
     key(&guests)?;
     let [a, b, c, d] = &guests;
-    // The ranks' own meeting is at 10.1.0.1: d reaches it at the far end of its cable to a, c over d.
+    // The ranks' own handshake is at 10.1.0.1: d reaches it at the far end of its cable to a, c over d.
     d.sh("ip route add 10.1.0.1 via 10.1.3.2 && echo 1 >/proc/sys/net/ipv4/ip_forward")?;
     c.sh("ip route add 10.1.0.1 via 10.1.2.2")?;
     a.sh("ip route add 10.1.2.0/30 via 10.1.3.1")?;

@@ -175,8 +175,8 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     let counted = a.sh(&format!("{awake}; ! grep -qx linkspan/0 /proc/[0-9]*/comm"))?;
     check(counted.trim() == "0 1", || format!("polling threads awake, and whether their time is counted: {counted}"))?;
     lab.say("a polling thread, awake and from its sleep; no more than allowed, none left, its time counted");
-    for room in [4096, 100_000] {
-        both((&a, &format!("swap-send {DEVICE} 3 40 {room}")), (&b, &format!("swap-receive {DEVICE} 3 40 {room}")))?;
+    for size in [4096, 100_000] {
+        both((&a, &format!("swap-send {DEVICE} 3 40 {size}")), (&b, &format!("swap-receive {DEVICE} 3 40 {size}")))?;
     }
     lab.say("buffers that change hands: messages of all sizes");
 

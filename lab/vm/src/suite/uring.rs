@@ -1,4 +1,4 @@
-//! The room of device-memory TCP over io_uring's zero-copy receive, in its mode without a card.
+//! The transport of device-memory TCP over io_uring's zero-copy receive, in its mode without a card.
 
 use super::tb::SOON;
 use crate::error::{Result, check};

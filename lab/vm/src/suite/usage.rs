@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use super::perf::{self, Way};
+use super::perf::{self, MeasuredPath};
 use super::tb::{self, SOON, net};
 use crate::error::{Error, Result, check};
 use crate::guest::{Guest, Job};
 use crate::lab::Lab;
 use crate::vcable::Cable;
 
-/// A dead host is reported within 30 s (the sentinel's keepalive); the rest is a busy machine.
+/// A dead host is reported within 30 s (the keepalive connection's keepalive); the rest is a busy machine.
 const TOLD: Duration = Duration::from_secs(45);
 
 /// What both sides run with: the cable chosen by its name.
 const CABLE: &str = "LINKSPAN_IFNAME==thunderbolt0";
 
-/// The plugin with the host that plays NCCL's part: rank 0 on `a`, rank 1 on `b`, meeting over `at`.
+/// The plugin with the host that plays NCCL's part: rank 0 on `a`, rank 1 on `b`, handshake over `at`.
 fn ranks(a: &Guest, b: &Guest, at: &str, env: &str, words: &str) -> Result<[Job; 2]> {
     let start = |guest: &Guest, rank: u32| {
         guest.spawn(&format!(
@@ -75,7 +75,7 @@ pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     lab.say("lspan status on both: the cable, who is at its other end, the path over it");
 
     let sent = packets(a)?;
-    perf::all(a, b, Way { at: "10.9.0.2", env: CABLE, path: "auto", device: "thunderbolt0" })?;
+    perf::all(a, b, MeasuredPath { at: "10.9.0.2", env: CABLE, path: "auto", device: "thunderbolt0" })?;
     let sent = packets(a)? - sent;
     check(sent > 1000, || format!("{sent} packets left by thunderbolt0: the rest took another way"))?;
     lab.say(&format!("tier 3 (net), thunderbolt0 named: {}", perf::ALL));

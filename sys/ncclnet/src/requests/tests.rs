@@ -1,21 +1,21 @@
 use super::*;
 
-fn row() -> (Doors, Requests) {
-    let doors = Doors::new();
-    doors.hang(0x1000, Kind::Send);
-    let requests = Requests::new(&doors, 1);
-    (doors, requests)
+fn row() -> (RequestSlots, Requests) {
+    let slots = RequestSlots::new();
+    slots.hang(0x1000, Kind::Send);
+    let requests = Requests::new(&slots, 1);
+    (slots, requests)
 }
 
 #[test]
 fn all_places_are_distinct_and_lead_home() {
-    let (_doors, mut requests) = row();
+    let (_request_slots, mut requests) = row();
     let mut seen = std::collections::BTreeSet::new();
     for i in 0..REQUESTS as u64 {
-        assert!(requests.has_room());
+        assert!(requests.has_space());
         assert!(seen.insert(requests.start(i, [7].into_iter()) as usize));
     }
-    assert!(!requests.has_room());
+    assert!(!requests.has_space());
     assert!(requests.start(0, [0].into_iter()).is_null());
     for &r in &seen {
         // SAFETY: made above.
@@ -28,7 +28,7 @@ fn all_places_are_distinct_and_lead_home() {
 
 #[test]
 fn done_requests_are_dead_and_their_places_used_again() {
-    let (_doors, mut requests) = row();
+    let (_request_slots, mut requests) = row();
     let mut old = std::collections::BTreeSet::new();
     for ticket in 0..40 {
         let r = requests.start(ticket, [0].into_iter());
@@ -45,7 +45,7 @@ fn done_requests_are_dead_and_their_places_used_again() {
 
 #[test]
 fn knows_what_memory_is_in_use() {
-    let (_doors, mut requests) = row();
+    let (_request_slots, mut requests) = row();
     let r = requests.start(1, [10, 20, 30].into_iter());
     assert!(requests.uses(10) && requests.uses(30));
     assert!(!requests.uses(40) && !requests.uses(0));
@@ -65,10 +65,10 @@ fn small_numbers_are_no_requests() {
 }
 
 #[test]
-fn a_new_comm_behind_the_same_doors_refuses_old_requests() {
-    let (doors, mut requests) = row();
+fn a_new_comm_behind_the_same_slots_refuses_old_requests() {
+    let (slots, mut requests) = row();
     let r = requests.start(1, [0].into_iter());
-    let requests = Requests::new(&doors, 2);
+    let requests = Requests::new(&slots, 2);
     // SAFETY: made above.
     let through = unsafe { through(r) }.unwrap();
     assert!(requests.get(&through).is_err());

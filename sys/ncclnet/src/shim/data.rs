@@ -61,8 +61,8 @@ unsafe fn isend<P: Exported>(
     };
     // SAFETY: live; NCCL does not close it during the call.
     let body = unsafe { cell.body() }.ok_or(Misuse::Stranger("send comm", comm as usize))?;
-    let started = body.lane.with(|p| {
-        if !p.requests.has_room() {
+    let started = body.spin.with(|p| {
+        if !p.requests.has_space() {
             return Ok(null_mut());
         }
         let ticket = p.path.isend(part)?;
@@ -174,7 +174,7 @@ unsafe fn grouped<P: Exported, L: Length>(
     // SAFETY: live; NCCL does not close it during the call.
     let body = unsafe { cell.body() }.ok_or(Misuse::Stranger("receive comm", comm as usize))?;
     let start = |p: &mut Path<P::Recv>, parts: &[Part<'_, P::Mr>], mrs: &[usize]| {
-        if !p.requests.has_room() {
+        if !p.requests.has_space() {
             return Ok(null_mut());
         }
         let ticket = f(&mut p.path, parts)?;
@@ -183,7 +183,7 @@ unsafe fn grouped<P: Exported, L: Length>(
     // SAFETY: `n` elements by the caller's promise.
     let (first, first_mr) = unsafe { arrays.part::<P>(0) }?;
     let started = if n == 1 {
-        body.lane.with(|p| start(p, &[first], &[first_mr]))??
+        body.spin.with(|p| start(p, &[first], &[first_mr]))??
     } else {
         let mut parts = [first; MAX_RECVS];
         let mut mrs = [first_mr; MAX_RECVS];
@@ -191,7 +191,7 @@ unsafe fn grouped<P: Exported, L: Length>(
             // SAFETY: as above.
             (parts[i], mrs[i]) = unsafe { arrays.part::<P>(i) }?;
         }
-        body.lane.with(|p| start(p, &parts[..n], &mrs[..n]))??
+        body.spin.with(|p| start(p, &parts[..n], &mrs[..n]))??
     };
     // SAFETY: by the caller's promise.
     unsafe { request.write(started) };
@@ -301,12 +301,12 @@ unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *
     let gone = || Misuse::Request(request as usize);
     let mut got = [0usize; MAX_RECVS];
     let finished = if way.is_send {
-        // SAFETY: a door leads to its comm's cell; live, and NCCL does not close it during the call.
+        // SAFETY: a request slot leads to its comm's cell; live, and NCCL does not close it during the call.
         let body = unsafe {
             let cell: &CommCell<P, P::Send> = Cell::from_address(way.cell, Kind::Send).map_err(|_| gone())?;
             cell.body()
         };
-        body.ok_or_else(gone)?.lane.with(|p| {
+        body.ok_or_else(gone)?.spin.with(|p| {
             let entry = p.requests.get(&way)?;
             let Some(bytes) = p.path.test(entry.ticket)? else {
                 return Ok(None);
@@ -321,7 +321,7 @@ unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *
             let cell: &CommCell<P, P::Recv> = Cell::from_address(way.cell, Kind::Recv).map_err(|_| gone())?;
             cell.body()
         };
-        body.ok_or_else(gone)?.lane.with(|p| {
+        body.ok_or_else(gone)?.spin.with(|p| {
             let entry = p.requests.get(&way)?;
             let n = usize::from(entry.parts);
             let ticket = entry.ticket;
@@ -362,7 +362,7 @@ pub(super) unsafe extern "C" fn irecv_consumed<P: Exported>(
         }
         let cell: &CommCell<P, P::Recv> = Cell::from_address(comm, Kind::Recv)?;
         let body = cell.body().ok_or(Misuse::Stranger("receive comm", comm as usize))?;
-        body.lane.with(|p| {
+        body.spin.with(|p| {
             // Most requests ended with the test that said done.
             let Some(ticket) = p.requests.with_kernel(&way) else { return Ok(()) };
             p.requests.finish(&way);

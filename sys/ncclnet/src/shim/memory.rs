@@ -9,7 +9,7 @@ use linkspan_transport::MemSlice;
 use super::border::{call, given, out, size};
 use crate::comm::{CommBody, MrBody};
 use crate::fail::Refused;
-use crate::{DeviceRange, Exported, Mem, MemKind, Misuse, RecvComm, Region, SendComm, abi};
+use crate::{DeviceRange, Exported, Mem, MemKind, Misuse, RecvComm, RegisterRange, SendComm, abi};
 
 fn kind(kind: c_int) -> Result<MemKind, Misuse> {
     match kind {
@@ -56,7 +56,7 @@ fn on_comm<P: Exported, R>(
     }
 }
 
-fn register<P: Exported>(comm: *mut c_void, region: Region<'_>, out: *mut *mut c_void) -> Result<(), Refused> {
+fn register<P: Exported>(comm: *mut c_void, region: RegisterRange<'_>, out: *mut *mut c_void) -> Result<(), Refused> {
     let kind = match region.mem {
         Mem::Host(_) => MemKind::Host,
         Mem::Device(_) => MemKind::Device,
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn reg_mr_v6<P: Exported>(
         unsafe { mr.write(null_mut()) };
         // SAFETY: NCCL's promise.
         let mem = unsafe { mem(kind(type_)?, data, size(len)?) }?;
-        register::<P>(comm, Region { mem, dma_buf: None }, mr)
+        register::<P>(comm, RegisterRange { mem, dma_buf: None }, mr)
     })
 }
 
@@ -103,7 +103,7 @@ pub(super) unsafe extern "C" fn reg_mr_v8<P: Exported>(
         unsafe { mr.write(null_mut()) };
         // SAFETY: NCCL's promise.
         let mem = unsafe { mem(kind(type_)?, data, len) }?;
-        register::<P>(comm, Region { mem, dma_buf: None }, mr)
+        register::<P>(comm, RegisterRange { mem, dma_buf: None }, mr)
     })
 }
 
@@ -127,7 +127,7 @@ pub(super) unsafe extern "C" fn reg_mr_dma_buf<P: Exported>(
         let mem = unsafe { mem(kind(type_)?, data, len) }?;
         // SAFETY: not -1; NCCL keeps it open during the call.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        register::<P>(comm, Region { mem, dma_buf: Some((fd, offset)) }, mr)
+        register::<P>(comm, RegisterRange { mem, dma_buf: Some((fd, offset)) }, mr)
     })
 }
 
@@ -146,7 +146,7 @@ pub(super) unsafe extern "C" fn dereg_mr<P: Exported>(comm: *mut c_void, mr: *mu
                         p.path.revoke(&body.mr);
                     }
                 };
-                ended(b.lane.with(revoke))
+                ended(b.spin.with(revoke))
             },
             |b| {
                 let revoke = |p: &mut crate::comm::Path<P::Recv>| {
@@ -154,7 +154,7 @@ pub(super) unsafe extern "C" fn dereg_mr<P: Exported>(comm: *mut c_void, mr: *mu
                         p.path.revoke(&body.mr);
                     }
                 };
-                ended(b.lane.with(revoke))
+                ended(b.spin.with(revoke))
             },
         )?;
         let Some(body) = P::global().mrs.remove(mr)?.body.take() else {

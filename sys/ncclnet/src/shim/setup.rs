@@ -7,8 +7,8 @@ use super::border::{call, device, given, out};
 use crate::abi::{Config, DeviceHandle, HANDLE_MAXSIZE, LogFn, NetAttr, ProfilerFn, VDevice4, VDevice8};
 use crate::comm::{CommBody, CtxBody, ListenBody, Path};
 use crate::fail::Refused;
-use crate::lane::Lane;
 use crate::requests::Requests;
+use crate::spin::SpinCell;
 use crate::{Connecting, Exported, HANDLE_LEN, Init, ListenComm, Logger, Misuse, OpenedSend, RecvComm, abi};
 
 pub(super) unsafe extern "C" fn init_v6<P: Exported, const VERSION: u32>(log: Option<LogFn>) -> c_int {
@@ -89,7 +89,7 @@ unsafe fn listen<P: Exported>(
         with_ctx::<P, _>(ctx, |ctx| {
             let dev = device(dev, ctx.plugin.devices())?;
             let listen = ctx.plugin.listen(&ctx.ctx, dev, &mut bytes)?;
-            Ok(ListenBody::<P> { listen: Lane::new(listen), ctx: ctx.serial })
+            Ok(ListenBody::<P> { listen: SpinCell::new(listen), ctx: ctx.serial })
         })
     }?;
     let mut whole = [0u8; HANDLE_MAXSIZE];
@@ -152,8 +152,8 @@ unsafe fn connect<P: Exported>(
     let address = P::global().sends.insert(|cell| {
         cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Send);
         let requests = Requests::new(&cell.extra, cell.uses());
-        let lane = Lane::new(Path { path: opened.path, requests });
-        CommBody { lane, domain: opened.domain, ctx: serial }
+        let spin = SpinCell::new(Path { path: opened.path, requests });
+        CommBody { spin, domain: opened.domain, ctx: serial }
     });
     // SAFETY: not null; one pointer by the caller's promise.
     unsafe { comm.write(address) };
@@ -294,8 +294,8 @@ unsafe fn accept<P: Exported>(
     let address = P::global().recvs.insert(|cell| {
         cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Recv);
         let requests = Requests::new(&cell.extra, cell.uses());
-        let lane = Lane::new(Path { path: opened.path, requests });
-        CommBody { lane, domain: opened.domain, ctx: body.ctx }
+        let spin = SpinCell::new(Path { path: opened.path, requests });
+        CommBody { spin, domain: opened.domain, ctx: body.ctx }
     });
     // SAFETY: not null, and NCCL's variable.
     unsafe { comm.write(address) };

@@ -77,7 +77,7 @@ fn a_gather_sends_borrowed_and_mapped_ranges_in_order() {
     let mut gather = Gather::new();
     assert!(gather.is_empty());
     assert!(gather.push(b"head") && gather.push(b"") && gather.push_mem(mem.slice()) && gather.push(b"tail"));
-    assert_eq!((gather.bytes(), gather.room()), (12, crate::GATHER_MAX - 3));
+    assert_eq!((gather.bytes(), gather.capacity()), (12, crate::GATHER_MAX - 3));
     assert_eq!(gather.send(a.as_fd()).unwrap(), Some(12));
     let mut buf = [0; 32];
     assert_eq!(eventually(|| recv(b.as_fd(), &mut buf).unwrap()), 12);

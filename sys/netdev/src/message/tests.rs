@@ -38,7 +38,7 @@ fn answers_are_taken_apart() {
     error.extend_from_slice(&Request(Vec::new()).bytes(1, b"no such thing\0").0);
     let all = [object.clone(), message(20, 0, 6, &[9; 40]), message(ERROR, TEXTS | CAPPED, 7, &error)].concat();
     let answers = answers(&all, 7).unwrap();
-    let [Answer::Object(attrs), Answer::End(-95, Some(text))] = &answers[..] else { panic!("{answers:?}") };
+    let [NetlinkReply::Object(attrs), NetlinkReply::End(-95, Some(text))] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(
         (attrs.u32(1).unwrap(), attrs.get(9).unwrap(), attrs.u32(2).unwrap()),
         (Some(4), Some(&b"name\0"[..]), None)
@@ -50,8 +50,8 @@ fn answers_are_taken_apart() {
     long.extend_from_slice(&object);
     long.extend_from_slice(&Request(Vec::new()).bytes(1, b"why\0").0);
     let long = message(ERROR, TEXTS, 7, &long);
-    assert_eq!(super::answers(&long, 7).unwrap(), [Answer::End(-22, Some("why".into()))]);
-    assert_eq!(super::answers(&message(DONE, 0, 7, &[]), 7).unwrap(), [Answer::End(0, None)]);
+    assert_eq!(super::answers(&long, 7).unwrap(), [NetlinkReply::End(-22, Some("why".into()))]);
+    assert_eq!(super::answers(&message(DONE, 0, 7, &[]), 7).unwrap(), [NetlinkReply::End(0, None)]);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn lengths_that_lie_are_refused() {
             // Refused or read as something else; never a panic, never a loop.
             if let Ok(answers) = answers(&bytes, 7) {
                 for answer in answers {
-                    if let Answer::Object(attrs) = answer {
+                    if let NetlinkReply::Object(attrs) = answer {
                         let _ = attrs.all();
                     }
                 }
@@ -77,7 +77,7 @@ fn lengths_that_lie_are_refused() {
     let mut wide = good;
     wide[20] = 200;
     let Ok(all) = answers(&wide, 7) else { panic!("the envelope is whole") };
-    let Answer::Object(attrs) = &all[0] else { panic!("an object") };
+    let NetlinkReply::Object(attrs) = &all[0] else { panic!("an object") };
     assert_eq!(attrs.all(), Err(BadMessage("an attribute beyond its message")));
     assert_eq!(answers(&message(ERROR, 0, 7, &[1, 2]), 7), Err(BadMessage("an error without a number")));
 }

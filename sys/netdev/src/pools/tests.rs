@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::message::{Answer, answers};
+use crate::message::{NetlinkReply, answers};
 
 /// What the kernel sends of one pool: number 7 on interface 3, NAPI 513, 20 pages of 81920 bytes, binding 9. Unsigned integers of
 /// a free width come as four bytes where that is enough.
@@ -23,7 +23,7 @@ const POOL: [u8; 76] = [
 #[test]
 fn a_pool_is_taken_apart() {
     let answers = answers(&POOL, 5).unwrap();
-    let [Answer::Object(attrs)] = answers[..] else { panic!("{answers:?}") };
+    let [NetlinkReply::Object(attrs)] = answers[..] else { panic!("{answers:?}") };
     let want = PagePool {
         id: 7,
         napi: Some(513),

@@ -15,8 +15,8 @@ use linkspan_gpu::devmem::{Completion, MOST_REFILLS};
 use linkspan_transport::{Buf, MemSlice};
 
 use super::abi::*;
-use super::bell::Bell;
 use super::map::Map;
+use super::notifier::Notifier;
 
 /// Requests that may be written before the kernel is entered.
 const REQUESTS: u32 = 8;
@@ -86,7 +86,7 @@ struct Offsets {
 #[derive(Debug)]
 pub struct Issuer {
     shared: Arc<Shared>,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     id: u32,
     unsent: u32,
     _here: PhantomData<*const ()>,
@@ -113,7 +113,7 @@ fn register<T>(ring: &OwnedFd, what: c_uint, arg: *mut T, count: c_uint) -> io::
 }
 
 /// Makes a ring in the calling thread, with space for `completions` and `refills` (powers of two), and registers the
-/// area. `bell` is rung when the kernel has put work off for the thread. Needs CAP_NET_ADMIN.
+/// area. `notifier` is signaled when the kernel has put work off for the thread. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
 /// [`UringError`] with the call that failed and its error: `EPERM`; `EINVAL` from kernels without zero-copy receive;
@@ -122,7 +122,7 @@ pub fn zero_copy(
     source: Source,
     area: Area<'_>,
     (completions, refills): (u32, u32),
-    bell: &Arc<Bell>,
+    notifier: &Arc<Notifier>,
 ) -> Result<(Issuer, Harvest), UringError> {
     let mut params = Params {
         flags: SETUP_CQE32 | SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN | SETUP_CQSIZE,
@@ -166,7 +166,7 @@ pub fn zero_copy(
         ..IfqReg::default()
     };
     register(&ring, REGISTER_ZCRX_IFQ, &raw mut ifq, 1).map_err(failed("IORING_REGISTER_ZCRX_IFQ"))?;
-    let mut wakes = bell.as_fd().as_raw_fd();
+    let mut wakes = notifier.as_fd().as_raw_fd();
     register(&ring, REGISTER_EVENTFD, &raw mut wakes, 1).map_err(failed("IORING_REGISTER_EVENTFD"))?;
 
     let params = Offsets {
@@ -195,7 +195,7 @@ pub fn zero_copy(
     }
     let shared = Arc::new(Shared { ring, sq, sqes, cq, refills, params });
     let harvest = Harvest { shared: shared.clone(), head: 0, token: reg_area.token, id: ifq.id };
-    Ok((Issuer { shared, bell: bell.clone(), id: ifq.id, unsent: 0, _here: PhantomData }, harvest))
+    Ok((Issuer { shared, notifier: notifier.clone(), id: ifq.id, unsent: 0, _here: PhantomData }, harvest))
 }
 
 impl Issuer {
@@ -252,7 +252,7 @@ impl Issuer {
                 }
                 Err(_) => match io::Error::last_os_error() {
                     e if e.kind() == io::ErrorKind::Interrupted => {}
-                    // Completions wait to be taken: the next bell comes when they were.
+                    // Completions wait to be taken: the next signal comes when they were.
                     e if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => return Ok(()),
                     e => return Err(e),
                 },
@@ -285,7 +285,7 @@ impl Issuer {
 
     /// Sleeps until the eventfd is signalled, by the kernel or by another thread.
     pub fn wait(&self) {
-        self.bell.wait();
+        self.notifier.wait();
     }
 }
 

@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 use linkspan_transport::HostBuf;
 
 use super::*;
-use crate::cma::Gate;
+use crate::cma::AccessGuard;
 
 /// Both sides in this process, each with a gate of its own, on one map.
-fn sides(watch: [Watch; 2]) -> ([Bare; 2], [Gate; 2]) {
+fn sides(watch: [Watch; 2]) -> ([Bare; 2], [AccessGuard; 2]) {
     let map = Arc::new(Map::create(crate::layout::RING_MIN).unwrap());
-    let gates = [Gate::new([1, 2]).unwrap(), Gate::new([3, 4]).unwrap()];
+    let guards = [AccessGuard::new([1, 2]).unwrap(), AccessGuard::new([3, 4]).unwrap()];
     let pid = std::process::id() as i32;
     let [first, second] = watch;
-    let a = Bare::watched(&map, Side::A, Remote::new(pid, gates[1].address()), first);
-    let b = Bare::watched(&map, Side::B, Remote::new(pid, gates[0].address()), second);
-    ([a, b], gates)
+    let a = Bare::watched(&map, Side::A, Remote::new(pid, guards[1].address()), first);
+    let b = Bare::watched(&map, Side::B, Remote::new(pid, guards[0].address()), second);
+    ([a, b], guards)
 }
 
 fn unwatched() -> [Watch; 2] {

@@ -1,6 +1,6 @@
 use linkspan_transport::{Buf, HostBuf};
 
-use super::{Gate, Ranges, Remote};
+use super::{AccessGuard, Ranges, Remote};
 use crate::slot::MAX_SLICES;
 
 fn me() -> i32 {
@@ -9,8 +9,8 @@ fn me() -> i32 {
 
 #[test]
 fn pull_and_push_pass_an_open_gate() {
-    let gate = Gate::new([1, 2]).unwrap();
-    let remote = Remote::new(me(), gate.address());
+    let guard = AccessGuard::new([1, 2]).unwrap();
+    let remote = Remote::new(me(), guard.address());
     remote.probe([1, 2]).unwrap();
     let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
     assert!(src.slice().fill(99_999, &[42]));
@@ -25,8 +25,8 @@ fn pull_and_push_pass_an_open_gate() {
 #[test]
 fn many_ranges_go_each_to_its_place() {
     const LEN: u64 = 5000;
-    let gate = Gate::new([1, 2]).unwrap();
-    let remote = Remote::new(me(), gate.address());
+    let guard = AccessGuard::new([1, 2]).unwrap();
+    let remote = Remote::new(me(), guard.address());
     let bytes: Vec<u8> = (0..u64::from(MAX_SLICES) * LEN).map(|n| (n * 7 % 251) as u8).collect();
     let src = HostBuf::new(bytes.len());
     assert!(src.slice().fill(0, &bytes));
@@ -57,9 +57,9 @@ fn many_ranges_go_each_to_its_place() {
 /// The claim that the whole revocation stands on: a closed gate ends a copy before its first byte of payload.
 #[test]
 fn a_closed_gate_stops_a_copy_before_its_first_byte() {
-    let mut gate = Gate::new([1, 2]).unwrap();
-    let remote = Remote::new(me(), gate.address());
-    gate.close().unwrap();
+    let mut guard = AccessGuard::new([1, 2]).unwrap();
+    let remote = Remote::new(me(), guard.address());
+    guard.close().unwrap();
     let (src, dst) = (HostBuf::new(8192), HostBuf::new(8192));
     assert!(src.slice().fill(0, &[42; 8192]));
     let fault = Some(libc::EFAULT);
@@ -71,31 +71,31 @@ fn a_closed_gate_stops_a_copy_before_its_first_byte() {
 #[test]
 fn an_address_that_was_kept_closed_stays_closed() {
     let (address, src) = (gate_left_closed(), HostBuf::new(8));
-    let more: Vec<Gate> = (0..64).filter_map(|_| Gate::new([0; 2]).ok()).collect();
+    let more: Vec<AccessGuard> = (0..64).filter_map(|_| AccessGuard::new([0; 2]).ok()).collect();
     assert!(more.iter().all(|g| g.address() != address), "the address is not handed out again");
     assert!(Remote::new(me(), address).push(src.slice(), src.slice().as_ptr() as u64).is_err());
 }
 
 fn gate_left_closed() -> u64 {
-    let mut gate = Gate::new([0; 2]).unwrap();
-    gate.close().unwrap();
-    gate.address()
+    let mut guard = AccessGuard::new([0; 2]).unwrap();
+    guard.close().unwrap();
+    guard.address()
 }
 
 #[test]
 fn a_wrong_nonce_and_an_ended_process_are_refused() {
-    let gate = Gate::new([1, 2]).unwrap();
-    assert!(Remote::new(me(), gate.address()).probe([1, 3]).is_err());
+    let guard = AccessGuard::new([1, 2]).unwrap();
+    assert!(Remote::new(me(), guard.address()).probe([1, 3]).is_err());
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    let gone = Remote::new(child.id() as i32, gate.address()).probe([1, 2]).unwrap_err();
+    let gone = Remote::new(child.id() as i32, guard.address()).probe([1, 2]).unwrap_err();
     assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
 }
 
 #[test]
 fn memory_the_kernel_will_not_reach_is_an_error() {
-    let gate = Gate::new([1, 2]).unwrap();
-    let remote = Remote::new(me(), gate.address());
+    let guard = AccessGuard::new([1, 2]).unwrap();
+    let remote = Remote::new(me(), guard.address());
     let buf = HostBuf::new(4096);
     let fault = Some(libc::EFAULT);
     assert_eq!(remote.pull(8, buf.slice()).unwrap_err().raw_os_error(), fault);

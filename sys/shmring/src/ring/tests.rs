@@ -3,14 +3,14 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
-use super::{Area, Consumer, Lie, Producer};
+use super::{Area, Consumer, CorruptIndex, Producer};
 use crate::layout::Side;
-use crate::map::{Lane, Map};
+use crate::map::{Map, RingView};
 
-fn ring() -> (Arc<Map>, Producer<Lane>, Consumer<Lane>) {
+fn ring() -> (Arc<Map>, Producer<RingView>, Consumer<RingView>) {
     let map = Arc::new(Map::create(64 << 10).expect("a map"));
-    let tx = Producer::new(Lane::new(&map, Side::A));
-    let rx = Consumer::new(Lane::new(&map, Side::A));
+    let tx = Producer::new(RingView::new(&map, Side::A));
+    let rx = Consumer::new(RingView::new(&map, Side::A));
     (map, tx, rx)
 }
 
@@ -43,7 +43,7 @@ fn a_producer_that_lies_is_found() {
     for lie in [(64 << 10) + 1, u64::MAX, 1 << 63] {
         let (_map, _tx, mut rx) = ring();
         rx.area.tail().store(lie, Ordering::Relaxed);
-        assert_eq!(rx.ready(), Err(Lie { ours: 0, theirs: lie }));
+        assert_eq!(rx.ready(), Err(CorruptIndex { ours: 0, theirs: lie }));
         assert!(!rx.get(0, &mut [0]), "and nothing of it is believed");
     }
     let (_map, mut tx, mut rx) = ring();
@@ -52,7 +52,7 @@ fn a_producer_that_lies_is_found() {
     assert_eq!(rx.ready(), Ok(8));
     rx.consume(8);
     rx.area.tail().store(3, Ordering::Relaxed);
-    assert_eq!(rx.ready(), Err(Lie { ours: 8, theirs: 3 }), "backwards");
+    assert_eq!(rx.ready(), Err(CorruptIndex { ours: 8, theirs: 3 }), "backwards");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_consumer_that_lies_is_found() {
     let (_map, mut tx, _rx) = ring();
     for lie in [1, u64::MAX, 1 << 63] {
         tx.area.head().store(lie, Ordering::Relaxed);
-        assert_eq!(tx.free(usize::MAX), Err(Lie { ours: 0, theirs: lie }));
+        assert_eq!(tx.free(usize::MAX), Err(CorruptIndex { ours: 0, theirs: lie }));
     }
     tx.area.head().store(0, Ordering::Relaxed);
     assert!(tx.free(8).is_ok() && tx.put(0, &[1; 8]));
@@ -68,7 +68,7 @@ fn a_consumer_that_lies_is_found() {
     tx.area.head().store(8, Ordering::Relaxed);
     assert_eq!(tx.free(64 << 10), Ok(64 << 10));
     tx.area.head().store(7, Ordering::Relaxed);
-    assert_eq!(tx.free(usize::MAX), Err(Lie { ours: 8, theirs: 7 }), "backwards");
+    assert_eq!(tx.free(usize::MAX), Err(CorruptIndex { ours: 8, theirs: 7 }), "backwards");
 }
 
 proptest! {

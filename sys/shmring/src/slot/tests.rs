@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Scribbled, State, Words, claim, claim_some, finish, offer, open, state, stop};
+use super::{CorruptSlot, SlotState, Words, claim, claim_some, finish, offer, open, state, stop};
 use crate::layout::Side;
 use crate::map::{Map, Slots};
 
@@ -14,7 +14,7 @@ fn a_transfer_from_offer_to_finish() {
     let all = slots();
     let w = all.get(3).unwrap();
     offer(&w, 7);
-    assert_eq!(state(&w, 7), Ok(State { open: false, stopped: false, done: false, next: 0 }));
+    assert_eq!(state(&w, 7), Ok(SlotState { open: false, stopped: false, done: false, next: 0 }));
     assert_eq!(claim(&w, 7, 2), Ok(None), "not open yet");
     assert_eq!(open(&w, 7, 0x1000, 0), Ok(true));
     assert_eq!(w.dest().load(Ordering::Relaxed), 0x1000);
@@ -73,15 +73,15 @@ fn a_stopped_transfer_neither_opens_nor_finishes() {
 }
 
 #[test]
-fn a_scribbled_cursor_is_found_or_harmless() {
+fn a_corrupt_cursor_is_found_or_harmless() {
     let all = slots();
     let w = all.get(0).unwrap();
     offer(&w, 9);
     w.cursor().store(u64::MAX, Ordering::Relaxed);
-    assert_eq!(state(&w, 9), Err(Scribbled));
-    assert_eq!(claim(&w, 9, 4), Err(Scribbled));
-    assert_eq!(open(&w, 9, 0, 0), Err(Scribbled));
-    assert_eq!(finish(&w, 9), Err(Scribbled));
+    assert_eq!(state(&w, 9), Err(CorruptSlot));
+    assert_eq!(claim(&w, 9, 4), Err(CorruptSlot));
+    assert_eq!(open(&w, 9, 0, 0), Err(CorruptSlot));
+    assert_eq!(finish(&w, 9), Err(CorruptSlot));
     for word in 0..1u64 << 19 {
         w.cursor().store(9 << 32 | word, Ordering::Relaxed);
         if let Some(slice) = claim(&w, 9, 1000).unwrap() {

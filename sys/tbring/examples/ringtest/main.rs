@@ -55,8 +55,10 @@ fn main() -> ExitCode {
         ["stay", device, channel, count] => stay(device, n(channel) as u32, n(count)),
         ["write", place, bytes, chunk, seed] => plain::write(place, n(bytes), n(chunk), n(seed)),
         ["read", place, bytes, chunk, seed] => plain::read(place, n(bytes), n(chunk), n(seed)),
-        ["swap-send", device, channel, count, room] => swap::send(device, n(channel) as u32, n(count), n(room)),
-        ["swap-receive", device, channel, count, room] => swap::receive(device, n(channel) as u32, n(count), n(room)),
+        ["swap-send", device, channel, count, capacity] => swap::send(device, n(channel) as u32, n(count), n(capacity)),
+        ["swap-receive", device, channel, count, capacity] => {
+            swap::receive(device, n(channel) as u32, n(count), n(capacity))
+        }
         ["dmabuf-bad", device] => dmabuf::bad(device),
         ["dmabuf-bounced", device] => dmabuf::bounced(device),
         ["dmabuf-send", device, channel] => dmabuf::send(device, n(channel) as u32),

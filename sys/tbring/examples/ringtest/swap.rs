@@ -8,13 +8,13 @@ use linkspan_tbring::{Error, Swap};
 use crate::{Done, LONG, bytes_of, expect, text};
 
 /// Length of a message: short and long ones, at the borders of pages and between.
-fn length(i: u64, room: u64) -> u64 {
-    [0, 1, 4064, 4065, room][(i % 5) as usize].min(room).saturating_sub(i / 5 % 7)
+fn length(i: u64, size: u64) -> u64 {
+    [0, 1, 4064, 4065, size][(i % 5) as usize].min(size).saturating_sub(i / 5 % 7)
 }
 
-/// `count` messages in buffers of `room` bytes.
-pub(crate) fn send(device: &str, channel: u32, count: u64, room: u64) -> Done {
-    let mut swap = Swap::open(Path::new(device), channel, room, LONG).map_err(text)?;
+/// `count` messages in buffers of `size` bytes.
+pub(crate) fn send(device: &str, channel: u32, count: u64, size: u64) -> Done {
+    let mut swap = Swap::open(Path::new(device), channel, size, LONG).map_err(text)?;
     let before = swap.peer().map_err(text)?.raw.copied_bytes;
     println!("sending");
     for i in 0..count {
@@ -32,15 +32,15 @@ pub(crate) fn send(device: &str, channel: u32, count: u64, room: u64) -> Done {
 }
 
 /// The other end of [`send`].
-pub(crate) fn receive(device: &str, channel: u32, count: u64, room: u64) -> Done {
-    let mut swap = Swap::open(Path::new(device), channel + 1, room, LONG).map_err(text)?;
+pub(crate) fn receive(device: &str, channel: u32, count: u64, size: u64) -> Done {
+    let mut swap = Swap::open(Path::new(device), channel + 1, size, LONG).map_err(text)?;
     expect(swap.receive(Duration::ZERO).map_err(text)?.is_none(), || "a message that was not sent".into())?;
-    let mut swap = Swap::open(Path::new(device), channel, room, LONG).map_err(text)?;
+    let mut swap = Swap::open(Path::new(device), channel, size, LONG).map_err(text)?;
     println!("receiving");
     let begun = Instant::now();
     for i in 0..count {
         let found = swap.receive(LONG).map_err(text)?.ok_or("no message comes")?;
-        let right = found == bytes_of(i + 1, length(i, room.next_multiple_of(4096)));
+        let right = found == bytes_of(i + 1, length(i, size.next_multiple_of(4096)));
         expect(right, || format!("message {i} of {} bytes is wrong", found.len()))?;
     }
     swap.front().map_err(text)?[..8].copy_from_slice(&count.to_le_bytes());

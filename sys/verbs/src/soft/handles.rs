@@ -8,7 +8,7 @@ use linkspan_transport::{Buf, MemSlice};
 use super::net::{STEP, flushed};
 use super::pair::{Pair, Posted};
 use super::wire::PSN_MASK;
-use super::{Bell, SoftNet};
+use super::{Notifier, SoftNet};
 use crate::{
     Access, Address, AsyncEvent, Completion, Cq, Error, GidEntry, InitAttr, Keys, Limits, MAX_SGE, Mr, Nic, Port,
     PostError, Qp, QpCaps, QpState, RecvWr, RtrAttr, RtsAttr, SendOp, SendWr, What,
@@ -20,12 +20,12 @@ pub struct SoftNic {
     net: SoftNet,
     index: usize,
     name: Arc<str>,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 impl SoftNic {
-    pub(super) fn new(net: SoftNet, index: usize, name: String, bell: Bell) -> SoftNic {
-        SoftNic { net, index, name: name.into(), bell }
+    pub(super) fn new(net: SoftNet, index: usize, name: String, notifier: Notifier) -> SoftNic {
+        SoftNic { net, index, name: name.into(), notifier }
     }
 
     pub(super) fn index(&self) -> usize {
@@ -149,8 +149,8 @@ impl Nic for SoftNic {
         let limits = net.nics[self.index].config.limits;
         self.limit("completion queue", depth.into(), limits.cqe.into())?;
         self.limit("completion queue number", net.nics[self.index].queues.len() as u64 + 1, limits.cq.into())?;
-        let (id, bell) = net.queue(self.index, depth as usize);
-        Ok(SoftCq { nic: self.clone(), id, bell })
+        let (id, notifier) = net.queue(self.index, depth as usize);
+        Ok(SoftCq { nic: self.clone(), id, notifier })
     }
 
     fn qp(&self, cq: &SoftCq, caps: QpCaps) -> Result<SoftQp, Error> {
@@ -176,13 +176,13 @@ impl Nic for SoftNic {
         let mut net = self.net.lock();
         let event = net.nics[self.index].events.pop_front();
         if net.nics[self.index].events.is_empty() {
-            self.bell.calm();
+            self.notifier.calm();
         }
         Ok(event)
     }
 
     fn event_fd(&self) -> RawFd {
-        self.bell.0.as_raw_fd()
+        self.notifier.0.as_raw_fd()
     }
 }
 
@@ -214,13 +214,13 @@ impl Drop for SoftMr {
 pub struct SoftCq {
     nic: SoftNic,
     id: u32,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 #[cfg(test)]
 impl SoftCq {
-    pub(super) fn bell(&self) -> &std::os::fd::OwnedFd {
-        &self.bell.0
+    pub(super) fn notifier(&self) -> &std::os::fd::OwnedFd {
+        &self.notifier.0
     }
 }
 
@@ -249,11 +249,11 @@ impl Cq for SoftCq {
     }
 
     fn fd(&self) -> RawFd {
-        self.bell.0.as_raw_fd()
+        self.notifier.0.as_raw_fd()
     }
 
     fn calm(&mut self) {
-        self.bell.calm();
+        self.notifier.calm();
     }
 }
 
@@ -371,9 +371,9 @@ impl Qp for SoftQp {
             }
             return Ok(());
         }
-        let room = (self.caps.recv as usize).saturating_sub(pair.rq.len());
-        pair.rq.extend(list.iter().take(room));
-        if list.len() > room { Err(PostError { taken: room, errno: libc::ENOMEM }) } else { Ok(()) }
+        let space = (self.caps.recv as usize).saturating_sub(pair.rq.len());
+        pair.rq.extend(list.iter().take(space));
+        if list.len() > space { Err(PostError { taken: space, errno: libc::ENOMEM }) } else { Ok(()) }
     }
 
     fn post_send(&mut self, list: &[SendWr]) -> Result<(), PostError> {

@@ -147,7 +147,7 @@ impl SoftNet {
         let mut net = self.lock();
         let index = net.add(config);
         let nic = &net.nics[index];
-        SoftNic::new(self.clone(), index, nic.config.name.clone(), nic.event_bell.clone())
+        SoftNic::new(self.clone(), index, nic.config.name.clone(), nic.event_notifier.clone())
     }
 
     /// From now on `fd` is a dma-buf that holds this memory of a device.
@@ -254,19 +254,19 @@ impl Drop for Engine {
     }
 }
 
-/// A descriptor that becomes readable when rung.
+/// A descriptor that becomes readable when signaled.
 #[derive(Clone)]
-struct Bell(Arc<std::os::fd::OwnedFd>);
+struct Notifier(Arc<std::os::fd::OwnedFd>);
 
-impl Bell {
-    fn new() -> Bell {
+impl Notifier {
+    fn new() -> Notifier {
         use rustix::event::{EventfdFlags, eventfd};
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("a descriptor for a software NIC");
-        Bell(Arc::new(fd))
+        Notifier(Arc::new(fd))
     }
 
-    fn ring(&self) {
-        // Full means that it was rung 2^64 - 2 times: it is readable.
+    fn signal(&self) {
+        // Full means that it was signaled 2^64 - 2 times: it is readable.
         let _ = rustix::io::write(self.0.as_fd(), &1u64.to_ne_bytes());
     }
 

@@ -8,7 +8,7 @@ use linkspan_transport::{Buf, MemSlice};
 
 use super::pair::Pair;
 use super::wire::Packet;
-use super::{Bell, Faults, SoftConfig};
+use super::{Faults, Notifier, SoftConfig};
 use crate::{Access, Address, AsyncEvent, Completion, Keys, QpState, Sge, Status, What};
 
 /// A registered region.
@@ -23,7 +23,7 @@ pub(super) struct Queue {
     depth: usize,
     pub(super) entries: VecDeque<Completion>,
     pub(super) armed: bool,
-    pub(super) bell: Bell,
+    pub(super) notifier: Notifier,
     pub(super) broken: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Device {
     pub(super) queues: HashMap<u32, Queue>,
     pub(super) pairs: HashMap<u32, Pair>,
     pub(super) events: VecDeque<AsyncEvent>,
-    pub(super) event_bell: Bell,
+    pub(super) event_notifier: Notifier,
     pub(super) next: u32,
     pub(super) next_qpn: u32,
 }
@@ -199,21 +199,21 @@ impl Net {
             queues: HashMap::new(),
             pairs: HashMap::new(),
             events: VecDeque::new(),
-            event_bell: Bell::new(),
+            event_notifier: Notifier::new(),
             next: 0,
             next_qpn,
         });
         self.nics.len() - 1
     }
 
-    pub(super) fn queue(&mut self, nic: usize, depth: usize) -> (u32, Bell) {
+    pub(super) fn queue(&mut self, nic: usize, depth: usize) -> (u32, Notifier) {
         let device = &mut self.nics[nic];
         device.next += 1;
-        let bell = Bell::new();
+        let notifier = Notifier::new();
         let entries = VecDeque::with_capacity(depth);
-        let queue = Queue { depth, entries, armed: false, bell: bell.clone(), broken: false };
+        let queue = Queue { depth, entries, armed: false, notifier: notifier.clone(), broken: false };
         device.queues.insert(device.next, queue);
-        (device.next, bell)
+        (device.next, notifier)
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -369,7 +369,7 @@ impl Net {
         }
         queue.entries.push_back(completion);
         if std::mem::take(&mut queue.armed) {
-            queue.bell.ring();
+            queue.notifier.signal();
         }
     }
 
@@ -379,7 +379,7 @@ impl Net {
         if device.events.len() < 4096 {
             device.events.push_back(event);
         }
-        device.event_bell.ring();
+        device.event_notifier.signal();
     }
 
     /// Breaks a queue pair: all that was posted comes back flushed.
@@ -407,7 +407,7 @@ impl Net {
         self.tell(nic, AsyncEvent::DeviceGone);
         let device = &mut self.nics[nic];
         for queue in device.queues.values_mut() {
-            queue.bell.ring();
+            queue.notifier.signal();
         }
     }
 }

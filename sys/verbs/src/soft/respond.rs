@@ -96,8 +96,8 @@ impl Net {
         let at = inbound.bytes;
         inbound.bytes += data.len() as u64;
         let total = inbound.bytes;
-        let room = recv.range.map_or(0, |r| u64::from(r.len));
-        let fault = if total > room {
+        let space = recv.range.map_or(0, |r| u64::from(r.len));
+        let fault = if total > space {
             Some((Status::LocalLength, Nak::Invalid))
         } else {
             let stored = match recv.range {

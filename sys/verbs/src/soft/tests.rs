@@ -368,7 +368,7 @@ fn inline_bytes_are_free_at_once_and_an_armed_queue_rings() {
     b.cq.arm().expect("arm");
     let readable = |cq: &SoftCq| {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(cq.bell(), PollFlags::IN)];
+        let mut fds = [PollFd::new(cq.notifier(), PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("poll") == 1
     };
     assert!(!readable(&b.cq));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use linkspan_netdev::{Area, Bell, Harvest, Issuer, Source, zero_copy};
+use linkspan_netdev::{Area, Harvest, Issuer, Notifier, Source, zero_copy};
 
 use super::AreaOf;
 use crate::Error;
@@ -29,10 +29,10 @@ pub(super) struct Shared {
     orders: AtomicU32,
     pub(super) window: AtomicU32,
     /// Rung for the thread: by the kernel, and with orders.
-    bell: Arc<Bell>,
-    /// Signalled for the rail when completions have come; `rung` says so without a system call, and later.
-    pub(super) came: Bell,
-    rung: AtomicBool,
+    notifier: Arc<Notifier>,
+    /// Signalled for the rail when completions have come; `signaled` says so without a system call, and later.
+    pub(super) came: Notifier,
+    signaled: AtomicBool,
     /// The error that ended the thread; 0: none.
     failed: AtomicI32,
 }
@@ -42,22 +42,22 @@ impl Shared {
         Ok(Shared {
             orders: AtomicU32::new(0),
             window: AtomicU32::new(0),
-            bell: Arc::new(Bell::new(true)?),
-            came: Bell::new(false)?,
-            rung: AtomicBool::new(false),
+            notifier: Arc::new(Notifier::new(true)?),
+            came: Notifier::new(false)?,
+            signaled: AtomicBool::new(false),
             failed: AtomicI32::new(0),
         })
     }
 
     pub(super) fn order(&self, what: u32) {
         self.orders.fetch_or(what, Ordering::Release);
-        self.bell.ring();
+        self.notifier.signal();
     }
 
-    /// Nothing is there: the rail's bell may be silent until something comes. What comes between a look and this is found by
-    /// the next look, for the bell is hushed only where the thread has said that it rang before.
-    pub(super) fn hush(&self) {
-        if self.rung.swap(false, Ordering::AcqRel) {
+    /// Nothing is there: the rail's notifier may be silent until something comes. What comes between a look and this is found by
+    /// the next look, for the notifier is drained only where the thread has said that it rang before.
+    pub(super) fn drain(&self) {
+        if self.signaled.swap(false, Ordering::AcqRel) {
             self.came.wait();
         }
     }
@@ -68,8 +68,8 @@ impl Shared {
     }
 
     fn tell(&self) {
-        self.came.ring();
-        self.rung.store(true, Ordering::Release);
+        self.came.signal();
+        self.signaled.store(true, Ordering::Release);
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn start(
             AreaOf::DmaBuf(fd) => Area::DmaBuf(fd.as_fd(), len),
             AreaOf::Host(mem) => Area::Host(*mem),
         };
-        let (issuer, harvest) = match zero_copy(source, place, sizes, &shared.bell) {
+        let (issuer, harvest) = match zero_copy(source, place, sizes, &shared.notifier) {
             Ok(made) => made,
             Err(why) => return drop(tell.send(Err(why))),
         };

@@ -36,7 +36,7 @@ impl Kept {
     }
 
     /// Whether one more page may be left to this receive.
-    pub(super) fn has_room(&self, number: u64) -> bool {
+    pub(super) fn has_space(&self, number: u64) -> bool {
         self.slots[number as usize % SLOTS].1.len() < PIECES && self.pages.load(Relaxed) < self.most
     }
 

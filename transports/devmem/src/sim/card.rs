@@ -44,7 +44,7 @@ impl Card {
         self.free
     }
 
-    /// A place for bytes: page, offset, room there. Holds the page once more. There is a free one.
+    /// A place for bytes: page, offset, space there. Holds the page once more. There is a free one.
     pub(super) fn place(&mut self, draw: u64, share: bool) -> (u32, u32, u32) {
         if let (true, Some((page, at))) = (share, self.last)
             && self.held[page as usize] > 0

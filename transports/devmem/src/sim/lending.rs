@@ -24,7 +24,7 @@ const EFAULT: i32 = 14;
 const OFFSET: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
-pub(super) struct Lending {
+pub(super) struct SimZeroCopy {
     bindings: BTreeMap<u32, MemSlice>,
     /// What the wire has not taken.
     queue: VecDeque<MemSlice>,
@@ -34,7 +34,7 @@ pub(super) struct Lending {
     told: u32,
 }
 
-impl Lending {
+impl SimZeroCopy {
     pub(super) fn lend(&mut self, mem: MemSlice) -> Lent {
         let id = self.bindings.len() as u32 + 1000;
         self.bindings.insert(id, mem);

@@ -66,13 +66,13 @@ fn a_refused_send_goes_by_way_of_the_host_and_is_told_with_the_kernels_word() {
         b.test(recv).unwrap()
     });
     assert!(dst.slice().to_vec() == vec![0x5a; 1 << 20]);
-    let mut news = Vec::new();
+    let mut events = Vec::new();
     a.try_each_rail(|rail| {
-        news.extend(std::iter::from_fn(|| rail.news()));
+        events.extend(std::iter::from_fn(|| rail.events()));
         Ok::<(), ()>(())
     })
     .unwrap();
-    assert!(news.iter().any(|l| l.contains("LS1340") && l.contains("Operation not supported")), "{news:?}");
-    assert!(news.iter().any(|l| l.contains("LS1345") && l.contains("Invalid argument")), "{news:?}");
+    assert!(events.iter().any(|l| l.contains("LS1340") && l.contains("Operation not supported")), "{events:?}");
+    assert!(events.iter().any(|l| l.contains("LS1345") && l.contains("Invalid argument")), "{events:?}");
     assert_eq!(gpu.fault(), None);
 }

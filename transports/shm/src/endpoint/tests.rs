@@ -80,8 +80,8 @@ fn a_receiver_survives_any_scribbling() {
     let mut downs = 0;
     for seed in 1..=600u64 {
         // Every third with rows.
-        let (rows, cma_from) = (seed % 3 == 0, if seed % 3 == 0 { 48 << 10 } else { 8 << 10 });
-        let config = Config { ring: 64 << 10, cma_from, slice: 4096, rows, ..Config::default() };
+        let (batches, cma_from) = (seed % 3 == 0, if seed % 3 == 0 { 48 << 10 } else { 8 << 10 });
+        let config = Config { ring: 64 << 10, cma_from, slice: 4096, batches, ..Config::default() };
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         // Everything at once for odd seeds, one kind of thing for even ones.
         let (from, to) = match seed % 4 {
@@ -96,7 +96,7 @@ fn a_receiver_survives_any_scribbling() {
         for step in 0..200 {
             let len = [0, 8, 1000, 10_000, 64 << 10][(random.next() % 5) as usize];
             if random.next().is_multiple_of(2) {
-                // The honest half of the peer never gets scribbled over: only what it publishes.
+                // The honest half of the peer never gets corrupt over: only what it publishes.
                 let _ = a.data(&chunk(step, len), src.slice().sub(0, len as u64).unwrap());
             } else {
                 let mut head = Head::new(Kind::Eager);
@@ -105,7 +105,7 @@ fn a_receiver_survives_any_scribbling() {
             }
             let at = from + (random.next() as usize % (to - from));
             let value = random.value(map.peek(at));
-            map.scribble(at, value);
+            map.corrupt(at, value);
             if b.poll(&mut sink).is_err() {
                 downs += 1;
                 break;
@@ -137,7 +137,7 @@ fn a_sender_survives_any_scribbling() {
         for step in 0..200 {
             let _ = a.data(&chunk(step, 40_000), src.slice().sub(0, 40_000).unwrap());
             let at = 4096 + (random.next() as usize % 12288);
-            map.scribble(at, random.value(map.peek(at)));
+            map.corrupt(at, random.value(map.peek(at)));
             if a.flush().is_err() || a.poll(&mut none).is_err() {
                 break;
             }
@@ -213,9 +213,9 @@ fn a_piece_at_an_impossible_offset_is_a_lie() {
         let generation = (map.peek(RING + 56) >> 32) as u32;
         let line = crate::record::piece(64, 0, generation, offset);
         for (n, word) in line.chunks_exact(8).enumerate() {
-            map.scribble(RING + 64 + 8 * n, u64::from_le_bytes(word.try_into().unwrap()));
+            map.corrupt(RING + 64 + 8 * n, u64::from_le_bytes(word.try_into().unwrap()));
         }
-        map.scribble(TAIL, tail + 128);
+        map.corrupt(TAIL, tail + 128);
         let error = b.poll(&mut sink).unwrap_err();
         assert!(error.to_string().contains("LS0103"), "{error}");
     }

@@ -7,7 +7,7 @@ use super::*;
 fn an_eight_byte_message_is_one_line() {
     assert_eq!(size(Tag::Ctrl, 8), 64);
     assert_eq!((size(Tag::Ctrl, 16), size(Tag::Ctrl, 17)), (64, 128));
-    assert_eq!((size(Tag::Chunk, 0), size(Tag::More, 1), size(Tag::Offer, 0)), (64, 128, 64));
+    assert_eq!((size(Tag::Chunk, 0), size(Tag::More, 1), size(Tag::ShmOffer, 0)), (64, 128, 64));
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn offers_and_pieces_survive_the_way() {
     let head = Head::new(Kind::Chunk).sealed();
     let direct = Direct { address: 0x0102_0304_0506_0708, slot: 15, pages: 0x1234, generation: 0x8765_4321 };
     let got = Record::parse(offer(&head, direct), 64).unwrap();
-    assert_eq!((got.tag, got.direct(), &got.head()), (Tag::Offer, direct, head.as_wire()));
+    assert_eq!((got.tag, got.direct(), &got.head()), (Tag::ShmOffer, direct, head.as_wire()));
     let got = Record::parse(piece(100, 7, 0xDEAD_BEEF, 1 << 40), 192).unwrap();
     assert_eq!((got.tag, got.len, got.piece()), (Tag::Piece, 100, (0xDEAD_BEEF, 7, 1 << 40)));
 }

@@ -2,13 +2,13 @@ use super::*;
 
 const PAGE_TIME: Duration = Duration::from_nanos(1500);
 
-fn timed(pace: &mut Pace, chunks: u32, time: Duration) -> u32 {
+fn timed(pace: &mut DirectCopyHeuristic, chunks: u32, time: Duration) -> u32 {
     (0..chunks).filter(|_| pace.clock().map(|_| pace.took(COMPARED, time)).is_some()).count() as u32
 }
 
 #[test]
 fn a_near_ring_is_kept_whatever_happens_now_and_then() {
-    let mut pace = Pace::default();
+    let mut pace = DirectCopyHeuristic::default();
     for _ in 0..1000 {
         assert_eq!(timed(&mut pace, 2 * TIMED, PAGE_TIME), 2);
         // A thread that was not on its processor for a while.
@@ -19,7 +19,7 @@ fn a_near_ring_is_kept_whatever_happens_now_and_then() {
 
 #[test]
 fn a_far_ring_is_left_and_tried_again() {
-    let mut pace = Pace::default();
+    let mut pace = DirectCopyHeuristic::default();
     assert_eq!(timed(&mut pace, SLOW * TIMED, 5 * PAGE_TIME), SLOW);
     assert!(pace.goes_directly());
     pace.direct = 0;

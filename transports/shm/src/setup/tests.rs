@@ -6,7 +6,7 @@ fn soon() -> Instant {
     Instant::now() + SETUP_TIME
 }
 
-fn connect(offer: &Offer) -> OwnedFd {
+fn connect(offer: &ShmOffer) -> OwnedFd {
     let socket = socket().unwrap();
     rustix::net::connect(&socket, &address(offer).unwrap()).unwrap();
     socket
@@ -22,7 +22,7 @@ fn settle(accepting: &mut Accepting) -> Result<Option<ShmRail>, SetupError> {
     Ok(None)
 }
 
-fn hello(offer: &Offer, id: &Identity, map: &Map, nonce: [u64; 2]) -> Hello {
+fn hello(offer: &ShmOffer, id: &Identity, map: &Map, nonce: [u64; 2]) -> Hello {
     Hello::new(*offer.token(), id, true, map.ring(), 0, nonce)
 }
 
@@ -32,7 +32,7 @@ fn strangers_are_turned_away_and_the_peer_still_gets_in() {
     let (mut accepting, offer) = Accepting::new(Config::default(), &id, &id, soon()).unwrap();
     let map = Map::create(64 << 10).unwrap();
     let _silent = connect(&offer);
-    let wrong = Offer::new([0; 16], [9; 16]);
+    let wrong = ShmOffer::new([0; 16], [9; 16]);
     let guess = connect(&offer);
     send(&guess, hello(&wrong, &id, &map, [0; 2]).as_bytes(), &[map.fd()]).unwrap();
     let short = connect(&offer);
@@ -59,7 +59,7 @@ fn what_comes_with_the_hello_is_checked() {
     map.set_nonce(Side::A, [1, 2]);
     let file = std::fs::File::open("/proc/self/status").unwrap();
     let other = identity().unwrap();
-    type Make<'a> = Box<dyn Fn(&Offer) -> Hello + 'a>;
+    type Make<'a> = Box<dyn Fn(&ShmOffer) -> Hello + 'a>;
     let tests: [(&str, Make<'_>, Vec<BorrowedFd<'_>>); 6] = [
         ("no memory", Box::new(|o| hello(o, &id, &map, [1, 2])), vec![]),
         ("two memories", Box::new(|o| hello(o, &id, &map, [1, 2])), vec![map.fd(), map.fd()]),

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn golden_bytes() {
-    let offer = Offer::new([0xAB; 16], [0xCD; 16]);
+    let offer = ShmOffer::new([0xAB; 16], [0xCD; 16]);
     let mut want = Vec::from(*b"LSof\x01\0\0\0");
     want.extend([0xAB; 16]);
     want.extend([0xCD; 16]);
@@ -17,9 +17,9 @@ fn golden_bytes() {
 #[test]
 fn other_bytes_are_refused() {
     for at in 0..8 {
-        let mut bytes = Offer::new([1; 16], [2; 16]).encode();
+        let mut bytes = ShmOffer::new([1; 16], [2; 16]).encode();
         bytes[at] ^= 0x40;
-        assert!(Offer::decode(&bytes).is_none());
+        assert!(ShmOffer::decode(&bytes).is_none());
     }
     for len in 0..200 {
         let bytes = vec![0x5A; len];
@@ -34,6 +34,6 @@ fn other_bytes_are_refused() {
 
 #[test]
 fn debug_shows_no_secret() {
-    let text = format!("{:?}", Offer::new([0xAB; 16], [0xCD; 16]));
+    let text = format!("{:?}", ShmOffer::new([0xAB; 16], [0xCD; 16]));
     assert!(!text.contains("205") && !text.to_lowercase().contains("cd"), "{text}");
 }

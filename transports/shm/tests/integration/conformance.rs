@@ -22,11 +22,11 @@ mod small {
     );
 }
 
-mod rows {
+mod batches {
     use super::*;
     linkspan_transport::conformance_suite!(
-        rows,
-        Shm(Config { ring: 64 << 10, rows: true, ..Config::default() }),
+        batches,
+        Shm(Config { ring: 64 << 10, batches: true, ..Config::default() }),
         ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
     );
 }

@@ -14,11 +14,11 @@ mod direct {
     );
 }
 
-mod rows {
+mod batches {
     use super::*;
     linkspan_transport::conformance_suite!(
         device,
-        Staged::new(Shm(Config { rows: true, ..Config::default() })),
+        Staged::new(Shm(Config { batches: true, ..Config::default() })),
         ignored { revocation: "below a rail is only the peer process: processes::*::revocation stops that" }
     );
 }

@@ -84,7 +84,7 @@ fn a_destination_that_is_gone_is_an_error_and_not_a_signal() {
 fn a_row_of_memory_that_cannot_be_reached_and_of_memory_that_can() {
     const PAGE: usize = 20_000;
     with_secret(|secret| {
-        let (mut a, mut b) = pair(Config { rows: true, ..Config::default() }).expect("a step");
+        let (mut a, mut b) = pair(Config { batches: true, ..Config::default() }).expect("a step");
         for (src, dst) in [(HostBuf::new(LEN).slice(), secret()), (secret(), HostBuf::new(LEN).slice())] {
             let bytes = pattern(8, LEN);
             assert!(src.fill(0, &bytes));
@@ -105,7 +105,7 @@ fn a_row_of_memory_that_cannot_be_reached_and_of_memory_that_can() {
 #[test]
 fn chunks_of_a_row_that_nobody_wants_are_done_and_the_others_arrive() {
     const PAGE: usize = 20_000;
-    let (mut a, mut b) = pair(Config { rows: true, ..Config::default() }).expect("a step");
+    let (mut a, mut b) = pair(Config { batches: true, ..Config::default() }).expect("a step");
     let (src, dst) = (filled(&pattern(4, LEN)), HostBuf::new(LEN));
     let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
     sink.unwanted = vec![1, 5];

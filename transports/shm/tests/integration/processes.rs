@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::bed::{Processes, tiny};
 use crate::common::{Catch, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
-use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, Offer, SETUP_TIME, ShmRail};
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, ShmOffer, ShmRail};
 use linkspan_transport::{Buf, Down, HostBuf, MemSlice, Poll, Rail};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
@@ -51,7 +51,7 @@ fn role() {
     std::io::stdin().read_line(&mut line).expect("a step");
     let (peer, offer) = line.trim().split_once(' ').expect("a step");
     let peer = Identity::decode(&unhex::<IDENTITY_LEN>(peer)).expect("a step");
-    let offer = Offer::decode(&unhex::<OFFER_LEN>(offer)).expect("a step");
+    let offer = ShmOffer::decode(&unhex::<OFFER_LEN>(offer)).expect("a step");
     let between = role.starts_with("hold").then_some(stop_once as fn());
     let config = Config { between, cma: !role.ends_with("ring"), ..Config::default() };
     let deadline = Instant::now() + SETUP_TIME;
@@ -227,7 +227,7 @@ fn a_stopped_peer_is_waited_for() {
     Peer::ends_well(peer.child);
 }
 
-/// The promise of the room: after `drop` no byte of the destination changes any more, although the peer had claimed a
+/// The promise of the transport: after `drop` no byte of the destination changes any more, although the peer had claimed a
 /// slice, was stopped before it copied, and goes on afterwards.
 #[test]
 fn a_writer_stopped_with_a_claim_writes_nothing_after_the_drop() {

@@ -14,7 +14,7 @@ const CHUNK_MAX: usize = 1 << 20;
 #[test]
 fn the_info_names_path_and_reason() {
     let (a, b) = pair(Config::default()).expect("a step");
-    assert_eq!((a.info().room, b.info().room), ("shm", "shm"));
+    assert_eq!((a.info().transport, b.info().transport), ("shm", "shm"));
     assert!(a.info().reason.contains("split CMA"), "{}", a.info().reason);
     assert!(a.info().caps.local && a.info().caps.chunk == CHUNK_MAX);
     let (a, _b) = pair(Config { cma: false, ..Config::default() }).expect("a step");
@@ -268,7 +268,7 @@ fn light_traffic_stays_at_the_beginning_of_the_ring_and_a_stream_uses_all_of_it(
     assert!(ring >= 8 * layout::LIGHT, "the default has more than light traffic uses");
     let mut sink = Catch::new(MemSlice::EMPTY);
     for n in 0..4 * ring / 1024 {
-        ctrl(&mut a, n as u32, &pattern(n as u64, 1000)).expect("room");
+        ctrl(&mut a, n as u32, &pattern(n as u64, 1000)).expect("transport");
         a.flush().expect("a step");
         while b.poll(&mut sink).expect("a step") == Poll::Active {}
     }
@@ -279,7 +279,7 @@ fn light_traffic_stays_at_the_beginning_of_the_ring_and_a_stream_uses_all_of_it(
     let (len, area) = (16 << 10, HostBuf::new(16 << 10));
     let (mut sink, src) = (Catch::new(area.slice()), filled(&pattern(3, len)));
     for n in 0..2 * ring / len {
-        a.data(&head(Kind::Chunk, n as u32, len, 0), src.slice()).expect("room");
+        a.data(&head(Kind::Chunk, n as u32, len, 0), src.slice()).expect("transport");
         a.flush().expect("a step");
         while b.poll(&mut sink).expect("a step") == Poll::Active {}
     }

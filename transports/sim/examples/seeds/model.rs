@@ -12,7 +12,7 @@ pub(crate) struct Message {
     pub(crate) tag: u32,
     pub(crate) len: usize,
     /// Its receive is posted too small, on purpose.
-    pub(crate) oversize: bool,
+    pub(crate) truncation: bool,
     pub(crate) content: u64,
 }
 
@@ -27,7 +27,7 @@ impl Message {
             8..=10 => rng.below(30_000),
             _ => rng.below(200_000),
         } as usize;
-        Message { tag, len, oversize: len > 1 && rng.one_in(30), content: id }
+        Message { tag, len, truncation: len > 1 && rng.one_in(30), content: id }
     }
 
     pub(crate) fn bytes(&self) -> HostBuf {
@@ -35,8 +35,8 @@ impl Message {
     }
 
     /// Bytes its receive has space for.
-    pub(crate) fn room(&self) -> usize {
-        if self.oversize { self.len / 2 } else { self.len + 32 }
+    pub(crate) fn capacity(&self) -> usize {
+        if self.truncation { self.len / 2 } else { self.len + 32 }
     }
 }
 
@@ -53,18 +53,18 @@ pub(crate) struct Received {
 
 /// One direction.
 #[derive(Default)]
-pub(crate) struct Lane {
+pub(crate) struct DirectionModel {
     pub(crate) sent: [u64; TAGS],
     pub(crate) posted: [u64; TAGS],
     pub(crate) sends: Vec<Sent>,
     pub(crate) recvs: Vec<Received>,
     /// Messages longer than their receive that the sender has heard of, and those it has sent.
-    pub(crate) oversize_told: usize,
-    pub(crate) oversize_sent: usize,
+    pub(crate) truncation_reported: usize,
+    pub(crate) truncation_sent: usize,
     pub(crate) delivered: u64,
 }
 
-impl Lane {
+impl DirectionModel {
     pub(crate) fn total_sent(&self) -> u64 {
         self.sent.iter().sum()
     }
@@ -74,7 +74,7 @@ impl Lane {
             && self.sent == self.posted
             && self.sends.is_empty()
             && self.recvs.is_empty()
-            && self.oversize_told == self.oversize_sent
+            && self.truncation_reported == self.truncation_sent
     }
 }
 

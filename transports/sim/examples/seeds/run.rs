@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use linkspan_sim::{Fault, LinkId, Rng, SimRail, World};
 use linkspan_transport::{Conn, Down, Error, OpError, Poll};
 
-use super::model::{Free, Lane, Message, Received, Sent, TAGS, check_message, poisoned};
+use super::model::{DirectionModel, Free, Message, Received, Sent, TAGS, check_message, poisoned};
 use super::onesided::{Exposed, Onesided};
 use super::plan::{Plan, Trouble};
 
@@ -47,7 +47,7 @@ struct Run {
     world: World,
     sides: [Side; 2],
     /// Indexed by the side that sends.
-    lanes: [Lane; 2],
+    lanes: [DirectionModel; 2],
     /// Links to be given up by both sides, when.
     watch: Vec<(u64, LinkId)>,
     recovering: u64,
@@ -88,7 +88,7 @@ pub(crate) fn run(seed: u64, trace: bool) -> Report {
         plan,
         world,
         sides,
-        lanes: [Lane::default(), Lane::default()],
+        lanes: [DirectionModel::default(), DirectionModel::default()],
         watch: Vec::new(),
         recovering: 0,
         closing: false,
@@ -128,8 +128,8 @@ impl Run {
         let left = [0, 1].map(|s| {
             let l = &self.lanes[s];
             format!(
-                "side {s}: sent {:?} posted {:?}, {} sends {} receives open, oversize {}/{}, one-sided done: {}, lost {}",
-                l.sent, l.posted, l.sends.len(), l.recvs.len(), l.oversize_told, l.oversize_sent,
+                "side {s}: sent {:?} posted {:?}, {} sends {} receives open, truncation {}/{}, one-sided done: {}, lost {}",
+                l.sent, l.posted, l.sends.len(), l.recvs.len(), l.truncation_reported, l.truncation_sent,
                 self.sides[s].onesided.is_done(), self.sides[s].lost
             )
         });
@@ -283,10 +283,10 @@ impl Run {
         self.test(side);
         let Some(conn) = &mut self.sides[side].conn else { return false };
         let result = conn.progress();
-        while let Some(news) = conn.news() {
+        while let Some(events) = conn.events() {
             self.report.rails_lost += 1;
             self.recovering = 30;
-            self.world.note(|| format!("side {side} lost {}: {}", news.info.path, news.why));
+            self.world.note(|| format!("side {side} lost {}: {}", events.info.path, events.why));
         }
         match result {
             Ok(poll) => poll == Poll::Active,
@@ -297,10 +297,10 @@ impl Run {
         }
     }
 
-    /// A call failed: late news of an oversize message, or the end.
+    /// A call failed: late news of a truncation message, or the end.
     fn ended(&mut self, side: usize, error: &Error) {
         match error {
-            Error::Op(OpError::Oversize { .. }) => self.lanes[side].oversize_told += 1,
+            Error::Op(OpError::Truncated { .. }) => self.lanes[side].truncation_reported += 1,
             Error::Lost | Error::Closed => {
                 if !self.sides[side].lost {
                     let why = self.sides[side].conn.as_ref().and_then(|c| c.lost().map(ToString::to_string));
@@ -336,16 +336,16 @@ impl Run {
             Ok(None) => {}
             Ok(Some(ticket)) => {
                 lane.sent[tag] += 1;
-                lane.oversize_sent += usize::from(message.oversize);
+                lane.truncation_sent += usize::from(message.truncation);
                 lane.sends.push(Sent { ticket, message, src });
             }
-            Err(Error::Op(OpError::Oversize { sent, tag: t, .. }))
-                if message.oversize && sent == message.len as u64 && t == message.tag =>
+            Err(Error::Op(OpError::Truncated { sent, tag: t, .. }))
+                if message.truncation && sent == message.len as u64 && t == message.tag =>
             {
                 // Refused on the spot: this message is over.
                 lane.sent[tag] += 1;
-                lane.oversize_sent += 1;
-                lane.oversize_told += 1;
+                lane.truncation_sent += 1;
+                lane.truncation_reported += 1;
             }
             Err(error) => self.ended(side, &error),
         }
@@ -367,12 +367,12 @@ impl Run {
                 continue;
             }
             let message = Message::new(self.seed, from, tag as u32, posted[tag]);
-            if message.oversize && !parts.is_empty() {
+            if message.truncation && !parts.is_empty() {
                 continue; // errors are told per request, so such a one is posted alone
             }
             posted[tag] += 1;
-            parts.push((message, poisoned(message.room())));
-            if message.oversize {
+            parts.push((message, poisoned(message.capacity())));
+            if message.truncation {
                 break;
             }
         }
@@ -419,7 +419,7 @@ impl Run {
             match conn.test(send.ticket) {
                 Ok(None) => return true,
                 Ok(Some(n)) => assert_eq!(n, send.message.len as u64, "bytes sent"),
-                Err(Error::Op(OpError::Oversize { .. })) => told += 1,
+                Err(Error::Op(OpError::Truncated { .. })) => told += 1,
                 Err(Error::Lost | Error::Closed) => {}
                 Err(error) => panic!("a send failed: {error}"),
             }
@@ -427,12 +427,12 @@ impl Run {
             free.add(src);
             false
         });
-        lane.oversize_told += told;
+        lane.truncation_reported += told;
         let lane = &mut self.lanes[1 - side];
         let mut delivered = 0;
         lane.recvs.retain_mut(|recv| {
             let sizes = *conn.sizes(recv.ticket);
-            let over = recv.parts[0].0.oversize || recv.parts.iter().any(|p| p.0.oversize);
+            let over = recv.parts[0].0.truncation || recv.parts.iter().any(|p| p.0.truncation);
             match conn.test(recv.ticket) {
                 Ok(None) => return true,
                 Ok(Some(_)) => {
@@ -442,7 +442,7 @@ impl Run {
                     }
                     delivered += recv.parts.len() as u64;
                 }
-                Err(Error::Op(OpError::Oversize { .. })) if over => delivered += 1,
+                Err(Error::Op(OpError::Truncated { .. })) if over => delivered += 1,
                 Err(Error::Lost | Error::Closed) => {}
                 Err(error) => panic!("a receive failed: {error}"),
             }

@@ -32,7 +32,7 @@ fn rail(stream: Stream) -> TcpRail {
 
 /// A rail that lends to the kernel although the peer is on this machine.
 fn lending(stream: Stream, from: usize) -> TcpRail {
-    let zerocopy = ZeroCopy::new(stream.as_fd(), Lend::From(from));
+    let zerocopy = ZeroCopy::new(stream.as_fd(), ZeroCopyPolicy::From(from));
     assert!(zerocopy.on(), "this kernel has MSG_ZEROCOPY");
     TcpRail::with(stream, RailConfig::default(), Rx::new(&[]).unwrap(), zerocopy)
 }
@@ -115,7 +115,7 @@ fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after
 #[test]
 fn a_trial_takes_turns_and_loses_no_byte() {
     let (a, b) = streams();
-    let zerocopy = ZeroCopy::new(a.as_fd(), Lend::Measured);
+    let zerocopy = ZeroCopy::new(a.as_fd(), ZeroCopyPolicy::Measured);
     assert!(zerocopy.clock().is_some(), "calls are timed");
     let mut a = TcpRail::with(a, RailConfig::default(), Rx::new(&[]).unwrap(), zerocopy);
     let mut b = rail(b);
@@ -165,7 +165,7 @@ fn dropping_a_rail_that_lends_ends_the_lending() {
 #[test]
 fn lending_is_off_towards_this_machine() {
     let (a, _b) = streams();
-    let config = RailConfig { lend: Lend::From(1), ..RailConfig::default() };
+    let config = RailConfig { zero_copy: ZeroCopyPolicy::From(1), ..RailConfig::default() };
     let a = a.into_rail(config, &[]).unwrap();
     assert!(!a.tx.lends());
 }
@@ -226,7 +226,7 @@ fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
         });
         let mem = HostBuf::new(100_000);
         a.data(&head(Kind::Chunk, mem.len()), mem.slice()).unwrap();
-        let last = a.ctrl(&head(Kind::Bye, 0), MemSlice::EMPTY).unwrap();
+        let last = a.ctrl(&head(Kind::GoAway, 0), MemSlice::EMPTY).unwrap();
         until(|| {
             a.flush().unwrap();
             (a.taken() == last).then_some(())
@@ -265,8 +265,8 @@ fn a_byte_is_left_only_where_messages_are_not_answered() {
 }
 
 /// A rail whose payload goes through a pipe.
-fn piped(stream: Stream, lend: Lend) -> TcpRail {
-    let a = stream.into_rail(RailConfig { lend, ..RailConfig::default() }, &[]).unwrap();
+fn piped(stream: Stream, zero_copy: ZeroCopyPolicy) -> TcpRail {
+    let a = stream.into_rail(RailConfig { zero_copy, ..RailConfig::default() }, &[]).unwrap();
     assert!(a.tx.lends(), "this kernel has splice(2)");
     a
 }
@@ -274,7 +274,7 @@ fn piped(stream: Stream, lend: Lend) -> TcpRail {
 #[test]
 fn what_goes_through_a_pipe_arrives_between_what_does_not() {
     let (a, b) = streams();
-    let (mut a, mut b) = (piped(a, Lend::Piped(4096)), rail(b));
+    let (mut a, mut b) = (piped(a, ZeroCopyPolicy::Piped(4096)), rail(b));
     let mut keep = Keep::new();
     // Unaligned, longer than the pipe, shorter than what is lent, and padded.
     let whole = HostBuf::new(8 << 20);
@@ -310,7 +310,7 @@ fn what_goes_through_a_pipe_arrives_between_what_does_not() {
 #[test]
 fn many_payloads_at_once_fill_the_stream_and_lose_nothing() {
     let (a, b) = streams();
-    let (mut a, mut b) = (piped(a, Lend::Piped(4096)), rail(b));
+    let (mut a, mut b) = (piped(a, ZeroCopyPolicy::Piped(4096)), rail(b));
     let mut keep = Keep::new();
     let bufs: Vec<HostBuf> = (0..60)
         .map(|n: u8| {
@@ -338,7 +338,7 @@ fn many_payloads_at_once_fill_the_stream_and_lose_nothing() {
 #[test]
 fn what_the_pipe_cannot_deliver_is_left_to_a_copying_call() {
     let (a, b) = streams();
-    let mut zerocopy = ZeroCopy::new(a.as_fd(), Lend::Piped(4096));
+    let mut zerocopy = ZeroCopy::new(a.as_fd(), ZeroCopyPolicy::Piped(4096));
     assert!(zerocopy.wants(4096));
     let buf = HostBuf::new(4096);
     let mut gather = Gather::new();
@@ -354,7 +354,7 @@ fn what_the_pipe_cannot_deliver_is_left_to_a_copying_call() {
 #[test]
 fn a_peer_that_dies_under_a_full_pipe_is_gone() {
     let (a, b) = streams();
-    let mut a = piped(a, Lend::Piped(4096));
+    let mut a = piped(a, ZeroCopyPolicy::Piped(4096));
     let bufs: Vec<HostBuf> = (0..40).map(|_| HostBuf::new(1 << 20)).collect();
     for buf in &bufs {
         a.data(&head(Kind::Chunk, 1 << 20), buf.slice()).unwrap();
@@ -374,7 +374,7 @@ fn a_peer_that_dies_under_a_full_pipe_is_gone() {
 #[test]
 fn rows_go_through_a_pipe_too() {
     let (a, b) = streams();
-    let (mut a, mut b) = (piped(a, Lend::Piped(8192)), rail(b));
+    let (mut a, mut b) = (piped(a, ZeroCopyPolicy::Piped(8192)), rail(b));
     let mut keep = Keep::new();
     let buf = HostBuf::new(8 << 20);
     let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();

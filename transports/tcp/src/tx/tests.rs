@@ -97,11 +97,11 @@ fn payloads_behind_one_another_become_a_row() {
     let bytes: Vec<u8> = (0..5000).map(|i| (i * 7) as u8).collect();
     assert!(mem.slice().fill(0, &bytes));
     let heads = [head(Kind::Put, 4096), head(Kind::Chunk, 5000)];
-    let mut row = Head::new(Kind::Heads);
-    row.len.set(80);
-    row.total.set(9096);
+    let mut batch = Head::new(Kind::BatchHeads);
+    batch.len.set(80);
+    batch.total.set(9096);
     let want =
-        [row.sealed().as_wire(), heads[0].as_wire(), heads[1].as_wire(), &bytes[..4096], &bytes, &[0; 8]].concat();
+        [batch.sealed().as_wire(), heads[0].as_wire(), heads[1].as_wire(), &bytes[..4096], &bytes, &[0; 8]].concat();
     let mut tx = Tx::new(ZeroCopy::off());
     for cut in (1..want.len()).step_by(97).chain([want.len() - 1]) {
         let before = tx.taken();
@@ -123,7 +123,7 @@ fn a_row_ends_at_its_limits_and_two_fill_a_call() {
     let mem = HostBuf::new(ROW_PAYLOAD_MAX + 1);
     let part = |len: usize| mem.slice().sub(0, len as u64).unwrap();
     // What is too short or too long for it, a control message, thirty payloads, half a MiB.
-    for (lens, rows) in [
+    for (lens, batches) in [
         (vec![4095, 4095], vec![]),
         (vec![ROW_PAYLOAD_MAX + 1, 4096, ROW_PAYLOAD_MAX + 1], vec![]),
         (vec![4096; 61], vec![30, 30]),
@@ -141,7 +141,7 @@ fn a_row_ends_at_its_limits_and_two_fill_a_call() {
         while at < n {
             let (head, kind) = Head::decode(out[at..].first_chunk().unwrap()).unwrap();
             let mut len = head.len.get() as usize;
-            if kind == Kind::Heads {
+            if kind == Kind::BatchHeads {
                 found.push(len / HEAD_LEN);
                 payloads += len / HEAD_LEN;
                 len += head.total.get() as usize;
@@ -151,7 +151,7 @@ fn a_row_ends_at_its_limits_and_two_fill_a_call() {
             at += HEAD_LEN + len + padding(len);
         }
         assert_eq!((at, payloads), (n, lens.len()), "{lens:?}");
-        assert_eq!(found, rows, "{lens:?}");
+        assert_eq!(found, batches, "{lens:?}");
     }
     let mut tx = Tx::new(ZeroCopy::off());
     for _ in 0..60 {

@@ -31,14 +31,14 @@ impl Trial {
             let cost = |ns: u64, other_bytes: u64| u128::from(ns) * u128::from(other_bytes);
             return Err(cost(lent, copied_bytes) < cost(copied, lent_bytes));
         }
-        let lend = self.asked / RUN % 2 == 1;
+        let zero_copy = self.asked / RUN % 2 == 1;
         self.asked += 1;
-        Ok(lend)
+        Ok(zero_copy)
     }
 
     /// A call for payload of this way took so long and moved so much.
-    pub(super) fn spent(&mut self, lend: bool, took: Duration, bytes: usize) {
-        let (ns, sum) = &mut self.spent[usize::from(lend)];
+    pub(super) fn spent(&mut self, zero_copy: bool, took: Duration, bytes: usize) {
+        let (ns, sum) = &mut self.spent[usize::from(zero_copy)];
         *ns += took.as_nanos() as u64;
         *sum += bytes as u64;
     }
@@ -49,11 +49,11 @@ mod tests {
     use super::*;
 
     /// The verdict when copying and lending a payload cost so many nanoseconds.
-    fn verdict(copy: u64, lend: u64) -> bool {
+    fn verdict(copy: u64, zero_copy: u64) -> bool {
         let mut trial = Trial::default();
         loop {
             match trial.next() {
-                Ok(way) => trial.spent(way, Duration::from_nanos(if way { lend } else { copy }), 1 << 19),
+                Ok(way) => trial.spent(way, Duration::from_nanos(if way { zero_copy } else { copy }), 1 << 19),
                 Err(verdict) => return verdict,
             }
         }
@@ -71,7 +71,7 @@ mod tests {
         let mut trial = Trial::default();
         let ways: Vec<bool> = std::iter::from_fn(|| trial.next().ok()).collect();
         assert_eq!(ways.len(), ALL as usize);
-        assert_eq!(ways.iter().filter(|lend| **lend).count() * 2, ways.len());
+        assert_eq!(ways.iter().filter(|zero_copy| **zero_copy).count() * 2, ways.len());
         trial.spent(false, Duration::from_micros(10), 1 << 20);
         trial.spent(true, Duration::from_micros(10), 1 << 19);
         assert_eq!(trial.next(), Err(false), "as long for half the bytes");

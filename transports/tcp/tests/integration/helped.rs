@@ -147,13 +147,13 @@ fn a_hundred_rails_leave_nothing() {
         }
     };
     run(3);
-    linkspan_tcp::linger::settle(Duration::from_secs(1));
+    linkspan_tcp::closing::settle(Duration::from_secs(1));
     wait_for_threads(0);
     let before = descriptors();
     run(100);
     wait_for_threads(0);
     until("as many descriptors as before", || {
-        linkspan_tcp::linger::sweep();
+        linkspan_tcp::closing::sweep();
         (descriptors() <= before).then_some(())
     });
 }
@@ -208,7 +208,7 @@ fn many() -> (Vec<u8>, u32) {
             0 => wire(Kind::Put, seq, 9_000 + seq as usize),
             1 => wire(Kind::Chunk, seq, seq as usize % 300),
             2 if seq % 5 == 0 => wire(Kind::Eager, seq, 8192),
-            3 => wire(Kind::Poke, seq, 5),
+            3 => wire(Kind::InlinePut, seq, 5),
             _ => wire(Kind::Eager, seq, seq as usize % 40),
         });
         seq += 1;
@@ -327,7 +327,7 @@ fn after_a_look_nothing_that_had_come_is_missing() {
         let head = |at: usize| Head::decode(bytes[at..].first_chunk().unwrap()).unwrap();
         let (first, kind) = head(at);
         let mut end = at + HEAD_LEN + first.len.get() as usize;
-        if kind == Kind::Heads {
+        if kind == Kind::BatchHeads {
             for head_at in (at + HEAD_LEN..end).step_by(HEAD_LEN) {
                 end += head(head_at).0.len.get() as usize;
                 ends.push(end);

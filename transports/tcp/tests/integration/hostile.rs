@@ -117,7 +117,7 @@ fn each_damaged_bit_of_a_head_ends_the_rail() {
 fn rows_that_cannot_be_end_the_rail() {
     let of = |heads: &[Head]| {
         let text: Vec<u8> = heads.iter().flat_map(|head| head.as_wire().to_vec()).collect();
-        let mut bytes = head(Kind::Heads, text.len(), 0).as_wire().to_vec();
+        let mut bytes = head(Kind::BatchHeads, text.len(), 0).as_wire().to_vec();
         bytes.extend(text);
         bytes.resize(bytes.len() + (128 << 10), 0xAA);
         bytes
@@ -125,15 +125,15 @@ fn rows_that_cannot_be_end_the_rail() {
     let put = |len, seq| head(Kind::Put, len, seq);
     let mut damaged = row(0, &[5000, 5000]);
     damaged[HEAD_LEN + 50] ^= 1;
-    let mut odd = head(Kind::Heads, 100, 0).as_wire().to_vec();
+    let mut odd = head(Kind::BatchHeads, 100, 0).as_wire().to_vec();
     odd.resize(200, 0xC5);
     let bad = [
         (of(&[]), "a row"),
         (of(&[put(5000, 0)]), "a row"),
         (of(&[put(5000, 0), put(0, 1)]), "a row"),
         (of(&[put((64 << 10) + 1, 0), put(5000, 1)]), "a row"),
-        (of(&[put(5000, 0), head(Kind::Poke, 10, 1)]), "a row"),
-        (of(&[put(5000, 0), head(Kind::Heads, 80, 1)]), "a row"),
+        (of(&[put(5000, 0), head(Kind::InlinePut, 10, 1)]), "a row"),
+        (of(&[put(5000, 0), head(Kind::BatchHeads, 80, 1)]), "a row"),
         (of(&vec![put(10, 0); 31]), "LS0004"),
         (odd, "a row"),
         (damaged, "LS0002"),
@@ -254,7 +254,7 @@ fn a_failed_send_does_not_hide_the_last_words() {
         (rail.taken() == 1).then_some(())
     });
     raw.read_exact(&mut [0; 10]).unwrap();
-    raw.write_all(&wire(Kind::Bye, 0, 0)).unwrap();
+    raw.write_all(&wire(Kind::GoAway, 0, 0)).unwrap();
     drop(raw);
     // Send until it fails; the rail goes on until it was polled.
     for _ in 0..50 {
@@ -267,7 +267,7 @@ fn a_failed_send_does_not_hide_the_last_words() {
     assert!(rail.arm().is_none(), "there is an end to be found");
     let mut model = Model::new();
     let down = poll_to_end(&mut rail, &mut model);
-    assert_eq!(model.next, 1, "the goodbye arrived");
+    assert_eq!(model.next, 1, "the GOAWAY arrived");
     assert!(["connection reset", "the peer reads no more (broken pipe)"].contains(&gone(&down)), "{down}");
     assert!(matches!(rail.flush(), Err(Down::PeerGone { .. })), "now flushing tells too");
 }
@@ -323,7 +323,7 @@ fn bytes_on_their_way_survive_the_senders_close_and_a_talking_receiver() {
     let mut model = Model::new();
     let mut said = 0;
     until("all that had been taken", || {
-        linkspan_tcp::linger::sweep();
+        linkspan_tcp::closing::sweep();
         // Grants and acknowledgements go on; they must not make the dead end reset the connection.
         let _ = b.ctrl(&head(Kind::Ack, 0, said), MemSlice::NONE);
         said += 1;

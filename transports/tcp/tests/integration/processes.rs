@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::ciphers::{client, server, session};
-use crate::common::{PATIENCE, V4, lend, until};
+use crate::common::{PATIENCE, V4, until, zero_copy};
 use linkspan_proto::login::{Login, Opener, Sealer};
-use linkspan_tcp::{Dial, Lend, Listen, Options, RailConfig, SealedRail, Stream, TcpRail};
+use linkspan_tcp::{Dial, Listen, Options, RailConfig, SealedRail, Stream, TcpRail, ZeroCopyPolicy};
 use linkspan_transport::conformance::{Joint, Link, Side};
 
 /// This side's end of a stream between the processes.
@@ -46,7 +46,7 @@ impl Joint for Plain {
     type R = TcpRail;
 
     fn rail(&mut self, side: Side, link: &mut Link) -> TcpRail {
-        lend(stream(side, link), Lend::Never)
+        zero_copy(stream(side, link), ZeroCopyPolicy::Never)
     }
 }
 

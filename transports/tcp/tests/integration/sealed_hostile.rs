@@ -105,7 +105,7 @@ fn records_that_are_repeated_dropped_swapped_or_not_ours_end_the_rail() {
     ];
     for (what, order) in cases {
         let (mut rail, mut raw) = sealed_with_raw();
-        let wires: Vec<Vec<u8>> = (0..3).map(|seq| record(&mut raw.sealer, &wire(Kind::Poke, seq, 9))).collect();
+        let wires: Vec<Vec<u8>> = (0..3).map(|seq| record(&mut raw.sealer, &wire(Kind::InlinePut, seq, 9))).collect();
         let bytes: Vec<u8> = order.iter().flat_map(|&n| wires[n].clone()).collect();
         raw.stream.write_all(&bytes).unwrap();
         let mut model = Model::new();
@@ -279,7 +279,7 @@ fn a_failed_send_does_not_hide_the_last_words() {
         (rail.taken() == 1).then_some(())
     });
     raw.stream.read_exact(&mut [0; 10]).unwrap();
-    let bytes = record(&mut raw.sealer, &wire(Kind::Bye, 0, 0));
+    let bytes = record(&mut raw.sealer, &wire(Kind::GoAway, 0, 0));
     raw.stream.write_all(&bytes).unwrap();
     drop(raw);
     for _ in 0..50 {
@@ -292,7 +292,7 @@ fn a_failed_send_does_not_hide_the_last_words() {
     assert!(rail.arm().is_none(), "there is an end to be found");
     let mut model = Model::new();
     let down = to_end(&mut rail, &mut model);
-    assert_eq!(model.next, 1, "the goodbye arrived");
+    assert_eq!(model.next, 1, "the GOAWAY arrived");
     assert!(["connection reset", "the peer reads no more (broken pipe)"].contains(&gone(&down)), "{down}");
     assert!(matches!(rail.flush(), Err(Down::PeerGone { .. })), "now flushing tells too");
 }
@@ -367,7 +367,7 @@ fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
     });
     let body = buf(&crate::common::pattern(0, 100_000));
     a.data(&head(Kind::Chunk, 100_000, 0), body.slice()).unwrap();
-    let last = a.ctrl(&head(Kind::Bye, 0, 1), MemSlice::EMPTY).unwrap();
+    let last = a.ctrl(&head(Kind::GoAway, 0, 1), MemSlice::EMPTY).unwrap();
     until("taken", || {
         a.flush().unwrap();
         (a.taken() == last).then_some(())

@@ -47,7 +47,7 @@ impl Side {
         Side { rail, model, sent: 0, last: 0, lent: Vec::new() }
     }
 
-    /// Returns whether there was room.
+    /// Returns whether there was transport.
     fn send(&mut self, kind: Kind, len: usize) -> bool {
         let mem = buf(&pattern(self.sent, len));
         let head = head(kind, len, self.sent);
@@ -249,6 +249,6 @@ fn nothing_that_is_sent_can_be_seen_on_the_wire() {
     for what in [&b"secret"[..], &b"nobody"[..], head(Kind::Eager, 200, 0).as_wire()] {
         assert!(!contains(what));
     }
-    assert!(rail.info().reason.contains("encrypted with AES-256-GCM") && rail.info().room == "tcp");
+    assert!(rail.info().reason.contains("encrypted with AES-256-GCM") && rail.info().transport == "tcp");
     assert_eq!(rail.info().caps.chunk, SEALED_CHUNK);
 }

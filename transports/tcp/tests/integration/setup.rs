@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, V4, V6, streams, until};
 use linkspan_net::WaitSet;
-use linkspan_tcp::{Dial, Ended, Error, Listen, Options, RailConfig, Sentinel};
+use linkspan_tcp::{Dial, Ended, Error, Keepalive, Listen, Options, RailConfig};
 use linkspan_transport::{Down, Rail};
 use socket2::SockRef;
 
@@ -40,7 +40,7 @@ fn a_rail_tells_what_it_is() {
         let config = RailConfig { reason: "a test".into(), speed: 7, ..RailConfig::default() };
         let rail = a.into_rail(config, &[]).unwrap();
         let info = rail.info();
-        assert_eq!((info.room, &info.path, info.reason.as_str()), ("tcp", &path, "a test"));
+        assert_eq!((info.transport, &info.path, info.reason.as_str()), ("tcp", &path, "a test"));
         assert!(info.caps.ordered && info.caps.local && !info.caps.one_sided && !info.caps.device_memory);
         assert_eq!((info.caps.speed, info.caps.chunk), (7, linkspan_tcp::CHUNK));
     }
@@ -252,30 +252,30 @@ fn a_thousand_connections_come_and_go() {
 }
 
 #[test]
-fn a_sentinel_sees_the_end_and_minds_chatter() {
+fn a_keepalive_sees_the_end_and_minds_chatter() {
     let (a, mut b) = streams(V4, &Options::default());
-    let mut sentinel = Sentinel::new(a);
-    sentinel.check().unwrap();
+    let mut keepalive = Keepalive::new(a);
+    keepalive.check().unwrap();
     b.try_write(b"x").unwrap();
-    let down = until("chatter", || sentinel.check().err());
+    let down = until("chatter", || keepalive.check().err());
     assert!(matches!(down, Down::Protocol { .. }), "{down}");
     let (a, b) = streams(V4, &Options::default());
-    let mut sentinel = Sentinel::new(a);
+    let mut keepalive = Keepalive::new(a);
     drop(b);
-    let down = until("end", || sentinel.check().err());
+    let down = until("end", || keepalive.check().err());
     assert!(matches!(down, Down::PeerGone { .. }), "{down}");
-    assert_eq!(sentinel.ended(), Some(Ended::Closed));
+    assert_eq!(keepalive.ended(), Some(Ended::Closed));
 }
 
 #[test]
-fn a_sentinel_tells_a_side_that_leaves_from_one_that_is_gone() {
+fn a_keepalive_tells_a_side_that_leaves_from_one_that_is_gone() {
     let both = || {
         let (a, b) = streams(V4, &Options::default());
-        (Sentinel::new(a), Sentinel::new(b))
+        (Keepalive::new(a), Keepalive::new(b))
     };
-    let ended = |sentinel: &mut Sentinel| {
-        until("end", || sentinel.check().err());
-        sentinel.ended()
+    let ended = |keepalive: &mut Keepalive| {
+        until("end", || keepalive.check().err());
+        keepalive.ended()
     };
     // One leaves; the other one finds that, answers, and both know.
     let (mut a, mut b) = both();

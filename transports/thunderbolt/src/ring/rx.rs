@@ -7,7 +7,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_transport::{Buf, End, Sink};
 
-use super::{CHUNK, CHUNKS, Of, Port, SLOT, SLOTS, Slots, is_apart};
+use super::{CHUNK, CHUNKS, Of, RingIo, SLOT, SLOTS, Slots, is_apart};
 use crate::cache::Held;
 use crate::device::RingDevice;
 use crate::setup::NONCE_LEN;
@@ -22,7 +22,7 @@ enum Came {
 }
 
 /// A chunk that is arriving.
-struct Arriving<R> {
+struct IncomingChunk<R> {
     head: Head,
     landed: bool,
     /// Keeps the memory registered.
@@ -33,7 +33,7 @@ pub(crate) struct Rx<D: RingDevice> {
     came: [Came; SLOTS],
     /// The slot that the next message is in: receives meet messages in the order in which they were posted.
     next: usize,
-    arriving: VecDeque<Arriving<D::Region>>,
+    arriving: VecDeque<IncomingChunk<D::Region>>,
     /// Number of the first of those.
     first: u64,
     scratch: Box<[u8]>,
@@ -75,7 +75,7 @@ impl<D: RingDevice> Rx<D> {
     /// A message of `length` bytes is in a slot.
     pub(crate) fn received<S: Sink>(
         &mut self,
-        port: &mut Port<D>,
+        port: &mut RingIo<D>,
         slot: u64,
         length: u64,
         sink: &mut S,
@@ -90,7 +90,7 @@ impl<D: RingDevice> Rx<D> {
     }
 
     /// Looks at messages as far as chunks may be placed.
-    pub(crate) fn go_on<S: Sink>(&mut self, port: &mut Port<D>, sink: &mut S) -> Result<(), End> {
+    pub(crate) fn go_on<S: Sink>(&mut self, port: &mut RingIo<D>, sink: &mut S) -> Result<(), End> {
         while self.arriving.len() < CHUNKS && !(self.one && self.hello.is_some()) {
             let len = match self.came[self.next] {
                 Came::Not => return Ok(()),
@@ -117,7 +117,7 @@ impl<D: RingDevice> Rx<D> {
         Ok(())
     }
 
-    fn read<S: Sink>(&mut self, port: &mut Port<D>, bytes: &[u8], sink: &mut S) -> Result<(), End> {
+    fn read<S: Sink>(&mut self, port: &mut RingIo<D>, bytes: &[u8], sink: &mut S) -> Result<(), End> {
         if self.one {
             let hello = bytes.split_first().filter(|(first, _)| **first == HELLO);
             self.hello = hello.and_then(|(_, nonce)| nonce.try_into().ok());
@@ -150,12 +150,12 @@ impl<D: RingDevice> Rx<D> {
             Some(mem) => return Err(misplaced(&head, mem.len())),
             None => {}
         }
-        self.arriving.push_back(Arriving { head, landed: true, _region: None });
+        self.arriving.push_back(IncomingChunk { head, landed: true, _region: None });
         self.land(sink)
     }
 
     /// The payload of a head comes on the other channel.
-    fn place<S: Sink>(&mut self, port: &mut Port<D>, head: &Head, sink: &mut S) -> Result<(), End> {
+    fn place<S: Sink>(&mut self, port: &mut RingIo<D>, head: &Head, sink: &mut S) -> Result<(), End> {
         let len = head.len.get() as usize;
         if len > CHUNK {
             return Err(End::Protocol(format!("a chunk of {len} bytes, {CHUNK} is most")));
@@ -176,12 +176,18 @@ impl<D: RingDevice> Rx<D> {
                 None
             }
         };
-        self.arriving.push_back(Arriving { head: *head, landed: false, _region: region });
+        self.arriving.push_back(IncomingChunk { head: *head, landed: false, _region: region });
         Ok(())
     }
 
     /// The payload of chunk `n` is in place.
-    pub(crate) fn landed<S: Sink>(&mut self, port: &mut Port<D>, n: u64, length: u64, sink: &mut S) -> Result<(), End> {
+    pub(crate) fn landed<S: Sink>(
+        &mut self,
+        port: &mut RingIo<D>,
+        n: u64,
+        length: u64,
+        sink: &mut S,
+    ) -> Result<(), End> {
         let Some(chunk) = n.checked_sub(self.first).and_then(|at| self.arriving.get_mut(at as usize)) else {
             return Err(End::Gone("the device reports a chunk that was not posted".into()));
         };

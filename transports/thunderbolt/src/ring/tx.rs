@@ -7,7 +7,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_transport::{Buf, End, MemSlice};
 
-use super::{CHUNKS, Of, Port, SLOT, SLOTS, Slots};
+use super::{CHUNKS, Of, RingIo, SLOT, SLOTS, Slots};
 use crate::cache::Held;
 use crate::device::RingDevice;
 
@@ -55,7 +55,7 @@ impl<D: RingDevice> Tx<D> {
         self.taken + self.items.len() as u64
     }
 
-    fn slot(&mut self, port: &mut Port<D>, fill: impl FnOnce(MemSlice) -> usize) -> Result<Option<u8>, End> {
+    fn slot(&mut self, port: &mut RingIo<D>, fill: impl FnOnce(MemSlice) -> usize) -> Result<Option<u8>, End> {
         let Some(slot) = self.free.pop() else { return Ok(None) };
         let at = Slots::<D>::at(slot.into());
         let Some(mem) = port.slots.mem.slice().sub(at, SLOT as u64) else { return Ok(None) };
@@ -66,7 +66,7 @@ impl<D: RingDevice> Tx<D> {
     }
 
     /// A message that is no item.
-    pub(crate) fn raw(&mut self, port: &mut Port<D>, bytes: &[u8]) -> Result<(), End> {
+    pub(crate) fn raw(&mut self, port: &mut RingIo<D>, bytes: &[u8]) -> Result<(), End> {
         self.slot(port, |mem| {
             let inside = mem.fill(0, bytes);
             debug_assert!(inside);
@@ -76,7 +76,7 @@ impl<D: RingDevice> Tx<D> {
     }
 
     /// A head and what fits behind it. `Err(None)`: no space at the moment.
-    pub(crate) fn message(&mut self, port: &mut Port<D>, head: &Head, body: MemSlice) -> Result<u64, Option<End>> {
+    pub(crate) fn message(&mut self, port: &mut RingIo<D>, head: &Head, body: MemSlice) -> Result<u64, Option<End>> {
         let slot = self.slot(port, |mem| {
             let inside = mem.fill(0, head.as_wire()) && copy(body, mem);
             debug_assert!(inside);
@@ -89,7 +89,7 @@ impl<D: RingDevice> Tx<D> {
     }
 
     /// A head, and its payload on the other channel.
-    pub(crate) fn chunk(&mut self, port: &mut Port<D>, head: &Head, src: MemSlice) -> Result<u64, Option<End>> {
+    pub(crate) fn chunk(&mut self, port: &mut RingIo<D>, head: &Head, src: MemSlice) -> Result<u64, Option<End>> {
         if self.chunks >= CHUNKS || self.free.is_empty() {
             return Err(None);
         }

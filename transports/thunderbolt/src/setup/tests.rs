@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::soft::{SoftRingLink, SoftStreamLink};
-use crate::tier::{Cable, Place};
+use crate::tier::{Cable, CableAddress};
 
 const HOSTS: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 
-fn cable(side: usize, tier: Tier, place: Place, hops: (u16, u16)) -> Cable {
+fn cable(side: usize, tier: Tier, place: CableAddress, hops: (u16, u16)) -> Cable {
     let (local, peer) = (HOSTS[side], HOSTS[1 - side]);
     let hops = if side == 0 { hops } else { (hops.1, hops.0) };
     Cable { tier, name: format!("side{side}"), link: String::new(), local, peer, hops, ring: 64, speed: 0, place }
@@ -22,10 +22,10 @@ fn both(link: &SoftRingLink, stream: &SoftStreamLink, sides: [(bool, bool); 2]) 
     [0, 1].map(|side| {
         let mut cables = Vec::new();
         if sides[side].0 {
-            cables.push(cable(side, Tier::Ring, Place::SoftRing(link.clone(), side), (0, 0)));
+            cables.push(cable(side, Tier::Ring, CableAddress::SoftRing(link.clone(), side), (0, 0)));
         }
         if sides[side].1 {
-            cables.push(cable(side, Tier::Stream, Place::SoftStream(stream.clone(), side), (8, 9)));
+            cables.push(cable(side, Tier::Stream, CableAddress::SoftStream(stream.clone(), side), (8, 9)));
         }
         setup(side, cables)
     })
@@ -53,7 +53,7 @@ fn hosts_that_call_each_other_at_once_take_different_streams() {
     let streams = [(8, 9), (10, 11)].map(|hops| (SoftStreamLink::new(64).expect("descriptors"), hops));
     let make = |side: usize, role: Role| {
         let one = |(link, hops): &(SoftStreamLink, (u16, u16))| {
-            cable(side, Tier::Stream, Place::SoftStream(link.clone(), side), *hops)
+            cable(side, Tier::Stream, CableAddress::SoftStream(link.clone(), side), *hops)
         };
         let ports = Ports { cables: streams.iter().map(one).collect(), ..Ports::default() };
         Setup::new(ports.shared(), role, Config::default()).expect("a cable")
@@ -131,7 +131,7 @@ fn reasons_are_named() {
     let refused = join(a, b).err().expect("in use").to_string();
     assert!(refused.starts_with("LS1521") && refused.contains("another connection has it"), "{refused}");
     drop(in_use);
-    let mut late = setup(0, vec![cable(0, Tier::Ring, Place::SoftRing(link, 0), (0, 0))]);
+    let mut late = setup(0, vec![cable(0, Tier::Ring, CableAddress::SoftRing(link, 0), (0, 0))]);
     late.config.deadline = Duration::ZERO;
     assert_eq!(late.check(Instant::now()).err().and_then(code).as_deref(), Some("LS1523"));
     assert!(late.finish().is_err(), "not done");
@@ -145,7 +145,7 @@ fn a_cable_that_leads_to_another_program_is_found_out() {
     a.wrote(offers[0].len());
     b.wrote(offers[1].len());
     // Another host's offer reaches b in place of a's.
-    let mut forged = Offer::decode(&offers[0]).expect("an offer");
+    let mut forged = CableOffer::decode(&offers[0]).expect("an offer");
     forged.nonce[0] ^= 1;
     b.input(&forged.encode()).expect("good");
     a.input(&offers[1]).expect("good");
@@ -171,7 +171,7 @@ fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {
         let one = |n: usize| Cable {
             link: format!("0-{n}"),
             name: format!("side{side}/{n}"),
-            ..cable(side, Tier::Ring, Place::SoftRing(links[n].clone(), side), (0, 0))
+            ..cable(side, Tier::Ring, CableAddress::SoftRing(links[n].clone(), side), (0, 0))
         };
         let ports = Ports { cables: order.map(one).to_vec(), ..Ports::default() };
         let role = if side == 0 { Role::Caller } else { Role::Answerer };
@@ -192,12 +192,12 @@ fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {
 fn one_of_many_may_end_without_a_rail() {
     let link = SoftRingLink::new();
     for (other, why) in [([9; 16], ""), (HOSTS[1], "LS1521")] {
-        let mut one = cable(0, Tier::Ring, Place::SoftRing(link.clone(), 0), (0, 0));
+        let mut one = cable(0, Tier::Ring, CableAddress::SoftRing(link.clone(), 0), (0, 0));
         one.peer = other;
         let many = Config { one_of_many: true, ..Config::default() };
         let ports = |cable: Cable| Ports { cables: vec![cable], ..Ports::default() }.shared();
         let mut a = Setup::new(ports(one), Role::Caller, many.clone()).expect("a cable");
-        let two = cable(1, Tier::Ring, Place::SoftRing(link.clone(), 1), (0, 0));
+        let two = cable(1, Tier::Ring, CableAddress::SoftRing(link.clone(), 1), (0, 0));
         let mut b = Setup::new(ports(two), Role::Answerer, many).expect("a cable");
         let mut taken: Vec<_> = Vec::new();
         if other == HOSTS[1] {
@@ -219,7 +219,7 @@ fn one_of_many_may_end_without_a_rail() {
 #[test]
 fn golden_bytes() {
     let stream = SoftStreamLink::new(64).expect("descriptors");
-    let offer = Offer::new(&[cable(0, Tier::Stream, Place::SoftStream(stream, 0), (8, 9))], [7; NONCE_LEN]);
+    let offer = CableOffer::new(&[cable(0, Tier::Stream, CableAddress::SoftStream(stream, 0), (8, 9))], [7; NONCE_LEN]);
     let mut want = Vec::from(*b"LSTo\x01\x01\x00\x00");
     want.extend_from_slice(&[7; 16]);
     want.extend_from_slice(b"\x02\x00\x40\x00\x08\x00\x09\x00");
@@ -227,7 +227,7 @@ fn golden_bytes() {
     want.extend_from_slice(&[2; 16]);
     want.resize(OFFER_LEN, 0);
     assert_eq!(offer.encode().to_vec(), want);
-    assert_eq!(Offer::decode(&want).expect("an offer"), offer);
+    assert_eq!(CableOffer::decode(&want).expect("an offer"), offer);
     let word = Word::Try { own: 1, their: 2, channels: (4, 5) };
     assert_eq!(&word.encode()[..], b"LSTt\x01\x00\x02\x00\x04\x00\x00\x00\x05\x00\x00\x00");
 }
@@ -239,7 +239,7 @@ proptest! {
         if keep {
             bytes[..8].copy_from_slice(b"LSTo\x01\x01\x00\x00");
         }
-        if let Ok(offer) = Offer::decode(&bytes) {
+        if let Ok(offer) = CableOffer::decode(&bytes) {
             prop_assert_eq!(offer.encode().to_vec(), bytes);
         }
     }

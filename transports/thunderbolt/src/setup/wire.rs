@@ -47,13 +47,13 @@ pub const OFFER_LEN: usize = size_of::<Whole>();
 
 /// What one side has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct CableOffer {
     pub(crate) nonce: [u8; NONCE_LEN],
     told: Vec<Told>,
 }
 
-impl Offer {
-    pub(crate) fn new(cables: &[Cable], nonce: [u8; NONCE_LEN]) -> Offer {
+impl CableOffer {
+    pub(crate) fn new(cables: &[Cable], nonce: [u8; NONCE_LEN]) -> CableOffer {
         let told = |cable: &Cable| Told {
             tier: cable.tier as u8,
             zero: 0,
@@ -63,7 +63,7 @@ impl Offer {
             local: cable.local,
             peer: cable.peer,
         };
-        Offer { nonce, told: cables.iter().take(TOLD).map(told).collect() }
+        CableOffer { nonce, told: cables.iter().take(TOLD).map(told).collect() }
     }
 
     pub(crate) fn encode(&self) -> [u8; OFFER_LEN] {
@@ -75,7 +75,7 @@ impl Offer {
     }
 
     /// Total over arbitrary bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Offer, Error> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<CableOffer, Error> {
         let bad = |what: &str| Error::BadOffer(what.to_owned());
         let bytes: [u8; OFFER_LEN] = bytes.try_into().map_err(|_| bad("its length"))?;
         let Whole { front, told } = zerocopy::transmute!(bytes);
@@ -90,11 +90,11 @@ impl Offer {
         if !told[..count].iter().all(good) {
             return Err(bad("a tier"));
         }
-        Ok(Offer { nonce: front.nonce, told: told[..count].to_vec() })
+        Ok(CableOffer { nonce: front.nonce, told: told[..count].to_vec() })
     }
 
     /// Pairs of ours and theirs that join the two hosts, best first.
-    pub(crate) fn joins(&self, theirs: &Offer) -> Vec<(usize, usize)> {
+    pub(crate) fn joins(&self, theirs: &CableOffer) -> Vec<(usize, usize)> {
         let mut joins = Vec::new();
         for (i, a) in self.told.iter().enumerate() {
             for (j, b) in theirs.told.iter().enumerate() {
@@ -192,7 +192,7 @@ impl Word {
 /// Decodes any bytes as an offer or a word; for the fuzz target. Whether they are one.
 #[doc(hidden)]
 pub fn is_handshake(bytes: &[u8]) -> bool {
-    let offer = Offer::decode(bytes).inspect(|offer| {
+    let offer = CableOffer::decode(bytes).inspect(|offer| {
         assert_eq!(&offer.encode()[..], bytes, "one offer, two forms");
     });
     let word = Word::decode(bytes).inspect(|word| {

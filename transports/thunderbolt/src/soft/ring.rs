@@ -9,7 +9,7 @@ use std::time::Duration;
 use linkspan_tbring::{Access, Completion, Error, Operation, abi};
 use linkspan_transport::{Buf, MemSlice};
 
-use super::Bell;
+use super::Notifier;
 use crate::device::{Registrar, RingDevice};
 
 /// Entries of the submission queue, as [`linkspan_tbring::Options`] has by default.
@@ -75,7 +75,7 @@ struct Channel {
 struct File {
     side: usize,
     done: VecDeque<Completion>,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 #[derive(Debug, Default)]
@@ -131,9 +131,9 @@ impl SoftRingLink {
         if world.unplugged {
             return Err(Error::Gone);
         }
-        let bell = Bell::new().map_err(|source| Error::Refused { call: "opening", source, hint: "" })?;
-        let fd = bell.fd();
-        world.files.push(Some(File { side: side.min(1), done: VecDeque::new(), bell }));
+        let notifier = Notifier::new().map_err(|source| Error::Refused { call: "opening", source, hint: "" })?;
+        let fd = notifier.fd();
+        world.files.push(Some(File { side: side.min(1), done: VecDeque::new(), notifier }));
         let file = world.files.len() - 1;
         let epoch = world.epoch;
         Ok(SoftRing { link: self.clone(), side: side.min(1), file, epoch, fd, put: VecDeque::new() })
@@ -175,7 +175,7 @@ impl SoftRingLink {
                 world.complete(op, Err(ENODEV), 0);
             }
         }
-        world.files.iter_mut().flatten().for_each(|file| file.bell.ring());
+        world.files.iter_mut().flatten().for_each(|file| file.notifier.signal());
     }
 
     /// Bytes of messages that it has brought so far, both ways.
@@ -214,7 +214,7 @@ impl World {
         if let Some(Some(file)) = self.files.get_mut(op.file) {
             let Op { operation, cookie, channel, .. } = op;
             file.done.push_back(Completion { operation, cookie, channel, length, result });
-            file.bell.ring();
+            file.notifier.signal();
         }
     }
 
@@ -480,7 +480,7 @@ impl RingDevice for SoftRing {
         let Some(Some(file)) = world.files.get_mut(self.file) else { return Err(Error::Gone) };
         let done = file.done.pop_front();
         if file.done.is_empty() && !gone {
-            file.bell.quiet();
+            file.notifier.quiet();
         }
         if done.is_none() && gone { Err(Error::Gone) } else { Ok(done) }
     }

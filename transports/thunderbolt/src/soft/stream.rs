@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use linkspan_transport::{Buf, MemSlice};
 
-use super::Bell;
+use super::Notifier;
 use crate::device::StreamDevice;
 
 const FRAME: usize = 4096;
@@ -24,7 +24,7 @@ struct End {
     /// Bytes of the first frame that were read.
     read: usize,
     closed: bool,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl SoftStreamLink {
     pub fn new(ring: usize) -> io::Result<SoftStreamLink> {
         let end = || -> io::Result<End> {
             let (tx, rx) = (VecDeque::new(), VecDeque::new());
-            Ok(End { open: false, tx, rx, read: 0, closed: false, bell: Bell::new()? })
+            Ok(End { open: false, tx, rx, read: 0, closed: false, notifier: Notifier::new()? })
         };
         let ends = [end()?, end()?];
         let world = World { ends, ring, left: None, unplugged: false, lose_close: false, overrun: 0 };
@@ -81,7 +81,7 @@ impl SoftStreamLink {
         (end.open, end.closed, end.read) = (true, false, 0);
         end.tx.clear();
         end.rx.clear();
-        let fd = end.bell.fd();
+        let fd = end.notifier.fd();
         Some(SoftStream { link: self.clone(), side, fd })
     }
 
@@ -101,7 +101,7 @@ impl SoftStreamLink {
     pub fn unplug(&self) {
         let mut world = self.lock();
         world.unplugged = true;
-        world.ends.iter_mut().for_each(|end| end.bell.ring());
+        world.ends.iter_mut().for_each(|end| end.notifier.signal());
     }
 
     /// Loses the close mark of the closing side, as happens with full rings.
@@ -126,7 +126,7 @@ impl World {
                 let Some(frame) = self.ends[side].tx.pop_front() else { break };
                 self.left = self.left.map(|left| left - 1);
                 self.ends[1 - side].rx.push_back(frame);
-                self.ends[1 - side].bell.ring();
+                self.ends[1 - side].notifier.signal();
             }
             self.overrun = self.overrun.max(self.ends[side].tx.len());
         }
@@ -187,7 +187,7 @@ impl StreamDevice for SoftStream {
             return Ok(Some(0));
         }
         if done == 0 {
-            end.bell.quiet();
+            end.notifier.quiet();
         }
         world.step();
         Ok((done > 0).then_some(done))
@@ -199,9 +199,9 @@ impl StreamDevice for SoftStream {
             return Err(io::Error::from_raw_os_error(ENXIO));
         }
         let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
-        let room = (world.ring - 1).saturating_sub(world.ends[self.side].tx.len());
+        let transport = (world.ring - 1).saturating_sub(world.ends[self.side].tx.len());
         let mut done = 0;
-        for frame in all.chunks(FRAME).take(room) {
+        for frame in all.chunks(FRAME).take(transport) {
             world.ends[self.side].tx.push_back(frame.to_vec());
             done += frame.len();
         }

@@ -129,7 +129,7 @@ fn a_stalled_cable_holds_everything_and_loses_nothing() {
     let [mut a, mut b] = rails(&link);
     link.stall(Some(0));
     let src = HostBuf::new(50_000);
-    a.data(&head(HeadKind::Chunk, 50_000), src.slice()).expect("room");
+    a.data(&head(HeadKind::Chunk, 50_000), src.slice()).expect("transport");
     let mut got = Got::default();
     for _ in 0..50 {
         a.flush().expect("up");

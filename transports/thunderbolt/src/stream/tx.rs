@@ -90,7 +90,7 @@ impl Tx {
         self.taken
     }
 
-    fn room(&self, bytes: usize) -> Result<(), Busy> {
+    fn transport(&self, bytes: usize) -> Result<(), Busy> {
         let ring = RING - (self.ring_in - self.ring_out) as usize >= bytes;
         if ring && self.ends.len() < ITEMS { Ok(()) } else { Err(Busy) }
     }
@@ -112,7 +112,7 @@ impl Tx {
     }
 
     pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
-        self.room(HEAD_LEN + body.len())?;
+        self.transport(HEAD_LEN + body.len())?;
         self.put(head.as_wire());
         let mut piece = [0; 1024];
         let mut at = 0;
@@ -127,7 +127,7 @@ impl Tx {
     }
 
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        self.room(HEAD_LEN)?;
+        self.transport(HEAD_LEN)?;
         self.put(head.as_wire());
         if !src.is_empty() {
             self.payloads.push_back(Payload { at: self.end + HEAD_LEN as u64, mem: src });

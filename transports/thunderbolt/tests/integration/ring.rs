@@ -87,7 +87,7 @@ fn a_peer_that_lies_ends_the_rail() {
     assert_eq!((good.landed, good.messages), (1, 0));
     let small = [&head(Kind::Chunk, 5).as_wire()[..], b"12345"].concat();
     assert_eq!(lie(&[&small], &[]).expect("no lie").landed, 1);
-    assert_eq!(lie(&[head(Kind::Bye, 0).as_wire()], &[]).expect("no lie").messages, 1);
+    assert_eq!(lie(&[head(Kind::GoAway, 0).as_wire()], &[]).expect("no lie").messages, 1);
 
     let long = [&head(Kind::Eager, 5).as_wire()[..], b"1234567"].concat();
     let behind = [&chunk.as_wire()[..], b"1"].concat();
@@ -119,7 +119,7 @@ fn messages_cost_few_doorbells_and_memory_is_registered_once() {
     a.prepare(src.slice(), false);
     b.prepare(dst.slice(), true);
     for n in 1..=200 {
-        a.data(&head(Kind::Chunk, 300_000), src.slice().sub(4096, 300_000).expect("inside")).expect("room");
+        a.data(&head(Kind::Chunk, 300_000), src.slice().sub(4096, 300_000).expect("inside")).expect("transport");
         while sink.landed < n {
             a.flush().expect("up");
             b.poll(&mut sink).expect("up");
@@ -140,7 +140,7 @@ fn the_end_of_a_peer_and_of_a_cable_are_told_after_what_came_before() {
     let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
     let body = HostBuf::new(10);
     for _ in 0..10 {
-        a.ctrl(&head(Kind::Eager, 10), body.slice()).expect("room");
+        a.ctrl(&head(Kind::Eager, 10), body.slice()).expect("transport");
     }
     a.flush().expect("up");
     drop(a);

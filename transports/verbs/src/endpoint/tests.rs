@@ -100,7 +100,7 @@ fn every_lie_ends_the_rail_by_name() {
     let mut eager = Head::new(Kind::Eager);
     eager.len.set(5);
     let damaged = {
-        let mut bytes = with(frame(Say::Ctrl, 0), Head::new(Kind::Bye), &[]);
+        let mut bytes = with(frame(Say::Ctrl, 0), Head::new(Kind::GoAway), &[]);
         bytes[FRAME_LEN + 20] ^= 1;
         bytes
     };
@@ -114,7 +114,7 @@ fn every_lie_ends_the_rail_by_name() {
         ("LS0002", vec![damaged]),
         ("4 bytes of body, the head says 5", vec![with(frame(Say::Ctrl, 0), eager, b"four")]),
         ("Chunk in a frame of Ctrl", vec![with(frame(Say::Ctrl, 0), chunk(1, 0), &[])]),
-        ("Bye in a frame of Ask", vec![with(frame(Say::Ask, 0), Head::new(Kind::Bye), &[])]),
+        ("Goaway in a frame of Ask", vec![with(frame(Say::Ask, 0), Head::new(Kind::GoAway), &[])]),
         ("chunk 5 asks, 0 was due", vec![with(frame(Say::Ask, 5), chunk(1, 10), &[])]),
         ("the end of chunk 0", vec![frame(Say::Landed, 0).as_wire().to_vec()]),
         ("a place for chunk 0, which did not ask", vec![frame(Say::Place, 0).at(1, 1, 1).as_wire().to_vec()]),
@@ -139,7 +139,7 @@ fn every_lie_ends_the_rail_by_name() {
             other => panic!("{want}: {other:?}"),
         }
         assert!(rail.flush().is_err() && rail.poll(&mut sink).is_err() && rail.arm().is_none(), "{want}: forever");
-        assert!(rail.ctrl(&Head::new(Kind::Bye).sealed(), MemSlice::NONE).is_err());
+        assert!(rail.ctrl(&Head::new(Kind::GoAway).sealed(), MemSlice::NONE).is_err());
     }
 }
 
@@ -194,7 +194,7 @@ proptest! {
             }
             let say = [Say::Ctrl, Say::Ask, Say::Place, Say::Nowhere, Say::Landed, Say::Written, Say::Granted, Say::Credit, Say::Close][usize::from(say) - 1];
             let frame = frame(say, id).at(src.slice().as_ptr() as u64, 1, len);
-            let head = if say == Say::Ctrl { Head::new(Kind::Bye) } else { chunk(receive, len as u32) };
+            let head = if say == Say::Ctrl { Head::new(Kind::GoAway) } else { chunk(receive, len as u32) };
             liar.say(&if say.has_head() { with(frame, head, &[]) } else { frame.as_wire().to_vec() });
             if hears(&mut rail, &mut sink).is_err() {
                 break;

@@ -91,8 +91,8 @@ fn a_wrong_ready_word_ends_it() {
     assert!(refused.to_string().starts_with("LS1214"), "{refused}");
 }
 
-fn offer() -> Offer {
-    Offer {
+fn offer() -> QpOffer {
+    QpOffer {
         magic: MAGIC,
         version: 1,
         link: 2,
@@ -117,12 +117,12 @@ fn golden_bytes() {
     want.extend_from_slice(&[0; 4]);
     want.extend_from_slice(&[1; 16]);
     assert_eq!(&offer().as_wire()[..], &want[..]);
-    assert_eq!(Offer::decode(offer().as_wire()).ok(), Some(offer()));
+    assert_eq!(QpOffer::decode(offer().as_wire()).ok(), Some(offer()));
 }
 
 #[test]
 fn every_field_is_checked() {
-    let wrong: [fn(&mut Offer); 9] = [
+    let wrong: [fn(&mut QpOffer); 9] = [
         |o| o.magic[0] = 0,
         |o| o.version = 2,
         |o| o.link = 3,
@@ -136,7 +136,7 @@ fn every_field_is_checked() {
     for change in wrong {
         let mut offer = offer();
         change(&mut offer);
-        assert!(Offer::decode(offer.as_wire()).is_err(), "{offer:?}");
+        assert!(QpOffer::decode(offer.as_wire()).is_err(), "{offer:?}");
     }
 }
 
@@ -147,7 +147,7 @@ proptest! {
         if keep {
             bytes[..6].copy_from_slice(&offer().as_wire()[..6]);
         }
-        if let Ok(offer) = Offer::decode(&bytes) {
+        if let Ok(offer) = QpOffer::decode(&bytes) {
             prop_assert_eq!(offer.as_wire(), &bytes);
         }
     }

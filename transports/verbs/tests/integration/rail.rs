@@ -87,13 +87,13 @@ fn message(n: usize, body: MemSlice) -> Head {
 
 #[test]
 fn sixteen_messages_are_one_doorbell_and_one_completion() {
-    let room = Scripted::new();
-    let (mut a, mut b) = room.rails();
+    let transport = Scripted::new();
+    let (mut a, mut b) = transport.rails();
     let body = pattern(40, 1);
-    let before = room.a.nic().script().counts;
+    let before = transport.a.nic().script().counts;
     for round in 1..=20u64 {
         for n in 0..16 {
-            a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
+            a.ctrl(&message(n, body.slice()), body.slice()).expect("transport");
         }
         assert_eq!(a.flush().expect("up"), Poll::Active);
         let mut bag = Bag::default();
@@ -104,7 +104,7 @@ fn sixteen_messages_are_one_doorbell_and_one_completion() {
         }
         assert!(bag.0.iter().all(|(_, bytes)| *bytes == body.slice().to_vec()));
         assert!(bag.0.iter().enumerate().all(|(n, (head, _))| head.seq.get() == n as u32), "in order");
-        let counts = room.a.nic().script().counts;
+        let counts = transport.a.nic().script().counts;
         assert_eq!(counts.doorbells - before.doorbells, round);
         assert_eq!(counts.sends - before.sends, 16 * round);
         assert_eq!(counts.signalled - before.signalled, round);
@@ -112,15 +112,15 @@ fn sixteen_messages_are_one_doorbell_and_one_completion() {
         assert_eq!(counts.registrations, before.registrations);
     }
     // The other side: one list of receives per poll at most, and a frame of credits for each half ring.
-    let counts = room.b.nic().script().counts;
+    let counts = transport.b.nic().script().counts;
     assert!(counts.sends <= 20 * 16 / 32, "{counts:?}");
 }
 
 #[test]
 fn a_large_message_is_written_where_its_grant_says_and_registers_nothing_twice() {
-    let mut room = Scripted::new();
-    let (a, b) = (room.a.clone(), room.b.clone());
-    let mut duo = Duo::new(&mut room, Want::PLAIN);
+    let mut transport = Scripted::new();
+    let (a, b) = (transport.a.clone(), transport.b.clone());
+    let mut duo = Duo::new(&mut transport, Want::PLAIN);
     let len = 8 << 20;
     let (src, dst) = (pattern(len, 1), HostBuf::new(len));
     let mut registered = 0;
@@ -154,15 +154,15 @@ fn a_large_message_is_written_where_its_grant_says_and_registers_nothing_twice()
 #[test]
 fn a_stream_of_messages_reports_once_in_sixteen_requests() {
     for (len, count) in [(64 << 10, 640u64), (1 << 20, 128)] {
-        let room = Scripted::new();
-        let (a, b) = room.rails();
+        let transport = Scripted::new();
+        let (a, b) = transport.rails();
         let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
         let memory: Vec<(HostBuf, HostBuf)> = (0..16).map(|n| (pattern(len, n), HostBuf::new(len))).collect();
         let mut stream = |count| stream(&mut a, &mut b, &memory, count);
         stream(32);
-        let before = room.a.nic().script().counts;
+        let before = transport.a.nic().script().counts;
         stream(count);
-        let after = room.a.nic().script().counts;
+        let after = transport.a.nic().script().counts;
         let (sends, reports) = (after.sends - before.sends, after.signalled - before.signalled);
         let doorbells = after.doorbells - before.doorbells;
         eprintln!("{count} messages of {len}: {sends} requests, {reports} reports, {doorbells} doorbells");
@@ -227,7 +227,7 @@ fn cut_in_mid_transfer() -> Duration {
     let (mut last, mut longest, mut looked, mut cut) = (Instant::now(), Duration::ZERO, Instant::now(), false);
     for n in 0..60u64 {
         let (src, dst) = (pattern(len, n), HostBuf::new(len));
-        let recv = b.post_recv(&[(n as u32, dst.slice())]).expect("up").expect("room");
+        let recv = b.post_recv(&[(n as u32, dst.slice())]).expect("up").expect("transport");
         let (mut send, mut sent, mut got) = (None, false, false);
         while !sent || !got {
             assert!(last.elapsed() < Duration::from_secs(30), "message {n}");
@@ -264,9 +264,9 @@ fn cut_in_mid_transfer() -> Duration {
 
 #[test]
 fn lists_that_are_taken_in_part_lose_nothing() {
-    let mut room = Scripted::new();
-    let domains = [room.a.clone(), room.b.clone()];
-    let mut duo = Duo::new(&mut room, Want::ACKED);
+    let mut transport = Scripted::new();
+    let domains = [transport.a.clone(), transport.b.clone()];
+    let mut duo = Duo::new(&mut transport, Want::ACKED);
     for round in 0..200u64 {
         for domain in &domains {
             domain.nic().script().partial = Some((1, round as usize % 5, 12));
@@ -279,9 +279,9 @@ fn lists_that_are_taken_in_part_lose_nothing() {
 
 #[test]
 fn completions_that_come_twice_and_late_change_nothing() {
-    let mut room = Scripted::new();
-    let domains = [room.a.clone(), room.b.clone()];
-    let mut duo = Duo::new(&mut room, Want::ACKED);
+    let mut transport = Scripted::new();
+    let domains = [transport.a.clone(), transport.b.clone()];
+    let mut duo = Duo::new(&mut transport, Want::ACKED);
     for round in 0..100u64 {
         domains[round as usize % 2].nic().script().twice = 7;
         duo.message(Side::A, 1, [100, 9000, 1 << 20][round as usize % 3], round);
@@ -296,13 +296,13 @@ fn completions_that_come_twice_and_late_change_nothing() {
 /// An operation that is given up: its path goes at both ends, and what the cable still held lands nowhere, however late.
 #[test]
 fn what_completes_after_a_timeout_lands_nowhere() {
-    let mut room = Scripted::new();
-    let (a, b) = room.rails();
-    let (net, qpn, late) = (room.net.clone(), b.qpn(), room.b.clone());
+    let mut transport = Scripted::new();
+    let (a, b) = transport.rails();
+    let (net, qpn, late) = (transport.net.clone(), b.qpn(), transport.b.clone());
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
     let len = 1 << 20;
     let (src, dst) = (pattern(len, 1), HostBuf::new(len));
-    let recv = b.post_recv(&[(1, dst.slice())]).expect("up").expect("room");
+    let recv = b.post_recv(&[(1, dst.slice())]).expect("up").expect("transport");
     let mut send = None;
     for _ in 0..20 {
         a.progress().expect("up");
@@ -325,7 +325,7 @@ fn what_completes_after_a_timeout_lands_nowhere() {
     net.run();
     assert!(dst.slice().to_vec().iter().all(|&byte| byte == 9), "late bytes landed");
     // A new path over the same devices carries on, and no completion of the old one is taken for its own.
-    let mut duo = Duo::new(&mut room, Want::PLAIN);
+    let mut duo = Duo::new(&mut transport, Want::PLAIN);
     for n in 0..20 {
         duo.message(Side::A, 1, 100_000, n);
     }
@@ -341,9 +341,9 @@ fn a_completion_with_an_error_is_told_with_its_reason() {
         (Status::RemoteAccess, "key"),
         (Status::Other(21), "Other(21)"),
     ] {
-        let mut room = Scripted::new();
-        let a = room.a.clone();
-        let mut duo = Duo::new(&mut room, Want::PLAIN);
+        let mut transport = Scripted::new();
+        let a = transport.a.clone();
+        let mut duo = Duo::new(&mut transport, Want::PLAIN);
         duo.message(Side::A, 1, 100, 1);
         a.nic().script().spoil = Some((1, status));
         let (src, dst) = (pattern(1 << 20, 1), HostBuf::new(1 << 20));
@@ -361,9 +361,9 @@ fn a_completion_with_an_error_is_told_with_its_reason() {
 
 #[test]
 fn memory_that_cannot_be_registered_ends_the_rail_by_name() {
-    let room = Scripted::new();
-    let (mut a, _b) = room.rails();
-    room.a.nic().script().register = Some((1, 12));
+    let transport = Scripted::new();
+    let (mut a, _b) = transport.rails();
+    transport.a.nic().script().register = Some((1, 12));
     let src = pattern(100_000, 1);
     let mut head = Head::new(Kind::Chunk);
     head.len.set(100_000);
@@ -376,14 +376,14 @@ fn memory_that_cannot_be_registered_ends_the_rail_by_name() {
 
 #[test]
 fn a_peer_that_dies_in_silence_is_found_by_one_that_only_waits() {
-    let room = Verbs::new();
-    let (mut a, mut b) = Verbs::rails(&room);
+    let transport = Verbs::new();
+    let (mut a, mut b) = Verbs::rails(&transport);
     // With a request under way that will never report.
     let body = pattern(10, 1);
-    a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+    a.ctrl(&message(1, body.slice()), body.slice()).expect("transport");
     a.flush().expect("up");
     b.poll(&mut Bag::default()).expect("up");
-    room.net.remove(room.b.nic());
+    transport.net.remove(transport.b.nic());
     let since = Instant::now();
     let down = loop {
         assert!(since.elapsed() < Duration::from_secs(30), "not found");
@@ -396,8 +396,8 @@ fn a_peer_that_dies_in_silence_is_found_by_one_that_only_waits() {
     assert!(a.counts().probes > 0);
     drop(b);
     // And one that is only silent is not: its card answers.
-    let room = Verbs::new();
-    let (mut a, _b) = Verbs::rails(&room);
+    let transport = Verbs::new();
+    let (mut a, _b) = Verbs::rails(&transport);
     let since = Instant::now();
     while a.counts().probes < 4 {
         assert!(since.elapsed() < Duration::from_secs(30), "it does not ask");
@@ -414,8 +414,8 @@ fn woken(fd: WaitFd, ms: u64) -> bool {
 
 #[test]
 fn a_sleeper_is_woken_by_what_comes_and_not_before() {
-    let room = Verbs::new();
-    let (mut a, mut b) = Verbs::rails(&room);
+    let transport = Verbs::new();
+    let (mut a, mut b) = Verbs::rails(&transport);
     let body = pattern(10, 1);
     for n in 0..100 {
         let mut fd = b.arm();
@@ -429,8 +429,8 @@ fn a_sleeper_is_woken_by_what_comes_and_not_before() {
         }
         let fd = fd.expect("nothing to do");
         assert!(!woken(fd, 0), "before anything came");
-        let engine = room.net.engine();
-        a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
+        let engine = transport.net.engine();
+        a.ctrl(&message(n, body.slice()), body.slice()).expect("transport");
         a.flush().expect("up");
         assert!(woken(fd, 10_000), "message {n} does not wake the reader");
         drop(engine);
@@ -440,9 +440,9 @@ fn a_sleeper_is_woken_by_what_comes_and_not_before() {
         a.poll(&mut Bag::default()).expect("up");
     }
     // What came before it was armed is work already.
-    a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+    a.ctrl(&message(1, body.slice()), body.slice()).expect("transport");
     a.flush().expect("up");
-    room.net.run();
+    transport.net.run();
     assert!(b.arm().is_none());
     let mut bag = Bag::default();
     b.poll(&mut bag).expect("up");
@@ -451,24 +451,24 @@ fn a_sleeper_is_woken_by_what_comes_and_not_before() {
 
 #[test]
 fn a_port_that_is_down_stalls_its_rails() {
-    let room = Verbs::new();
-    let (mut a, mut b) = Verbs::rails(&room);
+    let transport = Verbs::new();
+    let (mut a, mut b) = Verbs::rails(&transport);
     assert!(!a.stalled() && !b.stalled());
-    room.net.cable(room.a.nic(), false);
+    transport.net.cable(transport.a.nic(), false);
     assert!(a.stalled() && !b.stalled());
-    room.net.cable(room.a.nic(), true);
+    transport.net.cable(transport.a.nic(), true);
     assert!(!a.stalled());
-    room.net.remove(room.b.nic());
+    transport.net.remove(transport.b.nic());
     assert!(b.stalled());
 }
 
 #[test]
 fn a_card_that_tries_for_ever_stalls_its_rail() {
-    let room = Verbs::new();
+    let transport = Verbs::new();
     let patient = Config { timeout: 31, ..config() };
     let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), patient.clone()).expect("a side");
-    let (mut a, _b) = join(side(&room.a), side(&room.b)).expect("joined");
-    room.net.cable(room.b.nic(), false);
+    let (mut a, _b) = join(side(&transport.a), side(&transport.b)).expect("joined");
+    transport.net.cable(transport.b.nic(), false);
     let since = Instant::now();
     while !a.stalled() {
         assert!(since.elapsed() < Duration::from_secs(20), "it waits forever");
@@ -479,11 +479,11 @@ fn a_card_that_tries_for_ever_stalls_its_rail() {
 
 #[test]
 fn an_address_that_goes_stalls_the_rails_that_send_from_it() {
-    let room = Verbs::new();
-    let ((mut a, mut b), (mut again, _peer)) = (Verbs::rails(&room), Verbs::rails(&room));
-    room.net.readdress(room.a.nic(), 2, Gid::v4(Ipv4Addr::new(10, 9, 9, 9)));
+    let transport = Verbs::new();
+    let ((mut a, mut b), (mut again, _peer)) = (Verbs::rails(&transport), Verbs::rails(&transport));
+    transport.net.readdress(transport.a.nic(), 2, Gid::v4(Ipv4Addr::new(10, 9, 9, 9)));
     assert!(!a.stalled() && !again.stalled() && !b.stalled(), "that was another entry");
-    room.net.readdress(room.a.nic(), 3, Gid::v4(Ipv4Addr::new(10, 9, 9, 9)));
+    transport.net.readdress(transport.a.nic(), 3, Gid::v4(Ipv4Addr::new(10, 9, 9, 9)));
     for _ in 0..2 {
         assert!(a.stalled() && again.stalled(), "every rail of the device is told");
         assert!(!b.stalled());
@@ -492,11 +492,11 @@ fn an_address_that_goes_stalls_the_rails_that_send_from_it() {
 
 #[test]
 fn a_drop_with_a_dead_peer_is_over_after_the_linger() {
-    let room = Scripted::new();
-    let (mut a, b) = room.rails();
+    let transport = Scripted::new();
+    let (mut a, b) = transport.rails();
     let body = pattern(10, 1);
-    a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
-    room.net.cable(room.b.nic().inner(), false);
+    a.ctrl(&message(1, body.slice()), body.slice()).expect("transport");
+    transport.net.cable(transport.b.nic().inner(), false);
     let since = Instant::now();
     drop(a);
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
@@ -514,8 +514,8 @@ fn equal_queue_pair_numbers_on_two_devices_are_not_mixed_up() {
     };
     let ((a1, b1), (a2, b2)) = (make(&d[0], &d[1]), make(&d[2], &d[3]));
     assert!([&a2, &b1, &b2].iter().all(|r| r.qpn() == a1.qpn()));
-    let mut room = Verbs::new();
-    let mut duo = Duo { bed: &mut room, a: Conn::new([a1, a2], true), b: Conn::new([b1, b2], true) };
+    let mut transport = Verbs::new();
+    let mut duo = Duo { bed: &mut transport, a: Conn::new([a1, a2], true), b: Conn::new([b1, b2], true) };
     for n in 0..10 {
         duo.message(Side::A, 1, 3 << 20, n);
         duo.message(Side::B, 1, 100_000, n);
@@ -525,8 +525,8 @@ fn equal_queue_pair_numbers_on_two_devices_are_not_mixed_up() {
 /// Ten million at the full level.
 #[test]
 fn operations_without_end_through_a_completion_queue_of_4096_entries() {
-    let mut room = Verbs::of(|config| config.limits.cqe = 4096);
-    let mut duo = Duo::new(&mut room, Want::PLAIN);
+    let mut transport = Verbs::of(|config| config.limits.cqe = 4096);
+    let mut duo = Duo::new(&mut transport, Want::PLAIN);
     let rounds = if Level::from_env() == Level::Full { 10_000_000 } else { 20_000 };
     for n in 0..rounds {
         let len = if n % 100 == 0 { 20_000 } else { 64 };
@@ -536,11 +536,11 @@ fn operations_without_end_through_a_completion_queue_of_4096_entries() {
 
 #[test]
 fn an_mtu_of_1024_on_one_side_carries_every_size() {
-    let mut room = Verbs::new();
-    room.b = Domain::new(
-        room.net.nic(SoftConfig { mtu: Mtu::B1024, ..SoftConfig::roce("b", Ipv4Addr::new(10, 0, 0, 3), 1) }),
+    let mut transport = Verbs::new();
+    transport.b = Domain::new(
+        transport.net.nic(SoftConfig { mtu: Mtu::B1024, ..SoftConfig::roce("b", Ipv4Addr::new(10, 0, 0, 3), 1) }),
     );
-    let mut duo = Duo::new(&mut room, Want::PLAIN);
+    let mut duo = Duo::new(&mut transport, Want::PLAIN);
     assert!(duo.a.rails().all(|(_, rail)| rail.info().path.contains("MTU 1024")));
     for (n, len) in [0, 1, 1023, 1024, 1025, 4095, 4097, 8192, 8193, 100_000, (1 << 20) + 1].into_iter().enumerate() {
         duo.message(Side::A, 1, len, n as u64);
@@ -551,8 +551,8 @@ fn an_mtu_of_1024_on_one_side_carries_every_size() {
 /// As many operations fit at the end as at the beginning, whatever became of those in between.
 #[test]
 fn no_request_is_leaked() {
-    let mut room = Verbs::new();
-    let mut duo = Duo::new(&mut room, Want::ACKED);
+    let mut transport = Verbs::new();
+    let mut duo = Duo::new(&mut transport, Want::ACKED);
     let (small, large, dst) = (pattern(64, 1), pattern(20_000, 2), HostBuf::new(20_000));
     let mut first = None;
     for round in 0..60 {
@@ -615,7 +615,7 @@ fn eight_devices_256_queue_pairs_and_1024_regions() {
     assert_eq!(sides.iter().map(|(a, _)| a.registrations()).sum::<u64>(), 1024);
     let body = pattern(100, 1);
     for (n, (a, b)) in rails.iter_mut().enumerate() {
-        a.ctrl(&message(n, body.slice()), body.slice()).expect("room");
+        a.ctrl(&message(n, body.slice()), body.slice()).expect("transport");
         a.flush().expect("up");
         let mut bag = Bag::default();
         while bag.0.is_empty() {
@@ -660,7 +660,7 @@ fn sixty_four_peers() -> Duration {
     let took = running() - since;
     let body = pattern(100, 1);
     for (mut a, mut b) in rails {
-        a.ctrl(&message(1, body.slice()), body.slice()).expect("room");
+        a.ctrl(&message(1, body.slice()), body.slice()).expect("transport");
         a.flush().expect("up");
         let mut bag = Bag::default();
         while bag.0.is_empty() {

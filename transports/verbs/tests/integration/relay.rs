@@ -268,7 +268,7 @@ fn chunks_cut_through() {
     let (mut a, mut b) = (Conn::new([a], true), Conn::new([b], true));
     let len = 64 * RELAY_CHUNK;
     let (src, dst) = (pattern(len, 3), HostBuf::new(len));
-    let receive = b.post_recv(&[(1, dst.slice())]).expect("up").expect("room");
+    let receive = b.post_recv(&[(1, dst.slice())]).expect("up").expect("transport");
     let (mut send, mut early) = (None, false);
     let since = Instant::now();
     loop {
@@ -310,7 +310,7 @@ fn a_chunk_too_large_ends_the_rail() {
     let line = Line::new(2);
     let (mut a, mut relays, _b) = line.parts();
     let big = HostBuf::new(5 * RELAY_CHUNK);
-    a.data(&chunk(0, big.len()), big.slice()).expect("room");
+    a.data(&chunk(0, big.len()), big.slice()).expect("transport");
     let since = Instant::now();
     let why = loop {
         assert!(since.elapsed() < Duration::from_secs(30));
@@ -370,10 +370,10 @@ fn what_came_before_a_side_failed_is_passed_on() {
     let small = HostBuf::new(1 << 10);
     // More than are read at a time.
     for n in 0..48 {
-        b.ctrl(&eager(n, small.len()), small.slice()).expect("room");
+        b.ctrl(&eager(n, small.len()), small.slice()).expect("transport");
     }
     b.flush().expect("up");
-    a.ctrl(&eager(0, small.len()), small.slice()).expect("room");
+    a.ctrl(&eager(0, small.len()), small.slice()).expect("transport");
     a.flush().expect("up");
     out.nic().script().partial = Some((u32::MAX, 0, EIO));
     let down = ended(&mut relay);
@@ -387,10 +387,10 @@ fn what_came_before_a_side_failed_is_passed_on() {
 fn nothing_is_passed_on_behind_what_could_not_be_read() {
     let (mut a, mut relay, mut b, _) = scripted();
     let (small, big) = (HostBuf::new(1 << 10), HostBuf::new(5 * RELAY_CHUNK));
-    b.data(&chunk(0, big.len()), big.slice()).expect("room");
+    b.data(&chunk(0, big.len()), big.slice()).expect("transport");
     b.flush().expect("up");
     for n in 0..48 {
-        b.ctrl(&eager(n, small.len()), small.slice()).expect("room");
+        b.ctrl(&eager(n, small.len()), small.slice()).expect("transport");
     }
     b.flush().expect("up");
     let down = ended(&mut relay);

@@ -17,7 +17,7 @@ fn a_version_script_gives_its_names_with_their_versions() {
 fn sources_and_script_must_agree() {
     let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
     let calls = "pub unsafe extern \"C\" fn one(\n    a: i32,\n) {}\npub extern \"C\" fn three() {}\n";
-    let tree = [source(MAP, SCRIPT), source("doors/capi/src/calls/x.rs", calls)];
+    let tree = [source(MAP, SCRIPT), source("bindings/c/src/calls/x.rs", calls)];
     let found = problems(&tree);
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].contains("three is missing") && found[1].contains("two is in no source"));

@@ -36,7 +36,7 @@ fn steer(card: &dyn Card) -> (u32, Box<dyn Any>) {
 fn the_next_one_undoes_what_a_dead_one_left() {
     let folder = Folder::new("dead");
     let card = Fake::new(None);
-    let before = State::read(&card).unwrap();
+    let before = CardState::read(&card).unwrap();
     let changes = plan(&before, 3).unwrap();
     let (journal, found) = Journal::open(&folder.0, "eth0", &card).unwrap();
     assert!(!found);
@@ -52,9 +52,9 @@ fn the_next_one_undoes_what_a_dead_one_left() {
     let text = folder.text();
     let after = Folder::new("after");
     std::fs::write(after.0.join("devmem-eth0.journal"), &text).unwrap();
-    assert!(!same(&State::read(&card).unwrap(), &before));
+    assert!(!same(&CardState::read(&card).unwrap(), &before));
     let (journal, found) = Journal::open(&after.0, "eth0", &card).unwrap();
-    assert!(found && same(&State::read(&card).unwrap(), &before), "{text}");
+    assert!(found && same(&CardState::read(&card).unwrap(), &before), "{text}");
     assert!(card.streams.borrow().is_empty(), "{text}");
     assert_eq!(after.text(), "");
     drop(journal);
@@ -66,7 +66,7 @@ fn killed_at_any_byte_of_the_journal() {
     let folder = Folder::new("bytes");
     let whole = {
         let card = Fake::new(None);
-        let before = State::read(&card).unwrap();
+        let before = CardState::read(&card).unwrap();
         let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
         journal.begin(&before, &plan(&before, 3).unwrap()).unwrap();
         folder.text()
@@ -74,13 +74,13 @@ fn killed_at_any_byte_of_the_journal() {
     for len in 0..=whole.len() {
         std::fs::write(folder.0.join("devmem-eth0.journal"), &whole[..len]).unwrap();
         let card = Fake::new(None);
-        let before = State::read(&card).unwrap();
+        let before = CardState::read(&card).unwrap();
         // Nothing was changed before all of it stood there.
         if len == whole.len() {
             std::mem::forget(SetUp::make(&card, &before, &plan(&before, 3).unwrap(), None).unwrap());
         }
         Journal::open(&folder.0, "eth0", &card).unwrap();
-        assert!(same(&State::read(&card).unwrap(), &before), "{len} bytes");
+        assert!(same(&CardState::read(&card).unwrap(), &before), "{len} bytes");
     }
 }
 
@@ -89,7 +89,7 @@ fn an_end_in_order_leaves_an_empty_journal_and_a_failed_undo_keeps_it() {
     let folder = Folder::new("order");
     for (fails, left) in [(None, false), (Some("spread to 7"), true)] {
         let card = Fake::new(fails);
-        let before = State::read(&card).unwrap();
+        let before = CardState::read(&card).unwrap();
         let changes = plan(&before, 3).unwrap();
         let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
         drop(SetUp::make(&card, &before, &changes, Some(&journal)).unwrap());

@@ -9,8 +9,8 @@ fn card(driver: &str) -> Card {
         queues: Some(8),
         split: HeaderSplit::On,
         threshold: Some(0),
-        may_receive: Answer::Yes,
-        may_send: Answer::Yes,
+        may_receive: BindVerdict::Yes,
+        may_send: BindVerdict::Yes,
     }
 }
 
@@ -42,8 +42,9 @@ fn what_is_missing_comes_with_its_command() {
 fn the_kernel_and_the_driver_are_too_old_or_never_can() {
     let old = receive("6.8.0-45-generic", &card("mlx5_core")).to_string();
     assert_eq!(old, "no: the kernel's interface came with Linux 6.12, this is 6.8.0-45-generic");
-    let refused =
-        Answer::No("LS1333 the kernel refuses binding device memory for receiving: Operation not supported".into());
+    let refused = BindVerdict::No(
+        "LS1333 the kernel refuses binding device memory for receiving: Operation not supported".into(),
+    );
     let said = receive("6.12.3", &Card { may_receive: refused.clone(), ..card("mlx5_core") }).to_string();
     assert!(said.contains("Operation not supported; mlx5_core has it since Linux 6.17, this is 6.12.3"), "{said}");
     let never = receive("6.18.44", &Card { may_receive: refused, ..card("virtio_net") });
@@ -52,15 +53,15 @@ fn the_kernel_and_the_driver_are_too_old_or_never_can() {
         "{never}"
     );
     assert!(send("6.15.1", &card("gve")).to_string().contains("Linux 6.16, this is 6.15.1"));
-    let gve = Card { may_receive: Answer::NotAllowed, ..card("gve") };
+    let gve = Card { may_receive: BindVerdict::NotAllowed, ..card("gve") };
     assert!(receive("6.18.0", &gve).to_string().starts_with("no: no released kernel has it for gve"));
 }
 
 #[test]
 fn without_root_nobody_claims_anything() {
     let card = Card {
-        may_receive: Answer::NotAllowed,
-        may_send: Answer::NotAllowed,
+        may_receive: BindVerdict::NotAllowed,
+        may_send: BindVerdict::NotAllowed,
         split: HeaderSplit::Off,
         ..card("bnxt_en")
     };

@@ -10,7 +10,7 @@ use super::*;
 
 /// A card that remembers, and fails at one call.
 pub(in super::super) struct Fake {
-    state: RefCell<State>,
+    state: RefCell<CardState>,
     /// Rules for streams.
     pub(in super::super) streams: Rc<RefCell<Vec<u32>>>,
     calls: RefCell<Vec<String>>,
@@ -20,7 +20,7 @@ pub(in super::super) struct Fake {
 impl Fake {
     pub(in super::super) fn new(fails: Option<&'static str>) -> Fake {
         let rings = Rings { receive: Some(1024), split: HeaderSplit::Off, threshold: Some(256) };
-        let state = State { queues: 8, rings, table: (0..128).map(|n| n % 8).collect(), rules: false };
+        let state = CardState { queues: 8, rings, table: (0..128).map(|n| n % 8).collect(), rules: false };
         Fake { state: RefCell::new(state), streams: Rc::default(), calls: RefCell::default(), fails }
     }
 
@@ -96,14 +96,14 @@ impl Card for Fake {
     }
 }
 
-pub(in super::super) fn same(a: &State, b: &State) -> bool {
+pub(in super::super) fn same(a: &CardState, b: &CardState) -> bool {
     a.rings == b.rings && a.table == b.table && a.rules == b.rules
 }
 
 #[test]
 fn everything_is_made_and_everything_is_undone() {
     let card = Fake::new(None);
-    let before = State::read(&card).unwrap();
+    let before = CardState::read(&card).unwrap();
     let changes = plan(&before, 3).unwrap();
     let said = text("eth0", &before, &changes, 3);
     for part in [
@@ -116,13 +116,13 @@ fn everything_is_made_and_everything_is_undone() {
     }
     assert!(card.calls.borrow().is_empty(), "a plan changes nothing");
     let made = SetUp::make(&card, &before, &changes, None).unwrap();
-    let now = State::read(&card).unwrap();
+    let now = CardState::read(&card).unwrap();
     assert!(now.rules && now.rings.split == HeaderSplit::On && now.rings.threshold == Some(0));
     assert!(now.table.len() == 128 && now.table.iter().all(|&q| q < 5) && now.table[..6] == [0, 1, 2, 3, 4, 0]);
     // A second one finds nothing to do.
     assert_eq!(plan(&now, 3), Ok(vec![]));
     drop(made);
-    assert!(same(&State::read(&card).unwrap(), &before));
+    assert!(same(&CardState::read(&card).unwrap(), &before));
     let calls = ["rules on", "split on", "spread to 4", "spread to 7", "split off", "rules off"];
     assert_eq!(*card.calls.borrow(), calls);
 }
@@ -131,25 +131,25 @@ fn everything_is_made_and_everything_is_undone() {
 fn a_change_that_fails_undoes_those_before_it_and_says_what_the_kernel_said() {
     for fails in ["rules on", "split on", "spread to 4"] {
         let card = Fake::new(Some(fails));
-        let before = State::read(&card).unwrap();
+        let before = CardState::read(&card).unwrap();
         let changes = plan(&before, 3).unwrap();
         let Err(why) = SetUp::make(&card, &before, &changes, None) else { panic!("{fails} went well") };
         assert!(why.contains("Operation not supported"), "{why}");
-        assert!(same(&State::read(&card).unwrap(), &before), "after {fails}");
+        assert!(same(&CardState::read(&card).unwrap(), &before), "after {fails}");
     }
 }
 
 #[test]
 fn cards_that_cannot_are_told_apart() {
-    let before = State::read(&Fake::new(None)).unwrap();
+    let before = CardState::read(&Fake::new(None)).unwrap();
     let too_few = plan(&before, 8).unwrap_err();
     assert!(too_few.contains("8 receive queues") && too_few.contains("--queues 7"), "{too_few}");
-    let none = plan(&State { table: vec![], ..before.clone() }, 1).unwrap_err();
+    let none = plan(&CardState { table: vec![], ..before.clone() }, 1).unwrap_err();
     assert!(none.contains("no table"), "{none}");
     let rings = Rings { split: HeaderSplit::Unknown, ..before.rings };
-    assert!(plan(&State { rings, ..before.clone() }, 1).unwrap_err().contains("splits headers"));
+    assert!(plan(&CardState { rings, ..before.clone() }, 1).unwrap_err().contains("splits headers"));
     // An old kernel has no threshold, and is not told one.
     let rings = Rings { threshold: None, ..before.rings };
-    let changes = plan(&State { rings, ..before }, 1).unwrap();
+    let changes = plan(&CardState { rings, ..before }, 1).unwrap();
     assert!(changes.contains(&Change::Split { threshold: None }), "{changes:?}");
 }

@@ -1,17 +1,17 @@
-//! How long a connection whose only path is dead waits for a way around: not only as long as its sentinel, which counts from the
+//! How long a connection whose only path is dead waits for a way around: not only as long as its keepalive connection, which counts from the
 //! last answer before the cut.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
 use linkspan_proto::login::{Guard, Token};
-use linkspan_proto::mesh::{Node, Port};
+use linkspan_proto::mesh::{MeshPort, Node};
 use linkspan_topology::mesh::Route;
 use linkspan_transport::MAX_RAILS;
 
 use super::*;
 use crate::mesh::Mesh;
-use crate::reach::Reach;
+use crate::route::Path;
 
 /// The peer's host, and one that leads around.
 const PEER: u64 = 77;
@@ -45,7 +45,7 @@ fn meshed(strict: bool) -> (Fabric, Lines) {
 
 /// What the neighbour on the way around tells of the peer's host, whose end of the dead cable has this address.
 fn beacon(fabric: &Fabric, seq: u64, addr: Option<Ipv4Addr>) {
-    let port = |addr: Ipv4Addr| Port {
+    let port = |addr: Ipv4Addr| MeshPort {
         name: "lan1".into(),
         addr: Some((addr.into(), 24)),
         mtu: 1500,
@@ -56,17 +56,18 @@ fn beacon(fabric: &Fabric, seq: u64, addr: Option<Ipv4Addr>) {
         twin: None,
     };
     let ports = addr.map(port).into_iter().collect();
-    let node = Node { id: PEER, epoch: 1, seq, name: "peer".into(), relays: true, door: 1, ports, heard: Vec::new() };
+    let node =
+        Node { id: PEER, epoch: 1, seq, name: "peer".into(), relays: true, server_port: 1, ports, heard: Vec::new() };
     fabric.mesh().unwrap().unwrap().hear(OTHER, seq, node);
 }
 
-fn dials(host: u64) -> Returns {
+fn dials(host: u64) -> ReconnectPolicy {
     let handle = Handle::new(9, Token::random().unwrap(), host);
-    Returns::Dials { handle, conn: 5, next: 64, redials: Vec::new() }
+    ReconnectPolicy::Dials { handle, conn: 5, next: 64, reconnectors: Vec::new() }
 }
 
-fn accepts(fabric: &Fabric) -> Returns {
-    Returns::Accepts { desk: fabric.listen(0).unwrap().desk, conn: 5 }
+fn accepts(fabric: &Fabric) -> ReconnectPolicy {
+    ReconnectPolicy::Accepts { acceptor: fabric.listen(0).unwrap().acceptor, conn: 5 }
 }
 
 /// Two ends of a queue pair on `interface`.
@@ -80,24 +81,24 @@ fn rails(net: &SoftNet, interface: &str, subnet: u8) -> (SoftNic, [AnyRail; 2]) 
     (first, [one, two].map(|rail| AnyRail::Verbs(Box::new(rail))))
 }
 
-/// Both ends of a connection over one queue pair on `lo`; the second one's sentinel is about to fall silent there.
-fn ends(fabric: &Fabric, returns: Returns) -> (SoftNet, SoftNic, [Channel; 2], TcpStream) {
-    let (net, (sentinel, far)) = (SoftNet::new(1), silenced());
+/// Both ends of a connection over one queue pair on `lo`; the second one's keepalive connection is about to fall silent there.
+fn ends(fabric: &Fabric, policy: ReconnectPolicy) -> (SoftNet, SoftNic, [Channel; 2], TcpStream) {
+    let (net, (keepalive, far)) = (SoftNet::new(1), silenced());
     let (nic, [one, two]) = rails(&net, "lo", 0);
-    let channel = |rail, sentinel, returns| {
+    let channel = |rail, keepalive, policy| {
         let conn = Conn::new([fabric.path_rail(rail)], true);
         let device = "lo".to_owned();
-        Channel::new(fabric, Parts { conn, sentinel, returns, device, verb: "made", left_out: Vec::new() })
+        Channel::new(fabric, Parts { conn, keepalive, policy, device, verb: "made", left_out: Vec::new() })
     };
-    let ends = [channel(one, None, Returns::Never), channel(two, Some(sentinel), returns)];
+    let ends = [channel(one, None, ReconnectPolicy::Never), channel(two, Some(keepalive), policy)];
     (net, nic, ends, far)
 }
 
-/// The cable is cut, the sentinel ends, and the mesh still reports the host: the connection waits, and goes on over what comes.
-fn waits(fabric: &Fabric, lines: &Lines, returns: Returns) {
-    let (net, nic, [mut a, mut b], _far) = ends(fabric, returns);
+/// The cable is cut, the keepalive connection ends, and the mesh still reports the host: the connection waits, and goes on over what comes.
+fn waits(fabric: &Fabric, lines: &Lines, policy: ReconnectPolicy) {
+    let (net, nic, [mut a, mut b], _far) = ends(fabric, policy);
     let (since, mut seq) = (Instant::now(), 1);
-    // Known while the sentinel's path is there; afterwards the host tells of the cable no more.
+    // Known while the keepalive connection's path is there; afterwards the host tells of the cable no more.
     beacon(fabric, seq, Some(Ipv4Addr::LOCALHOST));
     b.know_peer();
     net.cable(&nic, false);
@@ -142,10 +143,10 @@ fn who_accepted_waits_too() {
     waits(&fabric, &lines, accepts(&fabric));
 }
 
-/// How a connection ends at once whose sentinel falls silent.
-fn ended(strict: bool, heard: bool, returns: Returns) {
+/// How a connection ends at once whose keepalive connection falls silent.
+fn ended(strict: bool, heard: bool, policy: ReconnectPolicy) {
     let (fabric, lines) = meshed(strict);
-    let (net, nic, [_a, mut b], _far) = ends(&fabric, returns);
+    let (net, nic, [_a, mut b], _far) = ends(&fabric, policy);
     net.cable(&nic, false);
     let (since, mut seq) = (Instant::now(), 0);
     while b.progress().is_ok() {
@@ -160,7 +161,7 @@ fn ended(strict: bool, heard: bool, returns: Returns) {
 }
 
 #[test]
-fn a_host_that_nobody_hears_is_dead_with_its_sentinel() {
+fn a_host_that_nobody_hears_is_dead_with_its_keepalive() {
     ended(false, false, dials(PEER));
 }
 
@@ -168,7 +169,7 @@ fn a_host_that_nobody_hears_is_dead_with_its_sentinel() {
 fn nobody_waits_for_what_cannot_come() {
     // Strict: a relayed way would be refused. Never: no rail can be added.
     ended(true, true, dials(PEER));
-    ended(false, true, Returns::Never);
+    ended(false, true, ReconnectPolicy::Never);
     // The one that is heard is another host.
     ended(false, true, dials(OTHER + 1));
 }
@@ -196,10 +197,10 @@ fn the_wait_has_an_end() {
 fn a_way_around_that_fails_is_told() {
     let (fabric, lines) = meshed(false);
     // Nobody is there any more.
-    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let (from, hops) = (Ipv4Addr::LOCALHOST.into(), vec![door, "10.0.9.9:7".parse().unwrap()]);
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let (from, hops) = (Ipv4Addr::LOCALHOST.into(), vec![server, "10.0.9.9:7".parse().unwrap()]);
     let route = Route { interface: "lo".into(), from, hops, over: vec!["spark-b".into()], mbps: 0 };
-    let (mut way, handle) = (Redial::now(Reach::Over(route)), Handle::new(9, Token::random().unwrap(), PEER));
+    let (mut way, handle) = (Reconnector::now(Path::Over(route)), Handle::new(9, Token::random().unwrap(), PEER));
     let (since, mut now, mut number) = (Instant::now(), Instant::now(), 64);
     let failed = || -> Vec<String> { lines.lock().unwrap().iter().filter(|l| l.contains("failed")).cloned().collect() };
     while failed().len() < 3 {

@@ -2,14 +2,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-const MARK: Mark = Mark([7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
+const MARK: RelayMark = RelayMark([7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
 
 #[test]
 fn answers_come_back_as_they_were() {
     for hops in [Hops::Rdma(MARK), Hops::Tcp("b has none".into()), Hops::Tcp(String::new())] {
         assert_eq!(Hops::parse(&hops.text()), hops);
     }
-    // Doors of an earlier version say nothing, and nothing else is a mark.
+    // Mesh servers of an earlier version say nothing, and nothing else is a mark.
     for text in ["", "rdma", "rdma 00", "rdma zz0102030405060708090a0b0c0d0eff", "rdma é7010203040506070809a0b0c0d0eff"]
     {
         assert_eq!(Hops::parse(text), Hops::Tcp(String::new()), "{text}");

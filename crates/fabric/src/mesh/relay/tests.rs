@@ -1,4 +1,4 @@
-//! Streams that go over to RDMA on software NICs: two ends, and relays in threads as the door starts them.
+//! Streams that go over to RDMA on software NICs: two ends, and relays in threads as the mesh server starts them.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
 
 use super::*;
 use crate::Config;
-use crate::cable::Berth;
-use crate::meeting::{Meeting, Met};
+use crate::cable::Candidate;
+use crate::handshake::{Handshake, Met};
 use crate::mesh::Known;
-use crate::rdma::{Rdma, RdmaBerth};
-use crate::room::AnyRail;
+use crate::rdma::{Rdma, RdmaCandidate};
 use crate::stats;
+use crate::transport::AnyRail;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -38,8 +38,16 @@ fn streams() -> (Stream, Stream) {
 }
 
 fn shared() -> Arc<Shared> {
-    let own =
-        Node { id: 1, epoch: 0, seq: 0, name: "r".into(), relays: true, door: 1, ports: Vec::new(), heard: Vec::new() };
+    let own = Node {
+        id: 1,
+        epoch: 0,
+        seq: 0,
+        name: "r".into(),
+        relays: true,
+        server_port: 1,
+        ports: Vec::new(),
+        heard: Vec::new(),
+    };
     Arc::new(Shared {
         known: Mutex::new(Known { database: Database::default(), own, declared: None }),
         stop: AtomicBool::new(false),
@@ -50,11 +58,11 @@ fn shared() -> Arc<Shared> {
 }
 
 /// Two ends and the relays between them, every hop with a NIC at each end.
-struct Way {
+struct RelayedPair {
     ends: [Secured; 2],
-    berths: [RdmaBerth; 2],
+    candidates: [RdmaCandidate; 2],
     /// What the first end sends to go over.
-    mark: Mark,
+    mark: RelayMark,
     nics: Vec<SoftNic>,
     config: Config,
     net: SoftNet,
@@ -64,7 +72,7 @@ struct Way {
     _engine: Engine,
 }
 
-fn way(name: &str, relays: u8) -> Way {
+fn way(name: &str, relays: u8) -> RelayedPair {
     let dir = std::env::temp_dir().join(format!("linkspan-relay-{name}-{}", std::process::id()));
     let env = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_IB_TIMEOUT", "8")];
     let config = Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap();
@@ -75,33 +83,33 @@ fn way(name: &str, relays: u8) -> Way {
         let nic = net.nic(SoftConfig::roce(&format!("soft{hop}{end}"), Ipv4Addr::new(10, 0, hop, end), lo));
         nics.push(nic.clone());
         let rdma = Rdma::given(vec![AnyNic::Soft(nic)]);
-        rdma.berth_at(&config, "127.0.0.1:1".parse().unwrap()).unwrap().relayed("a test".into())
+        rdma.candidate_at(&config, "127.0.0.1:1".parse().unwrap()).unwrap().relayed("a test".into())
     };
     let first = port(0, 1);
     let stats = Arc::new(Stats::new(Some(&dir)).unwrap());
     let (shared, mut threads) = (shared(), Vec::new());
-    let marks: Vec<Mark> = (0..relays).map(|_| Mark::random().unwrap()).collect();
+    let marks: Vec<RelayMark> = (0..relays).map(|_| RelayMark::random().unwrap()).collect();
     let (a, mut from) = streams();
     for n in 0..relays {
         let (on, next) = streams();
         let over = Over {
-            berths: [port(n, 2), port(n + 1, 1)],
+            candidates: [port(n, 2), port(n + 1, 1)],
             mark: marks[usize::from(n)],
             next: marks.get(usize::from(n) + 1).copied(),
             config: config.clone(),
         };
-        let (seat, stats) = (Seat::take(&shared).unwrap(), stats.clone());
+        let (relay_slot, stats) = (RelaySlot::take(&shared).unwrap(), stats.clone());
         let asked = std::mem::replace(&mut from, next);
-        threads.push(std::thread::spawn(move || run(asked, on, Some(over), &seat, &stats, &Log::off())));
+        threads.push(std::thread::spawn(move || run(asked, on, Some(over), &relay_slot, &stats, &Log::off())));
     }
     let ends = [Secured::new(a, None), Secured::new(from, None)];
     let last = port(relays, 2);
     let engine = net.engine();
-    let (berths, mark) = ([first, last], marks[0]);
-    Way { ends, berths, mark, nics, config, net, shared, threads, dir, _engine: engine }
+    let (candidates, mark) = ([first, last], marks[0]);
+    RelayedPair { ends, candidates, mark, nics, config, net, shared, threads, dir, _engine: engine }
 }
 
-impl Drop for Way {
+impl Drop for RelayedPair {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -118,7 +126,7 @@ fn until(mut done: impl FnMut() -> bool, what: &str) {
     }
 }
 
-impl Way {
+impl RelayedPair {
     /// Sends bytes through the stream and sees them come, whole and alone.
     fn passes(&mut self, from: usize, bytes: &[u8]) {
         let [a, b] = &mut self.ends;
@@ -140,29 +148,29 @@ impl Way {
         assert!(got == bytes, "{} bytes came, not the {} that were sent", got.len(), bytes.len());
     }
 
-    /// What a login is, then the mark, then the meetings of both ends.
+    /// What a login is, then the mark, then the handshakes of both ends.
     fn cross(&mut self, last: bool) -> [Met; 2] {
         self.passes(0, &[3; 300]);
         self.passes(1, &[4; 200]);
         self.passes(0, &[5; 77]);
-        assert_eq!(self.ends[0].stream.try_write(&self.mark.0).unwrap(), Some(Mark::LEN));
-        let mut meetings = [Meeting::answer(), Meeting::answer()];
+        assert_eq!(self.ends[0].stream.try_write(&self.mark.0).unwrap(), Some(RelayMark::LEN));
+        let mut handshakes = [Handshake::answer(), Handshake::answer()];
         let mut mets = [None, None];
-        let (berths, config) = (&self.berths, &self.config);
+        let (candidates, config) = (&self.candidates, &self.config);
         until(
             || {
                 for n in 0..2 {
                     let make = |count| match n == 0 || last {
-                        true => Berth::Rdma(berths[n].clone()).make(config, count, Role::Caller),
+                        true => Candidate::Rdma(candidates[n].clone()).make(config, count, Role::Caller),
                         false => Err("it has none".into()),
                     };
                     if mets[n].is_none() {
-                        mets[n] = meetings[n].poll(&mut self.ends[n], &make).unwrap();
+                        mets[n] = handshakes[n].poll(&mut self.ends[n], &make).unwrap();
                     }
                 }
                 mets.iter().all(Option::is_some)
             },
-            "the meetings",
+            "the handshakes",
         );
         mets.map(Option::unwrap)
     }
@@ -170,7 +178,7 @@ impl Way {
     fn conns(&mut self) -> [Conn<AnyRail>; 2] {
         self.cross(true).map(|met| {
             let rails = met.unwrap();
-            assert!(rails.len() == 1 && rails[0].info().room == "verbs", "{rails:?}");
+            assert!(rails.len() == 1 && rails[0].info().transport == "verbs", "{rails:?}");
             Conn::new(rails, true)
         })
     }
@@ -178,8 +186,8 @@ impl Way {
     /// Bytes that the relays say they have passed on, as a stream and by RDMA.
     fn told(&self) -> [u64; 2] {
         let records = stats::read(&self.dir).unwrap().into_iter().flat_map(|p| p.records);
-        let sum = |room: &str| {
-            let of = records.clone().filter(|r| r.room == room);
+        let sum = |transport: &str| {
+            let of = records.clone().filter(|r| r.transport == transport);
             of.map(|r| r.counters[Counter::TxBytes as usize] + r.counters[Counter::RxBytes as usize]).sum()
         };
         ["relay", "rdma-hop"].map(sum)
@@ -223,7 +231,7 @@ fn a_stream_goes_over_to_rdma_on_every_hop() {
             message(&mut b, &mut a, len, 99).unwrap();
             payload += 2 * len as u64;
         }
-        // The stream still carries: plans, and what is in reserve.
+        // The stream still carries: plans, and what is on standby.
         way.passes(0, &[8; 100_000]);
         way.passes(1, &[9; 100_000]);
         drop((a, b));

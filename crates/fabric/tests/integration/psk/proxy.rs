@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use linkspan_transport::conformance::Way;
+use linkspan_transport::conformance::Direction;
 
 /// A change to the bytes on their way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Harm {
     /// Flips these bits of the byte at this offset of every stream.
-    At { way: Way, offset: usize, bits: u8 },
+    At { way: Direction, offset: usize, bits: u8 },
     /// Flips one bit in the middle of the next large piece, on whatever stream it comes, once.
-    Next { way: Way, least: usize },
+    Next { way: Direction, least: usize },
 }
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn piece(&mut self, way: Way, done: usize, bytes: &mut [u8]) {
+    fn piece(&mut self, way: Direction, done: usize, bytes: &mut [u8]) {
         self.seen.extend_from_slice(bytes);
         let n = bytes.len();
         match self.harm {

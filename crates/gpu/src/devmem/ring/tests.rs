@@ -26,7 +26,7 @@ fn payload_becomes_the_fragment_that_a_control_message_would_tell() {
     let mut arrivals = arrivals();
     let found = arrivals.take(payload(5 * PAGE + 100, 1448)).unwrap();
     assert_eq!(found, Some(Fragment::Device { offset: 5 * 4096 + 100, len: 1448, token: 5, dmabuf: 9 }));
-    assert_eq!(arrivals.state(), State::Armed);
+    assert_eq!(arrivals.state(), RequestState::Armed);
     let skipped = Completion { flags: SKIP | MORE, ..payload(0, 5) };
     assert_eq!(arrivals.take(skipped).unwrap(), None);
 }
@@ -34,16 +34,16 @@ fn payload_becomes_the_fragment_that_a_control_message_would_tell() {
 #[test]
 fn each_end_of_the_request_has_its_meaning() {
     for (res, state) in [
-        (0, State::End),
-        (-12, State::Dry),
-        (-14, State::OnHost),
-        (-28, State::Idle),
-        (-105, State::Idle),
-        (-4, State::Idle),
-        (-11, State::Idle),
-        (-104, State::Failed(104)),
-        (-125, State::Failed(125)),
-        (i32::MIN, State::Failed(i32::MAX)),
+        (0, RequestState::End),
+        (-12, RequestState::Dry),
+        (-14, RequestState::OnHost),
+        (-28, RequestState::Idle),
+        (-105, RequestState::Idle),
+        (-4, RequestState::Idle),
+        (-11, RequestState::Idle),
+        (-104, RequestState::Failed(104)),
+        (-125, RequestState::Failed(125)),
+        (i32::MIN, RequestState::Failed(i32::MAX)),
     ] {
         let mut arrivals = arrivals();
         assert_eq!(arrivals.take(last(res)).unwrap(), None);
@@ -54,16 +54,16 @@ fn each_end_of_the_request_has_its_meaning() {
     arrivals.armed(100);
     arrivals.take(payload(0, 100)).unwrap();
     arrivals.take(last(0)).unwrap();
-    assert_eq!(arrivals.state(), State::Idle, "the window was used up, which is no end of the stream");
+    assert_eq!(arrivals.state(), RequestState::Idle, "the window was used up, which is no end of the stream");
     arrivals.armed(100);
     arrivals.take(payload(0, 99)).unwrap();
     arrivals.take(last(-12)).unwrap();
     arrivals.resumed();
-    assert_eq!(arrivals.state(), State::Idle);
+    assert_eq!(arrivals.state(), RequestState::Idle);
     arrivals.armed(10);
     arrivals.take(last(0)).unwrap();
     arrivals.resumed();
-    assert_eq!(arrivals.state(), State::End, "an end is not taken back");
+    assert_eq!(arrivals.state(), RequestState::End, "an end is not taken back");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_no_kernel_posts_is_refused_and_changes_nothing() {
         let mut arrivals = arrivals();
         let refused = arrivals.take(bad).unwrap_err();
         assert!(refused.to_string().contains("LS1323") && refused.what.contains(what), "{refused}");
-        assert_eq!(arrivals.state(), State::Armed);
+        assert_eq!(arrivals.state(), RequestState::Armed);
         assert!(arrivals.take(payload(0, 4096)).unwrap().is_some());
     }
     let mut arrivals = Arrivals::new(MARK, AREA, TOKEN, 9);
@@ -114,7 +114,7 @@ fn pages_are_free_when_every_part_of_every_completion_came_back() {
                     parts[page] += 1;
                 }
             }
-            1 if parts[page] > 0 && refill.room() > 0 => {
+            1 if parts[page] > 0 && refill.space() > 0 => {
                 parts[page] -= 1;
                 if let Some(slot) = refill.back(page as u32).unwrap() {
                     ring[slot as usize] = page as u32;
@@ -134,7 +134,7 @@ fn pages_are_free_when_every_part_of_every_completion_came_back() {
                 refill.kernel_at(head).unwrap();
             }
         }
-        most = most.max(entries - refill.room());
+        most = most.max(entries - refill.space());
     }
     assert_eq!(most, entries, "the ring was never full");
 }
@@ -145,9 +145,9 @@ fn a_head_that_cannot_be_and_a_page_that_is_none() {
     refill.back(0).unwrap();
     assert_eq!(refill.kernel_at(2), Err(BadRefill::Head { taken: 2, given: 1 }));
     assert_eq!(refill.kernel_at(u32::MAX), Err(BadRefill::Head { taken: u32::MAX, given: 1 }));
-    assert_eq!(refill.room(), 3);
+    assert_eq!(refill.space(), 3);
     refill.kernel_at(1).unwrap();
-    assert_eq!(refill.room(), 4);
+    assert_eq!(refill.space(), 4);
     assert_eq!(refill.back(2), Err(BadRefill::Page { page: 2, pages: 2 }));
     refill.parted(77);
     assert_eq!(refills(9), 64);

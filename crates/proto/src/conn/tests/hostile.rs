@@ -210,7 +210,7 @@ impl Victim {
             3 => self.lose(rail),
             4 => {
                 self.joined.wires[0].queues.iter_mut().for_each(VecDeque::clear);
-                while let Some(rail) = self.joined.ends[0].condemned() {
+                while let Some(rail) = self.joined.ends[0].peer_closed() {
                     self.lose(rail);
                 }
                 self.joined.pump(0, attack.tag == 0);

@@ -1,4 +1,4 @@
-//! The engine without a room: two of them joined by queues, or one against an enemy.
+//! The engine without a transport: two of them joined by queues, or one against an enemy.
 
 mod hostile;
 mod model;
@@ -17,7 +17,7 @@ impl Control {
         self.next_seq = seq;
         self.peer_has = seq;
         self.rx_next = seq;
-        self.told = seq;
+        self.reported = seq;
     }
 
     /// Number of the next message to send.

@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// One direction: what was sent and what was posted, per tag, in order.
 #[derive(Default)]
-struct Lane {
+struct DirectionModel {
     sent: [VecDeque<(u8, usize)>; TAGS as usize],
     posted: [VecDeque<Mem>; TAGS as usize],
     sends: Vec<(Ticket, Mem, usize)>,
@@ -45,7 +45,7 @@ struct Lane {
 fn play(steps: &[Step], rails: usize, acked: bool, depth: usize) {
     let mut joined = Joined::new(rails, acked);
     joined.wires.iter_mut().for_each(|w| w.depth = depth);
-    let mut lanes = [Lane::default(), Lane::default()];
+    let mut lanes = [DirectionModel::default(), DirectionModel::default()];
     let mut lost = 0;
     for &step in steps {
         match step {

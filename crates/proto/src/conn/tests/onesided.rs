@@ -145,7 +145,7 @@ fn a_peer_cannot_fail_a_receive_and_then_write_into_it() {
     let chunk = chunk.unwrap();
     let place = joined.ends[1].place(1, &fix_seq(chunk.head)).unwrap().unwrap();
     // While the chunk is half landed, the peer says that the message was too long after all.
-    let mut head = Head::new(Kind::Oversize);
+    let mut head = Head::new(Kind::Truncated);
     head.id.set(chunk.head.id.get());
     head.seq.set(joined.ends[0].control.next());
     joined.ends[1].on_ctrl(0, &head.sealed(), &[]).unwrap();
@@ -213,7 +213,7 @@ fn memory_read_by_a_peer_is_free_only_when_the_last_chunk_is_acknowledged() {
 
 #[test]
 fn one_sided_kinds_are_refused_without_acknowledgements() {
-    for kind in [Kind::Poke, Kind::Notify, Kind::Read, Kind::Refused] {
+    for kind in [Kind::InlinePut, Kind::Notify, Kind::Read, Kind::Refused] {
         let mut joined = Joined::new(1, false);
         let head = Head::new(kind).sealed();
         assert!(joined.ends[0].on_ctrl(0, &head, &[]).is_err(), "{kind:?}");

@@ -110,7 +110,7 @@ fn a_chunk_half_landed_on_a_lost_rail_comes_again() {
     let chunk = joined.wires[0].queues[1].pop_front().unwrap();
     joined.ends[1].place(1, &chunk.head).unwrap().unwrap();
     joined.lose(1, 1);
-    // The room has dropped the rail: nothing writes to the place any more, and the engine has forgotten it.
+    // The transport has dropped the rail: nothing writes to the place any more, and the engine has forgotten it.
     assert!(joined.ends[1].landed(1, &chunk.head).is_err(), "it never began here");
     let (mut joined, tickets, mems) = half_way(2, 0);
     let chunk = joined.wires[0].queues[1].pop_front().unwrap();
@@ -210,7 +210,7 @@ fn several_early_messages_too_long_are_each_told() {
     }
     let recvs: Vec<_> = (0..3).map(|_| joined.recv(1, &[(1, Mem::new(10))])).collect();
     joined.settle();
-    let want = OpError::Oversize { sent: 100, posted: 10, tag: 1 };
+    let want = OpError::Truncated { sent: 100, posted: 10, tag: 1 };
     for recv in recvs {
         assert_eq!(joined.failed(1, recv), want);
     }

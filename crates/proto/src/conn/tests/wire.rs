@@ -184,7 +184,7 @@ impl Joined {
     /// Drops what the other side has declared down.
     pub(super) fn obey(&mut self) {
         for end in [0, 1] {
-            while let Some(rail) = self.ends[end].condemned() {
+            while let Some(rail) = self.ends[end].peer_closed() {
                 self.lose(end, rail);
             }
         }

@@ -15,7 +15,7 @@ fn the_login_table_is_bounded() {
 }
 
 #[test]
-fn half_open_connections_make_room_oldest_unproven_first() {
+fn half_open_connections_displace_the_oldest_unproven_first() {
     let mut half = HalfOpen::new(3);
     let at = |s| T0 + Duration::from_secs(s);
     assert_eq!(half.enter('a', at(5)), None);

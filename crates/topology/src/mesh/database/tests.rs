@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::Way;
+use super::super::MeshRoute;
 use super::super::world::nodes;
 use super::*;
 
@@ -40,7 +40,7 @@ fn copies_from_the_past_keep_nobody_alive() {
     }
     assert!(db.heard(s(9.0)).is_empty());
     assert_eq!(db.others(s(9.0)).count(), 0);
-    // Neither does one of before the door was opened anew.
+    // Neither does one of before the mesh server was opened anew.
     let mut anew = list[1].clone();
     anew.epoch = 9;
     assert!(db.take(100, 0, beacon(&anew, 0, 1), s(9.0)));
@@ -49,7 +49,7 @@ fn copies_from_the_past_keep_nobody_alive() {
 }
 
 #[test]
-fn our_own_voice_is_no_neighbour() {
+fn our_own_beacons_are_no_neighbour() {
     let list = nodes(2, &[(0, 1)]);
     let mut db = Database::default();
     assert!(!db.take(100, 0, beacon(&list[0], 0, 1), s(0.0)));
@@ -100,13 +100,13 @@ fn a_port_that_goes_takes_no_other_neighbour_with_it() {
     assert!(db.take(101, 0, far, s(0.0)));
     let both = db.graph(list[1].clone(), s(0.5));
     let to = super::super::world::target(&both, 2);
-    assert!(matches!(both.way(101, &to, false), Way::Direct(_)));
+    assert!(matches!(both.way(101, &to, false), MeshRoute::Direct(_)));
 
     // Port 1 is gone; the graph is asked before anything more was received.
     let left = Node { ports: list[1].ports[..1].to_vec(), ..list[1].clone() };
     db.move_ports(|at| (at == 0).then_some(0));
     let around = |db: &Database, own: &Node| match db.graph(own.clone(), s(0.6)).way(101, &to, false) {
-        Way::Over(routes) => routes.into_iter().map(|r| (r.interface, r.over)).collect::<Vec<_>>(),
+        MeshRoute::Over(routes) => routes.into_iter().map(|r| (r.interface, r.over)).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
     let over = vec!["n0".to_owned(), "n3".to_owned()];
@@ -132,7 +132,7 @@ fn a_mesh_that_has_fallen_silent_is_remembered_for_a_while() {
     }
     let to = super::super::world::target(&db.graph(list[1].clone(), s(0.1)), 2);
     let over = |graph: Graph| match graph.way(101, &to, true) {
-        Way::Over(routes) => routes.into_iter().map(|r| r.over).collect::<Vec<_>>(),
+        MeshRoute::Over(routes) => routes.into_iter().map(|r| r.over).collect::<Vec<_>>(),
         _ => Vec::new(),
     };
     let around = [vec!["n0".to_owned(), "n3".to_owned()]];

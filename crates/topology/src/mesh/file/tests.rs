@@ -1,4 +1,4 @@
-use super::super::{Target, Way};
+use super::super::{MeshRoute, Target};
 use super::*;
 
 const RING: &str = "\
@@ -17,7 +17,7 @@ fn a_declared_ring_has_its_four_cables_and_its_ways() {
     assert_eq!(g.nodes[g.find(5).unwrap()].name, "a");
     let c = g.nodes.iter().find(|n| n.name == "c").unwrap().id;
     let target = Target { id: c, addrs: vec!["10.0.1.2:9".parse().unwrap(), "10.0.2.1:9".parse().unwrap()] };
-    let Way::Over(routes) = g.way(5, &target, false) else { panic!() };
+    let MeshRoute::Over(routes) = g.way(5, &target, false) else { panic!() };
     let mut over: Vec<_> = routes.iter().map(|r| r.over.concat()).collect();
     over.sort();
     assert_eq!(over, ["b", "d"]);

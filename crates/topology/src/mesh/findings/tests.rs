@@ -98,7 +98,7 @@ fn one_subnet_on_two_cables() {
 #[test]
 fn an_unused_half_and_a_missing_gid() {
     let mut list = nodes(2, &[(0, 1)]);
-    let half = Port { name: "half".into(), addr: None, twin: Some(0), ..list[0].ports[0].clone() };
+    let half = MeshPort { name: "half".into(), addr: None, twin: Some(0), ..list[0].ports[0].clone() };
     list[0].ports.push(half);
     let one = only(found(list));
     assert!(one.code == "LS1419" && one.what.contains("n0/half"), "{one:?}");

@@ -3,9 +3,9 @@ use proptest::prelude::*;
 use super::super::world::{graph, nodes, target};
 use super::*;
 
-fn over(way: Way) -> Vec<Route> {
+fn over(way: MeshRoute) -> Vec<Route> {
     match way {
-        Way::Over(routes) => routes,
+        MeshRoute::Over(routes) => routes,
         other => panic!("{other:?}"),
     }
 }
@@ -13,7 +13,7 @@ fn over(way: Way) -> Vec<Route> {
 #[test]
 fn a_triangle_needs_no_relay() {
     let g = graph(3, &[(0, 1), (1, 2), (2, 0)]);
-    let Way::Direct(links) = g.way(100, &target(&g, 2), false) else { panic!() };
+    let MeshRoute::Direct(links) = g.way(100, &target(&g, 2), false) else { panic!() };
     assert_eq!(links.len(), 1);
     assert_eq!((links[0].from.to_string(), links[0].to.to_string()), ("10.0.2.2".into(), "10.0.2.1:9".into()));
 }
@@ -28,9 +28,9 @@ fn the_diagonal_of_a_ring_goes_both_ways_round() {
     assert_eq!(hops, ["10.0.0.2:7475", "10.0.1.2:9"]);
     assert_eq!((routes[0].interface.as_str(), routes[0].from.to_string()), ("c0", "10.0.0.1".into()));
     // The cut cable of a neighbour is walked around the long way.
-    let detour = over(g.way(100, &target(&g, 1), true));
-    assert_eq!(detour.len(), 1);
-    assert_eq!(detour[0].over, ["n3", "n2"]);
+    let reroute = over(g.way(100, &target(&g, 1), true));
+    assert_eq!(reroute.len(), 1);
+    assert_eq!(reroute[0].over, ["n3", "n2"]);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_line_is_walked_from_end_to_end() {
     assert_eq!(routes[0].over, ["n1", "n2"]);
     let back = over(g.way(103, &target(&g, 0), false));
     assert_eq!(back[0].over, ["n2", "n1"]);
-    let Way::None(why) = g.way(100, &target(&g, 1), true) else { panic!() };
+    let MeshRoute::None(why) = g.way(100, &target(&g, 1), true) else { panic!() };
     assert!(why.contains("n1"), "{why}");
 }
 
@@ -64,7 +64,7 @@ fn a_node_that_does_not_relay_is_passed_by() {
     assert_eq!(routes.len(), 1);
     assert_eq!(routes[0].over, ["n3"]);
     // As an end it is as good as any.
-    assert!(matches!(g.way(100, &target(&g, 1), false), Way::Direct(_)));
+    assert!(matches!(g.way(100, &target(&g, 1), false), MeshRoute::Direct(_)));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn one_subnet_on_two_cables_does_not_confuse() {
 #[test]
 fn both_halves_of_a_port_are_links() {
     let g = graph(2, &[(0, 1), (0, 1)]);
-    let Way::Direct(links) = g.way(100, &target(&g, 1), false) else { panic!() };
+    let MeshRoute::Direct(links) = g.way(100, &target(&g, 1), false) else { panic!() };
     assert_eq!(links.len(), 2);
     assert_ne!(links[0].to, links[1].to);
 }
@@ -138,8 +138,8 @@ proptest! {
             let far = distances(count, &cables, from);
             for (to, far) in far.iter().enumerate().filter(|(to, _)| *to != from) {
                 match (g.way(100 + from as u64, &target(&g, to), false), far) {
-                    (Way::Direct(links), Some(1)) => prop_assert!(!links.is_empty()),
-                    (Way::Over(routes), Some(hops)) => {
+                    (MeshRoute::Direct(links), Some(1)) => prop_assert!(!links.is_empty()),
+                    (MeshRoute::Over(routes), Some(hops)) => {
                         prop_assert_eq!(routes[0].hops.len(), *hops);
                         let mut met: Vec<&String> = Vec::new();
                         for route in &routes {
@@ -153,8 +153,8 @@ proptest! {
                             prop_assert!(ends.iter().all(|end| !met.contains(&end)));
                         }
                     }
-                    (Way::None(_), None) => {}
-                    (Way::None(_), Some(hops)) => prop_assert!(*hops > HOPS_MAX, "{} hops", hops),
+                    (MeshRoute::None(_), None) => {}
+                    (MeshRoute::None(_), Some(hops)) => prop_assert!(*hops > HOPS_MAX, "{} hops", hops),
                     (way, far) => prop_assert!(false, "{:?} for a distance of {:?}", way, far),
                 }
             }

@@ -224,7 +224,7 @@ impl Lab {
     }
 
     /// Descriptors of the ring that the driver could still post or fill.
-    pub(crate) fn room(&self, host: usize, ring: usize, rx: bool) -> u16 {
+    pub(crate) fn free(&self, host: usize, ring: usize, rx: bool) -> u16 {
         let r = if rx { &self.drivers[host].rx[ring] } else { &self.drivers[host].tx[ring] };
         (r.tail + r.size - 1 - r.head) % r.size
     }
@@ -235,7 +235,7 @@ impl Lab {
 
     pub(crate) fn try_send(&mut self, host: usize, ring: usize, data: &[u8], sof: u8, eof: u8) -> bool {
         self.reap_tx(host, ring);
-        if self.room(host, ring, false) == 0 {
+        if self.free(host, ring, false) == 0 {
             return false;
         }
         let d = &mut self.drivers[host];

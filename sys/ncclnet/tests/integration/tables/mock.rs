@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use linkspan_ncclnet::{
     Connecting, DeviceQueue, Fail, HANDLE_LEN, Init, ListenComm, Logger, Mem, MemKind, NetPlugin, Opened, OpenedRecv,
-    OpenedSend, Part, Props, RecvComm, RecvHints, Region, SendComm,
+    OpenedSend, Part, Props, RecvComm, RecvHints, RegisterRange, SendComm,
 };
 
 /// Living objects, to see that all are freed.
@@ -180,7 +180,7 @@ impl NetPlugin for Mock {
         Ok(Connect { port, polls: 0, _token: Token::new() })
     }
 
-    fn register((): &(), region: Region<'_>) -> Result<Mr, Fail> {
+    fn register((): &(), region: RegisterRange<'_>) -> Result<Mr, Fail> {
         let kind = match region.mem {
             Mem::Host(_) => MemKind::Host,
             Mem::Device(range) if range.addr() == 0xBAD => return Err(Fail::Gpu),

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, Offer, SETUP_TIME, ShmRail, identity, pair};
+use linkspan_shm::{
+    Accepting, Config, Connecting, IDENTITY_LEN, Identity, SETUP_TIME, ShmOffer, ShmRail, identity, pair,
+};
 use linkspan_transport::conformance::{Joint, Link, Side, Testbed, Want};
 
 /// The smallest ring, and every chunk copied directly.
@@ -28,7 +30,7 @@ impl Joint for Processes {
             link.send(&offer.encode());
             Box::new(move || accepting.poll(Instant::now()).expect("a rail"))
         } else {
-            let offer = Offer::decode(&link.recv().try_into().expect("an offer")).expect("an offer");
+            let offer = ShmOffer::decode(&link.recv().try_into().expect("an offer")).expect("an offer");
             let mut connecting = Connecting::new(self.0, &own, &peer, &offer, deadline).expect("a connection");
             Box::new(move || connecting.poll(Instant::now()).expect("a rail"))
         };

@@ -96,10 +96,15 @@ pub(crate) fn until_down(rail: &mut ShmRail, sink: &mut Catch) -> Down {
     }
 }
 
-/// Every way the room has: both processes copy, and the ring alone.
+/// Every way the transport has: both processes copy, and the ring alone.
 pub(crate) fn ways() -> [(&'static str, Config); 4] {
     let direct = Config::default();
     let small = Config { ring: 64 << 10, cma_from: 1, slice: 4096, ..direct };
-    let rows = Config { ring: 64 << 10, rows: true, ..direct };
-    [("direct", direct), ("rows", rows), ("small ring, all direct", small), ("ring", Config { cma: false, ..direct })]
+    let batches = Config { ring: 64 << 10, batches: true, ..direct };
+    [
+        ("direct", direct),
+        ("rows", batches),
+        ("small ring, all direct", small),
+        ("ring", Config { cma: false, ..direct }),
+    ]
 }

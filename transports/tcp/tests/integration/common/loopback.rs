@@ -1,6 +1,6 @@
 //! Rails over loopback as the suite wants them: where it stalls or kills one, its stream goes by way of a proxy.
 
-use linkspan_tcp::{Lend, Options, Stream, TcpRail};
+use linkspan_tcp::{Options, Stream, TcpRail, ZeroCopyPolicy};
 use linkspan_transport::Rail;
 use linkspan_transport::conformance::{Proxies, Side, Testbed, Want};
 
@@ -22,7 +22,7 @@ impl<R> Loopback<R> {
 
 /// Plain ones.
 pub(crate) fn plain() -> Loopback<TcpRail> {
-    Loopback::new(|_, streams| lend_over(streams, Lend::Never))
+    Loopback::new(|_, streams| lend_over(streams, ZeroCopyPolicy::Never))
 }
 
 impl<R: Rail> Testbed for Loopback<R> {

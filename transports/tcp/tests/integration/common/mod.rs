@@ -10,8 +10,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use linkspan_proto::Kind;
-use linkspan_proto::head::{HEAD_LEN, ROW_MAX, padding};
-use linkspan_tcp::{Dial, Lend, Listen, Options, RailConfig, Stream, TcpRail};
+use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, padding};
+use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail, ZeroCopyPolicy};
 use linkspan_transport::{Buf, Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
 
 pub(crate) const V4: &str = "127.0.0.1:0";
@@ -48,19 +48,19 @@ pub(crate) fn streams_by(at: &str, options: &Options, way: impl FnOnce(SocketAdd
 }
 
 pub(crate) fn rails(at: &str, options: &Options) -> (TcpRail, TcpRail) {
-    lending_rails(at, options, Lend::Never)
+    lending_rails(at, options, ZeroCopyPolicy::Never)
 }
 
-pub(crate) fn lending_rails(at: &str, options: &Options, lend: Lend) -> (TcpRail, TcpRail) {
-    lend_over(streams(at, options), lend)
+pub(crate) fn lending_rails(at: &str, options: &Options, zero_copy: ZeroCopyPolicy) -> (TcpRail, TcpRail) {
+    lend_over(streams(at, options), zero_copy)
 }
 
-pub(crate) fn lend_over((a, b): (Stream, Stream), how: Lend) -> (TcpRail, TcpRail) {
-    (lend(a, how), lend(b, how))
+pub(crate) fn lend_over((a, b): (Stream, Stream), how: ZeroCopyPolicy) -> (TcpRail, TcpRail) {
+    (zero_copy(a, how), zero_copy(b, how))
 }
 
-pub(crate) fn lend(stream: Stream, lend: Lend) -> TcpRail {
-    stream.into_rail(RailConfig { lend, ..RailConfig::default() }, &[]).unwrap()
+pub(crate) fn zero_copy(stream: Stream, zero_copy: ZeroCopyPolicy) -> TcpRail {
+    stream.into_rail(RailConfig { zero_copy, ..RailConfig::default() }, &[]).unwrap()
 }
 
 /// A stream of ours and the plain socket of a peer that may do anything.
@@ -113,7 +113,7 @@ pub(crate) fn next_head(end: usize) -> usize {
 pub(crate) fn row(seq: u32, lens: &[usize]) -> Vec<u8> {
     let heads = lens.iter().zip(seq..).map(|(&len, seq)| head(Kind::Put, len, seq));
     let heads: Vec<u8> = heads.flat_map(|head| head.as_wire().to_vec()).collect();
-    let mut bytes = head(Kind::Heads, heads.len(), 0).as_wire().to_vec();
+    let mut bytes = head(Kind::BatchHeads, heads.len(), 0).as_wire().to_vec();
     bytes.extend(heads);
     bytes.extend(lens.iter().zip(seq..).flat_map(|(&len, seq)| pattern(seq, len)));
     bytes.resize(next_head(bytes.len()), 0xEE);
@@ -123,7 +123,7 @@ pub(crate) fn row(seq: u32, lens: &[usize]) -> Vec<u8> {
 /// Messages of all kinds, and where each ends, without its padding.
 pub(crate) fn script() -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut ends) = (Vec::new(), vec![0]);
-    let list = [(Kind::Eager, 10), (Kind::Chunk, 100), (Kind::Notify, 0), (Kind::Put, 33), (Kind::Poke, 5)];
+    let list = [(Kind::Eager, 10), (Kind::Chunk, 100), (Kind::Notify, 0), (Kind::Put, 33), (Kind::InlinePut, 5)];
     for (seq, (kind, len)) in list.into_iter().enumerate() {
         ends.push(bytes.len() + HEAD_LEN + len);
         bytes.extend(wire(kind, seq as u32, len));
@@ -181,7 +181,7 @@ fn slot(n: usize) -> usize {
 
 impl Model {
     pub(crate) fn new() -> Model {
-        let place = HostBuf::new(FIRST + (ROW_MAX - 1) * SLOT);
+        let place = HostBuf::new(FIRST + (BATCH_MAX - 1) * SLOT);
         assert!(place.slice().fill(0, &vec![0xEE; place.len()]));
         Model { next: 0, bytes: 0, drain: 0, place, placed: VecDeque::new(), slots: VecDeque::new() }
     }
@@ -205,7 +205,7 @@ impl Sink for Model {
 
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
         let (n, seq) = (self.placed.len(), self.next + self.placed.len() as u32);
-        assert!(n < ROW_MAX, "more chunks at once than a row has");
+        assert!(n < BATCH_MAX, "more chunks at once than a row has");
         assert_eq!(head.seq.get(), seq, "order");
         let drain = self.drain > 0 && seq.is_multiple_of(self.drain);
         // Every alignment within two lines comes up.

@@ -1,0 +1,270 @@
+//! Queues of a card, lent to processes over a local socket.
+//!
+//! A process is who its socket says (SO_PEERCRED), and may steer only streams of its own user: a rule for another user's
+//! stream would bring that one's payload into this one's memory.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use linkspan_fabric::devmem::client;
+use linkspan_fabric::devmem::wire::{BrokerReply, BrokerRequest, QUESTION_LEN};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt,
+};
+
+use super::card::Card;
+
+/// Processes at a time, and streams of each.
+const SESSIONS: usize = 64;
+const RULES: usize = 1024;
+
+/// Longest time until the end is looked for.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Users whose processes may use the queues.
+#[derive(Clone, Debug)]
+pub(super) struct Allowed(Vec<u32>);
+
+impl Allowed {
+    /// These, and root.
+    pub(super) fn new(users: &[u32]) -> Allowed {
+        Allowed(users.iter().copied().chain([0]).collect())
+    }
+}
+
+/// A process.
+struct Session {
+    fd: OwnedFd,
+    user: u32,
+    process: i32,
+    bound: Option<Lease>,
+    rules: BTreeMap<u32, Box<dyn Any>>,
+    next: u32,
+}
+
+/// Queues that are a process's, and the binding that fills its memory.
+struct Lease {
+    queues: Vec<u32>,
+    _binding: Box<dyn Any>,
+}
+
+/// The socket, until this is dropped.
+pub(super) struct DevmemBroker {
+    listener: OwnedFd,
+    path: PathBuf,
+    allowed: Allowed,
+    queues: Vec<u32>,
+    each: u32,
+}
+
+impl Drop for DevmemBroker {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl DevmemBroker {
+    /// Makes the socket in this folder.
+    pub(super) fn open(
+        folder: &Path,
+        interface: &str,
+        allowed: Allowed,
+        queues: Vec<u32>,
+        each: u32,
+    ) -> Result<DevmemBroker, String> {
+        let path = client::path(folder, interface);
+        let no = |what: &str, why: &dyn std::fmt::Display| format!("{what} {}: {why}", path.display());
+        super::make_folder(folder).map_err(|e| no("the folder of", &e))?;
+        if client::Session::open(&path).is_ok() {
+            return Err(no("`lspan devmem up` runs for this interface already:", &"it answers"));
+        }
+        // One that was killed leaves its socket.
+        let _ = std::fs::remove_file(&path);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(|e| no("a socket for", &e))?;
+        let addr = SocketAddrUnix::new(&path).map_err(|e| no("the name", &e))?;
+        rustix::net::bind(&listener, &addr).map_err(|e| no("bind", &e))?;
+        rustix::net::listen(&listener, 16).map_err(|e| no("listen at", &e))?;
+        // Anybody may knock; who is let in is settled by what the kernel says of them.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(&path, open).map_err(|e| no("permissions of", &e))?;
+        Ok(DevmemBroker { listener, path, allowed, queues, each })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Serves until `end` says so.
+    pub(super) fn serve(
+        &self,
+        card: &dyn Card,
+        end: &mut dyn FnMut() -> bool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), String> {
+        let mut sessions: Vec<Session> = Vec::new();
+        while !end() {
+            let all = std::iter::once(self.listener.as_fd()).chain(sessions.iter().map(|s| s.fd.as_fd()));
+            let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            match rustix::event::poll(&mut fds, Some(&LOOK)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(format!("poll: {e}")),
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            for n in (0..sessions.len()).rev().filter(|n| ready[n + 1]) {
+                let used: Vec<u32> =
+                    sessions.iter().filter_map(|s| s.bound.as_ref()).flat_map(|b| b.queues.clone()).collect();
+                let free: Vec<u32> = self.queues.iter().copied().filter(|q| !used.contains(q)).collect();
+                if let Err(why) = sessions[n].serve(card, &free, self.each) {
+                    let gone = sessions.remove(n);
+                    say(&format!("process {} of user {} has disconnected{why}", gone.process, gone.user));
+                }
+            }
+            if ready[0] {
+                self.admit(&mut sessions, say);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one in who knocks.
+    fn admit(&self, sessions: &mut Vec<Session>, say: &mut dyn FnMut(&str)) {
+        let Ok(fd) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
+            return;
+        };
+        let Ok(who) = sockopt::socket_peercred(&fd) else { return };
+        let (user, process) = (who.uid.as_raw(), who.pid.as_raw_nonzero().get());
+        let no = if !self.allowed.0.contains(&user) {
+            Some(format!("user {user} may not use the queues of this card: lspan devmem up --allow {user}"))
+        } else if sessions.len() == SESSIONS {
+            Some(format!("{SESSIONS} processes use this card already"))
+        } else {
+            None
+        };
+        if let Some(why) = no {
+            say(&format!("refused process {process}: {why}"));
+            // Read instead of the answer to its question. A socket closed with a question unread takes what was said on it
+            // along, so no more may come, and what has come is read.
+            let _ = rustix::net::send(&fd, &BrokerReply(Err(why)).encode(), SendFlags::NOSIGNAL);
+            let _ = rustix::net::shutdown(&fd, rustix::net::Shutdown::Read);
+            while rustix::net::recv(&fd, &mut [0u8; 1][..], RecvFlags::DONTWAIT).is_ok_and(|(n, _)| n > 0) {}
+            return;
+        }
+        say(&format!("process {process} of user {user} has connected"));
+        sessions.push(Session { fd, user, process, bound: None, rules: BTreeMap::new(), next: 0 });
+    }
+}
+
+impl Session {
+    /// Answers what it asks. The end of it, with a reason if there is one to tell, is an error.
+    fn serve(&mut self, card: &dyn Card, free: &[u32], each: u32) -> Result<(), String> {
+        // One byte more than a question, so that a longer one is seen.
+        let mut bytes = [0; QUESTION_LEN + 1];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let got = rustix::net::recvmsg(
+            &self.fd,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC,
+        );
+        let n = match got {
+            Ok(got) => got.bytes,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(()),
+            Err(e) => return Err(format!(": {e}")),
+        };
+        let fds =
+            control.drain().filter_map(|m| if let RecvAncillaryMessage::ScmRights(fds) = m { Some(fds) } else { None });
+        let dmabuf: Option<OwnedFd> = fds.flatten().next();
+        if n == 0 {
+            return Err(String::new());
+        }
+        let question = BrokerRequest::decode(&bytes[..n]).ok_or(": it asks what we do not understand")?;
+        let answer = BrokerReply(match question {
+            BrokerRequest::Bind { .. } => self.bind(card, free, each, dmabuf),
+            BrokerRequest::Steer { local, peer } => self.steer(card, local, peer),
+            BrokerRequest::Release { rule } => match self.rules.remove(&rule) {
+                Some(_) => Ok(rule),
+                None => Err(format!("there is no rule {rule}")),
+            },
+        });
+        let sent = rustix::net::send(&self.fd, &answer.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        // Who does not read its answers has no use for them.
+        sent.map(|_| ()).map_err(|e| format!(": {e}"))
+    }
+
+    fn bind(&mut self, card: &dyn Card, free: &[u32], each: u32, dmabuf: Option<OwnedFd>) -> Result<u32, String> {
+        let dmabuf = dmabuf.ok_or("no dma-buf came with the question")?;
+        if self.bound.is_some() {
+            return Err("this process has bound memory to its queues already".into());
+        }
+        if free.is_empty() {
+            return Err("other processes have all queues: lspan devmem up --each gives each of them fewer".into());
+        }
+        let queues = free[..free.len().min(each as usize)].to_vec();
+        let (id, binding) = card.bind(&queues, dmabuf.as_fd())?;
+        self.bound = Some(Lease { queues, _binding: binding });
+        Ok(id)
+    }
+
+    fn steer(&mut self, card: &dyn Card, local: SocketAddr, peer: SocketAddr) -> Result<u32, String> {
+        let lease = self.bound.as_ref().ok_or("this process has bound no memory yet")?;
+        if self.rules.len() == RULES {
+            return Err(format!("{RULES} streams are steered already"));
+        }
+        match owner(local, peer) {
+            Some(user) if user == self.user || self.user == 0 => {}
+            Some(_) => return Err(format!("the stream {peer} -> {local} is another user's")),
+            None => return Err(format!("this host has no stream {peer} -> {local}")),
+        }
+        let number = self.next;
+        let queue = lease.queues[number as usize % lease.queues.len()];
+        let (_, rule) = card.steer(local, peer, queue)?;
+        self.next = number.wrapping_add(1);
+        self.rules.insert(number, rule);
+        Ok(number)
+    }
+}
+
+/// The user that has this TCP stream, by the kernel's tables.
+fn owner(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).find_map(|text| owner_in(&text, local, peer))
+}
+
+/// The same in one table: lines of number, local end, remote end, state, queues, timer, retransmits, user.
+fn owner_in(text: &str, local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+    text.lines().skip(1).find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ends = (end(words.get(1)?)?, end(words.get(2)?)?);
+        let same =
+            |a: SocketAddr, b: SocketAddr| a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical();
+        (same(ends.0, local) && same(ends.1, peer)).then_some(())?;
+        words.get(7)?.parse().ok()
+    })
+}
+
+/// An end as the table writes it: words of 32 bits in hexadecimal as this machine reads them, a colon, the port.
+fn end(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let words: Option<Vec<[u8; 4]>> = (0..ip.len() / 8)
+        .map(|n| Some(u32::from_str_radix(ip.get(n * 8..n * 8 + 8)?, 16).ok()?.to_ne_bytes()))
+        .collect();
+    let ip: IpAddr = match *words?.concat() {
+        [a, b, c, d] => [a, b, c, d].into(),
+        ref six => <[u8; 16]>::try_from(six).ok()?.into(),
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linkspan_fabric::devmem::client::Session as Client;
+use linkspan_netdev::{HeaderSplit, Rings};
+
+use super::*;
+
+/// What is bound and steered at the moment, and what ever was.
+type Calls = Rc<RefCell<Vec<String>>>;
+
+/// A card that says what happens to it.
+struct Fake(Calls);
+
+/// Says that something has ended.
+struct Ends(Calls, String);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.borrow_mut().push(format!("end of {}", self.1));
+    }
+}
+
+impl Fake {
+    fn made(&self, what: String) -> Box<dyn Any> {
+        self.0.borrow_mut().push(what.clone());
+        Box::new(Ends(self.0.clone(), what))
+    }
+}
+
+impl Card for Fake {
+    fn queues(&self) -> Result<u32, String> {
+        Ok(8)
+    }
+
+    fn rings(&self) -> Result<Rings, String> {
+        Ok(Rings { receive: None, split: HeaderSplit::On, threshold: None })
+    }
+
+    fn split(&self, _: bool, _: Option<u32>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn spread(&self) -> Result<Vec<u32>, String> {
+        Ok(vec![0; 128])
+    }
+
+    fn set_spread(&self, _: &[u32]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn takes_rules(&self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    fn take_rules(&self, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn bind(&self, queues: &[u32], dmabuf: BorrowedFd<'_>) -> Result<(u32, Box<dyn Any>), String> {
+        let file = File::from(dmabuf.try_clone_to_owned().unwrap());
+        match file.metadata().unwrap().len() {
+            4096 => Ok((7, self.made(format!("binding to {queues:?}")))),
+            _ => Err("LS1333 the kernel refuses binding device memory for receiving: Operation not supported".into()),
+        }
+    }
+
+    fn steer(&self, _: SocketAddr, _: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String> {
+        Ok((3, self.made(format!("rule to {queue}"))))
+    }
+
+    fn unsteer(&self, _: u32) -> Result<(), String> {
+        Err("not here".into())
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("linkspan-broker-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// A file of so many bytes in place of a dma-buf.
+    fn buffer(&self, len: u64) -> File {
+        let file = File::create(self.0.join(format!("buffer-{len}"))).unwrap();
+        file.set_len(len).unwrap();
+        file
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Serves in this thread while `client` runs in another: what happened to the card, and what was said.
+fn with_broker(
+    folder: &Path,
+    allowed: Allowed,
+    each: u32,
+    client: impl FnOnce() + Send + 'static,
+) -> (Vec<String>, Vec<String>) {
+    let broker = DevmemBroker::open(folder, "eth9", allowed, vec![4, 5, 6], each).unwrap();
+    assert!(broker.path().ends_with("devmem-eth9.sock") && broker.path().exists());
+    let over = Arc::new(AtomicBool::new(false));
+    let (ended, calls) = (over.clone(), Calls::default());
+    let thread = std::thread::spawn(move || {
+        // Said also where it panics.
+        struct Says(Arc<AtomicBool>);
+        impl Drop for Says {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let _says = Says(ended);
+        client();
+    });
+    let mut said = Vec::new();
+    broker
+        .serve(&Fake(calls.clone()), &mut || over.load(Ordering::Acquire), &mut |line| said.push(line.to_owned()))
+        .unwrap();
+    let path = broker.path().to_owned();
+    drop(broker);
+    assert!(!path.exists(), "the socket is gone with its broker");
+    thread.join().unwrap();
+    (calls.take(), said)
+}
+
+fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn stream() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (a, listener.accept().unwrap().0)
+}
+
+#[test]
+fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
+    let folder = Folder::new("whole");
+    let (at, buffer, wrong) = (folder.0.clone(), folder.buffer(4096), folder.buffer(100));
+    let (calls, said) = with_broker(&folder.0, Allowed::new(&[me()]), 2, move || {
+        let path = client::path(&at, "eth9");
+        let ours = Client::open(&path).unwrap();
+        let (a, b) = stream();
+        let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+        assert!(ours.steer(local, peer).unwrap_err().contains("no memory yet"));
+        // The kernel's error is passed on.
+        let refused = ours.bind(wrong.as_fd(), 100).unwrap_err();
+        assert!(refused.starts_with("LS1333") && refused.ends_with("Operation not supported"), "{refused}");
+        assert_eq!(ours.bind(buffer.as_fd(), 4096), Ok(7));
+        assert!(ours.bind(buffer.as_fd(), 4096).unwrap_err().contains("already"));
+        let none: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        assert!(ours.steer(local, none).unwrap_err().contains("no stream 127.0.0.1:9 -> "));
+        assert_eq!((ours.steer(local, peer), ours.steer(peer, local)), (Ok(0), Ok(1)));
+        assert_eq!(ours.release(0), Ok(()));
+        assert!(ours.release(0).unwrap_err().contains("no rule 0"));
+        // Another process has what is left, a third has nothing.
+        let second = Client::open(&path).unwrap();
+        assert_eq!(second.bind(buffer.as_fd(), 4096), Ok(7));
+        let third = Client::open(&path).unwrap();
+        assert!(third.bind(buffer.as_fd(), 4096).unwrap_err().contains("--each"));
+        assert_eq!(second.steer(local, peer), Ok(0));
+        drop(ours);
+        // What it had is free again.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while let Err(why) = third.bind(buffer.as_fd(), 4096) {
+            assert!(std::time::Instant::now() < until, "{why}");
+        }
+    });
+    let one = ["binding to [4, 5]", "rule to 4", "rule to 5", "end of rule to 4", "binding to [6]", "rule to 6"];
+    assert_eq!(calls[..6], one);
+    let freed: Vec<&str> = calls[6..8].iter().map(String::as_str).collect();
+    assert!(freed.contains(&"end of rule to 5") && freed.contains(&"end of binding to [4, 5]"), "{calls:?}");
+    assert_eq!(calls[8], "binding to [4, 5]");
+    // The end of the broker ends everything.
+    let begun = calls.iter().filter(|c| !c.starts_with("end of")).count();
+    assert_eq!(calls.len(), 2 * begun, "{calls:?}");
+    assert!(
+        said.iter().any(|l| l.contains("has connected")) && said.iter().any(|l| l.contains("has disconnected")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn others_are_refused_and_told_how_they_would_not_be() {
+    // Whether the question comes before the refusal, with it or after it.
+    for late in [0, 0, 1, 50] {
+        refused_when_it_asks_after(std::time::Duration::from_millis(late));
+    }
+}
+
+fn refused_when_it_asks_after(late: std::time::Duration) {
+    let folder = Folder::new("other");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let nobody = Allowed(Vec::new());
+    let (calls, said) = with_broker(&folder.0, nobody, 2, move || {
+        let client = Client::open(&client::path(&at, "eth9")).unwrap();
+        std::thread::sleep(late);
+        let why = client.bind(buffer.as_fd(), 4096).unwrap_err();
+        assert!(why.contains("--allow"), "{why}");
+    });
+    assert!(calls.is_empty(), "{calls:?}");
+    assert!(said.iter().any(|l| l.starts_with("refused process") && l.contains("--allow")), "{said:?}");
+}
+
+#[test]
+fn nonsense_ends_a_session() {
+    let folder = Folder::new("nonsense");
+    let at = folder.0.clone();
+    let (_, said) = with_broker(&folder.0, Allowed::new(&[me()]), 2, move || {
+        let raw = Client::open(&client::path(&at, "eth9")).unwrap();
+        rustix::net::send(raw.as_fd(), &[0x5a; QUESTION_LEN + 1], SendFlags::NOSIGNAL).unwrap();
+        let (n, _) = rustix::net::recv(raw.as_fd(), &mut [0u8; 9][..], RecvFlags::empty()).unwrap();
+        assert_eq!(n, 0, "closed");
+        // And a second broker on the same card is not made.
+        let second = DevmemBroker::open(&at, "eth9", Allowed::new(&[]), vec![1], 1);
+        assert!(second.is_err_and(|why| why.contains("already")));
+    });
+    assert!(said.iter().any(|l| l.contains("do not understand")), "{said:?}");
+}
+
+#[test]
+fn the_kernels_tables_say_whose_a_stream_is() {
+    let (a, b) = stream();
+    let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+    assert_eq!(owner(local, peer), Some(me()));
+    assert_eq!(owner(local, "127.0.0.1:9".parse().unwrap()), None);
+    let four = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n\
+                   0: 0100000A:0102 0200000A:0005 01 00000000:00000000 00:00000000 00000000  1000        0 1 1\n";
+    if cfg!(target_endian = "little") {
+        assert_eq!(owner_in(four, "10.0.0.1:258".parse().unwrap(), "10.0.0.2:5".parse().unwrap()), Some(1000));
+        let mapped = "[::ffff:10.0.0.1]:258".parse().unwrap();
+        assert_eq!(owner_in(four, mapped, "10.0.0.2:5".parse().unwrap()), Some(1000));
+        let six = four
+            .replace("0100000A:", "000080FE000000000000000001000000:")
+            .replace("0200000A:", "000080FE000000000000000002000000:");
+        assert_eq!(owner_in(&six, "[fe80::1]:258".parse().unwrap(), "[fe80::2]:5".parse().unwrap()), Some(1000));
+    }
+    assert_eq!(owner_in("x\n 0: zz:1 1:2 3\n", local, peer), None);
+}

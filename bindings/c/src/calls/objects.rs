@@ -1,0 +1,136 @@
+//! The tables behind the handles, and arguments that many calls take.
+
+use std::collections::HashMap;
+use std::ffi::c_char;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linkspan::{Access, Context, Exposed, Gpu, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, View};
+
+use crate::lease::Registered;
+use crate::op::Started;
+use crate::raw;
+use crate::status::{Answer, Refusal};
+use crate::table::Table;
+use crate::types as t;
+
+pub(super) struct Peer {
+    pub(super) transport: Transport,
+    pub(super) exposed: Mutex<HashMap<u32, (Exposed, u32)>>,
+}
+
+pub(super) struct ListenerObject {
+    pub(super) listener: Listener,
+    pub(super) closed: AtomicBool,
+}
+
+pub(super) static CONTEXTS: Table<Context> = Table::new(0xA1, "context");
+pub(super) static TRANSPORTS: Table<Peer> = Table::new(0xA2, "transport");
+pub(super) static LISTENERS: Table<ListenerObject> = Table::new(0xA3, "listener");
+pub(super) static MEMORIES: Table<Registered> = Table::new(0xA4, "memory");
+pub(super) static OPS: Table<Started> = Table::new(0xA5, "operation");
+
+/// The number in a handle.
+pub(super) fn id<T>(handle: *mut T) -> u64 {
+    handle.addr() as u64
+}
+
+/// A handle for C. It is never dereferenced.
+pub(super) fn handle<T>(id: u64) -> *mut T {
+    std::ptr::without_provenance_mut(id as usize)
+}
+
+impl Peer {
+    pub(super) fn open(transport: Transport) -> Answer<*mut t::linkspan_transport> {
+        TRANSPORTS.insert(Arc::new(Peer { transport, exposed: Mutex::default() })).map(handle)
+    }
+}
+
+pub(super) fn peer(transport: *mut t::linkspan_transport) -> Answer<Arc<Peer>> {
+    TRANSPORTS.get(id(transport))
+}
+
+/// Null: the context of the process.
+pub(super) fn context(context: *mut t::linkspan_context) -> Answer<Context> {
+    if context.is_null() {
+        return Ok(Context::shared()?);
+    }
+    Ok(CONTEXTS.get(id(context))?.as_ref().clone())
+}
+
+/// A GPU by its name.
+///
+/// # Safety
+/// As `raw::text`.
+pub(super) unsafe fn gpu_named(name: *const c_char) -> Answer<Arc<dyn Gpu>> {
+    // SAFETY: by the caller's promise.
+    Ok(linkspan::gpu(&unsafe { raw::text(name, t::LINKSPAN_GPU_NAME_SIZE, "gpu")? })?)
+}
+
+/// The path of a device.
+///
+/// # Safety
+/// As `raw::text`.
+pub(super) unsafe fn device(path: *const c_char) -> Answer<PathBuf> {
+    // SAFETY: by the caller's promise; the longest path is PATH_MAX (linux/limits.h).
+    Ok(unsafe { raw::text(path, 4096, "path")? }.into())
+}
+
+pub(super) fn started(op: Op<'static>) -> Answer<*mut t::linkspan_op> {
+    OPS.insert(Started::new(op)).map(handle)
+}
+
+/// A timeout that may be none.
+pub(super) fn timeout(ms: i64) -> Answer<Option<Duration>> {
+    let takes = "milliseconds, or -1 for no limit while the peer is alive";
+    match u64::try_from(ms) {
+        Ok(ms) => Ok(Some(Duration::from_millis(ms))),
+        Err(_) if ms == t::LINKSPAN_FOREVER => Ok(None),
+        Err(_) => Err(Refusal::Value { name: "timeout_ms", value: ms.into(), takes }),
+    }
+}
+
+/// Longest wait where one must end: ten years.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// A timeout that ends some day.
+pub(super) fn limit(ms: i64) -> Answer<Duration> {
+    Ok(timeout(ms)?.unwrap_or(LONGEST).min(LONGEST))
+}
+
+pub(super) fn view(view: t::linkspan_view) -> Answer<View<'static>> {
+    let memory = MEMORIES.get(id(view.memory))?;
+    Ok(memory.memory.slice(view.offset as usize, view.length as usize)?.shared())
+}
+
+pub(super) fn view_mut(view: t::linkspan_view) -> Answer<MutableView<'static>> {
+    let memory = MEMORIES.get(id(view.memory))?;
+    Ok(memory.memory.slice_mut(view.offset as usize, view.length as usize)?.shared())
+}
+
+pub(super) fn remote(remote: &t::linkspan_remote) -> Answer<RemoteBuffer> {
+    Ok(RemoteBuffer::decode(&remote.bytes)?)
+}
+
+pub(super) fn notify(notify: Option<t::linkspan_notify>) -> Answer<Option<Notify>> {
+    let Some(notify) = notify else { return Ok(None) };
+    let value = Notify::value(notify.value);
+    match notify.flags {
+        0 => Ok(Some(value)),
+        t::LINKSPAN_FENCE => Ok(Some(value.fenced())),
+        other => Err(Refusal::Value { name: "notify.flags", value: other.into(), takes: "0 or LINKSPAN_FENCE" }),
+    }
+}
+
+pub(super) fn access(access: u32) -> Answer<Access> {
+    match access {
+        t::LINKSPAN_ACCESS_READ => Ok(Access::Read),
+        t::LINKSPAN_ACCESS_WRITE => Ok(Access::Write),
+        3 => Ok(Access::ReadWrite),
+        _ => {
+            Err(Refusal::Value { name: "access", value: access.into(), takes: "LINKSPAN_ACCESS_READ, _WRITE or both" })
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Transports and listeners: from opening to closing.
+
+use std::ffi::{c_char, c_int};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use linkspan::{Error, Url};
+
+use super::objects::{
+    LISTENERS, ListenerObject, Peer, TRANSPORTS, access, context, gpu_named, handle, id, limit, peer, remote, started,
+    view,
+};
+use crate::callback::defer_wakeups;
+use crate::raw::{self, Out, OutText};
+use crate::status::{Answer, border};
+use crate::text::fixed;
+use crate::types::*;
+
+/// How often a call that must look whether it is to end does so.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A transport through device number `device` (0: the first). `from` null: the context of the process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_open(
+    from: *mut linkspan_context,
+    device: u32,
+    out: *mut *mut linkspan_transport,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        out.set(Peer::open(context(from)?.transport_on(device as usize)?)?);
+        Ok(())
+    })
+}
+
+/// Carries memory of this GPU (cuda:0, hip:1) from now on, over every path: one GPU for each transport, at best before it is
+/// connected. The transport's context must let device memory be staged: linkspan_context_for_gpus does, and any with
+/// LINKSPAN_GPU=staged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_attach(transport: *mut linkspan_transport, gpu: *const c_char) -> i32 {
+    border(|| {
+        let peer = peer(transport)?;
+        // SAFETY: the caller's promise, see the module.
+        Ok(peer.transport.attach(&unsafe { gpu_named(gpu)? })?)
+    })
+}
+
+/// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told.
+///
+/// Threads: calls of other threads on it end first; it waits for them.
+#[unsafe(no_mangle)]
+pub extern "C" fn linkspan_transport_close(transport: *mut linkspan_transport) -> i32 {
+    border(|| {
+        let peer = TRANSPORTS.remove(id(transport))?;
+        // It is in no table any more; calls that hold it already return with an error.
+        while Arc::strong_count(&peer) > 1 {
+            peer.transport.abort();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    })
+}
+
+/// Lets a peer connect: writes the URL for it, which carries a secret. LINKSPAN_URL_SIZE bytes suffice.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_bind(
+    transport: *mut linkspan_transport,
+    url: *mut c_char,
+    capacity: usize,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { OutText::new(url, capacity, "url")? };
+        out.set(&peer(transport)?.transport.bind()?.to_string())
+    })
+}
+
+/// # Safety
+/// As `raw::text`.
+unsafe fn url(text: *const c_char) -> Answer<Url> {
+    // SAFETY: by the caller's promise.
+    let text = unsafe { raw::text(text, LINKSPAN_URL_SIZE, "url")? };
+    Ok(text.parse().map_err(Error::Url)?)
+}
+
+/// Connects to the transport or listener at `url`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_connect(
+    transport: *mut linkspan_transport,
+    to: *const c_char,
+    timeout_ms: i64,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let to = unsafe { url(to)? };
+        Ok(peer(transport)?.transport.connect_blocking(&to, limit(timeout_ms)?)?)
+    })
+}
+
+/// As linkspan_transport_connect, without waiting. The value is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_connect_start(
+    transport: *mut linkspan_transport,
+    to: *const c_char,
+    timeout_ms: i64,
+    out: *mut *mut linkspan_op,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let (out, to) = unsafe { (Out::new(out, "out")?, url(to)?) };
+        out.set(started(peer(transport)?.transport.connect(&to, limit(timeout_ms)?))?);
+        Ok(())
+    })
+}
+
+/// Waits until the peer that has our URL is connected.
+#[unsafe(no_mangle)]
+pub extern "C" fn linkspan_transport_wait_connected(transport: *mut linkspan_transport, timeout_ms: i64) -> i32 {
+    border(|| Ok(peer(transport)?.transport.wait_connected_blocking(limit(timeout_ms)?)?))
+}
+
+/// What the transport knows of its peer and path.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_get(
+    transport: *mut linkspan_transport,
+    out: *mut linkspan_peer_info,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        let peer = peer(transport)?;
+        let (path, connected) = (peer.transport.path().unwrap_or_default(), peer.transport.connected().into());
+        out.set(linkspan_peer_info { path: fixed(&path), connected, epoch: peer.transport.epoch() });
+        Ok(())
+    })
+}
+
+/// Gives the peer access to memory until linkspan_transport_unexpose or the end of the transport. `reused` may be null: 1 where
+/// the same range was exposed with the same rights already.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_expose(
+    transport: *mut linkspan_transport,
+    range: linkspan_view,
+    rights: u32,
+    out: *mut linkspan_remote,
+    reused: *mut u32,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let (out, reused) = unsafe { (Out::new(out, "out")?, Out::maybe(reused, "reused")?) };
+        let peer = peer(transport)?;
+        let _later = defer_wakeups();
+        let mut exposed = peer.exposed.lock().unwrap_or_else(|e| e.into_inner());
+        let region = peer.transport.expose(&view(range)?, access(rights)?)?;
+        exposed.entry(region.remote().key()).or_insert((region, 0)).1 += 1;
+        out.set(linkspan_remote { bytes: region.remote().encode() });
+        reused.into_iter().for_each(|reused| reused.set(region.reused_registration().into()));
+        Ok(())
+    })
+}
+
+/// Takes access back. Afterwards nothing of the peer lands in the region any more; where that takes longer than the timeout the
+/// path is revoked and made again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_unexpose(
+    transport: *mut linkspan_transport,
+    region: *const linkspan_remote,
+    timeout_ms: i64,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let key = remote(&unsafe { raw::value(region, "region")? })?.key();
+        let (peer, limit) = (peer(transport)?, limit(timeout_ms)?);
+        let region = {
+            let mut exposed = peer.exposed.lock().unwrap_or_else(|e| e.into_inner());
+            let entry = exposed.get_mut(&key).ok_or(Error::NotExposed(key))?;
+            entry.1 -= 1;
+            let (region, left) = *entry;
+            if left == 0 {
+                exposed.remove(&key);
+            }
+            region
+        };
+        Ok(peer.transport.unexpose(&region, limit)?)
+    })
+}
+
+/// Ends everything pending, on every thread, with LINKSPAN_ABORTED. The transport stays usable.
+#[unsafe(no_mangle)]
+pub extern "C" fn linkspan_transport_abort(transport: *mut linkspan_transport) -> i32 {
+    border(|| {
+        peer(transport)?.transport.abort();
+        Ok(())
+    })
+}
+
+/// A descriptor for epoll, poll or select that can be read when an operation has reported: then linkspan_transport_poll and
+/// linkspan_op_test. It belongs to the transport and is closed with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_event_fd(transport: *mut linkspan_transport, out: *mut c_int) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        out.set(peer(transport)?.transport.event_fd()?.as_raw_fd());
+        Ok(())
+    })
+}
+
+/// Silences the event descriptor and moves what can move, without waiting. `moved` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_poll(transport: *mut linkspan_transport, moved: *mut u32) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let moved = unsafe { Out::maybe(moved, "moved")? };
+        let any = peer(transport)?.transport.poll();
+        moved.into_iter().for_each(|moved| moved.set(any.into()));
+        Ok(())
+    })
+}
+
+/// A listener on device number `device`. `from` null: the context of the process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_listener_open(
+    from: *mut linkspan_context,
+    device: u32,
+    out: *mut *mut linkspan_listener,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        let listener = context(from)?.listen_on(device as usize)?;
+        out.set(handle(LISTENERS.insert(Arc::new(ListenerObject { listener, closed: AtomicBool::new(false) }))?));
+        Ok(())
+    })
+}
+
+/// As linkspan_transport_attach, for the transports of all peers that connect from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_listener_attach(listener: *mut linkspan_listener, gpu: *const c_char) -> i32 {
+    border(|| {
+        let object = LISTENERS.get(id(listener))?;
+        // SAFETY: the caller's promise, see the module.
+        object.listener.attach(&unsafe { gpu_named(gpu)? });
+        Ok(())
+    })
+}
+
+/// Writes the URL for the peers, as linkspan_transport_bind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_listener_url(
+    listener: *mut linkspan_listener,
+    url: *mut c_char,
+    capacity: usize,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { OutText::new(url, capacity, "url")? };
+        out.set(&LISTENERS.get(id(listener))?.listener.url().to_string())
+    })
+}
+
+/// Waits for the next peer and gives it a transport of its own. Timeout 0 asks without waiting.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_listener_accept(
+    listener: *mut linkspan_listener,
+    timeout_ms: i64,
+    out: *mut *mut linkspan_transport,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        let (object, until) = (LISTENERS.get(id(listener))?, Instant::now() + limit(timeout_ms)?);
+        let transport = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match object.listener.accept_blocking(left.min(LOOK)) {
+                Ok(transport) => break transport,
+                Err(Error::Timeout) if object.closed.load(Ordering::Relaxed) => return Err(Error::Aborted.into()),
+                Err(Error::Timeout) if left > LOOK => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        out.set(Peer::open(transport)?);
+        Ok(())
+    })
+}
+
+/// Turns new peers away. Transports that were accepted live on.
+///
+/// Threads: an accept of another thread ends with LINKSPAN_ABORTED.
+#[unsafe(no_mangle)]
+pub extern "C" fn linkspan_listener_close(listener: *mut linkspan_listener) -> i32 {
+    border(|| {
+        LISTENERS.remove(id(listener))?.closed.store(true, Ordering::Relaxed);
+        Ok(())
+    })
+}

@@ -1,0 +1,142 @@
+//! What NCCL sees of this machine.
+
+use std::ffi::CStr;
+
+use linkspan_fabric::{Config, Device, Error, Fabric, Level, Log, chain};
+use linkspan_ncclnet::{Fail, HANDLE_LEN, Init, Logger, NetPlugin, Props, RegisterRange};
+
+use crate::machine::machine;
+use crate::memory::{Domain, Mr, takes_device, unpack_since};
+use crate::path::{Receiving, Sending};
+use crate::setup::{Dialling, Listening};
+
+/// Largest piece handed to us at once: NCCL's own default for plugins that name none (since v9).
+const MAX_P2P_BYTES: usize = 1 << 30;
+
+/// The plugin: one per load, shared by all communicators of the process.
+pub struct Plugin {
+    log: Logger,
+    /// Where the settings cannot be used, everything but init fails with this text: an init that failed would make
+    /// NCCL take another network silently.
+    fabric: Result<Fabric, String>,
+    /// Since which version NCCL is told that its own kernels unpack.
+    unpack_since: Option<u32>,
+}
+
+/// One communicator's use of the plugin.
+pub struct Ctx {
+    /// IP traffic class that NCCL asked for at init.
+    traffic_class: Option<u8>,
+}
+
+impl Plugin {
+    /// The fabric, or the reason why there is none, logged each time it is needed.
+    fn fabric(&self) -> Result<&Fabric, Fail> {
+        self.fabric.as_ref().map_err(|why| {
+            self.log.warn(&format!("linkspan cannot be used: {why}"));
+            Fail::InvalidUsage
+        })
+    }
+
+    fn device(&self, dev: usize) -> Result<Device, Fail> {
+        self.fabric()?.devices().into_iter().nth(dev).ok_or(Fail::InvalidArgument)
+    }
+}
+
+/// The result code for an error, after its line was logged.
+pub(crate) fn fail(log: Logger, error: &Error) -> Fail {
+    log.warn(&format!("linkspan: {}", chain(error)));
+    match error {
+        Error::Param(_) | Error::Filter(_) | Error::Strict { .. } | Error::Forced { .. } | Error::Psk { .. } => {
+            Fail::InvalidUsage
+        }
+        Error::Unreachable { .. } | Error::Timeout { .. } | Error::Vanished { .. } | Error::Plan { .. } => Fail::Remote,
+        Error::NoDevice { .. } | Error::Handle(_) => Fail::InvalidArgument,
+        _ => Fail::System,
+    }
+}
+
+fn nccl_log(log: Logger) -> Log {
+    Log::to(move |level, line| match level {
+        Level::Warn => log.warn(&format!("linkspan: {line}")),
+        Level::Info => log.info(&format!("linkspan: {line}")),
+    })
+}
+
+impl NetPlugin for Plugin {
+    const NAME: &'static CStr = c"linkspan";
+    const MERGES: bool = true;
+
+    type Ctx = Ctx;
+    type Listen = Listening;
+    type Connecting = Dialling;
+    type Send = Sending;
+    type Recv = Receiving;
+    type Domain = Domain;
+    type Mr = Mr;
+
+    fn load(log: Logger) -> Result<Plugin, Fail> {
+        let fabric = Config::from_env().and_then(|config| machine(config, nccl_log(log)));
+        let fabric = fabric.map_err(|error| chain(&error));
+        match &fabric {
+            Ok(fabric) => {
+                let devices: Vec<String> =
+                    fabric.devices().iter().map(|d| format!("{} ({} Gb/s)", d.name, f64::from(d.mbps) / 1e3)).collect();
+                log.info(&format!("linkspan {}: {}", env!("CARGO_PKG_VERSION"), devices.join(", ")));
+            }
+            Err(why) => log.warn(&format!("linkspan cannot be used, every connection will fail: {why}")),
+        }
+        let unpack_since = fabric.as_ref().ok().and_then(|f| unpack_since(f, |name| std::env::var(name).ok()));
+        Ok(Plugin { log, fabric, unpack_since })
+    }
+
+    fn devices(&self) -> usize {
+        self.fabric.as_ref().map_or(1, |f| f.devices().len())
+    }
+
+    fn properties(&self, dev: usize) -> Result<Props, Fail> {
+        let base =
+            Props { max_recvs: 8, max_p2p_bytes: MAX_P2P_BYTES, max_coll_bytes: MAX_P2P_BYTES, ..Props::default() };
+        if self.fabric.is_err() {
+            return Ok(Props { name: "linkspan-unusable".into(), guid: 1, ..base });
+        }
+        let device = self.device(dev)?;
+        Ok(Props {
+            name: device.name,
+            pci_path: device.pci_path.map(|p| p.display().to_string()),
+            guid: device.guid,
+            speed_mbps: device.mbps,
+            members: device.members,
+            device_memory: takes_device(self.fabric()?),
+            unpack_since: self.unpack_since,
+            ..base
+        })
+    }
+
+    fn open(&self, init: Init) -> Result<Ctx, Fail> {
+        Ok(Ctx { traffic_class: init.traffic_class })
+    }
+
+    fn listen(&self, _ctx: &Ctx, dev: usize, handle: &mut [u8; HANDLE_LEN]) -> Result<Listening, Fail> {
+        Listening::new(self.log, self.fabric()?, (dev, self.unpack_since.is_some()), handle)
+    }
+
+    fn connect(
+        &self,
+        ctx: &Ctx,
+        dev: usize,
+        traffic_class: Option<u8>,
+        handle: &[u8; HANDLE_LEN],
+    ) -> Result<Dialling, Fail> {
+        Dialling::new(self.log, self.fabric()?, dev, traffic_class.or(ctx.traffic_class), handle)
+    }
+
+    fn register(domain: &Domain, region: RegisterRange<'_>) -> Result<Mr, Fail> {
+        domain.register(&region)
+    }
+
+    fn merge(&self, members: &[usize]) -> Result<usize, Fail> {
+        let fabric = self.fabric()?;
+        fabric.merge(members).map_err(|error| fail(self.log, &error))
+    }
+}

@@ -1,0 +1,56 @@
+"""How an asyncio loop hears of operations: one descriptor for each loop, no thread and no timer for an operation."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ._linkspan import Notifier, Op
+
+
+class _Port:
+    """What one loop awaits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._notifier = Notifier()
+        self._last = 0
+        self._waiting: dict[int, tuple[Op[Any], asyncio.Future[None]]] = {}
+        loop.add_reader(self._notifier.fileno(), self._heard)
+
+    def _heard(self) -> None:
+        for token in self._notifier.hear():
+            found = self._waiting.get(token)
+            # It is asked again: a waker may ring for nothing, and the next look leaves a new one.
+            if found is not None and found[0]._watch(self._notifier, token):
+                del self._waiting[token]
+                if not found[1].done():
+                    found[1].set_result(None)
+
+    def until_done(self, op: Op[Any], loop: asyncio.AbstractEventLoop) -> Generator[Any, Any, None]:
+        self._last += 1
+        token = self._last
+        if op._watch(self._notifier, token):
+            return
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting[token] = (op, future)
+        try:
+            yield from future.__await__()
+        except asyncio.CancelledError:
+            op.cancel()
+            raise
+        finally:
+            self._waiting.pop(token, None)
+
+
+_ports: WeakKeyDictionary[asyncio.AbstractEventLoop, _Port] = WeakKeyDictionary()
+
+
+def awaiting(op: Op[Any]) -> Generator[Any, Any, Any]:
+    """What ``await op`` runs."""
+    if not op.done():
+        loop = asyncio.get_running_loop()
+        port = _ports.get(loop)
+        if port is None:
+            port = _ports[loop] = _Port(loop)
+        yield from port.until_done(op, loop)
+    return op.wait()

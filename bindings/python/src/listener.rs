@@ -1,0 +1,95 @@
+//! Many peers at one URL.
+
+use std::sync::{Arc, Mutex};
+
+use linkspan::Context;
+use pyo3::prelude::*;
+
+use crate::error::{BindingError, from_linkspan};
+use crate::op::{Op, Under, accept};
+use crate::process;
+use crate::remote::Url;
+use crate::transport::{deadline, gpu_of, seconds};
+
+/// Accepts any number of peers at one URL, each with a transport of its own.
+#[pyclass(frozen, module = "linkspan", weakref)]
+pub(crate) struct Listener(Mutex<Option<Arc<linkspan::Listener>>>);
+
+impl Listener {
+    fn inner(&self) -> PyResult<Arc<linkspan::Listener>> {
+        process::ours()?;
+        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        Ok(inner.ok_or(BindingError::Closed("listener"))?)
+    }
+}
+
+#[pymethods]
+impl Listener {
+    #[new]
+    #[pyo3(signature = (device = None))]
+    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Listener> {
+        let gpu = gpu_of(device)?;
+        process::begin()?;
+        let made = py.detach(|| match gpu {
+            Some(gpu) => linkspan::Listener::for_gpu(&gpu),
+            None => Context::shared().and_then(|context| context.listen()),
+        });
+        let listener = made.map_err(|e| from_linkspan(py, &e))?;
+        Ok(Listener(Mutex::new(Some(Arc::new(listener)))))
+    }
+
+    /// What peers connect to.
+    #[getter]
+    fn url(&self) -> PyResult<Url> {
+        Ok(Url(self.inner()?.url().clone()))
+    }
+
+    /// The transport of the next peer that has connected.
+    #[pyo3(signature = (timeout = None))]
+    fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let until = deadline(seconds(timeout)?);
+        accept(py, &*self.inner()?, until)
+    }
+
+    /// As `accept`, to be awaited; `asyncio.timeout` limits it.
+    fn accept_async(&self) -> PyResult<Op> {
+        Ok(Op::new(Under::Accept(self.inner()?)))
+    }
+
+    /// Turns new peers away; transports that were accepted live on.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        process::ours()?;
+        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
+        py.detach(|| drop(inner));
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        match &*self.0.lock().unwrap_or_else(|e| e.into_inner()) {
+            Some(listener) => format!("<linkspan.Listener {}>", listener.url().redacted()),
+            None => "<linkspan.Listener closed>".to_owned(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if process::is_forked() {
+            std::mem::forget(self.0.get_mut().unwrap_or_else(|e| e.into_inner()).take());
+        }
+    }
+}

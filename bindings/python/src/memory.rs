@@ -1,0 +1,149 @@
+//! Memory and its views, as Python sees them.
+
+use linkspan::MutableView;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PySlice};
+
+use crate::error::{BindingError, from_linkspan};
+use crate::lend;
+
+/// A range of bytes of an object that stays alive, and in place, with it. Slicing gives smaller ones: `view[16:48]`.
+#[pyclass(frozen, subclass, module = "linkspan", weakref)]
+pub(crate) struct View {
+    pub(crate) view: linkspan::View<'static>,
+    /// The same range to read into, where that is allowed.
+    mutable: Option<MutableView<'static>>,
+}
+
+/// All bytes of a tensor, an array or a buffer.
+#[pyclass(frozen, extends = View, module = "linkspan", weakref)]
+pub(crate) struct Memory;
+
+impl View {
+    fn lend(object: &Bound<'_, PyAny>) -> PyResult<View> {
+        let memory = lend::memory(object)?;
+        let mutable = memory.view_mut().ok().map(|view| view.shared());
+        Ok(View { view: memory.view().shared(), mutable })
+    }
+
+    fn part(&self, py: Python<'_>, offset: usize, len: usize) -> PyResult<View> {
+        let view = self.view.slice(offset, len).map_err(|e| from_linkspan(py, &e))?;
+        let mutable = self.mutable.as_ref().and_then(|mutable| mutable.slice(offset, len).ok());
+        Ok(View { view, mutable })
+    }
+}
+
+/// The view that was passed, or one of the whole object that was passed instead.
+pub(crate) fn view_of(object: &Bound<'_, PyAny>) -> PyResult<linkspan::View<'static>> {
+    match object.cast::<View>() {
+        Ok(view) => Ok(view.get().view.clone()),
+        Err(_) => Ok(View::lend(object)?.view),
+    }
+}
+
+/// As `view_of`, to read into.
+pub(crate) fn mutable_of(object: &Bound<'_, PyAny>) -> PyResult<MutableView<'static>> {
+    let found = match object.cast::<View>() {
+        Ok(view) => view.get().mutable.clone(),
+        Err(_) => View::lend(object)?.mutable,
+    };
+    found.ok_or_else(|| from_linkspan(object.py(), &linkspan::Error::ReadOnly))
+}
+
+/// Start and length of `object[key]`. Unlike lists, memory does not shrink a slice that reaches over its end.
+pub(crate) fn range(key: &Bound<'_, PyAny>, have: u64) -> PyResult<(u64, u64)> {
+    let wrong =
+        || PyErr::from(BindingError::Slice(key.repr().map_or_else(|_| "something else".into(), |r| r.to_string())));
+    let Ok(slice) = key.cast::<PySlice>() else {
+        return Err(wrong());
+    };
+    let end = isize::try_from(have)?;
+    let fitted = slice.indices(end)?;
+    if fitted.step != 1 {
+        return Err(wrong());
+    }
+    // What was asked for, before it was fitted to the memory.
+    let asked = |name: &str, default: isize| -> PyResult<isize> {
+        let value = slice.getattr(name)?;
+        if value.is_none() {
+            return Ok(default);
+        }
+        let value: isize = value.extract().map_err(|_| wrong())?;
+        Ok(if value < 0 { value.saturating_add(end) } else { value })
+    };
+    let (from, to) = (asked("start", fitted.start)?, asked("stop", fitted.stop)?);
+    if from < 0 || to > end || from > to {
+        let (offset, len) = (from.max(0) as u64, to.saturating_sub(from).max(0) as u64);
+        let error = linkspan::Error::Bounds { offset, len, of: "this memory", have };
+        return Err(from_linkspan(key.py(), &error));
+    }
+    Ok((from as u64, (to - from) as u64))
+}
+
+#[pymethods]
+impl View {
+    /// Bytes in it.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.view.len()
+    }
+
+    /// Whether it can only be read from.
+    #[getter]
+    fn readonly(&self) -> bool {
+        self.mutable.is_none()
+    }
+
+    /// Address of the first byte; of a GPU's memory, the GPU's.
+    #[getter]
+    fn address(&self) -> usize {
+        self.view.as_ptr() as usize
+    }
+
+    fn __len__(&self) -> usize {
+        self.view.len()
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<View> {
+        let (offset, len) = range(key, self.view.len() as u64)?;
+        self.part(key.py(), offset as usize, len as usize)
+    }
+
+    /// `length` bytes from `offset`; to the end without a length.
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn view(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<View> {
+        self.part(py, offset, length.unwrap_or(self.view.len().saturating_sub(offset)))
+    }
+
+    /// Where they are: "cpu", "cuda:0", "hip:1".
+    #[getter]
+    fn device(&self) -> String {
+        self.view.gpu().map_or_else(|| "cpu".to_owned(), |gpu| gpu.info().id())
+    }
+
+    /// A copy of the bytes.
+    fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let read = |out: &mut [u8]| self.view.read(out).map_err(|e| from_linkspan(py, &e));
+        PyBytes::new_with(py, self.view.len(), read)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("memory stays in its process: expose it and send the remote buffer"))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let this = slf.get();
+        let only = if this.mutable.is_some() { "" } else { ", read-only" };
+        let place = this.view.gpu().map_or_else(String::new, |gpu| format!(" on {}", gpu.info().id()));
+        Ok(format!("<linkspan.{} of {} bytes{place}{only}>", slf.get_type().name()?, this.view.len()))
+    }
+}
+
+#[pymethods]
+impl Memory {
+    #[new]
+    fn new(object: &Bound<'_, PyAny>) -> PyResult<PyClassInitializer<Memory>> {
+        Ok(PyClassInitializer::from(View::lend(object)?).add_subclass(Memory))
+    }
+}

@@ -1,0 +1,62 @@
+//! What concerns the whole process: forks, and signals while a thread waits.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::prelude::*;
+
+use crate::error::BindingError;
+
+/// Some transport or listener was made.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// This process is the child of one that had made some.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Called in the child of a fork, by `os.register_at_fork`.
+#[pyfunction]
+pub(crate) fn forked() {
+    if USED.load(Ordering::SeqCst) {
+        FORKED.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Whether our sockets belong to a parent: then nothing may be sent on them, not even a close message.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Refuses in a forked child.
+pub(crate) fn ours() -> Result<(), BindingError> {
+    if is_forked() { Err(BindingError::Forked) } else { Ok(()) }
+}
+
+/// Before the first use of the shared context.
+pub(crate) fn begin() -> Result<(), BindingError> {
+    ours()?;
+    USED.store(true, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Asked by threads that wait: runs Python's signal handlers, and stops the wait where one raised.
+pub(crate) fn stop_waiting() -> bool {
+    let checked = Python::try_attach(|py| py.check_signals());
+    match checked {
+        Some(Ok(())) => false,
+        Some(Err(raised)) => {
+            INTERRUPT.with(|cell| *cell.borrow_mut() = Some(raised));
+            true
+        }
+        // The interpreter is going away.
+        None => true,
+    }
+}
+
+/// What a signal handler raised on this thread while it waited.
+pub(crate) fn take_interrupt() -> Option<PyErr> {
+    INTERRUPT.with(|cell| cell.borrow_mut().take())
+}

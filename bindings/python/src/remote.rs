@@ -1,0 +1,198 @@
+//! What travels between processes: URLs and remote buffers; and what is reported about paths.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use linkspan::Access;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyTuple, PyType};
+
+use crate::error::{BindingError, from_linkspan};
+use crate::memory::range;
+
+/// The name of rights, as `expose` takes it.
+pub(crate) fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::Write => "write",
+        Access::ReadWrite => "readwrite",
+    }
+}
+
+/// Rights by their name.
+pub(crate) fn access_of(name: &str) -> Result<Access, BindingError> {
+    match name {
+        "read" => Ok(Access::Read),
+        "write" => Ok(Access::Write),
+        "readwrite" => Ok(Access::ReadWrite),
+        other => Err(BindingError::Access(other.chars().take(32).collect())),
+    }
+}
+
+/// What a peer needs to connect. It carries a secret: `str(url)` and pickling give all of it, `repr(url)` leaves the secret
+/// out.
+#[pyclass(frozen, module = "linkspan", eq, from_py_object)]
+#[derive(Clone, PartialEq)]
+pub(crate) struct Url(pub(crate) linkspan::Url);
+
+#[pymethods]
+impl Url {
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<Url> {
+        let parsed: Result<linkspan::Url, linkspan::UrlError> = text.parse();
+        parsed.map(Url).map_err(|e| from_linkspan(py, &e.into()))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<linkspan.Url {}>", self.0.redacted())
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.to_string().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String,)) {
+        (slf.get_type(), (slf.get().0.to_string(),))
+    }
+}
+
+/// A place in a peer's memory, with its length, generation and rights: plain data that travels pickled or as 40 bytes.
+#[pyclass(frozen, module = "linkspan", eq, from_py_object)]
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct RemoteBuffer(pub(crate) linkspan::RemoteBuffer);
+
+#[pymethods]
+impl RemoteBuffer {
+    /// Bytes in it.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// What may be done with it: "read", "write" or "readwrite".
+    #[getter]
+    fn access(&self) -> &'static str {
+        access_name(self.0.access())
+    }
+
+    /// How often the region's number had been given out before, and once: an older one is refused.
+    #[getter]
+    fn generation(&self) -> u32 {
+        self.0.generation()
+    }
+
+    /// The region's key, which its owner checks at every use.
+    #[getter]
+    fn key(&self) -> u32 {
+        self.0.key()
+    }
+
+    /// The 40 bytes it travels as.
+    #[expect(clippy::wrong_self_convention, reason = "Python calls it with a reference")]
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.encode())
+    }
+
+    /// From those bytes.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, data: PyBackedBytes) -> PyResult<RemoteBuffer> {
+        linkspan::RemoteBuffer::decode(&data).map(RemoteBuffer).map_err(|e| from_linkspan(py, &e))
+    }
+
+    /// `length` bytes from `offset`; to the end without a length.
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn view(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<RemoteBuffer> {
+        let length = length.unwrap_or(self.0.len().saturating_sub(offset));
+        self.0.slice(offset, length).map(RemoteBuffer).map_err(|e| from_linkspan(py, &e))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len() as usize
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<RemoteBuffer> {
+        let (offset, len) = range(key, self.0.len())?;
+        self.view(key.py(), offset, Some(len))
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.encode().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        let bytes = slf.get().to_bytes(py);
+        Ok((slf.get_type().getattr("from_bytes")?, PyTuple::new(py, [bytes])?))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<linkspan.RemoteBuffer of {} bytes, {}, generation {}>",
+            self.0.len(),
+            self.access(),
+            self.generation()
+        )
+    }
+}
+
+/// A region that a peer has been given access to.
+#[pyclass(frozen, module = "linkspan")]
+pub(crate) struct Exposed(pub(crate) linkspan::Exposed);
+
+#[pymethods]
+impl Exposed {
+    /// What to send to the peer.
+    #[getter]
+    fn remote(&self) -> RemoteBuffer {
+        RemoteBuffer(self.0.remote())
+    }
+
+    /// The same range was exposed with the same rights already: this is that region again, with its key.
+    #[getter]
+    fn reused_registration(&self) -> bool {
+        self.0.reused_registration()
+    }
+
+    fn __repr__(&self) -> String {
+        let remote = self.remote();
+        format!("<linkspan.Exposed of {} bytes, {}>", remote.nbytes(), remote.access())
+    }
+}
+
+/// One way by which bytes may travel.
+#[pyclass(frozen, module = "linkspan")]
+pub(crate) struct Support(pub(crate) linkspan::Support);
+
+#[pymethods]
+impl Support {
+    /// "tcp", "shm", "cma" (within shm, large messages without a copy in between), "verbs" (RDMA), "thunderbolt" or "devmem".
+    #[getter]
+    fn path(&self) -> &'static str {
+        self.0.path
+    }
+
+    /// Whether it may be taken.
+    #[getter]
+    fn usable(&self) -> bool {
+        self.0.usable
+    }
+
+    /// Over what, or why not.
+    #[getter]
+    fn why(&self) -> &str {
+        &self.0.why
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.0.usable { "usable" } else { "not usable" };
+        format!("<linkspan.Support {}: {state}, {}>", self.0.path, self.0.why)
+    }
+}

@@ -1,0 +1,432 @@
+//! The transport: one peer. Each operation comes twice: blocking, and as an `Op` to be awaited.
+
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use linkspan::{Context, Error, Notify};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
+
+use crate::error::{BindingError, from_linkspan};
+use crate::memory::{mutable_of, view_of};
+use crate::op::{Gives, Op, Under};
+use crate::process;
+use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
+
+/// How long `connect` and `unexpose` take at most when nothing else is said, in seconds.
+const PATIENCE: f64 = 10.0;
+
+type Wrapped = Arc<linkspan::Transport>;
+
+/// A connection to one peer process, for writes into and reads from its memory, and for messages. All methods may be called
+/// from several threads at a time; those that wait release Python's lock.
+#[pyclass(frozen, module = "linkspan", weakref)]
+pub(crate) struct Transport(Mutex<Option<Wrapped>>);
+
+/// The GPU that is meant by "cuda:0" or "hip:1", or by something whose text that is, such as `torch.device("cuda")`; `None` for
+/// "cpu".
+pub(crate) fn gpu_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
+    let Some(device) = device else { return Ok(None) };
+    let name = device.py().import("linkspan._tensors")?.getattr("device_name")?.call1((device,))?.to_string();
+    match name.as_str() {
+        "cpu" | "cpu:0" => Ok(None),
+        _ if ["cuda", "hip"].contains(&name.split(':').next().unwrap_or_default()) => Ok(Some(name)),
+        _ => Err(BindingError::Device(name.chars().take(64).collect()).into()),
+    }
+}
+
+/// Seconds as a duration; `None` and infinity are no limit.
+pub(crate) fn seconds(timeout: Option<f64>) -> Result<Option<Duration>, BindingError> {
+    match timeout {
+        None => Ok(None),
+        Some(s) if s >= 0.0 => Ok(Duration::try_from_secs_f64(s).ok()),
+        Some(s) => Err(BindingError::Seconds(s)),
+    }
+}
+
+/// When a time that begins now is over.
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|t| Instant::now().checked_add(t))
+}
+
+/// As `seconds`, where there must be a limit: a year stands for none.
+fn limit(timeout: Option<f64>) -> Result<Duration, BindingError> {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Ok(seconds(timeout)?.unwrap_or(YEAR).min(YEAR))
+}
+
+/// True counts, a number is brought along.
+fn notification(notify: Option<&Bound<'_, PyAny>>, fence: bool) -> PyResult<Option<Notify>> {
+    let Some(object) = notify else { return Ok(None) };
+    let made = if let Ok(flag) = object.cast::<PyBool>() {
+        flag.is_true().then_some(Notify::COUNT)
+    } else if object.is_none() {
+        None
+    } else {
+        let value: Option<u64> = object.cast::<PyInt>().ok().and_then(|value| value.extract().ok());
+        let value =
+            value.ok_or_else(|| BindingError::Notify(object.repr().map_or_else(|_| "?".into(), |r| r.to_string())))?;
+        Some(Notify::value(value))
+    };
+    Ok(made.map(|notify| if fence { notify.fenced() } else { notify }))
+}
+
+fn url_of(url: &Bound<'_, PyAny>) -> PyResult<linkspan::Url> {
+    if let Ok(url) = url.cast::<Url>() {
+        return Ok(url.get().0.clone());
+    }
+    let text = url.cast::<PyString>().map_err(|_| PyTypeError::new_err("url must be a linkspan.Url or its text"))?;
+    text.to_cow()?.parse().map_err(|e: linkspan::UrlError| from_linkspan(url.py(), &e.into()))
+}
+
+/// What a batch consists of: pairs of memory here and a place there.
+fn pairs<'py, V>(
+    parts: &Bound<'py, PyAny>,
+    here: impl Fn(&Bound<'py, PyAny>) -> PyResult<V>,
+) -> PyResult<Vec<(V, linkspan::RemoteBuffer)>> {
+    let each = parts.try_iter()?.map(|part| {
+        let (memory, remote): (Bound<'py, PyAny>, RemoteBuffer) = part?.extract()?;
+        Ok((here(&memory)?, remote.0))
+    });
+    each.collect()
+}
+
+/// Waits without Python's lock.
+fn blocking<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
+    py.detach(call).map_err(|e| from_linkspan(py, &e))
+}
+
+/// An operation that begins now.
+fn begun(op: linkspan::Op<'static>, gives: Gives) -> Op {
+    Op::new(Under::Op(op, gives))
+}
+
+impl Transport {
+    fn wrap(transport: linkspan::Transport) -> Transport {
+        transport.stop_waiting_when(process::stop_waiting);
+        Transport(Mutex::new(Some(Arc::new(transport))))
+    }
+
+    pub(crate) fn python(py: Python<'_>, transport: linkspan::Transport) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, Transport::wrap(transport))?.into_any())
+    }
+
+    #[inline]
+    fn inner(&self) -> Result<Wrapped, BindingError> {
+        process::ours()?;
+        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        inner.ok_or(BindingError::Closed("transport"))
+    }
+}
+
+#[pymethods]
+impl Transport {
+    #[new]
+    #[pyo3(signature = (device = None))]
+    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Transport> {
+        let gpu = gpu_of(device)?;
+        process::begin()?;
+        Ok(Transport::wrap(match gpu {
+            Some(gpu) => blocking(py, || linkspan::Transport::for_gpu(&gpu))?,
+            None => blocking(py, linkspan::Transport::new)?,
+        }))
+    }
+
+    /// Which paths this machine and the settings (`LINKSPAN_*`) have, and why not the others.
+    #[staticmethod]
+    fn supported(py: Python<'_>) -> PyResult<Vec<Support>> {
+        process::begin()?;
+        let list = blocking(py, || Context::shared().map(|context| context.supported()))?;
+        Ok(list.into_iter().map(Support).collect())
+    }
+
+    /// Lets one peer connect; the URL stays the same however often it is asked for.
+    fn bind(&self, py: Python<'_>) -> PyResult<Url> {
+        let inner = self.inner()?;
+        blocking(py, || inner.bind()).map(Url)
+    }
+
+    /// Connects to the transport or listener at `url`, a `Url` or its text.
+    #[pyo3(signature = (url, timeout = Some(PATIENCE)))]
+    fn connect(&self, py: Python<'_>, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+        let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
+        blocking(py, || inner.connect_blocking(&url, limit))
+    }
+
+    /// As `connect`, to be awaited.
+    #[pyo3(signature = (url, timeout = Some(PATIENCE)))]
+    fn connect_async(&self, py: Python<'_>, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
+        let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
+        Ok(begun(py.detach(|| inner.connect(&url, limit)), Gives::Nothing))
+    }
+
+    /// Waits until the peer that has our URL is connected.
+    #[pyo3(signature = (timeout = None))]
+    fn wait_connected(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let (inner, limit) = (self.inner()?, limit(timeout)?);
+        blocking(py, || inner.wait_connected_blocking(limit))
+    }
+
+    /// As `wait_connected`, to be awaited.
+    #[pyo3(signature = (timeout = None))]
+    fn wait_connected_async(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Op> {
+        let (inner, limit) = (self.inner()?, limit(timeout)?);
+        Ok(begun(py.detach(|| inner.wait_connected(limit)), Gives::Nothing))
+    }
+
+    /// Whether there is a path to the peer at this moment.
+    #[getter]
+    fn connected(&self, py: Python<'_>) -> PyResult<bool> {
+        let inner = self.inner()?;
+        Ok(py.detach(|| inner.connected()))
+    }
+
+    /// What carries the bytes and why, one line; None while there is no path.
+    #[getter]
+    fn path(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let inner = self.inner()?;
+        Ok(py.detach(|| inner.path()))
+    }
+
+    /// Paths to the peer so far: one, and one more for every revocation.
+    #[getter]
+    fn epoch(&self, py: Python<'_>) -> PyResult<u32> {
+        let inner = self.inner()?;
+        Ok(py.detach(|| inner.epoch()))
+    }
+
+    /// Gives the peer access to memory until `unexpose` or the end of the transport, which keep the memory alive.
+    #[pyo3(signature = (memory, access = "readwrite"))]
+    fn expose(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, access: &str) -> PyResult<Exposed> {
+        let (inner, view, access) = (self.inner()?, view_of(memory)?, access_of(access)?);
+        blocking(py, || inner.expose(&view, access)).map(Exposed)
+    }
+
+    /// Takes access back. When this returns nothing of the peer lands in the region or is read from it any more.
+    #[pyo3(signature = (region, timeout = PATIENCE))]
+    fn unexpose(&self, py: Python<'_>, region: &Exposed, timeout: f64) -> PyResult<()> {
+        let (inner, limit) = (self.inner()?, limit(Some(timeout))?);
+        blocking(py, || inner.unexpose(&region.0, limit))
+    }
+
+    /// Writes into the peer's memory, and notifies it afterwards if asked. Returns bytes written.
+    #[pyo3(signature = (source, to, notify = None, timeout = None, *, fence = false))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        to: &RemoteBuffer,
+        notify: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+        fence: bool,
+    ) -> PyResult<u64> {
+        let (inner, view, to) = (self.inner()?, view_of(source)?, to.0);
+        let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
+        blocking(py, || inner.write_blocking(&view, &to, notify, timeout))
+    }
+
+    /// As `write`, to be awaited; it begins at once.
+    #[pyo3(signature = (source, to, notify = None, timeout = None, *, fence = false))]
+    fn write_async(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        to: &RemoteBuffer,
+        notify: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+        fence: bool,
+    ) -> PyResult<Op> {
+        let (inner, view, to) = (self.inner()?, view_of(source)?, to.0);
+        let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.write(&view, &to, notify, timeout)), Gives::Number))
+    }
+
+    /// Reads the first bytes of `source` in the peer's memory, as many as `into` has. Returns bytes read.
+    #[pyo3(signature = (into, source, timeout = None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        into: &Bound<'_, PyAny>,
+        source: &RemoteBuffer,
+        timeout: Option<f64>,
+    ) -> PyResult<u64> {
+        let (inner, view, source, timeout) = (self.inner()?, mutable_of(into)?, source.0, seconds(timeout)?);
+        blocking(py, || inner.read_blocking(&view, &source, timeout))
+    }
+
+    /// As `read`, to be awaited; it begins at once.
+    #[pyo3(signature = (into, source, timeout = None))]
+    fn read_async(
+        &self,
+        py: Python<'_>,
+        into: &Bound<'_, PyAny>,
+        source: &RemoteBuffer,
+        timeout: Option<f64>,
+    ) -> PyResult<Op> {
+        let (inner, view, source, timeout) = (self.inner()?, mutable_of(into)?, source.0, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.read(&view, &source, timeout)), Gives::Number))
+    }
+
+    /// Many writes in one call: pairs of memory here and a remote buffer. The notification covers all of them.
+    #[pyo3(signature = (parts, notify = None, timeout = None, *, fence = false))]
+    fn write_batch(
+        &self,
+        py: Python<'_>,
+        parts: &Bound<'_, PyAny>,
+        notify: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+        fence: bool,
+    ) -> PyResult<u64> {
+        let (inner, parts) = (self.inner()?, pairs(parts, view_of)?);
+        let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
+        blocking(py, || inner.write_batch_blocking(&parts, notify, timeout))
+    }
+
+    /// As `write_batch`, to be awaited; it begins at once.
+    #[pyo3(signature = (parts, notify = None, timeout = None, *, fence = false))]
+    fn write_batch_async(
+        &self,
+        py: Python<'_>,
+        parts: &Bound<'_, PyAny>,
+        notify: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+        fence: bool,
+    ) -> PyResult<Op> {
+        let (inner, parts) = (self.inner()?, pairs(parts, view_of)?);
+        let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.write_batch(&parts, notify, timeout)), Gives::Number))
+    }
+
+    /// Many reads in one call: pairs of memory here and a remote buffer.
+    #[pyo3(signature = (parts, timeout = None))]
+    fn read_batch(&self, py: Python<'_>, parts: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
+        let (inner, parts, timeout) = (self.inner()?, pairs(parts, mutable_of)?, seconds(timeout)?);
+        blocking(py, || inner.read_batch_blocking(&parts, timeout))
+    }
+
+    /// As `read_batch`, to be awaited; it begins at once.
+    #[pyo3(signature = (parts, timeout = None))]
+    fn read_batch_async(&self, py: Python<'_>, parts: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
+        let (inner, parts, timeout) = (self.inner()?, pairs(parts, mutable_of)?, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.read_batch(&parts, timeout)), Gives::Number))
+    }
+
+    /// Takes the oldest notification of the peer, waiting for it if need be. Returns its value, 0 for `notify=True`.
+    #[pyo3(signature = (timeout = None))]
+    fn wait_for_write(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u64> {
+        let (inner, timeout) = (self.inner()?, seconds(timeout)?);
+        blocking(py, || inner.wait_for_write_blocking(timeout))
+    }
+
+    /// As `wait_for_write`, to be awaited.
+    #[pyo3(signature = (timeout = None))]
+    fn wait_for_write_async(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Op> {
+        let (inner, timeout) = (self.inner()?, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.wait_for_write(timeout)), Gives::Number))
+    }
+
+    /// Sends a message to the peer's receive with the same tag. Returns bytes sent.
+    #[pyo3(signature = (tag, source, timeout = None))]
+    fn send(&self, py: Python<'_>, tag: u32, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
+        let (inner, view, timeout) = (self.inner()?, view_of(source)?, seconds(timeout)?);
+        blocking(py, || inner.send_blocking(tag, &view, timeout))
+    }
+
+    /// As `send`, to be awaited; it begins at once.
+    #[pyo3(signature = (tag, source, timeout = None))]
+    fn send_async(&self, py: Python<'_>, tag: u32, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
+        let (inner, view, timeout) = (self.inner()?, view_of(source)?, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.send(tag, &view, timeout)), Gives::Number))
+    }
+
+    /// Receives a message with this tag. Returns its length.
+    #[pyo3(signature = (tag, into, timeout = None))]
+    fn recv(&self, py: Python<'_>, tag: u32, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
+        let (inner, view, timeout) = (self.inner()?, mutable_of(into)?, seconds(timeout)?);
+        blocking(py, || inner.recv_blocking(tag, &view, timeout))
+    }
+
+    /// As `recv`, to be awaited; it begins at once.
+    #[pyo3(signature = (tag, into, timeout = None))]
+    fn recv_async(&self, py: Python<'_>, tag: u32, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
+        let (inner, view, timeout) = (self.inner()?, mutable_of(into)?, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.recv(tag, &view, timeout)), Gives::Number))
+    }
+
+    /// Ends everything pending, on every thread, with `Aborted`. The transport stays usable.
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.inner()?;
+        py.detach(|| inner.abort());
+        Ok(())
+    }
+
+    /// For event loops other than asyncio's: a descriptor that can be read when an operation has reported. Then call `poll`
+    /// and `Op.done`.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        let inner = self.inner()?;
+        blocking(py, || inner.event_fd().map(|fd| fd.as_raw_fd()))
+    }
+
+    /// Silences the descriptor of `fileno` and moves on what can move, without waiting. True where something moved.
+    fn poll(&self, py: Python<'_>) -> PyResult<bool> {
+        let inner = self.inner()?;
+        Ok(py.detach(|| inner.poll()))
+    }
+
+    /// Ends everything pending with `Aborted`, closes the connection and releases all memory.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        process::ours()?;
+        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
+        py.detach(|| {
+            let mut left = inner;
+            while let Some(transport) = left {
+                match Arc::try_unwrap(transport) {
+                    Ok(transport) => return drop(transport),
+                    Err(used) => {
+                        // Another thread is in a call: it ends now.
+                        used.abort();
+                        left = Some(used);
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let state = match inner {
+            _ if process::is_forked() => "of the parent process".to_owned(),
+            None => "closed".to_owned(),
+            Some(inner) => py.detach(|| inner.path()).unwrap_or_else(|| "not connected".to_owned()),
+        };
+        format!("<linkspan.Transport {state}>")
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        let inner = self.0.get_mut().unwrap_or_else(|e| e.into_inner()).take();
+        if process::is_forked() {
+            // A close message would be sent on the parent's sockets.
+            std::mem::forget(inner);
+        }
+    }
+}

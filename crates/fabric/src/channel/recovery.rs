@@ -1,0 +1,187 @@
+//! Lost paths coming back, standby paths activated and deactivated, and ways around what does not carry.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use linkspan_proto::handle::Addr;
+use linkspan_topology::mesh::{MeshRoute, ROUTES_MAX};
+use linkspan_transport::Rail;
+
+use super::{Channel, ReconnectPolicy};
+use crate::reconnect::{Reconnector, Recovered, rail_id};
+use crate::route::Path;
+use crate::stats::Counter;
+use crate::transport::AnyRail;
+use crate::{Fabric, chain};
+
+/// Time between two looks for a way around a path that does not carry.
+const REROUTE: Duration = Duration::from_millis(500);
+
+/// How long nothing has moved on a connection that is stuck.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// The same where nothing is in flight: a sender that waits for a grant has nothing under way that could be missed, and only
+/// the mesh tells it that the cable is gone.
+const STUCK_IDLE: Duration = Duration::from_secs(3);
+
+/// Most ways that one connection remembers: as many rails twice over.
+const MAX_ROUTES: usize = 2 * linkspan_transport::MAX_RAILS;
+
+impl Channel {
+    /// Where no queue pair or cable is left, what is on standby carries on; it rests when there is one again.
+    pub(super) fn switch_standby(&self) {
+        let beside = |rail: &AnyRail| matches!(rail, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_));
+        let left = self.conn.rails().any(|(_, rail)| beside(rail.transport()));
+        for (_, rail) in self.conn.rails() {
+            let AnyRail::Standby(rail) = rail.transport() else { continue };
+            let (path, lost) = (&rail.info().path, if self.rdma { "RDMA" } else { "the cable" });
+            if left && rail.deactivate() {
+                self.fabric.log().info(&format!("{lost} carries again, TCP is on standby: {path}"));
+            } else if !left && rail.activate() {
+                self.fabric.log().warn(&format!("downgrade: TCP carries on in place of {lost}: {path}"));
+            }
+        }
+    }
+
+    /// In a mesh: where no path carries any more, others may lead around.
+    pub(super) fn reroute(&mut self, now: Instant) {
+        if !self.fabric.config().meshes() || now.duration_since(self.looked) < REROUTE || self.conn.lost().is_some() {
+            return;
+        }
+        self.looked = now;
+        self.know_peer();
+        let ReconnectPolicy::Dials { handle, reconnectors, .. } = &mut self.policy else { return };
+        let Ok(Some(mesh)) = self.fabric.mesh() else { return };
+        let addrs: Vec<SocketAddr> = handle.addrs().iter().map(Addr::socket).collect();
+        let relayed = reconnectors.iter().any(|r| r.reach().relays() > 0);
+        let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), MeshRoute::Direct(_));
+        // That the mesh no longer reports the peer may be a busy processor; that nothing moves either is a cut cable.
+        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
+            || now.duration_since(self.last_moved) > STUCK_IDLE;
+        let carries = self.conn.carries(|_| true);
+        if carries && (cabled || !stuck) {
+            if relayed {
+                add_routes(&self.fabric, reconnectors, mesh.way(handle.host, addrs, false), self.rdma);
+            }
+            return;
+        }
+        let MeshRoute::Over(routes) = mesh.reroute(handle.host, &addrs, carries) else { return };
+        for route in routes {
+            let over = route.over.join(", ");
+            let reach = Path::Over(route);
+            if reconnectors.iter().any(|r| r.reach().is_same(&reach)) || !transport_for_one(&self.fabric, reconnectors)
+            {
+                continue;
+            }
+            let what = format!("LS1423 the path to the peer carries nothing any more; relaying over {over}");
+            if self.fabric.config().strict {
+                self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
+                return;
+            }
+            self.fabric.log().warn(&format!("downgrade: {what}"));
+            reconnectors.push(Reconnector::now(reach).wanting(self.rdma));
+        }
+    }
+
+    pub(super) fn take_back(&mut self, now: Instant) {
+        let mut back: Vec<Recovered> = Vec::new();
+        match &mut self.policy {
+            ReconnectPolicy::Never => {}
+            ReconnectPolicy::Accepts { acceptor, conn } => {
+                let mut acceptor = acceptor.lock().unwrap_or_else(|e| e.into_inner());
+                back.extend(acceptor.returned(*conn));
+            }
+            ReconnectPolicy::Dials { handle, conn, next, reconnectors } => {
+                back.extend(reconnectors.iter_mut().filter_map(|r| r.poll(&self.fabric, handle, *conn, next, now)));
+            }
+        }
+        let some = !back.is_empty();
+        for Recovered { number, secured, rails } in back {
+            if !rails.is_empty() {
+                // The stream has done its part.
+                drop(secured);
+                for (n, rail) in rails.into_iter().enumerate() {
+                    self.add(rail, rail_id(number, n), now);
+                }
+                continue;
+            }
+            let made = if self.standbys {
+                self.fabric.standby(secured)
+            } else {
+                self.fabric.tcp_rail(secured, "came back", None)
+            };
+            match made {
+                Ok(rail) => self.add(rail, u32::from(number), now),
+                Err(error) => self.fabric.log().warn(&chain(&error)),
+            }
+        }
+        if some {
+            self.switch_standby();
+        }
+    }
+
+    pub(super) fn add(&mut self, rail: AnyRail, id: u32, now: Instant) {
+        let info = rail.info().clone();
+        let (transport, path) = (info.transport, &info.path);
+        let mut rail = self.fabric.path_rail(rail);
+        let attached = self.gpu.as_ref().map_or(Ok(()), |gpu| rail.attach(gpu));
+        if let Err(error) = &attached {
+            self.fabric.log().warn(&chain(error));
+        }
+        if let Some(queue) = &self.queue {
+            rail.offload(queue);
+        }
+        // Before anything is posted there.
+        if let Err(why) = self.memory.take_in(rail.transport(), &self.fabric) {
+            let what = format!("downgrade: device memory is staged before {transport} {path}: {why}");
+            self.fabric.log().warn(&what);
+        }
+        if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
+            if let ReconnectPolicy::Dials { reconnectors, .. } = &mut self.policy {
+                reconnectors.iter_mut().for_each(|r| r.lost(path, now));
+            }
+            return;
+        }
+        self.renewed();
+        if self.missed.is_back(&info) {
+            self.meter.add(Counter::RailsBack, 1);
+            self.fabric.log().info(&format!("rail back: {transport} {path}"));
+        } else {
+            let now = self.conn.rails().count();
+            self.fabric.log().info(&format!("rail added: {transport} {path}: it can be reached now; {now} in all"));
+        }
+    }
+}
+
+/// A connection that is relayed takes what the mesh has learnt since: another way round, or a cable of its own.
+fn add_routes(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>, way: MeshRoute, rdma: bool) {
+    let (reaches, over): (Vec<Path>, bool) = match way {
+        MeshRoute::Direct(links) => (links.iter().map(Path::link).collect(), false),
+        MeshRoute::Over(routes) => (routes.into_iter().map(Path::Over).collect(), true),
+        MeshRoute::None(_) => return,
+    };
+    for reach in reaches {
+        let ways = reconnectors.iter().filter(|r| r.is_up() && r.reach().relays() > 0).count();
+        let known = reconnectors.iter().any(|r| r.reach().is_same(&reach));
+        if known || over && ways >= ROUTES_MAX || !transport_for_one(fabric, reconnectors) {
+            continue;
+        }
+        let what = match &reach {
+            Path::Over(route) => format!("another route, over {}", route.over.join(", ")),
+            Path::Plain { to, .. } => format!("a cable to {}", to.ip()),
+        };
+        fabric.log().info(&format!("the mesh has learned of {what}"));
+        reconnectors.push(Reconnector::now(reach).wanting(rdma));
+    }
+}
+
+/// Whether one more way can be remembered; one over others that carries nothing is dropped.
+fn transport_for_one(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>) -> bool {
+    if reconnectors.len() >= MAX_ROUTES
+        && let Some(idle) = reconnectors.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)
+    {
+        let way = reconnectors.remove(idle).reach().way().unwrap_or_default();
+        fabric.log().info(&format!("mesh: {way} carries nothing and is not tried any more: a newer route replaces it"));
+    }
+    reconnectors.len() < MAX_ROUTES
+}

@@ -1,0 +1,220 @@
+//! Rails set up beside one stream, queue pairs or a cable: both sides make theirs, exchange handshakes, and tell each other whether they are
+//! up. Symmetric; what it ends with is the same on both sides: either all of them or none. Of several cables some may lead to other hosts,
+//! or carry nothing: both sides agree on those that do.
+
+use std::time::{Duration, Instant};
+
+use crate::cable::EndpointSetup;
+use crate::secured::{MessageError, Secured};
+use crate::transport::AnyRail;
+
+/// Bytes of a message of the handshake.
+pub(crate) const MESSAGE_LEN: usize = 128;
+
+/// ... before its content.
+const FRONT: usize = 8;
+
+/// Bytes of content.
+const CONTENT: usize = MESSAGE_LEN - FRONT;
+
+/// Most queue pairs of one stream: a connection has eight rails, and one may be kept on standby.
+pub(crate) const QPS_MAX: usize = 7;
+
+const BYTES: u8 = 1;
+const REFUSED: u8 = 2;
+const UP: u8 = 3;
+
+/// How long the peer may take for its last word after our own.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// Makes the sides of `n` rails, or says why there are none.
+pub(crate) type Make<'a> = dyn Fn(usize) -> Result<Vec<EndpointSetup>, String> + 'a;
+
+/// A handshake under way.
+pub(crate) struct Handshake {
+    setups: Vec<EndpointSetup>,
+    /// Why there are none, not said yet.
+    refusal: Option<String>,
+    /// How many there are to be; 0 until the side that connects has said it.
+    count: usize,
+    /// Packed bytes that wait for the stream.
+    out: Vec<u8>,
+    inbox: Vec<u8>,
+    ours: Option<Result<(), String>>,
+    theirs: Option<Result<(), String>>,
+    since: Instant,
+    /// When we said our last word.
+    said: Option<Instant>,
+    /// Why some did not come up that need not have.
+    missing: Vec<String>,
+}
+
+/// How a handshake ended.
+pub(crate) type Met = Result<Vec<AnyRail>, String>;
+
+impl Handshake {
+    /// The side that connected, with the rails it wants.
+    pub(crate) fn call(setups: Vec<EndpointSetup>) -> Handshake {
+        Handshake { count: setups.len(), setups, ..Handshake::answer() }
+    }
+
+    /// The side that connected and has none after all.
+    pub(crate) fn decline(why: String) -> Handshake {
+        Handshake { refusal: Some(why), ..Handshake::answer() }
+    }
+
+    /// The side that was connected to.
+    pub(crate) fn answer() -> Handshake {
+        Handshake {
+            setups: Vec::new(),
+            refusal: None,
+            count: 0,
+            out: Vec::new(),
+            inbox: Vec::new(),
+            ours: None,
+            theirs: None,
+            since: Instant::now(),
+            said: None,
+            missing: Vec::new(),
+        }
+    }
+
+    /// Why there are fewer rails than there could be, once it is over; empty where the user need not be told.
+    pub(crate) fn missing(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.missing)
+    }
+
+    fn pack(&mut self, stream: &mut Secured, kind: u8, which: usize, content: &[u8]) -> Result<(), MessageError> {
+        let mut message = [0; MESSAGE_LEN];
+        let len = content.len().min(CONTENT);
+        message[0] = kind;
+        message[1] = len as u8;
+        message[2..4].copy_from_slice(&(which as u16).to_le_bytes());
+        message[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
+        message[FRONT..FRONT + len].copy_from_slice(&content[..len]);
+        self.out.extend_from_slice(&stream.pack(&message)?);
+        Ok(())
+    }
+
+    /// Says our last word.
+    fn end(&mut self, stream: &mut Secured, how: Result<(), String>) -> Result<(), MessageError> {
+        if self.ours.is_none() {
+            let mut text = how.as_ref().err().cloned().unwrap_or_default();
+            while text.len() > CONTENT {
+                text.pop();
+            }
+            self.pack(stream, if how.is_ok() { UP } else { REFUSED }, 0, text.as_bytes())?;
+            self.said = Some(Instant::now());
+            self.ours = Some(how);
+        }
+        Ok(())
+    }
+
+    /// Moves on; `Some` when it is over. The stream is at a message's border then.
+    ///
+    /// # Errors
+    /// [`MessageError`]: the stream ended, or it carries something else than these messages.
+    pub(crate) fn poll(&mut self, stream: &mut Secured, make: &Make<'_>) -> Result<Option<Met>, MessageError> {
+        if let Some(why) = self.refusal.take() {
+            self.end(stream, Err(why))?;
+        }
+        loop {
+            for at in 0..self.setups.len() {
+                let setup = &mut self.setups[at];
+                let step = setup.poll().and_then(|()| setup.check(Instant::now()));
+                // Done is done, however late.
+                if let Err(why) = step
+                    && !self.setups[at].is_done()
+                {
+                    self.end(stream, Err(why))?;
+                }
+                while self.ours.is_none() && !self.setups[at].output().is_empty() {
+                    let bytes: Vec<u8> = self.setups[at].output().iter().copied().take(CONTENT).collect();
+                    self.setups[at].wrote(bytes.len());
+                    self.pack(stream, BYTES, at, &bytes)?;
+                }
+            }
+            if self.is_done() {
+                self.end(stream, Ok(()))?;
+            }
+            while !self.out.is_empty() {
+                match stream.stream.try_write(&self.out)? {
+                    Some(n) => drop(self.out.drain(..n)),
+                    None => break,
+                }
+            }
+            if let (Some(ours), Some(theirs), true) = (&self.ours, &self.theirs, self.out.is_empty()) {
+                let met = ours.clone().and_then(|()| theirs.clone());
+                return Ok(Some(met.and_then(|()| self.rails())));
+            }
+            if self.said.is_some_and(|at| at.elapsed() > LAST_WORD) || self.since.elapsed() > 12 * LAST_WORD {
+                return Err(MessageError::Silent);
+            }
+            if self.theirs.is_some() {
+                return Ok(None);
+            }
+            let Some(message) = stream.read::<MESSAGE_LEN>(&mut self.inbox)? else { return Ok(None) };
+            self.inbox.clear();
+            self.heard(stream, &message, make)?;
+        }
+    }
+
+    fn heard(&mut self, stream: &mut Secured, message: &[u8], make: &Make<'_>) -> Result<(), MessageError> {
+        let (which, count) = (usize::from(u16::from_le_bytes([message[2], message[3]])), usize::from(message[4]));
+        let content = message[FRONT..].get(..usize::from(message[1])).ok_or(MessageError::Handshake("a length"))?;
+        if message[5..8] != [0; 3] || count > QPS_MAX || which >= count.max(1) {
+            return Err(MessageError::Handshake("numbers that cannot be"));
+        }
+        if self.count == 0 && count > 0 && self.ours.is_none() {
+            match make(count) {
+                Ok(setups) => (self.count, self.setups) = (count, setups),
+                Err(why) => self.end(stream, Err(why))?,
+            }
+        }
+        match message[0] {
+            BYTES if self.ours.as_ref().is_some_and(Result::is_err) => {}
+            BYTES => {
+                let setup =
+                    self.setups.get_mut(which).ok_or(MessageError::Handshake("a queue pair that is not there"))?;
+                match setup.input(content) {
+                    Ok(n) if n == content.len() => {}
+                    Ok(_) => self.end(stream, Err("the peer says more than a handshake".into()))?,
+                    Err(why) => self.end(stream, Err(why))?,
+                }
+            }
+            // It says so after its last message of each handshake, so ours are done too.
+            UP if self.is_done() || self.ours.is_some() => self.theirs = Some(Ok(())),
+            UP => return Err(MessageError::Handshake("its last message too early")),
+            REFUSED => {
+                let text: String = String::from_utf8_lossy(content).chars().filter(|c| !c.is_control()).collect();
+                let why = Err(format!("the peer says: {text}"));
+                self.theirs = Some(why.clone());
+                self.end(stream, why)?;
+            }
+            _ => return Err(MessageError::Handshake("a message of an unknown kind")),
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(EndpointSetup::is_done)
+    }
+
+    fn rails(&mut self) -> Met {
+        let setups = std::mem::take(&mut self.setups);
+        self.missing = setups.iter().map(EndpointSetup::why_not).filter(|why| !why.is_empty()).collect();
+        let done: Vec<Option<AnyRail>> = setups.into_iter().filter_map(EndpointSetup::finish).collect();
+        if done.len() != self.count {
+            return Err("a rail went away".into());
+        }
+        let rails: Vec<AnyRail> = done.into_iter().flatten().collect();
+        match (rails.is_empty(), self.missing.is_empty()) {
+            (false, _) => Ok(rails),
+            (true, false) => Err(self.missing().join("; ")),
+            (true, true) => Err(crate::cable::elsewhere()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! The mesh server: neighbours log in with the cluster key and ask for something.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use linkspan_proto::login::{Guard, HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams};
+use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
+use linkspan_tcp::Stream;
+use linkspan_topology::mesh::same_subnet;
+use linkspan_transport::WaitFd;
+
+use super::agent::Agent;
+use super::crossing::Over;
+use super::hops::{self, Hops, RelayMark};
+use super::relay::{self, RelaySlot};
+use super::{Approach, Means, measure};
+use crate::logins::{LoginRun, LoginStep};
+use crate::{chain, clock};
+
+/// How long connecting to the next hop may take: less than the login of the client.
+const LEAD_ON: Duration = Duration::from_secs(4);
+
+#[derive(Default)]
+pub(super) struct MeshServer {
+    table: Arc<LoginTable>,
+    pending_logins: Vec<PendingLogin>,
+}
+
+struct PendingLogin {
+    run: LoginRun,
+    peer: SocketAddr,
+    state: State,
+}
+
+enum State {
+    Login,
+    /// Leading on, with a slot among the relays; whether the next hop is the last.
+    Reaching(Box<Approach>, RelaySlot, bool),
+    /// It leads on to this stream, which may go over to RDMA.
+    Joined(Box<Stream>, RelaySlot, Option<Box<Over>>),
+    Sink,
+    Measuring(Receiver<Result<u64, String>>),
+    /// Only the answer is still to be sent.
+    Answered,
+}
+
+impl MeshServer {
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending_logins.is_empty()
+    }
+
+    /// What those who are being served wait for.
+    pub(super) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        for pending in &self.pending_logins {
+            match &pending.state {
+                // The client may have closed meanwhile, which would wake us forever.
+                State::Reaching(approach, ..) => approach.wait_fds(fds),
+                State::Measuring(_) => {}
+                _ => fds.push(pending.run.stream.wait_fd(!pending.run.login.output().is_empty())),
+            }
+        }
+    }
+
+    pub(super) fn enter(&mut self, stream: Stream, peer: SocketAddr, means: &Means) {
+        if self.pending_logins.len() >= HALF_OPEN_BOUND {
+            // The oldest that has shown nothing is dropped; those that know the key stay.
+            let strangers = self.pending_logins.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
+            match strangers.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
+                Some(n) => drop(self.pending_logins.swap_remove(n)),
+                None => return,
+            }
+        }
+        let params = ServerParams {
+            guard: Guard::Psk { psk: means.psk.clone(), encrypt: false },
+            blob: None,
+            ..ServerParams::new(LISTEN_ID, means.keys.token(), self.table.clone())
+        };
+        let login = Seed::random().and_then(|seed| Login::server(params, seed, clock::now()));
+        if let Ok(login) = login {
+            self.pending_logins.push(PendingLogin { run: LoginRun { stream, login }, peer, state: State::Login });
+        }
+    }
+
+    pub(super) fn pump(&mut self, agent: &Agent) {
+        let mut n = 0;
+        while n < self.pending_logins.len() {
+            match self.pending_logins[n].poll(agent) {
+                Ok(false) => n += 1,
+                Ok(true) => self.pending_logins.swap_remove(n).end(agent),
+                Err(why) => {
+                    let pending = self.pending_logins.swap_remove(n);
+                    agent.setup.log.info(&format!("mesh: nothing done for {}: {why}", pending.peer));
+                }
+            }
+        }
+    }
+}
+
+impl PendingLogin {
+    /// True when the login is done and the stream is free.
+    fn poll(&mut self, agent: &Agent) -> Result<bool, String> {
+        loop {
+            match self.run.poll().map_err(|e| chain(&e))? {
+                LoginStep::Done(_) => return Ok(true),
+                LoginStep::Pending => return Ok(false),
+                LoginStep::Asked => {
+                    let Some(answer) = self.work(agent) else { return Ok(false) };
+                    if let MeshReply::No(why) = &answer {
+                        agent.setup.log.info(&format!("mesh: refused {}: {why}", self.peer));
+                        self.state = State::Answered;
+                    }
+                    self.run.login.answer(&answer.encode()).map_err(|e| chain(&e))?;
+                }
+            }
+        }
+    }
+
+    /// The answer, once there is one.
+    fn work(&mut self, agent: &Agent) -> Option<MeshReply> {
+        match &mut self.state {
+            State::Login => {
+                let request = match Request::decode(self.run.login.peer_blob().unwrap_or_default()) {
+                    Ok(request) => request,
+                    Err(error) => return Some(MeshReply::No(error.to_string())),
+                };
+                match self.begin(request, agent) {
+                    Ok(answer) => answer,
+                    Err(why) => Some(MeshReply::No(why)),
+                }
+            }
+            State::Reaching(approach, _, last) => match approach.poll() {
+                Ok(None) => None,
+                Ok(Some((stream, text))) => {
+                    let beyond = (!*last).then(|| Hops::parse(&text));
+                    let (hops, over) = match over(agent, [&self.run.stream, &stream], beyond) {
+                        Ok(over) => (Hops::Rdma(over.mark), Some(Box::new(over))),
+                        Err(why) => (Hops::Tcp(why), None),
+                    };
+                    if let State::Reaching(_, relay_slot, _) = std::mem::replace(&mut self.state, State::Answered) {
+                        self.state = State::Joined(Box::new(stream), relay_slot, over);
+                    }
+                    Some(MeshReply::Yes(hops.text()))
+                }
+                Err(why) => Some(MeshReply::No(why)),
+            },
+            State::Measuring(result) => match result.try_recv() {
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => Some(MeshReply::No("the measurement ended early".into())),
+                Ok(Ok(mbps)) => {
+                    self.state = State::Answered;
+                    Some(MeshReply::Yes(mbps.to_string()))
+                }
+                Ok(Err(why)) => Some(MeshReply::No(why)),
+            },
+            State::Joined(..) | State::Sink | State::Answered => None,
+        }
+    }
+
+    fn begin(&mut self, request: Request, agent: &Agent) -> Result<Option<MeshReply>, String> {
+        match request {
+            Request::Sink => {
+                self.state = State::Sink;
+                Ok(Some(MeshReply::Yes(String::new())))
+            }
+            Request::Relay(path) => {
+                let (name, from) = out(agent, &path)?;
+                let relay_slot = RelaySlot::take(&agent.shared).ok_or_else(|| {
+                    format!("LS1406 {} streams are relayed already, which is the limit", relay::RELAYS_MAX)
+                })?;
+                let approach = Approach::start(&agent.means, &name, from, &path, LEAD_ON)?;
+                self.state = State::Reaching(Box::new(approach), relay_slot, path.len() == 1);
+                Ok(None)
+            }
+            Request::Measure(to) => {
+                let (name, from) = out(agent, &[to])?;
+                let (tell, told) = sync_channel(1);
+                let means = agent.means.clone();
+                let thread = thread("linkspan measure");
+                let begun = thread.spawn(move || {
+                    linkspan_net::block_signals();
+                    let _ = tell.send(measure::cable(&means, &name, from, to));
+                });
+                agent.shared.keep(begun.map_err(|e| e.to_string())?);
+                self.state = State::Measuring(told);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The login is over.
+    fn end(self, agent: &Agent) {
+        let stream = self.run.stream;
+        let begun = match self.state {
+            State::Joined(on, relay_slot, over) => {
+                let (stats, log) = (agent.setup.stats.clone(), agent.setup.log.clone());
+                log.info(&format!("mesh: relaying for {} to {}", self.peer, on.peer_addr()));
+                thread("linkspan relay").spawn(move || {
+                    linkspan_net::block_signals();
+                    relay::run(stream, *on, over.map(|o| *o), &relay_slot, &stats, &log);
+                })
+            }
+            State::Sink => thread("linkspan sink").spawn(move || {
+                linkspan_net::block_signals();
+                measure::sink(stream);
+            }),
+            _ => return,
+        };
+        match begun {
+            Ok(thread) => agent.shared.keep(thread),
+            Err(error) => agent.setup.log.warn(&format!("mesh: the relay thread cannot be started: {error}")),
+        }
+    }
+}
+
+/// A thread with the stack that Rust gives it, 2 MiB of addresses. Not less: glibc takes out of a thread's stack what the program and
+/// its libraries keep for each thread, and that can be a megabyte.
+fn thread(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.into())
+}
+
+/// What it takes to relay by RDMA between two streams, `beyond` being what the next mesh server says, or why that cannot be.
+fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Over, String> {
+    let (rdma, config) = (&agent.setup.rdma, &agent.setup.config);
+    let candidate = |stream: &Stream| {
+        rdma.candidate(config, stream).map_err(|why| match why.as_str() {
+            "" => format!("{} has no RDMA device to use on {}", agent.name(), stream.interface()),
+            why => format!("{}: {why}", agent.name()),
+        })
+    };
+    let next = match beyond {
+        None => None,
+        Some(Hops::Rdma(mark)) => Some(mark),
+        Some(Hops::Tcp(why)) if why.is_empty() => return Err(hops::EARLIER.into()),
+        Some(Hops::Tcp(why)) => return Err(why),
+    };
+    let reason = "this host relays";
+    let candidates = [candidate(streams[0])?.relayed(reason.into()), candidate(streams[1])?.relayed(reason.into())];
+    let mark = RelayMark::random().map_err(|e| chain(&e))?;
+    Ok(Over { candidates, mark, next, config: config.clone() })
+}
+
+/// The port out of which a path leads, with its address. Only a cabled one will do, so nothing ever leaks to another network;
+/// and a path on which this host comes again is a loop.
+fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
+    let host = |text: String| format!("{text} (says {})", agent.shared.known().own.name);
+    let ours = |ip: IpAddr| agent.ports.iter().any(|c| c.port.addr.is_some_and(|a| a.0 == ip));
+    // An address may be there again on a far cable, but not as a mesh server, nor next.
+    let again = |(n, hop): &(usize, &SocketAddr)| ours(hop.ip()) && (*n == 0 || hop.port() == agent.setup.port);
+    if let Some((_, again)) = path.iter().enumerate().find(again) {
+        return Err(host(format!("LS1407 the route leads back to {}: it runs in a loop", again.ip())));
+    }
+    let Some(next) = path.first() else { return Err(host("a route without hops".into())) };
+    let known = agent.shared.known();
+    // A neighbour from which a beacon with this address came is behind that port; one without beacons behind the port
+    // of its subnet.
+    let told = known.database.heard(clock::now()).into_iter().find_map(|heard| {
+        let node = known.database.others(clock::now()).find(|n| n.id == heard.node)?;
+        let port = node.ports.get(usize::from(heard.theirs))?;
+        port.addr.filter(|a| a.0 == next.ip()).map(|_| usize::from(heard.port))
+    });
+    drop(known);
+    let meets = |c: &super::ports::Cabled| c.port.carrier && c.port.addr.is_some_and(|a| same_subnet(a, next.ip()));
+    let port =
+        told.and_then(|n| agent.ports.get(n)).filter(|c| meets(c)).or_else(|| agent.ports.iter().find(|c| meets(c)));
+    match port.and_then(|c| Some((c.port.name.clone(), c.port.addr?.0))) {
+        Some(found) => Ok(found),
+        None => Err(host(format!("LS1408 no cable leads to {}", next.ip()))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

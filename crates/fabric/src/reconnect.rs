@@ -1,0 +1,311 @@
+//! A rail that is dialled again: one that was lost, or one that could not be had when the connection was made.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use linkspan_proto::greeting::Greeting;
+use linkspan_proto::handle::Handle;
+use linkspan_proto::login::{ClientParams, Login, Seed};
+use linkspan_tcp::Stream;
+use linkspan_thunderbolt::Role;
+use linkspan_transport::{MAX_RAILS, Rail};
+
+use crate::cable::Candidate;
+use crate::handshake::Handshake;
+use crate::logins::{LoginRun, LoginStep};
+use crate::mesh::hops::{self, Hops, RelayMark};
+use crate::route::{Path, PendingDial};
+use crate::secured::Secured;
+use crate::transport::AnyRail;
+use crate::{Fabric, chain, clock};
+
+/// Time between the first two tries; it doubles with each one that fails.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// Longest time between two tries: a cable that is plugged in is used soon, one that never will be costs next to nothing.
+const SELDOM: Duration = Duration::from_secs(8);
+
+/// One rail's way back.
+pub(crate) struct Reconnector {
+    reach: Path,
+    /// Paths of the rails that are up.
+    paths: Vec<String>,
+    /// Queue pairs are wanted, which are set up over the stream.
+    rdma: bool,
+    /// The next try is for the stream itself: a way over others that has shown that its hops have no RDMA; why.
+    plain: Option<String>,
+    /// A rail over this cable of our host is wanted, which is set up over the stream.
+    cable: Option<String>,
+    wait: Duration,
+    state: State,
+}
+
+enum State {
+    Up,
+    Down { next: Instant },
+    Dialing(PendingDial),
+    Login(Box<LoginRun>, u16, Option<(Candidate, Option<RelayMark>)>),
+    Meet(Box<(Secured, Handshake)>, u16, Candidate),
+}
+
+/// What was reconnected.
+pub(crate) struct Recovered {
+    /// Number of the stream.
+    pub(crate) number: u16,
+    /// The stream; of no more use where there are queue pairs.
+    pub(crate) secured: Secured,
+    /// Queue pairs that were set up over it.
+    pub(crate) rails: Vec<AnyRail>,
+}
+
+fn paths(rails: &[AnyRail]) -> Vec<String> {
+    rails.iter().map(|rail| rail.info().path.clone()).collect()
+}
+
+/// Number of the `n`th queue pair set up over stream `number` of a connection that is up, as a rail: apart from those of streams,
+/// which are their own.
+pub(crate) fn rail_id(number: u16, n: usize) -> u32 {
+    (1 << 16) + u32::from(number) * MAX_RAILS as u32 + n as u32
+}
+
+impl Reconnector {
+    /// Of a rail that is up.
+    pub(crate) fn new(reach: Path, path: String) -> Reconnector {
+        Reconnector {
+            reach,
+            paths: vec![path],
+            rdma: false,
+            plain: None,
+            cable: None,
+            wait: RECONNECT,
+            state: State::Up,
+        }
+    }
+
+    /// Of one that could not be had yet.
+    pub(crate) fn later(reach: Path) -> Reconnector {
+        let state = State::Down { next: Instant::now() + RECONNECT };
+        Reconnector { reach, paths: Vec::new(), rdma: false, plain: None, cable: None, wait: RECONNECT, state }
+    }
+
+    /// Of queue pairs that are up.
+    pub(crate) fn queue_pairs(reach: Path, rails: &[AnyRail]) -> Reconnector {
+        Reconnector { paths: paths(rails), rdma: true, state: State::Up, ..Reconnector::later(reach) }
+    }
+
+    /// Of a rail over a cable that is up.
+    pub(crate) fn cable(reach: Path, rail: &AnyRail) -> Reconnector {
+        let link = match rail {
+            AnyRail::Thunderbolt(rail) => rail.link().to_owned(),
+            _ => String::new(),
+        };
+        Reconnector {
+            paths: vec![rail.info().path.clone()],
+            cable: Some(link),
+            state: State::Up,
+            ..Reconnector::later(reach)
+        }
+    }
+
+    /// Queue pairs are wanted, or the stream itself.
+    pub(crate) fn wanting(self, rdma: bool) -> Reconnector {
+        Reconnector { rdma, ..self }
+    }
+
+    /// Of one that is wanted at once.
+    pub(crate) fn now(reach: Path) -> Reconnector {
+        Reconnector { state: State::Down { next: Instant::now() }, ..Reconnector::later(reach) }
+    }
+
+    /// Its way.
+    pub(crate) fn reach(&self) -> &Path {
+        &self.reach
+    }
+
+    /// The address it dials from, where that is fixed.
+    pub(crate) fn from(&self) -> Option<SocketAddr> {
+        self.reach.from()
+    }
+
+    /// The rail of this path is down; it may be ours.
+    pub(crate) fn lost(&mut self, path: &str, now: Instant) {
+        let had = self.paths.len();
+        self.paths.retain(|own| own != path);
+        // Queue pairs reconnect together, so the last one is waited for.
+        if self.paths.len() < had && self.paths.is_empty() {
+            self.wait = RECONNECT;
+            self.state = State::Down { next: now + RECONNECT };
+        }
+    }
+
+    /// Whether a rail of ours is up.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up)
+    }
+
+    /// Whether it must be looked after often: a try is under way. One that waits for its next is looked after each second.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.state, State::Dialing(_) | State::Login(..) | State::Meet(..))
+    }
+
+    /// Whether a stream has got to the peer's host over others, and is being made a rail.
+    pub(crate) fn arrives(&self) -> bool {
+        self.reach.relays() > 0 && matches!(self.state, State::Login(..) | State::Meet(..))
+    }
+
+    fn again(&mut self, now: Instant) -> State {
+        let next = now + self.wait;
+        self.wait = (self.wait * 2).min(SELDOM);
+        State::Down { next }
+    }
+
+    /// Whether queue pairs, or a cable, or nothing will do. Over others a stream will too.
+    fn insists(&self) -> bool {
+        self.cable.is_some() || self.rdma && self.reach.relays() == 0
+    }
+
+    /// Whether no port of ours is there to meet with, or no cable.
+    fn portless(&self, fabric: &Fabric) -> bool {
+        match &self.cable {
+            Some(link) => fabric.cables().candidate_at(fabric.config(), link).is_err(),
+            None => self.reach.from().is_some_and(|from| fabric.rdma().candidate_at(fabric.config(), from).is_err()),
+        }
+    }
+
+    /// A try failed. Failures of relayed routes are logged here: nothing else reports them.
+    fn failed(&mut self, fabric: &Fabric, why: &str, now: Instant) -> State {
+        if let Some(way) = self.reach.way() {
+            fabric.log().info(&format!("mesh: {way} has failed: {why}; tried again in {} s", self.wait.as_secs()));
+        }
+        self.again(now)
+    }
+
+    /// Over others and without queue pairs: at once again, for the stream.
+    fn without(&mut self, fabric: &Fabric, why: &str, now: Instant) -> State {
+        if self.insists() {
+            return self.failed(fabric, why, now);
+        }
+        self.plain = Some(why.to_owned());
+        State::Down { next: now }
+    }
+
+    /// Queue pairs are wanted over a stream of ours: where they would be, else why the stream must do.
+    fn candidate(
+        &mut self,
+        fabric: &Fabric,
+        stream: &Stream,
+        hops: Option<Hops>,
+    ) -> Option<(Candidate, Option<RelayMark>)> {
+        if !self.rdma {
+            return None;
+        }
+        let candidate = match self.plain.take() {
+            Some(why) => Err(why),
+            None => self.reach.candidate(fabric, stream, hops),
+        };
+        match candidate {
+            Ok((candidate, mark)) => Some((Candidate::Rdma(candidate), mark)),
+            Err(why) => {
+                if let (Some(way), false) = (self.reach.way(), why.is_empty()) {
+                    fabric.log().warn(&format!("downgrade: {way} uses TCP, not RDMA: {why}"));
+                }
+                None
+            }
+        }
+    }
+
+    /// Moves on. `Some` when the stream is there, under a number of its own taken from `numbers`.
+    pub(crate) fn poll(
+        &mut self,
+        fabric: &Fabric,
+        handle: &Handle,
+        conn: u64,
+        numbers: &mut u16,
+        now: Instant,
+    ) -> Option<Recovered> {
+        self.state = match std::mem::replace(&mut self.state, State::Up) {
+            State::Up => State::Up,
+            State::Down { next } if now < next => State::Down { next },
+            // Without a port that is active, or a cable, there is no device to use.
+            State::Down { .. } if self.insists() && self.portless(fabric) => self.again(now),
+            State::Down { .. } => match self.reach.start(fabric, RECONNECT * 2) {
+                Ok(dial) => State::Dialing(dial),
+                Err(why) => self.failed(fabric, &why, now),
+            },
+            State::Dialing(mut dial) => match dial.poll() {
+                Ok(None) => State::Dialing(dial),
+                Ok(Some((stream, hops))) => {
+                    let number = *numbers;
+                    // The last number is tried without limit and without effect: after 65,000 logins that failed.
+                    *numbers = number.saturating_add(1);
+                    let candidate = self.candidate(fabric, &stream, hops);
+                    let cable = self.cable.as_ref().map(|link| fabric.cables().candidate_at(fabric.config(), link));
+                    let candidate = cable.map_or(candidate, |cable| cable.ok().map(|cable| (cable, None)));
+                    let relays = self.reach.relays() as u8;
+                    let rdma = matches!(candidate, Some((Candidate::Rdma(_), _)));
+                    let cable = matches!(candidate, Some((Candidate::Cable(_), _)));
+                    let greeting = Greeting { relays, rdma, cable, ..Greeting::default() };
+                    let params = ClientParams {
+                        guard: fabric.config().guard.clone(),
+                        blob: greeting.encode(),
+                        ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
+                    };
+                    match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {
+                        Ok(login) => State::Login(Box::new(LoginRun { stream, login }), number, candidate),
+                        Err(error) => self.failed(fabric, &chain(&error), now),
+                    }
+                }
+                Err(why) => self.failed(fabric, &why, now),
+            },
+            State::Login(mut run, number, candidate) => match run.poll() {
+                Ok(LoginStep::Done(session)) => {
+                    let answer = Greeting::decode(&session.peer_blob).unwrap_or_default();
+                    let mut secured = Secured::new(run.stream, session.ciphers);
+                    match candidate {
+                        None if self.insists() => self.again(now),
+                        None => {
+                            (self.paths, self.wait) = (vec![secured.stream.path()], RECONNECT);
+                            return Some(Recovered { number, secured, rails: Vec::new() });
+                        }
+                        Some(_) if !answer.rdma && !answer.cable => {
+                            let why = hops::refusal(&answer, self.reach.to());
+                            self.without(fabric, &why, now)
+                        }
+                        Some((candidate, Some(mark))) => match secured.stream.try_write(&mark.0) {
+                            Ok(Some(RelayMark::LEN)) => {
+                                State::Meet(Box::new((secured, Handshake::answer())), number, candidate)
+                            }
+                            _ => self.failed(fabric, hops::BROKE, now),
+                        },
+                        Some((candidate, None)) => {
+                            let made = candidate.make(fabric.config(), candidate.wanted(fabric.config()), Role::Caller);
+                            let handshake = made.map_or_else(Handshake::decline, Handshake::call);
+                            State::Meet(Box::new((secured, handshake)), number, candidate)
+                        }
+                    }
+                }
+                Ok(_) => State::Login(run, number, candidate),
+                Err(error) => self.failed(fabric, &chain(&error), now),
+            },
+            State::Meet(mut meet, number, candidate) => {
+                let (secured, handshake) = &mut *meet;
+                match handshake.poll(secured, &|n| candidate.make(fabric.config(), n, Role::Caller)) {
+                    Ok(None) => State::Meet(meet, number, candidate),
+                    Ok(Some(Ok(rails))) if !rails.is_empty() => {
+                        (self.paths, self.wait) = (paths(&rails), RECONNECT);
+                        return Some(Recovered { number, secured: meet.0, rails });
+                    }
+                    Ok(Some(met)) => {
+                        let why = met.err().unwrap_or_else(|| "no queue pair came up".to_owned());
+                        self.without(fabric, &why, now)
+                    }
+                    Err(error) => self.failed(fabric, &chain(&error), now),
+                }
+            }
+        };
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Where a rail's stream leads and by which way: a cable of ours, the kernel's routes, or other hosts of a mesh.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linkspan_tcp::{Dial, Options, Stream};
+use linkspan_topology::mesh::{MeshLink, Route};
+use linkspan_transport::WaitFd;
+
+use crate::mesh::Approach;
+use crate::mesh::hops::{self, Hops, RelayMark};
+use crate::rdma::{Rdma, RdmaCandidate};
+use crate::{Fabric, chain};
+
+/// A way to an address of the peer's listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// To it at once, from an address and out of an interface where those are fixed.
+    Plain { from: Option<SocketAddr>, to: SocketAddr, device: Option<String> },
+    /// Over other hosts.
+    Over(Route),
+}
+
+impl Path {
+    pub(crate) fn link(link: &MeshLink) -> Path {
+        let from = Some(SocketAddr::new(link.from, 0));
+        Path::Plain { from, to: link.to, device: Some(link.interface.clone()) }
+    }
+
+    pub(crate) fn from(&self) -> Option<SocketAddr> {
+        match self {
+            Path::Plain { from, .. } => *from,
+            Path::Over(route) => Some(SocketAddr::new(route.from, 0)),
+        }
+    }
+
+    /// Where it ends.
+    pub(crate) fn to(&self) -> SocketAddr {
+        match self {
+            Path::Plain { to, .. } => *to,
+            // A route has at least one hop.
+            Path::Over(route) => route.hops.last().copied().unwrap_or(SocketAddr::new(route.from, 0)),
+        }
+    }
+
+    /// Whether both lead to the same place by the same way, whatever is known of its speed.
+    pub(crate) fn is_same(&self, other: &Path) -> bool {
+        let ends = |r: &Path| (r.from().map(|f| f.ip()), r.to(), r.relays());
+        match (self, other) {
+            (Path::Over(a), Path::Over(b)) => a.hops == b.hops && a.from == b.from,
+            _ => ends(self) == ends(other),
+        }
+    }
+
+    /// Where queue pairs can be set up beside a stream of this way, and with what mark a relay is told to. `Err` as
+    /// [`crate::rdma::Rdma::candidate`] has it.
+    pub(crate) fn candidate(
+        &self,
+        fabric: &Fabric,
+        stream: &Stream,
+        hops: Option<Hops>,
+    ) -> Result<(RdmaCandidate, Option<RelayMark>), String> {
+        let (rdma, config) = (fabric.rdma(), fabric.config());
+        let candidate = rdma.candidate(config, stream).map_err(|why| match &hops {
+            // On a cable a host without a device is no news; on a way of several hops others have theirs for nothing.
+            Some(Hops::Rdma(_)) if why.is_empty() && Rdma::wanted(config) => {
+                format!("the host that connects has no RDMA device to use on {}", stream.interface())
+            }
+            Some(Hops::Tcp(hop)) if why.is_empty() && Rdma::wanted(config) && rdma.any(config) => hop.clone(),
+            _ => why,
+        })?;
+        match (self, hops) {
+            (Path::Over(route), Some(Hops::Rdma(mark))) => {
+                let shown = hops::shown("rdma", &route.over);
+                Ok((candidate.relayed(format!("relayed over {}: {shown}", route.over.join(", "))), Some(mark)))
+            }
+            (Path::Over(_), Some(Hops::Tcp(why))) if why.is_empty() => Err(hops::EARLIER.into()),
+            (Path::Over(_), Some(Hops::Tcp(why))) => Err(why),
+            _ => Ok((candidate, None)),
+        }
+    }
+
+    /// Hosts on the way.
+    pub(crate) fn relays(&self) -> usize {
+        match self {
+            Path::Plain { .. } => 0,
+            Path::Over(route) => route.over.len(),
+        }
+    }
+
+    /// Its relays and its end as text for the log; `None` for a route without relays.
+    pub(crate) fn way(&self) -> Option<String> {
+        match self {
+            Path::Plain { .. } => None,
+            Path::Over(route) => Some(format!("the route over {} to {}", route.over.join(", "), self.to())),
+        }
+    }
+
+    pub(crate) fn start(&self, fabric: &Fabric, limit: Duration) -> Result<PendingDial, String> {
+        match self {
+            Path::Plain { from, to, device } => {
+                let options = Options { device: device.clone(), ..fabric.tcp_options() };
+                Dial::start(*from, *to, &options, limit).map(PendingDial::Dial).map_err(|e| chain(&e))
+            }
+            Path::Over(route) => {
+                let mesh = fabric.mesh().map_err(|e| chain(&e))?.ok_or("this process is in no mesh")?;
+                let approach = Approach::start(&mesh.means, &route.interface, route.from, &route.hops, limit)?;
+                Ok(PendingDial::Approach(Box::new(approach)))
+            }
+        }
+    }
+}
+
+/// A stream that is being made.
+pub(crate) enum PendingDial {
+    Dial(Dial),
+    Approach(Box<Approach>),
+}
+
+impl PendingDial {
+    /// The stream, and where it leads over others, what those say of the hops.
+    pub(crate) fn poll(&mut self) -> Result<Option<(Stream, Option<Hops>)>, String> {
+        match self {
+            PendingDial::Dial(dial) => Ok(dial.poll().map_err(|e| chain(&e))?.map(|stream| (stream, None))),
+            PendingDial::Approach(approach) => {
+                Ok(approach.poll()?.map(|(stream, text)| (stream, Some(Hops::parse(&text)))))
+            }
+        }
+    }
+
+    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        match self {
+            PendingDial::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
+            PendingDial::Approach(approach) => approach.wait_fds(fds),
+        }
+    }
+}

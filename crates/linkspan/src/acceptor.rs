@@ -1,0 +1,120 @@
+//! Where peers come in: paths that are up at the fabric's listener, until their hello has been read.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::{Channel, Fabric, HostBuf, Listener, Ticket, WaitFd, chain};
+
+use crate::Error;
+use crate::hello::{HELLO_LEN, HELLO_TAG, Hello};
+
+/// Time a path may take from being up to its hello: one message of a living process.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest sleep while a connection is being set up, and while none is.
+const COMING: Duration = Duration::from_millis(1);
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Paths without a hello at a time; more wait in the fabric.
+const MOST: usize = 64;
+
+struct Coming {
+    pending: PendingHello,
+    since: Instant,
+}
+
+/// A path whose peer's hello is awaited.
+pub(crate) struct PendingHello {
+    pub(crate) channel: Channel,
+    buf: HostBuf,
+    ticket: Option<Ticket>,
+}
+
+impl PendingHello {
+    pub(crate) fn new(channel: Channel) -> PendingHello {
+        PendingHello { channel, buf: HostBuf::new(HELLO_LEN), ticket: None }
+    }
+
+    /// The hello, once it is there.
+    pub(crate) fn poll(&mut self) -> Result<Option<Hello>, String> {
+        let fail = |channel: &Channel, error| channel.lost().unwrap_or_else(|| chain(&error));
+        if self.ticket.is_none() {
+            let posted = self.channel.post_recv(&[(HELLO_TAG, self.buf.slice())]);
+            self.ticket = posted.map_err(|e| fail(&self.channel, e))?;
+        }
+        let moved = self.channel.progress();
+        let Some(ticket) = self.ticket else { return Ok(None) };
+        match self.channel.test(ticket) {
+            Ok(Some(n)) => {
+                let bytes = self.buf.slice().to_vec();
+                let hello = Hello::decode(bytes.get(..n as usize).unwrap_or_default());
+                hello.map(Some).map_err(str::to_owned)
+            }
+            Ok(None) => moved.map(|_| None).map_err(|e| fail(&self.channel, e)),
+            Err(error) => Err(fail(&self.channel, error)),
+        }
+    }
+}
+
+pub(crate) struct Acceptor {
+    listener: Listener,
+    fabric: Fabric,
+    coming: Mutex<Vec<Coming>>,
+    /// Descriptors of the listener while no connection is being set up.
+    sockets: usize,
+}
+
+impl Acceptor {
+    pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Acceptor, Error> {
+        let listener = fabric.listen(device)?;
+        listener.attend();
+        let mut fds = Vec::new();
+        listener.wait_fds(&mut fds);
+        Ok(Acceptor { listener, fabric: fabric.clone(), coming: Mutex::default(), sockets: fds.len() })
+    }
+
+    pub(crate) fn handle(&self) -> [u8; linkspan_fabric::HANDLE_LEN] {
+        self.listener.handle()
+    }
+
+    /// The next path that has said who it is.
+    pub(crate) fn next(&self) -> Option<(Channel, Hello)> {
+        let mut coming = self.coming.lock().unwrap_or_else(|e| e.into_inner());
+        while coming.len() < MOST {
+            match self.listener.accept() {
+                Ok(Some(channel)) => coming.push(Coming { pending: PendingHello::new(channel), since: Instant::now() }),
+                Ok(None) => break,
+                Err(error) => {
+                    self.fabric.log().warn(&chain(&error));
+                    break;
+                }
+            }
+        }
+        let mut at = 0;
+        while at < coming.len() {
+            match coming[at].pending.poll() {
+                Ok(Some(hello)) => return Some((coming.swap_remove(at).pending.channel, hello)),
+                Ok(None) if coming[at].since.elapsed() < PATIENCE => at += 1,
+                Ok(None) => self.refuse(coming.swap_remove(at), "it did not say who it is"),
+                Err(why) => self.refuse(coming.swap_remove(at), &why),
+            }
+        }
+        None
+    }
+
+    fn refuse(&self, mut coming: Coming, why: &str) {
+        self.fabric.log().info(&format!("an incoming path was abandoned: {why}"));
+        coming.pending.channel.cut(why);
+    }
+
+    /// Adds what to wait for, and says for how long at most; `None` where there is work.
+    pub(crate) fn arm(&self, fds: &mut Vec<WaitFd>) -> Option<Duration> {
+        let before = fds.len();
+        self.listener.wait_fds(fds);
+        // Shared memory is set up by polling: a millisecond is a tenth of what the whole takes.
+        let coming_in = fds.len() > before + self.sockets;
+        let mut coming = self.coming.lock().unwrap_or_else(|e| e.into_inner());
+        let quiet = coming.iter_mut().all(|c| c.pending.channel.arm(fds));
+        quiet.then_some(if coming_in || !coming.is_empty() { COMING } else { IDLE })
+    }
+}

@@ -1,0 +1,177 @@
+//! One direction of a relay: what has come and not left.
+
+use std::collections::VecDeque;
+
+use linkspan_proto::Head;
+use linkspan_proto::head::EAGER_MAX;
+use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Violation};
+use linkspan_verbs_sys::Nic;
+
+use super::{BOUNCE, bounce};
+use crate::VerbsRail;
+use crate::async_sink::{AsyncSink, Place};
+
+/// Bytes of a control message, kept.
+const SLOT: usize = EAGER_MAX;
+
+pub(super) struct RelayDirection {
+    memory: HostBuf,
+    /// Pieces of the memory in use, oldest first, and where the next one would begin.
+    pieces: VecDeque<(usize, usize)>,
+    next: usize,
+    /// Pieces being written, and pieces that wait for space on the way out, in their order.
+    arriving: VecDeque<MemSlice>,
+    leaving: VecDeque<(Head, MemSlice)>,
+    /// Numbers of the chunks on the way out.
+    sent: VecDeque<u64>,
+    /// Control messages that wait for space, their bytes in slots from `first` on; one slot more than can wait.
+    slots: HostBuf,
+    space: usize,
+    first: usize,
+    parked: VecDeque<Head>,
+    pub(super) frames: u64,
+    pub(super) chunks: u64,
+    pub(super) bytes: u64,
+}
+
+impl RelayDirection {
+    /// For a rail that has so many receives: no more can wait.
+    pub(super) fn new(receives: usize) -> RelayDirection {
+        let space = receives + 1;
+        RelayDirection {
+            memory: bounce(),
+            pieces: VecDeque::with_capacity(64),
+            next: 0,
+            arriving: VecDeque::with_capacity(64),
+            leaving: VecDeque::with_capacity(64),
+            sent: VecDeque::with_capacity(64),
+            slots: HostBuf::new(space * SLOT),
+            space,
+            first: 0,
+            parked: VecDeque::with_capacity(space),
+            frames: 0,
+            chunks: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn memory(&self) -> MemSlice {
+        self.memory.slice()
+    }
+
+    /// Whether all that has come has left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parked.is_empty() && self.leaving.is_empty() && self.sent.is_empty()
+    }
+
+    /// A piece of the memory, if there is one: they are given and given back in order, so it is used like a ring.
+    fn piece(&mut self, len: usize) -> Option<MemSlice> {
+        let at = match self.pieces.front() {
+            None => 0,
+            Some(&(oldest, _)) if self.next >= oldest => match () {
+                () if len <= BOUNCE - self.next => self.next,
+                () if len < oldest => 0,
+                () => return None,
+            },
+            Some(&(oldest, _)) if len < oldest - self.next => self.next,
+            Some(_) => return None,
+        };
+        let piece = self.memory.slice().sub(at as u64, len as u64)?;
+        self.pieces.push_back((at, len));
+        self.next = at + len;
+        Some(piece)
+    }
+
+    fn slot(&self, n: usize) -> u64 {
+        ((self.first + n) % self.space * SLOT) as u64
+    }
+
+    /// Hands on what waits, as far as `to` takes it. Whether that was anything.
+    pub(super) fn pump<N: Nic>(&mut self, to: &mut VerbsRail<N>) -> bool {
+        let mut moved = false;
+        while let Some(head) = self.parked.front() {
+            let len = u64::from(head.len.get());
+            let Some(body) = self.slots.slice().sub(self.slot(0), len) else { break };
+            if to.ctrl(head, body).is_err() {
+                break;
+            }
+            (self.frames, self.bytes, moved) = (self.frames + 1, self.bytes + len, true);
+            self.parked.pop_front();
+            self.first = (self.first + 1) % self.space;
+        }
+        while let Some((head, piece)) = self.leaving.front() {
+            let Ok(number) = to.data(head, *piece) else { break };
+            (self.chunks, self.bytes, moved) = (self.chunks + 1, self.bytes + piece.len() as u64, true);
+            self.sent.push_back(number);
+            self.leaving.pop_front();
+        }
+        while self.sent.front().is_some_and(|&number| number <= to.taken()) {
+            self.sent.pop_front();
+            self.pieces.pop_front();
+            moved = true;
+        }
+        moved
+    }
+}
+
+/// The way out of a lane, as the rail that it comes from sees it.
+pub(super) struct Through<'a, N: Nic> {
+    pub(super) direction: &'a mut RelayDirection,
+    pub(super) to: &'a mut VerbsRail<N>,
+}
+
+impl<N: Nic> AsyncSink for Through<'_, N> {
+    fn held(&self) -> usize {
+        self.direction.parked.len()
+    }
+
+    fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+        let direction = &mut *self.direction;
+        if direction.parked.len() + 1 >= direction.space || payload.len() > SLOT {
+            return Err(Violation("more control messages than there are receives".into()));
+        }
+        let inside = direction.slots.slice().fill(direction.slot(direction.parked.len()), payload);
+        debug_assert!(inside);
+        direction.parked.push_back(*head);
+        direction.pump(self.to);
+        Ok(())
+    }
+
+    fn place(&mut self, head: &Head) -> Result<Place, Violation> {
+        let len = head.len.get() as usize;
+        if len > BOUNCE / 2 {
+            return Err(Violation(format!("a chunk of {len} bytes, a relay takes {} at most", BOUNCE / 2)));
+        }
+        let Some(piece) = self.direction.piece(len) else { return Ok(Place::Later) };
+        self.direction.arriving.push_back(piece);
+        Ok(Place::At(piece))
+    }
+
+    fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        let piece = self.direction.arriving.pop_front().ok_or_else(|| Violation("a chunk without a place".into()))?;
+        self.direction.leaving.push_back((*head, piece));
+        self.direction.pump(self.to);
+        Ok(())
+    }
+}
+
+/// Takes what comes for a side that has gone.
+pub(super) struct Nobody;
+
+impl AsyncSink for Nobody {
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn place(&mut self, _: &Head) -> Result<Place, Violation> {
+        Ok(Place::Nowhere)
+    }
+
+    fn landed(&mut self, _: &Head) -> Result<(), Violation> {
+        Ok(())
+    }
+}
