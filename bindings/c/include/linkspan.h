@@ -243,7 +243,7 @@ typedef struct linkspan_stats {
   // Device.
   char device[72];
   // Way: tcp, shm.
-  char capacity[16];
+  char transport[16];
   // By the number that linkspan_counter_name takes.
   uint64_t counters[LINKSPAN_COUNTERS];
   // See LINKSPAN_LATENCY_BUCKETS.
