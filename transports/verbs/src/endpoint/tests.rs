@@ -114,7 +114,7 @@ fn every_lie_ends_the_rail_by_name() {
         ("LS0002", vec![damaged]),
         ("4 bytes of body, the head says 5", vec![with(frame(Say::Ctrl, 0), eager, b"four")]),
         ("Chunk in a frame of Ctrl", vec![with(frame(Say::Ctrl, 0), chunk(1, 0), &[])]),
-        ("Goaway in a frame of Ask", vec![with(frame(Say::Ask, 0), Head::new(Kind::GoAway), &[])]),
+        ("GoAway in a frame of Ask", vec![with(frame(Say::Ask, 0), Head::new(Kind::GoAway), &[])]),
         ("chunk 5 asks, 0 was due", vec![with(frame(Say::Ask, 5), chunk(1, 10), &[])]),
         ("the end of chunk 0", vec![frame(Say::Landed, 0).as_wire().to_vec()]),
         ("a place for chunk 0, which did not ask", vec![frame(Say::Place, 0).at(1, 1, 1).as_wire().to_vec()]),
