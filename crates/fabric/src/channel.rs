@@ -229,7 +229,7 @@ impl Channel {
     /// See [`Conn::post_send`].
     ///
     /// # Errors
-    /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::MissingRails`].
+    /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_send(tag, src);
@@ -254,7 +254,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Conn::post_recv`]: [`ConnError::Op`] for a group of no parts or too many; [`ConnError::DeviceMemory`],
-    /// [`ConnError::Closed`], [`ConnError::MissingRails`].
+    /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_recv(parts);
@@ -265,7 +265,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Conn::post_write`]: [`ConnError::Op`] for a range that no region can have, or a connection without
-    /// acknowledgements; [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::MissingRails`].
+    /// acknowledgements; [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     pub fn post_write(
         &mut self,
         src: MemSlice,
@@ -357,7 +357,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Conn::test`]: [`ConnError::Op`] where the operation failed or the ticket is not in flight;
-    /// [`ConnError::Closed`], [`ConnError::MissingRails`].
+    /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ConnError> {
         let done = self.conn.test(ticket);
@@ -408,7 +408,7 @@ impl Channel {
     /// Moves everything that can move without blocking: reads, writes and acknowledges on all rails.
     ///
     /// # Errors
-    /// As [`Conn::progress`]: [`ConnError::MissingRails`], [`ConnError::Closed`].
+    /// As [`Conn::progress`]: [`ConnError::Lost`], [`ConnError::Closed`].
     pub fn progress(&mut self) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
         self.unheard = 0;

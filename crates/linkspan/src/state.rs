@@ -23,8 +23,9 @@ const REMAKE: Duration = Duration::from_secs(10);
 /// twice as long as a revocation may take.
 const RETURN: Duration = Duration::from_secs(2);
 
-/// How long the side with the smaller number holds its own dialling against a peer that dials at the same time.
-const PRECEDENCE: Duration = Duration::from_millis(300);
+/// How long the side with the smaller number holds its own dialling against a peer that dials at the same time. None in unit tests: there
+/// each side takes the other's path whenever both dial.
+const PRECEDENCE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 300 });
 
 /// Time between two tries to dial.
 const RECONNECT: Duration = Duration::from_millis(20);
@@ -66,6 +67,18 @@ pub(crate) enum Phase {
     Up(Box<Channel>),
     /// For ever.
     Broken(Arc<str>),
+}
+
+impl Phase {
+    /// The path that the peer may reach our regions over. One whose hello is awaited is such a path: the peer may use it before its
+    /// hello has been read here.
+    pub(crate) fn exposing(&mut self) -> Option<&mut Channel> {
+        match self {
+            Phase::Up(ch) => Some(ch),
+            Phase::Making(Making { dial: Dial::Join(pending), .. }) => Some(&mut pending.channel),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) struct Making {
@@ -591,6 +604,13 @@ impl TransportState {
             return ch.cut(why);
         }
         self.cut("the peer makes a new path");
+        // The path that we were making may be in use there already: cut, it is made again; closed in good order, it would tell the
+        // peer that this transport was closed.
+        if let Phase::Making(Making { dial, .. }) = &mut self.phase
+            && let Dial::Join(mut pending) = std::mem::replace(dial, Dial::Off)
+        {
+            pending.channel.cut("the peer's path came first");
+        }
         if let Err(why) = self.outfit(&mut ch) {
             ch.cut(&why);
             self.breaks(&why);
@@ -729,3 +749,6 @@ fn say(ch: &mut Channel, hello: Hello) -> bool {
     ch.flush();
     said
 }
+
+#[cfg(test)]
+mod tests;

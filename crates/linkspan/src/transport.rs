@@ -212,11 +212,7 @@ impl Transport {
         let mut guard = self.shared.lock();
         guard.carries(view)?;
         let TransportState { regions, phase, id, .. } = &mut *guard;
-        let ch = match phase {
-            Phase::Up(ch) => Some(&mut **ch),
-            _ => None,
-        };
-        regions.expose(*id, view, access, ch)
+        regions.expose(*id, view, access, phase.exposing())
     }
 
     /// Takes access back. When this returns nothing of the peer lands in the region any more and nothing is read from it;
@@ -230,11 +226,7 @@ impl Transport {
         let mut guard = self.shared.lock();
         let settled = |state: &mut TransportState| {
             let TransportState { regions, phase, ops, .. } = state;
-            let ch = match phase {
-                Phase::Up(ch) => Some(&mut **ch),
-                _ => None,
-            };
-            regions.settle(ch, &mut ops.left.holds);
+            regions.settle(phase.exposing(), &mut ops.left.holds);
             !regions.is_leaving(key)
         };
         let last = guard.regions.take_back(key)?;

@@ -6,11 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{At, Error, Result};
 
 /// Kernels that setup knows: the name used everywhere, and the Debian suite that has it.
-pub(crate) const KERNELS: [Known; 3] = [
-    Known { name: "7.3", suite: "trixie-backports", quick: true },
-    Known { name: "6.12", suite: "trixie", quick: true },
-    Known { name: "7.2", suite: "trixie-backports", quick: false },
-];
+pub(crate) const KERNELS: [Known; 2] =
+    [Known { name: "7.3", suite: "trixie-backports" }, Known { name: "6.12", suite: "trixie" }];
 
 /// Name of the kernel that [`crate::setup::debug`] builds.
 pub(crate) const DEBUG: &str = "debug";
@@ -22,8 +19,6 @@ pub(crate) struct Known {
     pub(crate) name: &'static str,
     /// Suite that carries it.
     pub(crate) suite: &'static str,
-    /// Whether the quick level runs on it.
-    pub(crate) quick: bool,
 }
 
 /// The cache folder.

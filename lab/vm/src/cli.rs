@@ -4,16 +4,6 @@ use std::path::PathBuf;
 
 use crate::cache::KERNELS;
 
-/// How much is run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
-    /// In every run of the checks.
-    #[default]
-    Quick,
-    /// Once for each release.
-    Full,
-}
-
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
@@ -23,8 +13,6 @@ pub(crate) struct Words {
     pub(crate) names: Vec<String>,
     /// `--kernel`.
     pub(crate) chosen: Vec<String>,
-    /// `--level`.
-    pub(crate) level: Level,
     /// `--module`.
     pub(crate) modules: Vec<PathBuf>,
     /// `--load`.
@@ -51,13 +39,6 @@ impl Words {
                 "--load" => words.load.push(rest.next()?.clone()),
                 "--hosts" => words.hosts = rest.next()?.parse().ok().filter(|n| (1..=3).contains(n))?,
                 "--once" => words.once = true,
-                "--level" => {
-                    words.level = match rest.next()?.as_str() {
-                        "quick" => Level::Quick,
-                        "full" => Level::Full,
-                        _ => return None,
-                    }
-                }
                 word if word.starts_with('-') => return None,
                 word => words.names.push(word.to_owned()),
             }
@@ -65,11 +46,10 @@ impl Words {
         Some(words)
     }
 
-    /// The kernels asked for, else those of the level.
+    /// The kernels asked for, else all.
     pub(crate) fn kernels(&self) -> Vec<String> {
         if self.chosen.is_empty() {
-            let of_level = KERNELS.iter().filter(|kernel| kernel.quick || self.level == Level::Full);
-            return of_level.map(|kernel| kernel.name.to_owned()).collect();
+            return KERNELS.iter().map(|kernel| kernel.name.to_owned()).collect();
         }
         self.chosen.clone()
     }

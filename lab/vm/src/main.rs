@@ -34,9 +34,9 @@ use error::{Error, Result};
 const USAGE: &str = "\
 usage: cargo xtask lab COMMAND
 
-  setup [--kernel NAME]... [--level full]   fetches the Debian root, QEMU and kernels; without a name those of the quick level
-  list                                      the tests: name, level, kernels, what they prove
-  run NAME...|all [--level quick|full] [--kernel NAME]... [--module FILE.ko]... [--once]
+  setup [--kernel NAME]...                  fetches the Debian root, QEMU and kernels; without a name all
+  list                                      the tests: name, kernels, what they prove
+  run NAME...|all [--kernel NAME]... [--module FILE.ko]... [--once]
                                             runs tests; FILE.ko is put into the guests, in place of a module of that name;
                                             a test that fails is run once more after the others, with --once it is not
   shell [--kernel NAME] [--module FILE.ko]... [--hosts N] [--load NAME]...

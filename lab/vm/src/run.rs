@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::cache::{Cache, KERNELS};
-use crate::cli::{Level, Words};
+use crate::cache::Cache;
+use crate::cli::Words;
 use crate::error::{Error, Result};
 use crate::initrd::Put;
 use crate::lab::Lab;
@@ -21,9 +21,8 @@ const OURS: &str = "linkspan";
 /// Prints every test.
 pub(crate) fn list() {
     for test in ALL {
-        let level = if test.level == Level::Quick { "quick" } else { "full" };
         let since = if test.since == (0, 0) { "any".to_owned() } else { format!("{}.{}+", test.since.0, test.since.1) };
-        println!("{:<16} {level:<6} {since:<6} {}", test.name, test.what);
+        println!("{:<16} {since:<6} {}", test.name, test.what);
     }
 }
 
@@ -41,7 +40,7 @@ pub(crate) fn run(words: &Words) -> Result<ExitCode> {
         }
         let mut lab = Lab::new(&cache, &kernel, &modules, &puts)?;
         println!("kernel {kernel} ({})", lab.kernel.release);
-        let tests = chosen.iter().filter(|test| match why_not(words, &lab, test) {
+        let tests = chosen.iter().filter(|test| match why_not(&lab, test) {
             None => true,
             Some(why) => {
                 println!("  left out {:<16} {why}", test.name);
@@ -78,15 +77,9 @@ pub(crate) fn run(words: &Words) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Why a test is not for this kernel or this level, if so.
-fn why_not(words: &Words, lab: &Lab, test: &Test) -> Option<String> {
-    if lab.kernel.version() < test.since {
-        return Some(format!("needs a kernel since {}.{}", test.since.0, test.since.1));
-    }
-    // Asked for by name, or on a kernel asked for by name, it runs.
-    let whole = words.names == ["all"] && words.chosen.is_empty() && words.level == Level::Quick;
-    let elsewhere = whole && test.newest && lab.kernel.name != KERNELS[0].name;
-    elsewhere.then(|| "runs on the newest kernel at this level".to_owned())
+/// Why a test is not for this kernel, if so.
+fn why_not(lab: &Lab, test: &Test) -> Option<String> {
+    (lab.kernel.version() < test.since).then(|| format!("needs a kernel since {}.{}", test.since.0, test.since.1))
 }
 
 /// One run of one test; the error with the place of the logs.
@@ -114,7 +107,7 @@ fn choose(words: &Words) -> Result<Vec<Test>> {
     let mut chosen: Vec<Test> = Vec::new();
     for name in &words.names {
         if name == "all" {
-            chosen.extend(ALL.iter().filter(|test| test.level <= words.level));
+            chosen.extend(ALL);
             continue;
         }
         let Some(test) = ALL.iter().find(|test| test.name == name) else {

@@ -1,4 +1,5 @@
-use super::{Level, Words};
+use super::Words;
+use crate::cache::KERNELS;
 
 fn read(line: &str) -> Option<Words> {
     Words::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -6,26 +7,23 @@ fn read(line: &str) -> Option<Words> {
 
 #[test]
 fn words_are_read() {
-    let words = read("run a b --level full --kernel 6.12 --module x.ko").unwrap();
+    let words = read("run a b --kernel 6.12 --module x.ko").unwrap();
     assert_eq!((words.command.as_str(), words.names.join(" ").as_str()), ("run", "a b"));
-    assert_eq!((words.level, words.kernels()), (Level::Full, vec!["6.12".to_owned()]));
+    assert_eq!(words.kernels(), ["6.12"]);
     assert_eq!(words.modules, [std::path::PathBuf::from("x.ko")]);
     assert_eq!(read("shell --hosts 3").unwrap().hosts, 3);
     assert!(read("run all --once").unwrap().once && !words.once);
 }
 
 #[test]
-fn kernels_follow_the_level() {
-    let quick = read("run all").unwrap().kernels();
-    let full = read("run all --level full").unwrap().kernels();
-    assert_eq!(quick.len(), 2);
-    assert!(full.len() > quick.len() && quick.iter().all(|kernel| full.contains(kernel)));
-    assert_eq!(read("shell").unwrap().one_kernel(), quick[0]);
+fn without_a_kernel_all_are_meant_and_the_newest_where_one_is() {
+    assert_eq!(read("run all").unwrap().kernels(), KERNELS.map(|kernel| kernel.name));
+    assert_eq!(read("shell").unwrap().one_kernel(), KERNELS[0].name);
 }
 
 #[test]
 fn nonsense_is_refused() {
-    for line in ["", "run --level some", "run a --kernel", "run --what", "shell --hosts 9", "shell --hosts two"] {
+    for line in ["", "run --level full", "run a --kernel", "run --what", "shell --hosts 9", "shell --hosts two"] {
         assert_eq!(read(line), None, "{line}");
     }
 }

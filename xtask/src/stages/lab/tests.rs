@@ -3,7 +3,7 @@ use super::{Needs, needs};
 #[test]
 fn only_what_guests_run_is_built() {
     for (line, wanted) in [
-        ("setup --level full", Needs::Runner),
+        ("setup --kernel 6.12", Needs::Runner),
         ("module /tmp/mine", Needs::Runner),
         ("shell --module mine.ko --hosts 3", Needs::Cable),
         ("run tb-pair --kernel debug --once tb-lanes", Needs::Cable),
