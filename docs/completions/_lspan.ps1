@@ -69,8 +69,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;perf;serve' {
-            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to wait on, again for more; default: those of every usable interface and of loopback')
-            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to wait on')
+            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more; default: those of every usable interface and of loopback')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to listen on')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages, as in the tests')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'As in the other tests, for the parent')
@@ -99,7 +99,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
             [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
-            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Which way data moves, as this side sees it')
+            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Direction of the data, as this side sees it')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
             [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
@@ -186,7 +186,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
             [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
-            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Which way data moves, as this side sees it')
+            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Direction of the data, as this side sees it')
             [CompletionResult]::new('--load-size', '--load-size', [CompletionResultType]::ParameterName, 'Size of the bulk messages')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
             [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
@@ -217,7 +217,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
             [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
-            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Which way data moves, as this side sees it')
+            [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Direction of the data, as this side sees it')
             [CompletionResult]::new('-P', '-P ', [CompletionResultType]::ParameterName, 'Connections at once')
             [CompletionResult]::new('--streams', '--streams', [CompletionResultType]::ParameterName, 'Connections at once')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')

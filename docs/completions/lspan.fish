@@ -55,8 +55,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to wait on, again for more; default: those of every usable interface and of loopback' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to wait on' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to listen on; repeat it for more; default: those of every usable interface and of loopback' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to listen on' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l mem -d 'Memory of this side\'s messages, as in the tests' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'The best there is'
@@ -91,7 +91,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 nccl\t'Of nccl-tests'
 perftest\t'Of perftest'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l report -d 'Write a page with plots, everything in one file' -r -F
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l direction -d 'Which way data moves, as this side sees it' -r -f -a "send\t'To the peer'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l direction -d 'Direction of the data, as this side sees it' -r -f -a "send\t'To the peer'
 recv\t'From the peer'
 both\t'Both ways at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l no-verify -d 'Do not check the data'
@@ -183,7 +183,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 nccl\t'Of nccl-tests'
 perftest\t'Of perftest'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l report -d 'Write a page with plots, everything in one file' -r -F
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l direction -d 'Which way data moves, as this side sees it' -r -f -a "send\t'To the peer'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l direction -d 'Direction of the data, as this side sees it' -r -f -a "send\t'To the peer'
 recv\t'From the peer'
 both\t'Both ways at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l load-size -d 'Size of the bulk messages' -r
@@ -217,7 +217,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 nccl\t'Of nccl-tests'
 perftest\t'Of perftest'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l report -d 'Write a page with plots, everything in one file' -r -F
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l direction -d 'Which way data moves, as this side sees it' -r -f -a "send\t'To the peer'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l direction -d 'Direction of the data, as this side sees it' -r -f -a "send\t'To the peer'
 recv\t'From the peer'
 both\t'Both ways at once'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s P -l streams -d 'Connections at once' -r

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is
     /// wrong and the command that corrects it
     ///
-    /// Listens for as long as --wait says. Hosts are seen that run a job with LINKSPAN_MESH_PORT, `lspan mesh --serve`, or
+    /// Listens for as long as --wait says. Sees hosts that run a job with LINKSPAN_MESH_PORT, `lspan mesh --serve`, or
     /// `lspan mesh` at the same time. Needs LINKSPAN_PSK_FILE.
     Mesh(MeshArgs),
     /// Measure a path
@@ -98,7 +98,7 @@ pub(crate) enum LinkCommand {
 pub(crate) enum Devmem {
     /// Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it
     #[command(
-        after_long_help = "Changes nothing: the driver is asked with a descriptor that is none. As root it is asked more. \
+        after_long_help = "Changes nothing: the driver is asked with an invalid descriptor. As root it is asked more. \
                            Exit code 0 where a card can, 4 where none can."
     )]
     Probe(ProbeArgs),
@@ -114,7 +114,7 @@ pub(crate) enum Devmem {
     Up(UpArgs),
     /// Undo what an `lspan devmem up` that was killed has left changed on a network card
     #[command(
-        after_long_help = "Needs root (CAP_NET_ADMIN). Does nothing where nothing is left; one that runs is left alone."
+        after_long_help = "Needs root (CAP_NET_ADMIN). Does nothing where nothing is left; an `up` that still runs is left alone."
     )]
     Down(DownArgs),
 }
@@ -234,10 +234,10 @@ pub(crate) enum Perf {
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct ServeArgs {
-    /// Address to wait on, again for more; default: those of every usable interface and of loopback
+    /// Address to listen on; repeat it for more; default: those of every usable interface and of loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Vec<std::net::IpAddr>,
-    /// TCP port to wait on
+    /// TCP port to listen on
     #[arg(long, value_name = "N", default_value_t = crate::rendezvous::PORT)]
     pub(crate) port: u16,
     /// End after one session
@@ -328,7 +328,7 @@ pub(crate) struct Measure {
 pub(crate) struct BulkArgs {
     #[command(flatten)]
     pub(crate) measure: Measure,
-    /// Which way data moves, as this side sees it
+    /// Direction of the data, as this side sees it
     #[arg(long, value_enum, default_value_t = DirectionArg::Send)]
     pub(crate) direction: DirectionArg,
     /// Both ways at once, the same as --direction both

@@ -220,7 +220,7 @@ typedef struct linkspan_setting {
 // during the call. It must not throw, and must not call linkspan.
 typedef void (*linkspan_log)(uint32_t level, const char *line, void *arg);
 
-// One way by which bytes may travel.
+// One path by which bytes may travel.
 typedef struct linkspan_support {
   // Its name: tcp, shm, cma, verbs, thunderbolt, devmem.
   char path[16];
@@ -232,7 +232,7 @@ typedef struct linkspan_support {
   uint32_t reserved;
 } linkspan_support;
 
-// What one process has moved through one device by one way of moving bytes.
+// What one process has moved through one device by one transport.
 typedef struct linkspan_stats {
   // Process number.
   uint32_t pid;
@@ -242,7 +242,7 @@ typedef struct linkspan_stats {
   uint64_t uptime_ns;
   // Device.
   char device[72];
-  // Way: tcp, shm.
+  // Transport: tcp, shm.
   char transport[16];
   // By the number that linkspan_counter_name takes.
   uint64_t counters[LINKSPAN_COUNTERS];
@@ -431,7 +431,7 @@ int32_t linkspan_context_for_gpus(struct linkspan_context **out);
 // Gives a context back. Objects that were made from it stay valid, and so does its log.
 int32_t linkspan_context_close(struct linkspan_context *context);
 
-// Which ways there are, and why not the others. `count`: capacity of `list`, then how many there are; `list` may be null to ask.
+// Which paths there are, and why not the others. `count`: capacity of `list`, then how many there are; `list` may be null to ask.
 // `context` null: that of the process.
 int32_t linkspan_supported(struct linkspan_context *from,
                            struct linkspan_support *list,

@@ -647,7 +647,7 @@ public:
     /// Carries memory of this GPU from now on, see linkspan_transport_attach.
     void attach(const std::string &gpu) const { detail::check(linkspan_transport_attach(handle(), gpu.c_str())); }
 
-    /// Which ways there are, and why not the others.
+    /// Which paths there are, and why not the others.
     static std::vector<Support> supported() { return Context::supported(nullptr); }
 
     /// Lets a peer connect: the URL for it, which carries a secret.

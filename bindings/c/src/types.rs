@@ -135,7 +135,7 @@ pub type linkspan_log = Option<unsafe extern "C" fn(level: u32, line: *const c_c
 /// Takes the report of an operation, see linkspan_op_then.
 pub type linkspan_done = Option<unsafe extern "C" fn(status: i32, value: u64, arg: *mut c_void)>;
 
-/// One way by which bytes may travel.
+/// One path by which bytes may travel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct linkspan_support {
@@ -240,7 +240,7 @@ pub struct linkspan_part {
     pub remote: linkspan_remote,
 }
 
-/// What one process has moved through one device by one way of moving bytes.
+/// What one process has moved through one device by one transport.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct linkspan_stats {
@@ -252,7 +252,7 @@ pub struct linkspan_stats {
     pub uptime_ns: u64,
     /// Device.
     pub device: [c_char; 72],
-    /// Way: tcp, shm.
+    /// Transport: tcp, shm.
     pub transport: [c_char; 16],
     /// By the number that linkspan_counter_name takes.
     pub counters: [u64; LINKSPAN_COUNTERS],

@@ -117,13 +117,12 @@ impl Domain {
                 Ok(Some(held))
             }
             Err(why) if self.strict => {
-                self.log
-                    .warn(&format!("linkspan: LINKSPAN_STRICT=1 forbids to stage device memory before RDMA: {why}"));
+                self.log.warn(&format!("linkspan: LINKSPAN_STRICT=1 forbids staging device memory for RDMA: {why}"));
                 Err(Fail::InvalidUsage)
             }
             Err(why) => {
                 if first {
-                    self.log.warn(&format!("linkspan: downgrade: device memory is staged before RDMA: {why}"));
+                    self.log.warn(&format!("linkspan: downgrade: device memory is staged for RDMA: {why}"));
                 }
                 Ok(None)
             }

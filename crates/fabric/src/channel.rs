@@ -88,7 +88,7 @@ pub struct Channel {
     gpu: Option<Arc<dyn Gpu>>,
     /// What tells NCCL's kernels where pieces are.
     queue: Option<Arc<Queue>>,
-    /// When a way around was looked for last.
+    /// When a reroute was looked for last.
     looked: Instant,
     /// The peer's host in the mesh.
     peer: Option<u64>,
@@ -422,7 +422,7 @@ impl Channel {
         result
     }
 
-    /// Sleeps until something may have happened, at most `most` and at most a second, so that the house is kept.
+    /// Sleeps until something may have happened, at most `most` and at most a second, so that the periodic checks run.
     pub fn wait(&mut self, most: Duration) {
         wait_any(&mut [self], most);
     }

@@ -153,7 +153,7 @@ impl Config {
         match (mesh_port, &guard) {
             (0, _) if mesh_file.is_some() => warnings.push(format!("{file} does nothing without {port}: set that too")),
             (1.., Guard::Token) => warnings.push(format!(
-                "LS1402 {port}={mesh_port} does nothing without a cluster key: hosts relay for those who know it only; set {}",
+                "LS1402 {port}={mesh_port} does nothing without a cluster key: hosts relay only for hosts that have it; set {}",
                 params::PSK_FILE.name
             )),
             (1.., Guard::Psk { .. }) if split => {

@@ -37,10 +37,10 @@ const KEEPALIVE: u16 = 32;
 /// Time between two questions to the mesh.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The same after ways that it knew have failed.
+/// The same after routes that it knew have failed.
 const ASK_ANEW: Duration = Duration::from_millis(700);
 
-/// Longest wait for a mesh that goes on telling news before a connection makes do with one way over others.
+/// Longest wait for a mesh whose state still changes before a connection makes do with one route over relays.
 const ONE_WAY: Duration = Duration::from_secs(5);
 
 /// A connection that is coming up. Poll-driven; never blocks.
@@ -164,7 +164,7 @@ impl Connecting {
             Ok(arriving) => TryState::Dial(arriving),
             Err(why) => TryState::Failed(why),
         };
-        // One handshake for each pair of interfaces, and for each way over others.
+        // One handshake for each pair of interfaces, and for each route over relays.
         let ends = |r: &Path| (r.from(), r.to());
         let fresh = self.tries.iter().all(|t| ends(&t.reach) != ends(&reach) || reach.relays() > 0);
         let first = number != KEEPALIVE && fresh;
@@ -186,7 +186,7 @@ impl Connecting {
         });
     }
 
-    /// Tries what the mesh knows of the way to the peer. False where it knows none, or there is no mesh.
+    /// Tries what the mesh knows of the route to the peer. False where it knows none, or there is no mesh.
     fn ask_mesh(&mut self) -> Result<bool, Error> {
         let fabric = self.fabric.clone();
         let Some(mesh) = fabric.mesh()? else { return Ok(false) };

@@ -120,7 +120,7 @@ pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     }
     let found = fabric.devmem().ready(interface);
     if config.encrypts() {
-        let why = "LINKSPAN_PSK_MODE=encrypt seals every byte, and a network card opens none";
+        let why = "LINKSPAN_PSK_MODE=encrypt encrypts every byte, and a network card decrypts none";
         // The card was set up without effect: the user is told.
         return Err(if found.is_ok() { why.to_owned() } else { only_forced(why) });
     }

@@ -106,8 +106,8 @@ pub enum Error {
         /// The peer's address.
         peer: SocketAddr,
     },
-    /// An answer to our plan that is none.
-    #[error("LS0514 the answer of the peer at {peer} to the plan of the connection cannot be taken: {why}")]
+    /// An answer to our plan that is not valid.
+    #[error("LS0514 the answer of the peer at {peer} to the plan of the connection is not valid: {why}")]
     Answer {
         /// The peer's address.
         peer: SocketAddr,
@@ -135,7 +135,7 @@ pub enum Error {
         #[source]
         source: linkspan_topology::mesh::BadFile,
     },
-    /// The peer is waiting for something that did not come.
+    /// The peer closed its streams while the connection was being made.
     #[error("LS0512 the peer at {peer} went away before the connection was up")]
     Vanished {
         /// Its address.

@@ -1,4 +1,4 @@
-//! Rails set up beside one stream, queue pairs or a cable: both sides make theirs, exchange handshakes, and tell each other whether they are
+//! Rails set up beside one stream, queue pairs or a cable: both sides make theirs, exchange what the transport needs, and tell each other whether they are
 //! up. Symmetric; what it ends with is the same on both sides: either all of them or none. Of several cables some may lead to other hosts,
 //! or carry nothing: both sides agree on those that do.
 
@@ -24,7 +24,7 @@ const BYTES: u8 = 1;
 const REFUSED: u8 = 2;
 const UP: u8 = 3;
 
-/// How long the peer may take for its last word after our own.
+/// How long the peer may take for its last message after our own.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// Makes the sides of `n` rails, or says why there are none.
@@ -43,7 +43,7 @@ pub(crate) struct Handshake {
     ours: Option<Result<(), String>>,
     theirs: Option<Result<(), String>>,
     since: Instant,
-    /// When we said our last word.
+    /// When we sent our last message.
     said: Option<Instant>,
     /// Why some did not come up that need not have.
     missing: Vec<String>,
@@ -96,7 +96,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Says our last word.
+    /// Sends our last message.
     fn end(&mut self, stream: &mut Secured, how: Result<(), String>) -> Result<(), MessageError> {
         if self.ours.is_none() {
             let mut text = how.as_ref().err().cloned().unwrap_or_default();
@@ -163,7 +163,7 @@ impl Handshake {
         let (which, count) = (usize::from(u16::from_le_bytes([message[2], message[3]])), usize::from(message[4]));
         let content = message[FRONT..].get(..usize::from(message[1])).ok_or(MessageError::Handshake("a length"))?;
         if message[5..8] != [0; 3] || count > QPS_MAX || which >= count.max(1) {
-            return Err(MessageError::Handshake("numbers that cannot be"));
+            return Err(MessageError::Handshake("impossible numbers"));
         }
         if self.count == 0 && count > 0 && self.ours.is_none() {
             match make(count) {
@@ -175,10 +175,10 @@ impl Handshake {
             BYTES if self.ours.as_ref().is_some_and(Result::is_err) => {}
             BYTES => {
                 let setup =
-                    self.setups.get_mut(which).ok_or(MessageError::Handshake("a queue pair that is not there"))?;
+                    self.setups.get_mut(which).ok_or(MessageError::Handshake("a queue pair that does not exist"))?;
                 match setup.input(content) {
                     Ok(n) if n == content.len() => {}
-                    Ok(_) => self.end(stream, Err("the peer says more than a handshake".into()))?,
+                    Ok(_) => self.end(stream, Err("the peer sent more than a handshake".into()))?,
                     Err(why) => self.end(stream, Err(why))?,
                 }
             }

@@ -154,8 +154,8 @@ impl Mesh {
         self.way_in(&self.graph(), id, addrs, reroute)
     }
 
-    /// A way over others to such a host: one that is there, or else one that was there a moment ago. Where something `carries`
-    /// and a cable of ours led there a moment ago too, everybody is busy, and nothing is cut.
+    /// A route over relays to such a host: one that is there, or else one that was there a moment ago. Where something `carries`
+    /// and a cable of ours led there a moment ago too, all hosts are merely busy, and nothing is cut.
     pub(crate) fn reroute(&self, id: u64, addrs: &[SocketAddr], carries: bool) -> MeshRoute {
         self.reroute_at(clock::now(), id, addrs, carries)
     }

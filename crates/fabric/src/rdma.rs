@@ -112,7 +112,7 @@ impl Rdma {
             if self.watch {
                 found.domains = found.domains.into_iter().map(Domain::watching).collect();
                 if let Some(Err(why)) = found.domains.first().map(Domain::watches) {
-                    found.refused.push((String::new(), format!("memory that was sent from or received into must not be unmapped while its transport lives: {why}")));
+                    found.refused.push((String::new(), format!("memory that was sent from or received into must not be unmapped while its connection is up: {why}")));
                 }
             }
             found

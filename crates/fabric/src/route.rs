@@ -1,4 +1,4 @@
-//! Where a rail's stream leads and by which way: a cable of ours, the kernel's routes, or other hosts of a mesh.
+//! Where a rail's stream leads and by which path: a cable of ours, the kernel's routes, or other hosts of a mesh.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::mesh::hops::{self, Hops, RelayMark};
 use crate::rdma::{Rdma, RdmaCandidate};
 use crate::{Fabric, chain};
 
-/// A way to an address of the peer's listener.
+/// A path to an address of the peer's listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// To it at once, from an address and out of an interface where those are fixed.

@@ -1,4 +1,4 @@
-//! A TCP rail behind RDMA ones: up, and without a chunk until it is called on.
+//! A TCP rail on standby behind RDMA ones: up, and without a chunk until it is activated.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ impl Standby {
         self.active.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether it may be given chunks now. What it was given before it rests goes on: with staging before it, that may come late.
+    /// Whether it may be given chunks now. What it was given before it is deactivated goes on: with staging before it, that may come late.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)

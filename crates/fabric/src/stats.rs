@@ -63,7 +63,7 @@ counters! {
     Stalls "stalls" "Posts refused for lack of buffer space or of a grant.",
     Retries "retries" "TCP segments sent again.",
     RailsLost "rails_lost" "Rails lost.",
-    RailsBack "rails_back" "Rails that came back.",
+    RailsBack "rails_back" "Lost rails that were reconnected.",
     Failures "failures" "Connections that ended in an error.",
 }
 

@@ -2,7 +2,7 @@
 //! host memory only ([`StagedRail`]).
 //!
 //! Above the contract of the transports and below the drivers: `sys/cuda` and `sys/hip` implement [`Gpu`], code that moves
-//! bytes uses it, and no space needs to know of it.
+//! bytes uses it, and no transport needs to know of it.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "conformance")]

@@ -95,7 +95,7 @@ impl Acceptor {
             match coming[at].pending.poll() {
                 Ok(Some(hello)) => return Some((coming.swap_remove(at).pending.channel, hello)),
                 Ok(None) if coming[at].since.elapsed() < PATIENCE => at += 1,
-                Ok(None) => self.refuse(coming.swap_remove(at), "it did not say who it is"),
+                Ok(None) => self.refuse(coming.swap_remove(at), "it sent no hello in time"),
                 Err(why) => self.refuse(coming.swap_remove(at), &why),
             }
         }
@@ -103,7 +103,7 @@ impl Acceptor {
     }
 
     fn refuse(&self, mut coming: Coming, why: &str) {
-        self.fabric.log().info(&format!("an incoming path was abandoned: {why}"));
+        self.fabric.log().info(&format!("an incoming connection was dropped: {why}"));
         coming.pending.channel.cut(why);
     }
 

@@ -191,7 +191,7 @@ impl Serve for ListenerState {
                     }
                 }
                 Err(error) => {
-                    self.ctx.fabric().log().info(&format!("an incoming path was refused: {error}"));
+                    self.ctx.fabric().log().info(&format!("an incoming connection was refused: {error}"));
                     ch.cut(&error.to_string());
                 }
             }

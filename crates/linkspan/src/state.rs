@@ -65,7 +65,7 @@ pub(crate) enum Phase {
     /// A path is being made.
     Making(Making),
     Up(Box<Channel>),
-    /// For ever.
+    /// Permanently; why.
     Broken(Arc<str>),
 }
 
@@ -587,7 +587,7 @@ impl TransportState {
         true
     }
 
-    /// Takes in who is at the acceptor.
+    /// Takes connections from the acceptor.
     pub(crate) fn poll_acceptor(&mut self) -> bool {
         let mut any = false;
         while let Some((ch, hello)) = self.acceptor.as_ref().and_then(|acceptor| acceptor.next()) {
@@ -600,7 +600,7 @@ impl TransportState {
     /// A path came in. Its peer is told by our hello that the old one is read no longer.
     pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
         if let Some(why) = self.objection(hello) {
-            self.ctx.fabric().log().info(&format!("an incoming path was refused: {why}"));
+            self.ctx.fabric().log().info(&format!("an incoming connection was refused: {why}"));
             return ch.cut(why);
         }
         self.cut("the peer makes a new path");
@@ -711,7 +711,7 @@ impl TransportState {
         Some(most)
     }
 
-    /// Keeps house after a sleep, at most every [`HOUSE`].
+    /// Runs the periodic checks after a sleep, at most every [`HOUSE`].
     pub(crate) fn after_sleep(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.kept) < HOUSE {

@@ -402,7 +402,7 @@ impl Transport {
         self.shared.event().map(AsFd::as_fd)
     }
 
-    /// Silences the event descriptor and moves on what can move, without waiting. True where something moved.
+    /// Drains the event descriptor and moves on what can move, without waiting. True where something moved.
     pub fn poll(&self) -> bool {
         self.shared.poll()
     }

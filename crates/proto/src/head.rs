@@ -26,8 +26,8 @@ pub const EAGER_MAX: usize = 8 << 10;
 /// payload; transports whose payload takes a way of its own (cross-memory attach, RDMA) may take a message at once.
 pub const CHUNK_MAX: usize = 1 << 30;
 
-/// Most messages behind one [`Kind::BatchHeads`]. Two rows of 30 payloads with their heads are 62 ranges, which one system call takes
-/// (rows are sent from lists of 64).
+/// Most messages behind one [`Kind::BatchHeads`]. Two batches of 30 payloads with their heads are 62 ranges, which one system call takes
+/// (batches are sent from lists of 64).
 pub const BATCH_MAX: usize = 30;
 
 /// Largest payload of one of these messages (64 KiB: beyond that a system call for each costs little).

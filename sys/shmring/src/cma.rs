@@ -1,8 +1,8 @@
-//! Cross-memory attach through a gate that its owner can close.
+//! Cross-memory attach through a guard page that its owner can close.
 //!
 //! `process_vm_readv` and `process_vm_writev` name the other process's memory by address. A process that may use them may
 //! use them late: a thread that decided to copy can be stopped before it enters the kernel and go on hours later.
-//! So each copy carries, as its first remote element, eight bytes of a *gate* page of the memory's owner. The kernel
+//! So each copy carries, as its first remote element, eight bytes of a *guard page* of the memory's owner. The kernel
 //! works through the elements in order and ends at the first one it cannot reach (process_vm_readv(2)), so once
 //! the owner has taken the rights from the guard page page, a copy that enters the kernel moves nothing. What is left are
 //! copies that were inside the kernel already, and a thread that was is neither stopped nor doing anything else
@@ -90,7 +90,7 @@ impl Drop for AccessGuard {
     }
 }
 
-/// The memory of the peer process, behind its gate.
+/// The memory of the peer process, behind its guard page.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote {
     pid: libc::pid_t,
@@ -188,7 +188,7 @@ fn iov(base: u64, len: usize) -> libc::iovec {
 }
 
 impl Remote {
-    /// The process `pid`, whose gate is at `guard`. The caller holds a pidfd, so that the number stays its own.
+    /// The process `pid`, whose guard page is at `guard`. The caller holds a pidfd, so that the number stays its own.
     pub fn new(pid: i32, guard: u64) -> Remote {
         Remote { pid, guard }
     }
@@ -238,7 +238,7 @@ impl Remote {
         whole(n, GATE + ranges.bytes)
     }
 
-    /// Whether this process may read the peer's memory, and whether the peer is who it says: the nonce at its gate.
+    /// Whether this process may read the peer's memory, and whether the peer is who it says: the nonce at its guard page.
     ///
     /// # Errors
     /// `EPERM`, `ENOSYS`: the OS forbids access to the process. `InvalidData`: the number belongs to another process,

@@ -501,7 +501,7 @@ fn stats() -> Outcome<String> {
     std::thread::sleep(std::time::Duration::from_millis(1200));
     let (code, said) = mesh.world.lspan("b", &mesh.env(), "stats --json")?.end(SOON)?;
     let _ = fs::remove_dir_all(&dir);
-    // Fields come in the order of their names: the bytes are behind the transport.
+    // Fields come in the order of their names: the bytes come after the field `transport`.
     let behind = said.split("\"transport\": \"relay\"").nth(1).and_then(|part| part.split("\"tx_host_bytes\":").nth(1));
     let number = behind.and_then(|rest| rest.trim().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok());
     match number {

@@ -127,7 +127,7 @@ impl<C: Rail> DevmemRail<C> {
             Err(why) => {
                 let why = with_sources(&why);
                 self.events.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
-                self.info.reason = format!("{}; {device} by way of the host: {why}", self.info.reason);
+                self.info.reason = format!("{}; {device} through host memory: {why}", self.info.reason);
                 None
             }
         };
@@ -174,7 +174,7 @@ impl<C: Rail> DevmemRail<C> {
         if self.config.strict {
             self.end.get_or_insert(End::Device(format!("{why} (LINKSPAN_STRICT)")));
         }
-        self.info.reason = format!("{}; sends by way of the host: {why}", self.info.reason);
+        self.info.reason = format!("{}; sends through host memory: {why}", self.info.reason);
         self.events.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
     }
 

@@ -1,4 +1,4 @@
-//! What the transport can do, what may be set, and why a fast way is not taken.
+//! What the transport can do, what may be set, and why a faster path is not taken.
 
 use linkspan_shmring::layout::{RING_MAX, RING_MIN};
 use linkspan_transport::Caps;

@@ -20,7 +20,7 @@ pub(crate) enum Copied {
     Refused,
 }
 
-/// Both gates: the peer's, through which we copy, and ours, through which the peer does.
+/// Both guard pages: the peer's, through which we copy, and ours, through which the peer does.
 #[derive(Debug)]
 pub(crate) struct PeerMemory {
     map: Arc<Map>,
@@ -118,7 +118,7 @@ impl PeerMemory {
     }
 
     fn shut_out(&mut self, inside: &std::sync::atomic::AtomicU64, ended: impl Fn() -> bool) {
-        // A gate that cannot be closed (no memory for it) leaves the other two ways to know.
+        // A guard page that cannot be closed (no memory for it) leaves the other two ways to know.
         let closed = self.guard.close();
         let who = slot::all_out(inside);
         let task = Task::new(self.pid, who);

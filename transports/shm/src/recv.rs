@@ -233,13 +233,13 @@ impl Receiver {
         let count = r.len / ENTRY;
         let (Some(w), Some(text), true) = (self.slots.get(slot.into()), self.scratch.get_mut(..r.len), reach.direct())
         else {
-            return Err(lie(format!("a row of {count} chunks, slot {slot}")));
+            return Err(lie(format!("a batch of {count} chunks, slot {slot}")));
         };
         if self.used & (1 << slot) != 0 || self.queue.len() == CHUNKS {
             return Err(lie(format!("more chunks at once than agreed, or slot {slot} twice")));
         }
         if !r.len.is_multiple_of(ENTRY) || !(1..=BATCH).contains(&count) || !self.rx.get(LINE_LEN, text) {
-            return Err(lie(format!("a row of {} bytes", r.len)));
+            return Err(lie(format!("a batch of {} bytes", r.len)));
         }
         let mut batch = self.spare.pop();
         for (n, entry) in text.as_chunks().0.iter().enumerate() {
@@ -247,7 +247,7 @@ impl Receiver {
             let (head, kind) = Head::decode(&head).map_err(|e| lie(e.to_string()))?;
             let len = head.len.get() as usize;
             if !kind.is_payload() || !(1..=LONGEST).contains(&len) {
-                return Err(lie(format!("a {kind:?} of {len} bytes in a row")));
+                return Err(lie(format!("a {kind:?} of {len} bytes in a batch")));
             }
             let place = match sink.place(&head).map_err(violation)? {
                 Some(mem) => Some(mem.sub(0, len as u64).ok_or_else(|| lie("a chunk longer than its place"))?),
@@ -257,7 +257,7 @@ impl Receiver {
             let _ = batch.get_or_insert_with(|| Places::new(head)).add(head, place, address);
         }
         let Some(batch) = batch else {
-            return Err(lie("a row of nothing"));
+            return Err(lie("an empty batch"));
         };
         let taken = if reach.pull_only() { count as u32 } else { 0 };
         slot::open(&w, generation, 0, taken).map_err(|_| corrupt())?;

@@ -1,11 +1,11 @@
-//! A row: payloads that follow one another in the stream, their heads all before the first of them.
+//! A chunk batch: payloads that follow one another in the stream, their heads all before the first of them.
 //!
 //! ```text
 //! head of the batch | head 0 | head 1 | ... | payload 0 | payload 1 | ... | padding
 //! ```
 //!
 //! Pages of 16 KiB cost a system call each where their heads lie between them: the place of the next one is not known before
-//! its head has come. Of a row all places are known, and one system call fills them.
+//! its head has come. Of a batch all places are known, and one system call fills them.
 
 use linkspan_proto::Head;
 use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, ROW_PAYLOAD_MAX};
@@ -15,7 +15,7 @@ use crate::async_sink::{AsyncSink, Place};
 use crate::frames::{Next, begun};
 use crate::rx::Fault;
 
-/// A row on its way in.
+/// A batch on its way in.
 pub(crate) struct ChunkBatch {
     heads: [Head; BATCH_MAX],
     /// Where they go; `wanted` tells which of them anywhere.

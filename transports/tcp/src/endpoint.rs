@@ -77,7 +77,7 @@ impl From<Fault> for End {
             Fault::System(e) => End::of_call("recv", &e),
             Fault::Head(bad) => End::Protocol(bad.to_string()),
             Fault::Violation(v) => End::Protocol(v.0),
-            Fault::ChunkBatch(why) => End::Protocol(format!("a row of payloads cannot be: {why}")),
+            Fault::ChunkBatch(why) => End::Protocol(format!("a chunk batch is not valid: {why}")),
             Fault::Place { want, got } => End::Protocol(format!("a chunk of {want} bytes met a place of {got}")),
         }
     }

@@ -197,7 +197,7 @@ impl Rail for HelpedRail {
             self.hand_on(arrival, sink).map_err(|end| self.ended(end))?;
         }
         if n > 0 {
-            // It may wait for an answer, or for transport.
+            // It may wait for an answer, or for space.
             self.helper.shared.notify();
         } else if self.queue.gone.load(Acquire) && self.arrivals.is_empty() {
             return Err(self.ended(End::Gone("its helper thread has ended".into())));

@@ -71,7 +71,7 @@ impl Keepalive {
             }
             Ok(Some(_)) => {
                 self.ended = Some(Ended::Broken);
-                let why = "it sent bytes on the keepalive connection connection, which carries none".into();
+                let why = "it sent bytes on the keepalive connection, which carries none".into();
                 Err(Down::Protocol { path: self.path.clone(), why })
             }
             Err(source) => {

@@ -333,7 +333,7 @@ impl<N: Nic> VerbsRail<N> {
         seated.and_then(|()| self.repost(async_sink.held())).map_err(|end| self.ended(end))
     }
 
-    /// Whether the peer's card has not answered for so long that the way is dead, though our own goes on trying.
+    /// Whether the peer's card has not answered for so long that the path is dead, though our own goes on trying.
     pub fn unanswered(&self) -> bool {
         self.tx.probing() && self.asked.elapsed() >= UNANSWERED * self.ask_after
     }
@@ -443,7 +443,7 @@ impl<N: Nic> Rail for VerbsRail<N> {
         }
         self.cq.calm();
         self.cq.arm().ok()?;
-        // What came before it was armed rings no notifier.
+        // What came before it was armed raises no event.
         self.stashed = self.cq.poll(&mut self.stash).ok()?;
         (self.stashed == 0).then(|| WaitFd { fd: self.cq.fd(), read: true, write: false })
     }

@@ -93,7 +93,7 @@ impl DevmemBroker {
         let addr = SocketAddrUnix::new(&path).map_err(|e| no("the name", &e))?;
         rustix::net::bind(&listener, &addr).map_err(|e| no("bind", &e))?;
         rustix::net::listen(&listener, 16).map_err(|e| no("listen at", &e))?;
-        // Anybody may knock; who is let in is settled by what the kernel says of them.
+        // Any process may connect; which are admitted is decided by the credentials that the kernel reports.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(&path, open).map_err(|e| no("permissions of", &e))?;
         Ok(DevmemBroker { listener, path, allowed, queues, each })
@@ -136,7 +136,7 @@ impl DevmemBroker {
         Ok(())
     }
 
-    /// Takes one in who knocks.
+    /// Accepts a process that connects.
     fn admit(&self, sessions: &mut Vec<Session>, say: &mut dyn FnMut(&str)) {
         let Ok(fd) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
             return;
@@ -188,7 +188,7 @@ impl Session {
         if n == 0 {
             return Err(String::new());
         }
-        let question = BrokerRequest::decode(&bytes[..n]).ok_or(": it asks what we do not understand")?;
+        let question = BrokerRequest::decode(&bytes[..n]).ok_or(": its request cannot be read")?;
         let answer = BrokerReply(match question {
             BrokerRequest::Bind { .. } => self.bind(card, free, each, dmabuf),
             BrokerRequest::Steer { local, peer } => self.steer(card, local, peer),

@@ -61,7 +61,7 @@ impl Job {
                 (measure, specs)
             }
             Perf::Serve(_) | Perf::Write(_) | Perf::Read(_) => {
-                return Err(Failure::new(Exit::Usage, "this is no test of messages"));
+                return Err(Failure::new(Exit::Usage, "this test does not send messages"));
             }
         };
         if measure.baseline

@@ -23,7 +23,7 @@ fn nodes(folder: &Path) -> Line {
     let mut found = found.unwrap_or_default();
     found.sort();
     if found.is_empty() {
-        let why = "cannot be tested here: no cable leads to a host with the same module that is let in (`lspan status` shows cables, `lspan link allow` lets hosts in)";
+        let why = "cannot be tested here: no cable leads to a host with the same module that is allowed (`lspan status` shows cables, `lspan link allow` allows hosts)";
         return Line::new("device node", Verdict::Skip, why);
     }
     let shut = found.iter().find_map(|node| {

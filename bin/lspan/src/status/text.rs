@@ -239,7 +239,7 @@ fn thunderbolt(text: &mut String, domain: &Domain) {
         let name = router.device_name.as_deref().unwrap_or("a device");
         let id = router.unique_id.as_deref().unwrap_or("UUID");
         text.push_str(&format!(
-            "thunderbolt {}: {name} is not authorised; `boltctl authorize {id}` lets it in\n",
+            "thunderbolt {}: {name} is not authorised; `boltctl authorize {id}` authorises it\n",
             router.name
         ));
     }

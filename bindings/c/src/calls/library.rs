@@ -94,7 +94,7 @@ pub extern "C" fn linkspan_context_close(context: *mut linkspan_context) -> i32 
     border(|| CONTEXTS.remove(id(context)).map(drop))
 }
 
-/// Which ways there are, and why not the others. `count`: capacity of `list`, then how many there are; `list` may be null to ask.
+/// Which paths there are, and why not the others. `count`: capacity of `list`, then how many there are; `list` may be null to ask.
 /// `context` null: that of the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_supported(

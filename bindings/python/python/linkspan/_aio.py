@@ -1,4 +1,4 @@
-"""How an asyncio loop hears of operations: one descriptor for each loop, no thread and no timer for an operation."""
+"""How an asyncio loop is told of operations: one descriptor for each loop, no thread and no timer for an operation."""
 
 import asyncio
 from collections.abc import Generator

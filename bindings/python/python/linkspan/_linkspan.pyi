@@ -11,7 +11,7 @@ __version__: str
 Access: TypeAlias = Literal["read", "write", "readwrite"]
 
 class SupportsDLPack(Protocol):
-    """A tensor of torch, jax, cupy or any other library that speaks DLPack."""
+    """A tensor of torch, jax, cupy or any other library that supports DLPack."""
 
     # Libraries differ in the keywords that they take.
     @property

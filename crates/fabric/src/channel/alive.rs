@@ -106,10 +106,10 @@ impl Channel {
         let interface = first_word(gone.why.path());
         let any = gone.reported || gone.renewed;
         if self.conn.carries(|rail| any || rail.transport().interface() != interface) {
-            // From here on the rails' own keepalive, and the grace, tell a dead host.
+            // From here on the rails' own TCP keepalive, and the grace, detect a dead host.
             gone.since = now;
             if !std::mem::replace(&mut gone.reported, true) {
-                let line = format!("nothing watches the peer any more, other paths carry on: {}", chain(&gone.why));
+                let line = format!("the keepalive connection is lost, other paths carry on: {}", chain(&gone.why));
                 self.fabric.log().warn(&line);
             }
         } else if gone.reported || gone.waits {
@@ -146,7 +146,7 @@ impl Channel {
         }
     }
 
-    /// Whether a way around is waited for.
+    /// Whether a reroute is waited for.
     pub(super) fn waits_for_way(&self) -> bool {
         self.unwatched.as_ref().is_some_and(|gone| gone.waits && !gone.reported)
     }
@@ -160,7 +160,7 @@ impl Channel {
         }
     }
 
-    /// No keepalive connection watches a peer that is reached over other hosts: there the rails' own word counts. Keepalive alone would not
+    /// No keepalive connection watches a peer that is reached over other hosts: there the rails' own state counts. TCP keepalive alone would not
     /// do, for it waits while bytes are outstanding.
     pub(super) fn watch_unguarded(&mut self) {
         if self.keepalive.is_some() || self.unwatched.is_some() {

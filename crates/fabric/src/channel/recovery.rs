@@ -1,4 +1,4 @@
-//! Lost paths coming back, standby paths activated and deactivated, and ways around what does not carry.
+//! Lost paths coming back, standby paths activated and deactivated, and routes around what does not carry.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::stats::Counter;
 use crate::transport::AnyRail;
 use crate::{Fabric, chain};
 
-/// Time between two looks for a way around a path that does not carry.
+/// Time between two looks for a route around a path that does not carry.
 const REROUTE: Duration = Duration::from_millis(500);
 
 /// How long nothing has moved on a connection that is stuck.
@@ -24,11 +24,11 @@ const STUCK: Duration = Duration::from_secs(1);
 /// the mesh tells it that the cable is gone.
 const STUCK_IDLE: Duration = Duration::from_secs(3);
 
-/// Most ways that one connection remembers: as many rails twice over.
+/// Most routes that one connection remembers: twice as many as it has rails.
 const MAX_ROUTES: usize = 2 * linkspan_transport::MAX_RAILS;
 
 impl Channel {
-    /// Where no queue pair or cable is left, what is on standby carries on; it rests when there is one again.
+    /// Where no queue pair or cable is left, the rail on standby is activated; it is deactivated when there is one again.
     pub(super) fn switch_standby(&self) {
         let beside = |rail: &AnyRail| matches!(rail, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_));
         let left = self.conn.rails().any(|(_, rail)| beside(rail.transport()));
@@ -133,7 +133,7 @@ impl Channel {
         }
         // Before anything is posted there.
         if let Err(why) = self.memory.take_in(rail.transport(), &self.fabric) {
-            let what = format!("downgrade: device memory is staged before {transport} {path}: {why}");
+            let what = format!("downgrade: device memory is staged for {transport} {path}: {why}");
             self.fabric.log().warn(&what);
         }
         if attached.is_err() || self.conn.add_rail(rail, id).is_err() {
@@ -175,7 +175,7 @@ fn add_routes(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>, way: MeshRou
     }
 }
 
-/// Whether one more way can be remembered; one over others that carries nothing is dropped.
+/// Whether one more route can be remembered; one over relays that carries nothing is dropped.
 fn transport_for_one(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>) -> bool {
     if reconnectors.len() >= MAX_ROUTES
         && let Some(idle) = reconnectors.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)

@@ -38,7 +38,9 @@ impl Connecting {
                 Ok(None)
             }
             Err(MessageError::Io(_)) => Err(Error::Vanished { peer }),
-            Ok(Some(_)) => Err(Error::Answer { peer, why: "it is neither a yes nor silence".into() }),
+            Ok(Some(_)) => {
+                Err(Error::Answer { peer, why: "it is neither an acceptance nor the end of the stream".into() })
+            }
             Err(error) => Err(Error::Answer { peer, why: error.to_string() }),
         }
     }
@@ -113,8 +115,7 @@ impl Connecting {
             let late = late.filter(|t| t.reach.from().is_some());
             reconnectors.extend(late.map(|t| Reconnector::later(t.reach.clone()).wanting(verbs)));
             if !cabled && reconnectors.iter().all(|r| r.from().is_some()) {
-                left_out
-                    .extend(self.later.iter().map(|(.., name)| format!("{name} (no link, taken in when it is up)")));
+                left_out.extend(self.later.iter().map(|(.., name)| format!("{name} (no link, added when it is up)")));
                 let mut later = self.later.clone();
                 if verbs {
                     later.dedup();

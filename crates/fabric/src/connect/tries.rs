@@ -83,7 +83,7 @@ impl Try {
                         }
                     }
                 }
-                // A host without a device is no news on a cable; on a way of several hops the others have theirs for nothing.
+                // On a cable a host without a device is not worth a line; on a route of several hops the others have theirs for nothing.
                 Some(answer) if !answer.no_rdma.is_empty() || self.mark.is_some() => {
                     self.verbs = Err(hops::refusal(&answer, self.reach.to()));
                 }
@@ -98,7 +98,7 @@ impl Try {
         let state = match &self.state {
             TryState::Dial(_) => "no answer yet",
             TryState::Login(_) => "connected, login not finished",
-            TryState::Meet(..) => "setting a rail up beside it",
+            TryState::Meet(..) => "login done, rail handshake not finished",
             TryState::Up(..) | TryState::Used => "up",
             TryState::Failed(why) => why,
         };

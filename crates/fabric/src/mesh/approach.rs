@@ -1,4 +1,4 @@
-//! Reaching a host over others: dial the first mesh server, ask it to lead on, get a stream that ends where the way ends.
+//! Reaching a host over others: dial the first mesh server, ask it to connect on, get a stream that ends where the route ends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -61,8 +61,8 @@ impl Crossing {
     pub(super) fn doing(&self) -> &'static str {
         match self.state {
             State::Below(_) => "while RDMA with the next host was set up",
-            State::Above(_, Some(_)) => "while RDMA with the host before was set up",
-            State::Above(_, None) => "while the host before was told that there is no RDMA",
+            State::Above(_, Some(_)) => "while RDMA with the previous host was set up",
+            State::Above(_, None) => "while the previous host was told that there is no RDMA",
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the mesh servers of a way say of its hops, and how the way is told to go over to RDMA.
+//! What the mesh servers of a route say of its hops, and how the relays are told to change to RDMA.
 //!
 //! A mesh server whose own two cables have RDMA, and the next one's too, answers with a mark: sixteen random bytes. The client sends
 //! it behind its login at the far end, where nothing is under way any more. The relay finds it, sets a queue pair up with the
@@ -18,7 +18,7 @@ pub(crate) enum Hops {
     Tcp(String),
 }
 
-/// What is sent where the way is to go over to RDMA.
+/// What is sent where the route is to change to RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RelayMark(pub(crate) [u8; RelayMark::LEN]);
 
@@ -83,7 +83,7 @@ pub(crate) const BROKE: &str = "the route broke before it changed to RDMA";
 /// Why nothing is known of the hops behind a mesh server.
 pub(crate) const EARLIER: &str = "a relay of an earlier version is on the route";
 
-/// Why the host at the end of a way takes part in no RDMA.
+/// Why the host at the end of a route takes part in no RDMA.
 pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {
     match answer.no_rdma.as_str() {
         "" => format!(
@@ -94,7 +94,7 @@ pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {
     }
 }
 
-/// The hops of a way over these hosts, as paths name them: `2 hops: rdma via spark-b, rdma`.
+/// The hops of a route over these hosts, as paths name them: `2 hops: rdma via spark-b, rdma`.
 pub(crate) fn shown(kind: &str, over: &[String]) -> String {
     let via: Vec<String> = over.iter().map(|host| format!("{kind} via {host}, ")).collect();
     format!("{} hops: {}{kind}", over.len() + 1, via.concat())

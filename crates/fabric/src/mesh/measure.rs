@@ -83,7 +83,7 @@ pub(super) fn cable(means: &Means, interface: &str, from: IpAddr, to: SocketAddr
         match stream.try_read(&mut count[had..]).map_err(|e| e.to_string())? {
             Some(0) => return Err("the other end went away".into()),
             Some(n) => had += n,
-            None if since.elapsed() > SINKING => return Err("the other end does not say what came".into()),
+            None if since.elapsed() > SINKING => return Err("the other end does not report what it received".into()),
             None => nap(&stream, false),
         }
     }
@@ -143,6 +143,6 @@ impl<'a> Prober<'a> {
         let (stream, _) = finish(approach)?;
         let asking = Approach::over(means, stream, Request::Measure(SocketAddr::new(to, server)))?;
         let (_, text) = finish(asking)?;
-        text.parse().map_err(|_| "an answer that is no number".into())
+        text.parse().map_err(|_| "the answer is not a number".into())
     }
 }

@@ -91,7 +91,7 @@ impl MeshServer {
                 Ok(true) => self.pending_logins.swap_remove(n).end(agent),
                 Err(why) => {
                     let pending = self.pending_logins.swap_remove(n);
-                    agent.setup.log.info(&format!("mesh: nothing done for {}: {why}", pending.peer));
+                    agent.setup.log.info(&format!("mesh: the login of {} failed: {why}", pending.peer));
                 }
             }
         }

@@ -157,7 +157,7 @@ impl ConnMemory {
         }
         let devices = self.now();
         if !devices.cables.is_empty() {
-            return Err(format!("by dma-buf: {why}; as peer memory: drivers of cables know no such thing"));
+            return Err(format!("by dma-buf: {why}; as peer memory: drivers of cables do not support it"));
         }
         let held = made(None);
         match devices.domains.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {

@@ -252,7 +252,7 @@ fn memory_that_the_card_refuses_goes_by_way_of_the_host_and_strict_refuses() {
         a.progress().unwrap();
     }
     assert!(said("EBUSY from the driver; it comes to the host and is copied to the GPU"), "{:?}", plain.warned(0));
-    assert!(a.describe().contains("sim:0 by way of the host: LS1340"), "{}", a.describe());
+    assert!(a.describe().contains("sim:0 through host memory: LS1340"), "{}", a.describe());
     const STRICT: Env = &[("LINKSPAN_STRICT", "1")];
     let (mut a, _b) = world([STRICT, STRICT], [None; 2], sim, false).pair();
     let error = a.attach(&gpu).unwrap_err().to_string();

@@ -577,7 +577,7 @@ fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
 
 /// TCP on standby is given no chunk of device memory, registered or staged: the staging before it would take what the standby path must
 /// not. There is staging memory for one rail in one direction alone, so that whatever is staged there too fails. So also when the
-/// standby path has been called and rests again.
+/// standby path has been activated and deactivated again.
 fn not_staged_before_a_reserve_that_rests(registered: bool) {
     const LITTLE: Env = &[("LINKSPAN_GPU", "staged"), ("LINKSPAN_STAGE_MEMORY", "8")];
     let world = world_of([LITTLE, LITTLE], true, |config| config.dmabuf = true);

@@ -59,7 +59,7 @@ pub enum RequestState {
 
 /// A completion that no kernel posts; the ring cannot be trusted any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("LS1323 a completion that cannot be ({what}): {completion:?}; the kernel's layout is not the one we know")]
+#[error("LS1323 an impossible completion ({what}): {completion:?}; the kernel's layout is not the one we know")]
 pub struct BadCompletion {
     /// What is wrong with it.
     pub what: &'static str,

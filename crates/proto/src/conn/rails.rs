@@ -13,7 +13,7 @@ pub const MAX_RAILS: usize = 8;
 /// acknowledgement takes; each more would make the end of a transfer wait longer for the slowest rail.
 const WINDOW: usize = 3;
 
-/// Chunks in flight on a rail that is alone; only memory is saved by a bound here. Seven rows of 64 pages that are copied together: one
+/// Chunks in flight on a rail that is alone; only memory is saved by a bound here. Seven batches of 64 pages that are copied together: one
 /// under way on either side, three whose copies or acknowledgements the other side has yet to notice, two to go on with.
 const WINDOW_ALONE: usize = 448;
 
@@ -24,7 +24,7 @@ pub(super) struct ChunkTx<B> {
     pub(super) src: B,
     /// The operation it belongs to; answers to reads have none on this side.
     pub(super) ticket: Option<Ticket>,
-    /// The region an answer to a read is taken from, 0 without limitything else.
+    /// The region an answer to a read is taken from, 0 for everything else.
     pub(super) key: u32,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct IncomingChunk {
 }
 
 /// Chunks of a rail on their way in at a time. Streams bring one after the other; transports that copy directly begin on the
-/// next ones early, on seven rows of 64 pages where pages are copied together.
+/// next ones early, on seven batches of 64 pages where pages are copied together.
 const MAX_ARRIVING: usize = 512;
 
 /// Rails remembered that the peer declared down before they came up on this side; far more than can be in the making

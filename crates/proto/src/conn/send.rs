@@ -24,7 +24,7 @@ pub(super) struct Grant {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segmentation<B> {
     pub(super) ticket: Option<Ticket>,
-    /// The region an answer to a read is taken from, 0 without limitything else.
+    /// The region an answer to a read is taken from, 0 for everything else.
     pub(super) key: u32,
     pub(super) kind: Kind,
     pub(super) id: u32,

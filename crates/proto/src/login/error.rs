@@ -7,9 +7,9 @@ use std::time::Duration;
 /// A span of protocol versions, ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Versions {
-    /// Oldest that is spoken.
+    /// Oldest that is supported.
     pub min: u16,
-    /// Newest that is spoken.
+    /// Newest that is supported.
     pub max: u16,
 }
 

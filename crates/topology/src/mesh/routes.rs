@@ -7,7 +7,7 @@ use linkspan_proto::mesh::HOPS_MAX;
 
 use super::{End, Graph, same_subnet};
 
-/// Most routes that one connection uses at a time: both ways round a ring.
+/// Most routes that one connection uses at a time: both directions of a ring.
 pub const ROUTES_MAX: usize = 2;
 
 /// Where to.
@@ -32,22 +32,22 @@ pub struct MeshLink {
     pub mbps: u32,
 }
 
-/// A way over other nodes.
+/// A route over other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Our interface.
     pub interface: String,
     /// Our address on it.
     pub from: IpAddr,
-    /// The mesh servers of the nodes on the way, then where the target listens.
+    /// The mesh servers of the nodes on the route, then where the target listens.
     pub hops: Vec<SocketAddr>,
-    /// Names of the nodes on the way.
+    /// Names of the nodes on the route.
     pub over: Vec<String>,
     /// Speed of the slowest cable, Mb/s; 0 when unknown.
     pub mbps: u32,
 }
 
-/// What the graph knows of the way to a host.
+/// What the graph knows of the route to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeshRoute {
     /// A cable of ours leads there.
@@ -58,7 +58,7 @@ pub enum MeshRoute {
     None(String),
 }
 
-/// A partial way: nodes passed, without the first, and the slowest cable so far.
+/// A partial route: nodes passed, without the first, and the slowest cable so far.
 #[derive(Clone, Debug)]
 struct Partial {
     nodes: Vec<usize>,
@@ -66,7 +66,7 @@ struct Partial {
 }
 
 impl Graph {
-    /// The way from the node `own` to `target`. With `reroute` cables of our own to it do not count.
+    /// The route from the node `own` to `target`. With `reroute`, cables of our own to it do not count.
     ///
     /// Routes share no relay with each other; each has the fewest hops, then the fastest slowest cable, then the smallest
     /// node numbers of what is left.
@@ -123,7 +123,7 @@ impl Graph {
         each.filter(|mbps| *mbps > 0).min().unwrap_or(0)
     }
 
-    /// The shortest way that avoids the relays in `shut`; those it takes are added to it.
+    /// The shortest route that avoids the relays in `shut`; those it takes are added to it.
     fn shortest(&self, from: usize, goal: Option<usize>, target: &Target, shut: &mut Vec<usize>) -> Option<Route> {
         let mut seen: Vec<usize> = shut.iter().copied().chain([from]).chain(goal).collect();
         let mut layer = vec![Partial { nodes: Vec::new(), mbps: u32::MAX }];
@@ -201,7 +201,7 @@ impl Graph {
             .collect();
         let goal = match goal {
             Some(goal) => format!("{} is known but no chain of cables leads to it", self.nodes[goal].name),
-            None => "no node tells of it".to_owned(),
+            None => "no node reports it".to_owned(),
         };
         match neighbours.as_slice() {
             [] => format!(

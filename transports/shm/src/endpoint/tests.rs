@@ -96,7 +96,7 @@ fn a_receiver_survives_any_scribbling() {
         for step in 0..200 {
             let len = [0, 8, 1000, 10_000, 64 << 10][(random.next() % 5) as usize];
             if random.next().is_multiple_of(2) {
-                // The honest half of the peer never gets corrupt over: only what it publishes.
+                // The peer's own half is never overwritten, only what it publishes.
                 let _ = a.data(&chunk(step, len), src.slice().sub(0, len as u64).unwrap());
             } else {
                 let mut head = Head::new(Kind::Eager);

@@ -47,7 +47,7 @@ impl Side {
         Side { rail, model, sent: 0, last: 0, lent: Vec::new() }
     }
 
-    /// Returns whether there was transport.
+    /// Returns whether there was space.
     fn send(&mut self, kind: Kind, len: usize) -> bool {
         let mem = buf(&pattern(self.sent, len));
         let head = head(kind, len, self.sent);
