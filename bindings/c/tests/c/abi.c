@@ -191,7 +191,7 @@ int main(int argc, char **argv) {
     FIELD(linkspan_stats, used)
     FIELD(linkspan_stats, uptime_ns)
     FIELD(linkspan_stats, device)
-    FIELD(linkspan_stats, capacity)
+    FIELD(linkspan_stats, transport)
     FIELD(linkspan_stats, counters)
     FIELD(linkspan_stats, latency)
     STRUCT(linkspan_memory_info)

@@ -64,7 +64,7 @@ int main(void) {
     linkspan_stats records[8];
     size_t count = 8;
     OK(linkspan_stats_read(records, &count));
-    CHECK(count >= 1 && records[0].pid == (uint32_t)getpid() && records[0].used > 0 && !strcmp(records[0].capacity, "tcp"));
+    CHECK(count >= 1 && records[0].pid == (uint32_t)getpid() && records[0].used > 0 && !strcmp(records[0].transport, "tcp"));
     uint64_t sent = 0;
     for (uint32_t n = 0; n < records[0].used; n++) {
         OK(linkspan_counter_name(n, name, sizeof name));

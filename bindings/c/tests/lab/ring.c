@@ -413,8 +413,8 @@ static void late_task(const char *device, uint32_t channel, bool first) {
     IS(LINKSPAN_CHANNEL_LATE, linkspan_swap_front(swap, &buffer, &capacity));
     IS(LINKSPAN_CHANNEL_LATE, linkspan_swap_flush(swap));
     uint8_t *say;
-    uint64_t capacity;
-    OK(linkspan_swap_front(word, &say, &capacity));
+    uint64_t word_capacity;
+    OK(linkspan_swap_front(word, &say, &word_capacity));
     *say = (uint8_t)count;
     OK(linkspan_swap_send(word, 1));
     int status = LINKSPAN_CHANNEL_LATE;
