@@ -15,10 +15,10 @@ class _Port:
         self._notifier = Notifier()
         self._last = 0
         self._waiting: dict[int, tuple[Op[Any], asyncio.Future[None]]] = {}
-        loop.add_reader(self._notifier.fileno(), self._heard)
+        loop.add_reader(self._notifier.fileno(), self._on_readable)
 
-    def _heard(self) -> None:
-        for token in self._notifier.hear():
+    def _on_readable(self) -> None:
+        for token in self._notifier.drain():
             found = self._waiting.get(token)
             # It is asked again: a waker may ring for nothing, and the next look leaves a new one.
             if found is not None and found[0]._watch(self._notifier, token):
