@@ -112,9 +112,9 @@ fn each_damaged_bit_of_a_head_ends_the_rail() {
     }
 }
 
-/// Rows that no honest peer sends: the rail ends, and no byte of them is placed.
+/// Chunk batches that no honest peer sends: the rail ends, and no byte of them is placed.
 #[test]
-fn rows_that_cannot_be_end_the_rail() {
+fn chunk_batches_that_cannot_be_end_the_rail() {
     let of = |heads: &[Head]| {
         let text: Vec<u8> = heads.iter().flat_map(|head| head.as_wire().to_vec()).collect();
         let mut bytes = head(Kind::BatchHeads, text.len(), 0).as_wire().to_vec();
@@ -128,14 +128,14 @@ fn rows_that_cannot_be_end_the_rail() {
     let mut odd = head(Kind::BatchHeads, 100, 0).as_wire().to_vec();
     odd.resize(200, 0xC5);
     let bad = [
-        (of(&[]), "a row"),
-        (of(&[put(5000, 0)]), "a row"),
-        (of(&[put(5000, 0), put(0, 1)]), "a row"),
-        (of(&[put((64 << 10) + 1, 0), put(5000, 1)]), "a row"),
-        (of(&[put(5000, 0), head(Kind::InlinePut, 10, 1)]), "a row"),
-        (of(&[put(5000, 0), head(Kind::BatchHeads, 80, 1)]), "a row"),
+        (of(&[]), "a chunk batch"),
+        (of(&[put(5000, 0)]), "a chunk batch"),
+        (of(&[put(5000, 0), put(0, 1)]), "a chunk batch"),
+        (of(&[put((64 << 10) + 1, 0), put(5000, 1)]), "a chunk batch"),
+        (of(&[put(5000, 0), head(Kind::InlinePut, 10, 1)]), "a chunk batch"),
+        (of(&[put(5000, 0), head(Kind::BatchHeads, 80, 1)]), "a chunk batch"),
         (of(&vec![put(10, 0); 31]), "LS0004"),
-        (odd, "a row"),
+        (odd, "a chunk batch"),
         (damaged, "LS0002"),
     ];
     for (n, (bytes, want)) in bad.into_iter().enumerate() {
