@@ -50,7 +50,7 @@ fn pour(login: &mut Login, bytes: &[u8]) {
     while let Some((size, tail)) = rest.split_first() {
         let piece = &tail[..tail.len().min(usize::from(*size) + 1)];
         let wanted = login.wants();
-        let used = login.feed(piece, NOW);
+        let used = login.feed(piece);
         assert!(used <= piece.len());
         assert!(wanted <= BLOB_MAX + 1024, "wants {wanted} bytes of an unauthenticated client");
         let ready = login.output().len();
@@ -90,7 +90,7 @@ fn damaged(client: &mut Login, server: &mut Login, script: &[u8]) {
                 }
             }
             passed += bytes.len();
-            let used = to.feed(&bytes, NOW);
+            let used = to.feed(&bytes);
             // Only bytes that were taken count: a side that has ended reads no more.
             touched[usize::from(!to_server)] |= bytes[..used] != before[..used];
         }

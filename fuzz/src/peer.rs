@@ -52,7 +52,7 @@ pub fn log_in(listener: &Listener, conn: u64, stream_number: u16, blob: &[u8]) -
         let mut bytes = vec![0; login.wants()];
         match stream.read(&mut bytes) {
             Ok(0) => return None,
-            Ok(n) => drop(login.feed(&bytes[..n], start.elapsed())),
+            Ok(n) => drop(login.feed(&bytes[..n])),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(_) => return None,
         }

@@ -75,6 +75,7 @@ impl From<Error> for Failure {
             }
             Error::Timeout { .. } => Exit::Timeout,
             Error::Strict { .. } => Exit::Degraded,
+            Error::Refused { .. } => Exit::Permission,
             _ => Exit::Failed,
         };
         Failure::new(exit, chain(&error))
@@ -106,6 +107,7 @@ impl From<PerfError> for Failure {
         {
             let exit = match inner {
                 Error::Timeout { .. } => Exit::Timeout,
+                Error::Refused { .. } => Exit::Permission,
                 Error::Strict { .. } => Exit::Degraded,
                 _ => Exit::Failed,
             };

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::mesh::EdgeSpeed;
+use linkspan_fabric::mesh::{EdgeSpeed, ForeignHost};
 use linkspan_fabric::{Config, Fabric, Log};
 use linkspan_topology::mesh::{Finding, Graph, MeshRoute, Target, findings, nccl_settings};
 
@@ -66,6 +66,17 @@ impl View {
             _ => Exit::Ok,
         }
     }
+}
+
+/// A host that is on the cable and not in the mesh.
+fn foreign(graph: &Graph, own: u64, host: &ForeignHost) -> Finding {
+    let node = graph.find(own).map(|n| graph.nodes[n].name.clone()).unwrap_or_default();
+    let ForeignHost { interface, from, name, .. } = host;
+    Finding::new(
+        node,
+        &format!("LS1426 a host that calls itself {name:?}, at {from} on {interface}, has another cluster key"),
+        "put the same key into LINKSPAN_PSK_FILE on both hosts".into(),
+    )
 }
 
 /// A cable that does less than half of what its ends promise: a link that came up at a lower rate, a bad cable, a full
@@ -138,7 +149,10 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
         }
     }
     progress.clear();
-    let view = View::new(fabric.mesh_id(), graph, speeds);
+    let others: Vec<Finding> =
+        fabric.mesh_foreign()?.iter().map(|host| foreign(&graph, fabric.mesh_id(), host)).collect();
+    let mut view = View::new(fabric.mesh_id(), graph, speeds);
+    view.findings.extend(others);
     let mut out = Out::default();
     if args.json {
         out.json(&json::mesh(&view), true)?;

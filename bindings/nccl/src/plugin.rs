@@ -47,9 +47,12 @@ impl Plugin {
 pub(crate) fn fail(log: Logger, error: &Error) -> Fail {
     log.warn(&format!("linkspan: {}", chain(error)));
     match error {
-        Error::Param(_) | Error::Filter(_) | Error::Strict { .. } | Error::Forced { .. } | Error::Psk { .. } => {
-            Fail::InvalidUsage
-        }
+        Error::Param(_)
+        | Error::Filter(_)
+        | Error::Strict { .. }
+        | Error::Forced { .. }
+        | Error::Psk { .. }
+        | Error::Refused { .. } => Fail::InvalidUsage,
         Error::Unreachable { .. } | Error::Timeout { .. } | Error::Vanished { .. } | Error::Plan { .. } => Fail::Remote,
         Error::NoDevice { .. } | Error::Handle(_) => Fail::InvalidArgument,
         _ => Fail::System,

@@ -43,9 +43,26 @@ const ASK_ANEW: Duration = Duration::from_millis(700);
 /// Longest wait for a mesh whose state still changes before a connection makes do with one route over relays.
 const ONE_WAY: Duration = Duration::from_secs(5);
 
+/// Time between two tries where all ways to the peer have failed.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// How long nothing has been under way before a connection in a mesh, which looks for other routes itself, tries them all again.
+const AGAIN_IN_MESH: Duration = Duration::from_secs(2);
+
 /// A connection that is coming up. Poll-driven; never blocks.
+///
+/// Until the connect timeout (`LINKSPAN_CONNECT_TIMEOUT_MS`) is over all is tried again that may pass: a listener that is busy
+/// or not there yet, a cable that is out, a process without descriptors.
 pub struct Connecting {
     fabric: Fabric,
+    /// Index of the device.
+    index: usize,
+    /// All ways have failed; the next try begins then.
+    again: Option<Instant>,
+    /// How they did.
+    failed_before: String,
+    /// Since when nothing is under way, in a mesh that may still tell of a route.
+    stuck: Option<Instant>,
     handle: Handle,
     conn_id: u64,
     tries: Vec<Try>,
@@ -87,17 +104,25 @@ impl std::fmt::Debug for Connecting {
 
 impl Connecting {
     pub(crate) fn new(fabric: &Fabric, device: usize, handle: &[u8; HANDLE_LEN]) -> Result<Connecting, Error> {
-        let device = fabric.device(device)?;
+        Connecting::begun(fabric, device, Handle::decode(handle)?, Instant::now())
+    }
+
+    /// Of which the first try began at `since`.
+    fn begun(fabric: &Fabric, index: usize, handle: Handle, since: Instant) -> Result<Connecting, Error> {
+        let device = fabric.device(index)?;
         fabric.rdma().open(fabric.config());
-        let handle = Handle::decode(handle)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| LoginError::Random)?;
         let same_host = handle.host == fabric.host_hash();
         let mut connecting = Connecting {
             fabric: fabric.clone(),
+            index,
+            again: None,
+            failed_before: String::new(),
+            stuck: None,
             conn_id: u64::from_le_bytes(id),
             tries: Vec::new(),
-            since: Instant::now(),
+            since,
             first_up: None,
             join: None,
             shm: None,
@@ -159,7 +184,7 @@ impl Connecting {
     }
 
     fn begin(&mut self, reach: Path, number: u16, why: String, mbps: u32) {
-        let limit = self.fabric.config().connect_timeout;
+        let limit = self.time_left();
         let state = match reach.start(&self.fabric, limit) {
             Ok(arriving) => TryState::Dial(arriving),
             Err(why) => TryState::Failed(why),
@@ -269,14 +294,43 @@ impl Connecting {
         Ok(())
     }
 
+    fn time_left(&self) -> Duration {
+        self.fabric.config().connect_timeout.saturating_sub(self.since.elapsed())
+    }
+
     /// Makes progress without blocking. `Some` when the connection is up.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] and [`Error::Timeout`], which name every path that was tried; [`Error::Forced`] where
-    /// `LINKSPAN_PATH` names a path that cannot be taken; [`Error::Strict`] for any downgrade in strict mode;
-    /// [`Error::Plan`], [`Error::Answer`], [`Error::Clear`] and [`Error::Vanished`] where the peer ends the set-up or
-    /// breaks it.
+    /// At once: [`Error::Refused`], the peer's key or version is another; [`Error::Unreachable`], no address of the peer is one
+    /// that this host could try; [`Error::Forced`], `LINKSPAN_PATH` names a path that cannot be taken; [`Error::Strict`],
+    /// a downgrade in strict mode; [`Error::Plan`], [`Error::Answer`] and [`Error::Clear`], the peer breaks the set-up.
+    /// When the connect timeout is over: [`Error::Unreachable`], [`Error::Timeout`] and [`Error::Vanished`], which name what
+    /// was tried.
     pub fn poll(&mut self) -> Result<Option<Channel>, Error> {
+        if let Some(again) = self.again {
+            if Instant::now() < again {
+                return Ok(None);
+            }
+            let failed_before = std::mem::take(&mut self.failed_before);
+            *self = Connecting::begun(&self.fabric, self.index, self.handle.clone(), self.since)?;
+            self.failed_before = failed_before;
+        }
+        match self.step() {
+            Err(passing @ (Error::Unreachable { .. } | Error::Vanished { .. }))
+                if !self.tries.is_empty() && self.time_left() > AGAIN =>
+            {
+                self.failed_before = match passing {
+                    Error::Unreachable { tried } => tried,
+                    other => other.to_string(),
+                };
+                self.again = Some(Instant::now() + AGAIN);
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<Channel>, Error> {
         for n in 0..self.tries.len() {
             self.poll_try(n)?;
         }
@@ -290,16 +344,21 @@ impl Connecting {
         self.conclude()
     }
 
-    /// Adds the descriptors of which one becomes ready when [`Connecting::poll`] can make progress.
+    /// Adds the descriptors of which one becomes ready when [`Connecting::poll`] can make progress. Not all that moves it on has
+    /// a descriptor: wait for some milliseconds at most.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         for attempt in &self.tries {
             match &attempt.state {
+                _ if self.again.is_some() => {}
                 TryState::Dial(arriving) => arriving.wait_fds(fds),
                 TryState::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
                 TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
                 TryState::Meet(meet, _) => fds.push(meet.0.stream.wait_fd(false)),
                 TryState::Used | TryState::Failed(_) => {}
             }
+        }
+        if let Some(Ok(join)) = &self.join {
+            join.wait_fds(fds);
         }
     }
 
@@ -360,6 +419,8 @@ impl Connecting {
                         let params = ClientParams {
                             guard: config.guard.clone(),
                             blob: greeting.encode(),
+                            // The listener may be polled late.
+                            deadline: config.connect_timeout.saturating_sub(self.since.elapsed()),
                             ..ClientParams::new(
                                 self.handle.listen_id,
                                 self.handle.token.clone(),
@@ -381,7 +442,10 @@ impl Connecting {
                         attempt.logged_in(&self.fabric, *session, run.stream)
                     }
                     Ok(_) => return Ok(()),
-                    Err(error) => TryState::Failed(chain(&error)),
+                    Err(error) => match error.refusal() {
+                        Some(why) => return Err(Error::Refused { peer: attempt.reach.to(), why: why.clone() }),
+                        None => TryState::Failed(chain(&error)),
+                    },
                 },
                 TryState::Meet(meet, _) => {
                     let (candidate, config) = (&attempt.candidate, self.fabric.config());
@@ -424,8 +488,14 @@ impl Connecting {
         let open = self.tries.iter().any(|t| t.is_open() && counts(t));
         let Some(speaker) = self.tries.iter().position(rail_up) else {
             // In a mesh a way may still be told of.
-            let waits = open || (self.fabric.config().meshes() && !self.same_host);
-            return if waits { Ok(false) } else { Err(Error::Unreachable { tried: self.tried() }) };
+            if open {
+                self.stuck = None;
+            } else if !self.fabric.config().meshes() || self.same_host {
+                return Err(Error::Unreachable { tried: self.tried() });
+            } else if self.stuck.get_or_insert_with(Instant::now).elapsed() > AGAIN_IN_MESH && !self.tries.is_empty() {
+                return Err(Error::Unreachable { tried: self.tried() });
+            }
+            return Ok(false);
         };
         if open && self.first_up.is_some_and(|t| t.elapsed() < GRACE) {
             return Ok(false);

@@ -141,6 +141,15 @@ pub enum Error {
         /// Its address.
         peer: SocketAddr,
     },
+    /// The peer, or this side, refuses the other's key or version.
+    #[error("LS0516 no connection to the peer at {peer}, and none is possible as the two are configured")]
+    Refused {
+        /// Its address.
+        peer: SocketAddr,
+        /// Why.
+        #[source]
+        why: LoginError,
+    },
     /// The two streams of device-memory TCP do not make a rail.
     #[error("LS0515 device-memory TCP to {peer} cannot be set up")]
     Devmem {

@@ -323,6 +323,14 @@ impl Fabric {
         Ok(self.mesh()?.map(Mesh::graph))
     }
 
+    /// Hosts on our cables that have another cluster key; empty where the settings ask for no mesh.
+    ///
+    /// # Errors
+    /// As [`Fabric::mesh_graph`].
+    pub fn mesh_foreign(&self) -> Result<Vec<mesh::ForeignHost>, Error> {
+        Ok(self.mesh()?.map(Mesh::foreign).unwrap_or_default())
+    }
+
     /// Measures cables of the mesh. `None`: the settings ask for no mesh.
     ///
     /// # Errors

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
-use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
+use linkspan_proto::login::{LOGIN_DEADLINE, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_thunderbolt::Role;
@@ -19,15 +19,22 @@ use crate::config::PathChoice;
 use crate::device::DeviceInterface;
 use crate::handshake::{Handshake, QPS_MAX};
 use crate::local::{self, ShmOffer, ShmRail};
-use crate::logins::{LoginRun, LoginStep};
+use crate::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
 use crate::rdma::Rdma;
 use crate::reconnect::Recovered;
 use crate::secured::Secured;
 use crate::transport::AnyRail;
 use crate::{Config, Error, Fabric, chain, clock};
 
-/// Streams logged in and not yet part of a connection, over all peers of one listener.
+/// Reconnected rails that their connections have not taken yet, over all peers of one listener.
 const MAX_WAITING: usize = 256;
+
+/// The acceptors of this process, for one that needs a slot to look at the others' streams.
+static ACCEPTORS: Mutex<Vec<Weak<Mutex<Acceptor>>>> = Mutex::new(Vec::new());
+
+fn acceptors() -> MutexGuard<'static, Vec<Weak<Mutex<Acceptor>>>> {
+    ACCEPTORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Listens on every interface of a device and accepts any number of connections. Poll-driven; may be used from any
 /// thread.
@@ -73,6 +80,7 @@ impl Listener {
             fabric: fabric.clone(),
             device: device.name,
             sockets,
+            turn: 0,
             listen_id,
             token,
             table: Arc::new(LoginTable::new(USED_BOUND)),
@@ -82,7 +90,11 @@ impl Listener {
             returned: Vec::new(),
             handshakes: Vec::new(),
         };
-        Ok(Listener { acceptor: Arc::new(Mutex::new(acceptor)), handle: handle.encode() })
+        let acceptor = Arc::new(Mutex::new(acceptor));
+        let mut all = acceptors();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&acceptor));
+        Ok(Listener { acceptor, handle: handle.encode() })
     }
 
     /// What a peer needs to connect; secret, 128 bytes.
@@ -100,7 +112,8 @@ impl Listener {
     /// The next connection that is up, if there is one. Never blocks.
     ///
     /// # Errors
-    /// [`Error::Strict`]: strict mode forbids the connection that came up. [`Error::Tcp`]: the listening socket failed.
+    /// [`Error::Strict`]: strict mode forbids the connection that came up. [`Error::Tcp`]: the listening socket failed; a
+    /// process without free descriptors is no such failure but a pause, with a WARN line each minute.
     /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
         linkspan_tcp::closing::sweep();
@@ -109,20 +122,30 @@ impl Listener {
         acceptor.finish_one(&self.acceptor)
     }
 
-    /// Adds the descriptors of which one becomes ready when [`Listener::accept`] can make progress.
+    /// Adds the descriptors of which one becomes ready when [`Listener::accept`] can make progress. Where it is not
+    /// [idle](Listener::is_idle) there are deadlines too: wait for a tenth of a second at most.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         let acceptor = self.acceptor.lock().unwrap_or_else(|e| e.into_inner());
-        fds.extend(acceptor.sockets.iter().map(Listen::wait_fd));
+        if !Slot::all_taken() {
+            fds.extend(acceptor.sockets.iter().filter_map(Listen::wait_fd));
+        }
+        acceptor.pending_conns.values().filter_map(|a| a.offer.as_ref()?.as_ref().ok()).for_each(|o| o.wait_fds(fds));
         fds.extend(acceptor.pending_logins.iter().map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())));
         fds.extend(acceptor.handshakes.iter().map(|m| m.secured.stream.wait_fd(false)));
         fds.extend(
             acceptor.pending_conns.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))),
         );
     }
+
+    /// Whether nothing is coming up and new connections can be accepted at once.
+    pub fn is_idle(&self) -> bool {
+        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).is_idle()
+    }
 }
 
 struct PendingLogin {
     run: LoginRun,
+    slot: Slot,
     peer: SocketAddr,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
     offer: Option<Result<ShmOffer, String>>,
@@ -140,6 +163,8 @@ struct PendingLogin {
 
 struct PendingStream {
     secured: Secured,
+    /// Its right to be half open.
+    _slot: Slot,
     number: u16,
     /// Rails being set up beside it, and then what came of it.
     handshake: Option<(Handshake, Candidate)>,
@@ -164,6 +189,8 @@ pub(crate) struct Acceptor {
     fabric: Fabric,
     device: String,
     sockets: Vec<Listen>,
+    /// The socket that is asked first.
+    turn: usize,
     listen_id: u64,
     token: Token,
     table: Arc<LoginTable>,
@@ -187,28 +214,20 @@ struct PendingRecovery {
 }
 
 impl Acceptor {
+    fn is_idle(&self) -> bool {
+        let pending = self.pending_logins.len() + self.pending_conns.len() + self.handshakes.len();
+        pending == 0 && !Slot::all_taken() && self.sockets.iter().all(|s| s.wait_fd().is_some())
+    }
+
     /// Accepts, logs in and reads plans as far as possible.
     fn pump(&mut self) -> Result<(), Error> {
-        for n in 0..self.sockets.len() {
-            while let Some((stream, peer)) = self.sockets[n].accept()? {
-                self.enter(stream, peer)?;
-            }
-        }
         let mut n = 0;
         while n < self.pending_logins.len() {
-            match self.pending_logins[n].poll(&self.fabric) {
-                Ok(None) => n += 1,
-                Ok(Some(session)) => {
-                    let pending = self.pending_logins.swap_remove(n);
-                    self.add_stream(pending, *session);
-                }
-                Err(why) => {
-                    // An unauthenticated client is ignored, but the reason is logged.
-                    let pending = self.pending_logins.swap_remove(n);
-                    self.fabric.log().info(&format!("refused a connection from {}: {why}", pending.peer));
-                }
+            if self.serve(n) {
+                n += 1;
             }
         }
+        self.admit()?;
         self.pending_conns.values_mut().for_each(PendingConn::poll_offer);
         let config = self.fabric.config();
         self.pending_conns.values_mut().for_each(|a| a.meet(config));
@@ -225,15 +244,81 @@ impl Acceptor {
         Ok(())
     }
 
-    fn enter(&mut self, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
-        if self.pending_logins.len() >= HALF_OPEN_BOUND {
-            // The oldest that has shown nothing is dropped; those that have proven the token stay.
-            let oldest = self.pending_logins.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
-            match oldest.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
-                Some(n) => drop(self.pending_logins.swap_remove(n)),
-                None => return Ok(()),
+    /// Moves a login on. False when it is over, and another has taken its place in the list.
+    fn serve(&mut self, n: usize) -> bool {
+        match self.pending_logins[n].poll(&self.fabric) {
+            Ok(None) => return true,
+            Ok(Some(session)) => {
+                let pending = self.pending_logins.swap_remove(n);
+                self.add_stream(pending, *session);
+            }
+            Err(why) => {
+                let pending = self.pending_logins.swap_remove(n);
+                let line = format!("refused a connection from {}: {}", pending.peer, why.text);
+                match why.refusal {
+                    // A peer of ours that is configured otherwise.
+                    true => self.fabric.log().warn_seldom(&format!("login {}", pending.peer.ip()), &line),
+                    // An unauthenticated client is ignored, but the reason is logged.
+                    false => self.fabric.log().info(&line),
+                }
             }
         }
+        false
+    }
+
+    /// Accepts as many streams as there are slots, from each socket in turn, and reads what they have said already. The others
+    /// stay in the kernel's queues.
+    fn admit(&mut self) -> Result<(), Error> {
+        let mut empty = 0;
+        while empty < self.sockets.len() {
+            let Some(slot) = self.slot() else { return Ok(()) };
+            let at = self.turn % self.sockets.len();
+            self.turn = at + 1;
+            match self.sockets[at].accept() {
+                Ok(Some((stream, peer))) => {
+                    self.enter(slot, stream, peer)?;
+                    let last = self.pending_logins.len() - 1;
+                    if self.serve(last) {
+                        let PendingLogin { run, slot, .. } = &mut self.pending_logins[last];
+                        slot.count_silence(run);
+                    }
+                    empty = 0;
+                }
+                Ok(None) => empty += 1,
+                Err(shortage @ linkspan_tcp::Error::Shortage { .. }) => {
+                    self.fabric.log().warn(&chain(&shortage));
+                    self.drop_overdue();
+                    return Ok(());
+                }
+                Err(broken) => return Err(broken.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot for a stream; for its sake others that have had their time may go.
+    fn slot(&mut self) -> Option<Slot> {
+        if let Some(slot) = Slot::take() {
+            return Some(slot);
+        }
+        self.drop_overdue();
+        // Listeners that nobody polls at the moment. One that is locked is being polled.
+        let others: Vec<_> = acceptors().iter().filter_map(Weak::upgrade).collect();
+        for other in &others {
+            if let Ok(mut other) = other.try_lock() {
+                other.drop_overdue();
+            }
+        }
+        Slot::take()
+    }
+
+    /// Ends streams whose peers have not proven themselves in time, or are long in making a connection of theirs.
+    fn drop_overdue(&mut self) {
+        drop_unproven(&mut self.pending_logins, |p| (&p.run, &p.slot));
+        self.pending_conns.retain(|_, a| a.is_complete() || a.since.elapsed() < LOGIN_DEADLINE);
+    }
+
+    fn enter(&mut self, slot: Slot, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
         let params = ServerParams {
             guard: self.fabric.config().guard.clone(),
             blob: None,
@@ -243,6 +328,7 @@ impl Acceptor {
         let run = LoginRun { stream, login };
         self.pending_logins.push(PendingLogin {
             run,
+            slot,
             peer,
             offer: None,
             asked_setup: false,
@@ -255,7 +341,7 @@ impl Acceptor {
     }
 
     fn add_stream(&mut self, pending: PendingLogin, session: Session) {
-        let PendingLogin { run, peer, offer, asked_setup, candidate, no_rdma, no_devmem, relays } = pending;
+        let PendingLogin { run, slot, peer, offer, asked_setup, candidate, no_rdma, no_devmem, relays } = pending;
         let candidate = candidate.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         if session.stream >= FIRST_RETURN {
@@ -277,12 +363,6 @@ impl Acceptor {
             }
             return;
         }
-        let waiting: usize = self.pending_conns.values().map(|a| a.streams.len()).sum();
-        if waiting >= MAX_WAITING {
-            // Peers that never say their plan, or one that cannot be kept, give way to who comes now.
-            let oldest = self.pending_conns.iter().min_by_key(|(_, a)| a.since).map(|(id, _)| *id);
-            oldest.and_then(|id| self.pending_conns.remove(&id));
-        }
         let pending_conn = self.pending_conns.entry(session.conn_id).or_insert_with(|| PendingConn {
             peer,
             since: Instant::now(),
@@ -294,7 +374,8 @@ impl Acceptor {
         pending_conn.offer = offer.or(pending_conn.offer.take());
         let handshake = candidate.map(|candidate| (Handshake::answer(), candidate));
         let (number, verbs) = (session.stream, Err(no_rdma));
-        let seated = PendingStream { secured, number, handshake, verbs, no_devmem, relays, inbox: Vec::new() };
+        let seated =
+            PendingStream { secured, _slot: slot, number, handshake, verbs, no_devmem, relays, inbox: Vec::new() };
         pending_conn.streams.push(seated);
     }
 
@@ -352,13 +433,31 @@ fn make_space<T>(list: &mut Vec<T>) {
     }
 }
 
+/// Why a stream did not log in, and whether that is a matter of how two hosts are configured.
+struct NoLogin {
+    text: String,
+    refusal: bool,
+}
+
+impl From<LoginFailed> for NoLogin {
+    fn from(error: LoginFailed) -> NoLogin {
+        NoLogin { text: chain(&error), refusal: error.refusal().is_some() }
+    }
+}
+
+impl From<&str> for NoLogin {
+    fn from(text: &str) -> NoLogin {
+        NoLogin { text: text.into(), refusal: false }
+    }
+}
+
 /// Streams with this number or a higher one are rails that are added to a connection that is up.
 pub(crate) const FIRST_RETURN: u16 = 64;
 
 impl PendingLogin {
-    fn poll(&mut self, fabric: &Fabric) -> Result<Option<Box<Session>>, String> {
+    fn poll(&mut self, fabric: &Fabric) -> Result<Option<Box<Session>>, NoLogin> {
         loop {
-            match self.run.poll().map_err(|e| chain(&e))? {
+            match self.run.poll()? {
                 LoginStep::Pending => return Ok(None),
                 LoginStep::Done(session) => return Ok(Some(session)),
                 LoginStep::Asked => {
@@ -415,7 +514,7 @@ impl PendingLogin {
                             Err(why) => self.offer = Some(Err(why)),
                         }
                     }
-                    self.run.login.answer(&answer.encode()).map_err(|e| e.to_string())?;
+                    self.run.login.answer(&answer.encode()).map_err(LoginFailed::from)?;
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 pub(crate) use linkspan_shm::ShmRail;
 use linkspan_shm::{Accepting, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, same_host};
+use linkspan_transport::WaitFd;
 
 use crate::{Config, chain};
 
@@ -34,6 +35,10 @@ pub(crate) fn offer(config: &Config, theirs: &[u8]) -> Result<(ShmOffer, Vec<u8>
 }
 
 impl ShmOffer {
+    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        self.0.wait_fds(fds);
+    }
+
     pub(crate) fn poll(&mut self) -> Result<Option<ShmRail>, String> {
         self.0.poll(Instant::now()).map_err(|e| chain(&e))
     }
@@ -55,6 +60,10 @@ pub(crate) fn join(config: &Config, own: &Identity, answer: &[u8]) -> Result<Joi
 }
 
 impl Join {
+    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        self.0.wait_fds(fds);
+    }
+
     pub(crate) fn poll(&mut self) -> Result<Option<ShmRail>, String> {
         self.0.poll(Instant::now()).map_err(|e| chain(&e))
     }

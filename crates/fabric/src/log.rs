@@ -1,6 +1,7 @@
 //! Where the fabric's lines go: NCCL's logger inside NCCL, standard error elsewhere.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How grave a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,9 +14,21 @@ pub enum Level {
 
 type Sink = dyn Fn(Level, &str) + Send + Sync;
 
+/// Time from one line about a matter to the next, where others can cause it as often as they like.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// Matters that are remembered; there is no line about more of them at a time.
+const MATTERS: usize = 64;
+
+struct Lines {
+    sink: Box<Sink>,
+    /// What was said lately, and when.
+    lately: Mutex<Vec<(String, Instant)>>,
+}
+
 /// A destination of log lines. Cloning is cheap; lines come from any thread.
 #[derive(Clone)]
-pub struct Log(Option<Arc<Sink>>);
+pub struct Log(Option<Arc<Lines>>);
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -31,7 +44,7 @@ impl Log {
 
     /// A log that passes each line to a function.
     pub fn to(f: impl Fn(Level, &str) + Send + Sync + 'static) -> Log {
-        Log(Some(Arc::new(f)))
+        Log(Some(Arc::new(Lines { sink: Box::new(f), lately: Mutex::default() })))
     }
 
     /// A log on standard error at the level of `LINKSPAN_LOG`.
@@ -51,15 +64,28 @@ impl Log {
 
     /// One line of level [`Level::Warn`].
     pub fn warn(&self, line: &str) {
-        if let Some(f) = &self.0 {
-            f(Level::Warn, line);
+        if let Some(lines) = &self.0 {
+            (lines.sink)(Level::Warn, line);
         }
+    }
+
+    /// The same, unless there was one about this matter less than a minute ago.
+    pub(crate) fn warn_seldom(&self, matter: &str, line: &str) {
+        let Some(lines) = &self.0 else { return };
+        let mut lately = lines.lately.lock().unwrap_or_else(PoisonError::into_inner);
+        lately.retain(|(_, at)| at.elapsed() < SELDOM);
+        if lately.len() >= MATTERS || lately.iter().any(|(said, _)| said == matter) {
+            return;
+        }
+        lately.push((matter.to_owned(), Instant::now()));
+        drop(lately);
+        self.warn(line);
     }
 
     /// One line of level [`Level::Info`].
     pub fn info(&self, line: &str) {
-        if let Some(f) = &self.0 {
-            f(Level::Info, line);
+        if let Some(lines) = &self.0 {
+            (lines.sink)(Level::Info, line);
         }
     }
 }

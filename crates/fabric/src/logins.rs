@@ -1,16 +1,86 @@
-//! One stream through its login.
+//! Streams that were accepted and are not part of a connection yet: how many a process keeps, which of them give way, and
+//! one stream through its login.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use linkspan_proto::login::{Login, LoginError, Progress, Session};
+use linkspan_proto::login::{Login, LoginError, Progress, Session, Standing};
 use linkspan_tcp::Stream;
+use rustix::process::{Resource, getrlimit};
 
 use crate::clock;
+
+/// Taken by listeners and the mesh server of this process together.
+static HALF_OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Bounds of [`half_open_max`].
+const FEWEST: u64 = 16;
+const MOST: u64 = 1024;
+
+/// How long a stream keeps its slot when others want it and its peer has not proven itself. An honest peer says its hello at
+/// once; one that was too slow connects again.
+const UNPROVEN: Duration = Duration::from_secs(1);
+
+/// Streams of a process that are half open at a time: a quarter of the descriptors that it may have (256 by default).
+fn half_open_max() -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (files / 4).clamp(FEWEST, MOST) as usize
+}
+
+/// The right to keep one half-open stream. Given back when it is dropped.
+pub(crate) struct Slot {
+    since: Instant,
+}
+
+impl Slot {
+    /// One, unless all are taken.
+    pub(crate) fn take() -> Option<Slot> {
+        let most = half_open_max();
+        let next = |taken: usize| (taken < most).then_some(taken + 1);
+        let taken = HALF_OPEN.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        taken.is_ok().then(|| Slot { since: Instant::now() })
+    }
+
+    /// Whether none is left. What waits in the kernel's queues stays there then.
+    pub(crate) fn all_taken() -> bool {
+        HALF_OPEN.load(Ordering::Acquire) >= half_open_max()
+    }
+
+    /// Counts the time that a peer without a word spent in the kernel's queue.
+    pub(crate) fn count_silence(&mut self, run: &LoginRun) {
+        if run.login.standing() == Standing::Silent {
+            let quiet = run.stream.tcp_info().map_or(Duration::ZERO, |info| info.quiet);
+            self.since = self.since.checked_sub(quiet).unwrap_or(self.since);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        HALF_OPEN.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// A stream whose login is under way.
 pub(crate) struct LoginRun {
     pub(crate) stream: Stream,
     pub(crate) login: Login,
+}
+
+/// Ends logins of peers that have had their time, for others to have their slots: those that have said nothing, or where
+/// there is none, those whose hello may be another's that was overheard. Never one that is young, nor one that is proven.
+pub(crate) fn drop_unproven<T>(pending: &mut Vec<T>, of: impl Fn(&T) -> (&LoginRun, &Slot)) {
+    for standing in [Standing::Silent, Standing::Hello] {
+        let before = pending.len();
+        pending.retain(|p| {
+            let (run, slot) = of(p);
+            run.login.standing() != standing || slot.since.elapsed() < UNPROVEN
+        });
+        if pending.len() < before {
+            return;
+        }
+    }
 }
 
 /// Why it did not get through.
@@ -22,6 +92,16 @@ pub(crate) enum LoginFailed {
     Io(#[from] io::Error),
 }
 
+impl LoginFailed {
+    /// The answer of a peer, or to one, that another try would end with too.
+    pub(crate) fn refusal(&self) -> Option<&LoginError> {
+        match self {
+            LoginFailed::Login(error) if error.is_refusal() => Some(error),
+            _ => None,
+        }
+    }
+}
+
 pub(crate) enum LoginStep {
     Pending,
     /// The server side is asked for its capabilities.
@@ -30,7 +110,8 @@ pub(crate) enum LoginStep {
 }
 
 impl LoginRun {
-    /// Moves bytes both ways as far as they go.
+    /// Moves bytes both ways as far as they go. The deadline counts only where nothing has arrived: what is read late because
+    /// we were not called need not have come late.
     pub(crate) fn poll(&mut self) -> Result<LoginStep, LoginFailed> {
         loop {
             while !self.login.output().is_empty() {
@@ -39,24 +120,24 @@ impl LoginRun {
                     None => break,
                 }
             }
-            match self.login.poll(clock::now()) {
-                Progress::Pending => {}
-                Progress::Asked => return Ok(LoginStep::Asked),
-                Progress::Done(session) => return Ok(LoginStep::Done(session)),
-                Progress::Failed(error) => return Err(error.into()),
-            }
             let mut bytes = [0; 256];
             let want = self.login.wants().min(bytes.len());
-            if want == 0 {
-                return Ok(LoginStep::Pending);
-            }
-            match self.stream.try_read(&mut bytes[..want])? {
-                None => return Ok(LoginStep::Pending),
-                Some(0) => self.login.closed(),
-                Some(n) => {
-                    self.login.feed(&bytes[..n], clock::now());
+            if want > 0 {
+                match self.stream.try_read(&mut bytes[..want])? {
+                    None => {}
+                    Some(0) => self.login.closed(),
+                    Some(n) => {
+                        self.login.feed(&bytes[..n]);
+                        continue;
+                    }
                 }
             }
+            return match self.login.poll(clock::now()) {
+                Progress::Pending => Ok(LoginStep::Pending),
+                Progress::Asked => Ok(LoginStep::Asked),
+                Progress::Done(session) => Ok(LoginStep::Done(session)),
+                Progress::Failed(error) => Err(error.into()),
+            };
         }
     }
 }

@@ -14,6 +14,7 @@ mod measure;
 mod ports;
 mod relay;
 mod server;
+mod work;
 
 pub(crate) use approach::Approach;
 pub use measure::{EdgeSpeed, Prober};
@@ -33,6 +34,8 @@ use linkspan_tcp::Options;
 use linkspan_topology::IfFilter;
 use linkspan_topology::mesh::{Database, Graph, MeshRoute, Target};
 
+use work::Works;
+
 use crate::rdma::Rdma;
 use crate::stats::Stats;
 use crate::{Config, Error, Log, clock};
@@ -43,6 +46,9 @@ const LAST_RELAYS: Duration = Duration::from_secs(5);
 /// Without news for so long, what neighbours see has been told: one beat of each of them (a second), and the slack of a busy
 /// machine.
 const QUIET: Duration = Duration::from_millis(1300);
+
+/// How long a host with another key is remembered: some beats.
+const FOREIGN: Duration = Duration::from_secs(5);
 
 /// What a mesh is made of.
 pub(crate) struct Setup {
@@ -70,8 +76,8 @@ pub(crate) struct Means {
 pub(crate) struct Shared {
     known: Mutex<Known>,
     stop: AtomicBool,
-    /// Streams being relayed, and a count that moves with their bytes.
-    relays: AtomicUsize,
+    works: Works,
+    /// A count that moves with relayed bytes.
     moved: AtomicUsize,
     /// Threads that relay and measure; they are waited for before the code may be unloaded.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -82,9 +88,33 @@ struct Known {
     own: Node,
     /// Addresses of the ports in `own`, those of one link only included.
     declared: Option<Graph>,
+    /// Hosts with another key, the last one heard on each interface.
+    foreign: Vec<ForeignHost>,
+}
+
+/// A host on one of our cables that has another cluster key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignHost {
+    /// Our interface.
+    pub interface: String,
+    /// Its address there.
+    pub from: IpAddr,
+    /// What it calls itself; nothing proves it.
+    pub name: String,
+    heard: Duration,
 }
 
 impl Shared {
+    fn new(own: Node, declared: Option<Graph>) -> Arc<Shared> {
+        Arc::new(Shared {
+            known: Mutex::new(Known { database: Database::default(), own, declared, foreign: Vec::new() }),
+            stop: AtomicBool::new(false),
+            works: Works::default(),
+            moved: AtomicUsize::new(0),
+            threads: Mutex::default(),
+        })
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -140,6 +170,13 @@ impl Mesh {
             Some(graph) => graph.clone(),
             None => known.database.graph(known.own.clone(), now),
         }
+    }
+
+    /// Hosts with another key whose beacons came lately.
+    pub(crate) fn foreign(&self) -> Vec<ForeignHost> {
+        let now = clock::now();
+        let known = self.shared.known();
+        known.foreign.iter().filter(|host| now.saturating_sub(host.heard) < FOREIGN).cloned().collect()
     }
 
     /// Whether all neighbours have had the time to tell what they see, and nothing new has come since.
@@ -218,16 +255,9 @@ impl Mesh {
             ports: vec![],
             heard: vec![],
         };
-        let shared = Shared {
-            known: Mutex::new(Known { database: Database::default(), own: node, declared: None }),
-            stop: AtomicBool::new(false),
-            relays: AtomicUsize::new(0),
-            moved: AtomicUsize::new(0),
-            threads: Mutex::default(),
-        };
         let means = Means { keys: Keys::new(&psk), psk, options: Options::default() };
         let (wake, _) = UnixStream::pair().unwrap();
-        Mesh { id, means, shared: Arc::new(shared), thread: None, wake, since: clock::now() }
+        Mesh { id, means, shared: Shared::new(node, None), thread: None, wake, since: clock::now() }
     }
 
     /// Gives it a beacon of a node, sent by `sender`.
@@ -243,7 +273,7 @@ impl Drop for Mesh {
         // Others may still be at what this process has finished: as long as their bytes move, they are carried on.
         let until = Instant::now() + LAST_RELAYS;
         let mut moved = usize::MAX;
-        while self.shared.relays.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+        while self.shared.works.relays() > 0 && Instant::now() < until {
             let now = self.shared.moved.load(Ordering::Relaxed);
             if now == std::mem::replace(&mut moved, now) {
                 break;

@@ -60,17 +60,13 @@ pub(crate) struct Acceptor {
     listener: Listener,
     fabric: Fabric,
     coming: Mutex<Vec<Coming>>,
-    /// Descriptors of the listener while no connection is being set up.
-    sockets: usize,
 }
 
 impl Acceptor {
     pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Acceptor, Error> {
         let listener = fabric.listen(device)?;
         listener.attend();
-        let mut fds = Vec::new();
-        listener.wait_fds(&mut fds);
-        Ok(Acceptor { listener, fabric: fabric.clone(), coming: Mutex::default(), sockets: fds.len() })
+        Ok(Acceptor { listener, fabric: fabric.clone(), coming: Mutex::default() })
     }
 
     pub(crate) fn handle(&self) -> [u8; linkspan_fabric::HANDLE_LEN] {
@@ -109,12 +105,9 @@ impl Acceptor {
 
     /// Adds what to wait for, and says for how long at most; `None` where there is work.
     pub(crate) fn arm(&self, fds: &mut Vec<WaitFd>) -> Option<Duration> {
-        let before = fds.len();
         self.listener.wait_fds(fds);
-        // Shared memory is set up by polling: a millisecond is a tenth of what the whole takes.
-        let coming_in = fds.len() > before + self.sockets;
         let mut coming = self.coming.lock().unwrap_or_else(|e| e.into_inner());
         let quiet = coming.iter_mut().all(|c| c.pending.channel.arm(fds));
-        quiet.then_some(if coming_in || !coming.is_empty() { COMING } else { IDLE })
+        quiet.then_some(if coming.is_empty() && self.listener.is_idle() { IDLE } else { COMING })
     }
 }

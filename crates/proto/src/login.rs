@@ -6,7 +6,7 @@
 //! hello   version range, ids, nonce, code  ->           a wrong code: no answer, and the stream is closed
 //!                                          <-  reply    version, nonce, code over both; or a refusal
 //! confirm capabilities, code               ->           only now does the server know that this is no replay
-//!                                          <-  finish   capabilities, code
+//!                                          <-  finish   capabilities, code; or a refusal
 //! ```
 //!
 //! `docs/PROTOCOL.md`, "Login", gives every byte. One [`Login`] is driven by one thread at a time.
@@ -31,7 +31,7 @@ pub(crate) use secret::{MAC_LEN, derive, mac, mac_is};
 pub use secret::{Psk, Secret, Token};
 pub use server::ServerParams;
 pub use session::{Guard, Seed, Session};
-pub use table::{HALF_OPEN_BOUND, HalfOpen, LoginTable, USED_BOUND};
+pub use table::{LoginTable, USED_BOUND};
 pub use wire::BLOB_MAX;
 
 use client::Client;
@@ -54,6 +54,17 @@ pub enum Progress {
     Done(Box<Session>),
     /// It failed, and the stream is to be closed; a refusal, if one was due, has been handed out.
     Failed(LoginError),
+}
+
+/// What a server knows of the client of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has said nothing, or not all of a hello.
+    Silent,
+    /// Its hello has the right code. A hello that was overheard and sent again has it too.
+    Hello,
+    /// It has answered our nonce, and with a cluster key shown that it has the same.
+    Proven,
 }
 
 /// What a side does next after a message.
@@ -125,8 +136,9 @@ impl Login {
     /// Takes bytes from the stream and says how many; the rest belong to what follows the login. Takes none once
     /// the login has ended, and never more than the message at hand needs: the bytes of an unauthenticated client are
     /// bounded by one hello.
-    pub fn feed(&mut self, bytes: &[u8], now: Duration) -> usize {
-        self.tick(now);
+    ///
+    /// The deadline is [`Login::poll`]'s: what arrived in time is not late because it was read late.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         while matches!(self.end, End::Open) && used < bytes.len() && self.want > 0 {
             let n = (self.want - self.inbox.len()).min(bytes.len() - used);
@@ -241,11 +253,11 @@ impl Login {
         self.until
     }
 
-    /// Whether the peer has shown that it holds the token (a replay shows as much, until the login is done).
-    pub fn is_proven(&self) -> bool {
+    /// What a server knows of its client; of a client's server nothing is asked.
+    pub fn standing(&self) -> Standing {
         match &self.side {
-            Side::Client(client) => client.is_proven(),
-            Side::Server(server) => server.is_proven(),
+            Side::Client(_) => Standing::Proven,
+            Side::Server(server) => server.standing(),
         }
     }
 

@@ -31,6 +31,8 @@ pub struct TcpInfo {
     pub bytes_received: u64,
     /// Bytes handed to the kernel and not yet sent.
     pub unsent: u32,
+    /// Time since the peer's last payload, or since the connection was made where there was none.
+    pub quiet: Duration,
     /// Latest measured delivery, bytes per second.
     pub delivery_rate: u64,
 }
@@ -49,7 +51,10 @@ struct Raw {
     lost: u32,
     retrans: u32,
     fackets: u32,
-    last: [u32; 4],
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
     pmtu: u32,
     rcv_ssthresh: u32,
     rtt: u32,
@@ -76,6 +81,7 @@ struct Raw {
 
 // Offsets of the same fields in linux/tcp.h.
 const _: () = assert!(std::mem::offset_of!(Raw, rto) == 8);
+const _: () = assert!(std::mem::offset_of!(Raw, last_data_recv) == 52);
 const _: () = assert!(std::mem::offset_of!(Raw, total_retrans) == 100);
 const _: () = assert!(std::mem::offset_of!(Raw, bytes_acked) == 120);
 const _: () = assert!(std::mem::offset_of!(Raw, min_rtt) == 148);
@@ -112,6 +118,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         bytes_acked: raw.bytes_acked,
         bytes_received: raw.bytes_received,
         unsent: raw.notsent_bytes,
+        quiet: Duration::from_millis(raw.last_data_recv.into()),
         delivery_rate: raw.delivery_rate,
     })
 }

@@ -33,7 +33,12 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-dead-line", "the only relay is killed: both ends are told at once", dead_line),
     test("mesh-cut-line", "a far cable of a line is cut: both ends are told within 30 s", cut_line),
     test("mesh-strict", "LINKSPAN_STRICT=1 refuses to be relayed", strict),
-    test("mesh-strangers", "a neighbour with another key relays nothing, and nothing leaks over routes", strangers),
+    test(
+        "mesh-strangers",
+        "a neighbour with another key relays nothing and is named, and nothing leaks over routes",
+        strangers,
+    ),
+    test("mesh-replay", "a hello that is sent again and again at a relay keeps nobody out", replay),
     test("mesh-ipv6", "a ring with IPv6 addresses alone: both ways round, and a cable that is cut", ipv6_ring),
     test(
         "mesh-mixed-way",
@@ -391,7 +396,24 @@ fn strangers() -> Outcome<String> {
     let _ = fs::remove_file(other);
     let error = error?;
     wants(&error, &["LS0508", "no neighbour answers"])?;
+    // Both sides are told.
+    if from.heard("WARN mesh: LS1426") != 1 {
+        return Err("the host with another key is not named once".into());
+    }
+    stranger.expect("WARN mesh: LS1426", SOON)?;
+    let (_, said) = mesh.lspan("a", "mesh --json --wait 3s")?.end(SOON)?;
+    wants(&said, &["LS1426", "10.77.0.2 on cab0", "LINKSPAN_PSK_FILE"])?;
     Ok(error)
+}
+
+fn replay() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "x"], &[("a", "b"), ("b", "c"), ("x", "b")])?;
+    let _ranks = mesh.sit(&["b"])?;
+    let mut attacker = mesh.world.node("x", &mesh.env(), &["repeat", "10.77.2.2:7475"])?;
+    attacker.expect("repeating", SOON)?;
+    let up = mesh.send("a", "c")?;
+    wants(&up, &["relayed over b"])?;
+    Ok(up)
 }
 
 fn ipv6_ring() -> Outcome<String> {

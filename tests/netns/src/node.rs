@@ -1,12 +1,16 @@
 //! One end of a connection: a process of its own on one of the hosts. What it has to say goes to standard output,
 //! one line each.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::AnyNic;
 use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, HostBuf, Level, Log, Poll, Ticket};
+use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
+use linkspan_proto::mesh::{Keys, LISTEN_ID};
 
 /// Messages in flight.
 const WINDOW: usize = 8;
@@ -65,8 +69,38 @@ fn run(args: &[&str]) -> Result<(), String> {
                 std::thread::sleep(Duration::from_secs(60));
             }
         }
+        ["repeat", server] => repeat(&fabric, server.parse().map_err(|_| format!("{server} is no address"))?),
         ["idle", count, seconds] => idle(&fabric, number(count)?, number(seconds)?),
         other => Err(format!("a node does not know {other:?}")),
+    }
+}
+
+/// Sends one hello of a login at the mesh port again and again, as somebody would who overheard it: over 400 streams at a time,
+/// each as soon as it is ended.
+fn repeat(fabric: &Fabric, server: SocketAddr) -> Result<(), String> {
+    let Guard::Psk { psk, .. } = fabric.config().guard.clone() else { return Err("no key".into()) };
+    let params = ClientParams::new(LISTEN_ID, Keys::new(&psk).token(), 7, 0);
+    let params = ClientParams { guard: Guard::Psk { psk, encrypt: false }, ..params };
+    let seed = Seed::random().map_err(|e| e.to_string())?;
+    let login = Login::client(params, seed, Duration::ZERO).map_err(|e| e.to_string())?;
+    let mut streams: Vec<TcpStream> = Vec::new();
+    let mut said = false;
+    loop {
+        streams.retain_mut(|stream| {
+            let read = stream.read(&mut [0; 512]);
+            matches!(&read, Ok(n) if *n > 0) || read.is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+        });
+        while streams.len() < 400 {
+            let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(5)).map_err(|e| e.to_string())?;
+            stream.write_all(login.output()).map_err(|e| e.to_string())?;
+            stream.set_nonblocking(true).map_err(|e| e.to_string())?;
+            streams.push(stream);
+        }
+        if !said {
+            println!("repeating");
+            said = true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -7,11 +7,12 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::{Map, Side, peer};
+use linkspan_transport::WaitFd;
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -153,6 +154,10 @@ fn pidfd(socket: &OwnedFd, own: &Identity, theirs: &Identity) -> Option<OwnedFd>
     peer::of_socket(socket).ok().or_else(by_number)
 }
 
+fn readable(socket: &OwnedFd) -> WaitFd {
+    WaitFd { fd: socket.as_raw_fd(), read: true, write: false }
+}
+
 /// What both sides have and do once they know each other.
 struct Common {
     config: Config,
@@ -253,6 +258,14 @@ impl Accepting {
         rustix::net::listen(&listener, CANDIDATES as i32).map_err(refused("listen(2)"))?;
         let accepting = Accepting { common: Some(common), offer, listener, candidates: Vec::new(), ends: None };
         Ok((accepting, offer))
+    }
+
+    /// Adds the descriptors of which one becomes ready when [`Accepting::poll`] can make progress.
+    pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        match &self.ends {
+            Some(ends) => fds.push(readable(&ends.socket)),
+            None => fds.extend(std::iter::once(&self.listener).chain(&self.candidates).map(readable)),
+        }
     }
 
     /// Goes on. `None`: not yet. Other processes on the socket are refused without keeping state for them.
@@ -386,6 +399,12 @@ impl Connecting {
         let map = Map::create(common.config.ring).map_err(system("memfd_create(2)"))?;
         map.set_nonce(Side::A, common.nonce);
         Ok(Connecting { state: Some((common, *offer, socket()?)), made: Some(map), greeted: false })
+    }
+
+    /// Adds the descriptor that becomes ready when [`Connecting::poll`] can make progress; none until the listening side has
+    /// taken the connection.
+    pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        fds.extend(self.state.as_ref().filter(|_| self.greeted).map(|(.., socket)| readable(socket)));
     }
 
     /// Makes progress without blocking. `None`: not finished yet.

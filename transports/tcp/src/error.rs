@@ -27,6 +27,17 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Nothing left to accept with.
+    #[error(
+        "LS0312 connections to {addr} wait: this process or host has no descriptor or memory left for them; look at the limit of open files (ulimit -n)"
+    )]
+    Shortage {
+        /// The listener's address.
+        addr: SocketAddr,
+        /// The OS error.
+        #[source]
+        source: io::Error,
+    },
     /// An address that means every interface.
     #[error(
         "LS0303 {addr} means every interface; linkspan listens on chosen addresses only, so name one of an interface"

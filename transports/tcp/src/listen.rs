@@ -3,7 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use linkspan_net::{AcceptPause, is_shortage};
 use linkspan_transport::WaitFd;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -18,8 +21,15 @@ pub struct Listen {
     options: Options,
 }
 
-/// Connections that the kernel keeps for us; it lowers the number to net.core.somaxconn.
-const BACKLOG: i32 = 1024;
+/// Connections that the kernel keeps for us; it lowers the number to net.core.somaxconn, which is this one since Linux 5.4.
+const BACKLOG: i32 = 4096;
+
+/// Descriptors are the process's, so one pause and one warning a minute serve all of its listeners.
+static PAUSE: Mutex<AcceptPause> = Mutex::new(AcceptPause::new());
+
+fn pause() -> MutexGuard<'static, AcceptPause> {
+    PAUSE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Connections that died before they were accepted and are passed over in one [`Listen::accept`].
 const STILLBORN_MAX: usize = 64;
@@ -63,18 +73,26 @@ impl Listen {
         self.addr
     }
 
-    /// The next connection and who made it, or `None` when there is none.
+    /// The next connection and who made it, or `None` when there is none. Where no descriptor or memory is left, no listener
+    /// of the process accepts for a tenth of a second.
     ///
     /// # Errors
-    /// [`Error::Listen`], with the error of `accept4(2)`: EMFILE or ENFILE when no descriptor is left (try again
-    /// later), otherwise the listener is broken.
+    /// [`Error::Shortage`], once a minute: such a pause; the listener goes on. [`Error::Listen`], with the error of
+    /// `accept4(2)`: the listener is broken.
     pub fn accept(&mut self) -> Result<Option<(Stream, SocketAddr)>, Error> {
+        if !pause().is_over(Instant::now()) {
+            return Ok(None);
+        }
         for _ in 0..STILLBORN_MAX {
             // accept4 with SOCK_CLOEXEC.
             let (socket, from) = match self.socket.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(e) if is_of_the_connection(&e) => continue,
+                Err(source) if is_shortage(&source) => {
+                    let warns = pause().begin(Instant::now());
+                    return if warns { Err(Error::Shortage { addr: self.addr, source }) } else { Ok(None) };
+                }
                 Err(source) => {
                     return Err(Error::Listen { call: "accept", addr: self.addr, source });
                 }
@@ -88,9 +106,11 @@ impl Listen {
         Ok(None)
     }
 
-    /// The descriptor that becomes ready when [`Listen::accept`] has a connection.
-    pub fn wait_fd(&self) -> WaitFd {
-        WaitFd { fd: self.socket.as_raw_fd(), read: true, write: false }
+    /// The descriptor that becomes ready when [`Listen::accept`] has a connection; `None` during a pause, in which it may
+    /// stay ready: ask again after a tenth of a second.
+    pub fn wait_fd(&self) -> Option<WaitFd> {
+        let open = pause().is_over(Instant::now());
+        open.then(|| WaitFd { fd: self.socket.as_raw_fd(), read: true, write: false })
     }
 
     fn dress(&self, socket: Socket, from: SockAddr) -> Result<Stream, Error> {

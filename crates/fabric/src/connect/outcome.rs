@@ -158,7 +158,20 @@ impl Connecting {
     }
 
     pub(super) fn tried(&self) -> String {
-        let mut each: Vec<String> = self.tries.iter().map(Try::describe).collect();
+        // Streams of one path, and paths that end in the same way, are named together.
+        let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+        for attempt in &self.tries {
+            let (name, how) = (attempt.name(), attempt.standing());
+            match groups.iter_mut().find(|(other, _)| *other == how) {
+                Some((_, names)) if names.contains(&name) => {}
+                Some((_, names)) => names.push(name),
+                None => groups.push((how, vec![name])),
+            }
+        }
+        let mut each: Vec<String> = groups.iter().map(|(how, names)| format!("{}: {how}", names.join(", "))).collect();
+        if !self.failed_before.is_empty() && self.tries.iter().all(Try::is_open) {
+            each.push(format!("before that {}", self.failed_before));
+        }
         each.extend(self.asked.iter().filter(|(_, why)| !why.is_empty()).map(|(_, why)| format!("the mesh: {why}")));
         if each.is_empty() { "nothing: the handle has no address this host can use".into() } else { each.join("; ") }
     }

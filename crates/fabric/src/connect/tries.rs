@@ -94,15 +94,24 @@ impl Try {
     }
 
     pub(super) fn describe(&self) -> String {
+        format!("{}: {}", self.name(), self.standing())
+    }
+
+    /// Its ends, and why they were chosen.
+    pub(super) fn name(&self) -> String {
         let from = self.reach.from().map_or_else(|| "any".to_owned(), |f| f.ip().to_string());
-        let state = match &self.state {
+        format!("{from} -> {} ({})", self.reach.to(), self.why)
+    }
+
+    /// How far it has got.
+    pub(super) fn standing(&self) -> &str {
+        match &self.state {
             TryState::Dial(_) => "no answer yet",
             TryState::Login(_) => "connected, login not finished",
             TryState::Meet(..) => "login done, rail handshake not finished",
             TryState::Up(..) | TryState::Used => "up",
             TryState::Failed(why) => why,
-        };
-        format!("{from} -> {} ({}): {state}", self.reach.to(), self.why)
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {

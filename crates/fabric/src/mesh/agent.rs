@@ -4,21 +4,22 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linkspan_net::WaitSet;
 use linkspan_proto::mesh::{BEACON_MAX, Beacon, Node};
 use linkspan_tcp::{Listen, Options};
-use linkspan_topology::mesh::{Database, parse};
+use linkspan_topology::mesh::parse;
 use linkspan_topology::{Host, Roots};
 use linkspan_transport::WaitFd;
 
 use super::beacon::BeaconSocket;
 use super::ports::{self, Cabled};
 use super::server::MeshServer;
-use super::{Known, Means, Setup, Shared};
+use super::{ForeignHost, Means, Setup, Shared};
+use crate::logins::Slot;
 use crate::{Error, clock};
 
 /// Time between two rounds of beacons.
@@ -89,14 +90,7 @@ impl Agent {
             ports: list.iter().map(|c| c.port.clone()).collect(),
             heard: Vec::new(),
         };
-        let known = Known { database: Database::default(), own, declared };
-        let shared = Arc::new(Shared {
-            known: Mutex::new(known),
-            stop: AtomicBool::new(false),
-            relays: AtomicUsize::new(0),
-            moved: AtomicUsize::new(0),
-            threads: Mutex::default(),
-        });
+        let shared = Shared::new(own, declared);
         let mut agent = Agent {
             setup,
             means,
@@ -145,9 +139,11 @@ impl Agent {
             self.sockets.iter().flat_map(BeaconSocket::wait_fds).for_each(|fd| {
                 set.add(fd);
             });
-            self.listens.iter().for_each(|l| {
-                set.add(l.wait_fd());
-            });
+            if !Slot::all_taken() {
+                self.listens.iter().filter_map(Listen::wait_fd).for_each(|fd| {
+                    set.add(fd);
+                });
+            }
             self.server.wait_fds(&mut served);
             for fd in served.drain(..) {
                 set.add(fd);
@@ -255,23 +251,34 @@ impl Agent {
         let mut buf = [0; BEACON_MAX + 1];
         for (port, socket) in self.sockets.iter().enumerate() {
             for _ in 0..BURST {
-                let Some(bytes) = socket.hear(&mut buf) else { break };
-                // Datagrams without our key are ignored.
-                if let (Ok(beacon), false) = (Beacon::decode(bytes, &self.means.keys), self.mute) {
-                    self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
+                let Some((bytes, from)) = socket.hear(&mut buf) else { break };
+                match Beacon::decode(bytes, &self.means.keys) {
+                    Ok(beacon) if !self.mute => {
+                        self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
+                    }
+                    Ok(_) => {}
+                    // Datagrams without our key are believed nothing, but the user may want to know of them.
+                    Err(_) => {
+                        let Some(name) = Beacon::claimed_name(bytes) else { continue };
+                        let interface = self.ports[port].port.name.clone();
+                        let line = format!(
+                            "mesh: LS1426 a host at {from} on {interface} has another cluster key and is left out; put the same \
+                             key into LINKSPAN_PSK_FILE on every host"
+                        );
+                        self.setup.log.warn_seldom(&format!("mesh {interface}"), &line);
+                        let mut known = self.shared.known();
+                        known.foreign.retain(|other| other.interface != interface);
+                        known.foreign.push(ForeignHost { interface, from, name, heard: now });
+                    }
                 }
             }
         }
     }
 
     fn answer(&mut self) {
-        for listen in &mut self.listens {
-            while let Ok(Some((stream, peer))) = listen.accept() {
-                self.server.enter(stream, peer, &self.means);
-            }
-        }
-        let mut server = std::mem::take(&mut self.server);
+        let (mut server, mut listens) = (std::mem::take(&mut self.server), std::mem::take(&mut self.listens));
         server.pump(self);
-        self.server = server;
+        server.admit(&mut listens, self);
+        (self.server, self.listens) = (server, listens);
     }
 }

@@ -5,7 +5,7 @@
 //! a socket is tied to its interface.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use linkspan_transport::WaitFd;
@@ -38,11 +38,11 @@ impl BeaconSocket {
         }
     }
 
-    /// The next datagram; `None` when there is none.
-    pub(super) fn hear<'a>(&self, into: &'a mut [u8]) -> Option<&'a [u8]> {
+    /// The next datagram and whose it is; `None` when there is none.
+    pub(super) fn hear<'a>(&self, into: &'a mut [u8]) -> Option<(&'a [u8], IpAddr)> {
         for (socket, _) in &self.sockets {
-            if let Ok((len, _)) = socket.recv_from(into) {
-                return into.get(..len);
+            if let Ok((len, from)) = socket.recv_from(into) {
+                return Some((into.get(..len)?, from.ip()));
             }
         }
         None

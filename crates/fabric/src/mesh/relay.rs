@@ -5,7 +5,6 @@
 //! side is passed on to the other. What passes is not looked at, but for the mark by which the stream goes over to RDMA
 //! ([`super::hops`]): from then on two queue pairs, joined, carry what there is, and the stream stays beside them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,18 +14,15 @@ use linkspan_transport::Poll;
 use linkspan_verbs::Relay;
 use linkspan_verbs_sys::AnyNic;
 
-use super::Shared;
 use super::crossing::{Crossing, Over};
 use super::hops::RelayMark;
+use super::work::WorkSlot;
 use crate::secured::Secured;
 use crate::stats::{Counter, Slot, Stats, Tally};
 use crate::{Log, chain};
 
 /// Bytes held each way.
 pub(super) const BUFFER: usize = 256 << 10;
-
-/// Most streams relayed at a time: 64 MiB of buffers.
-pub(super) const RELAYS_MAX: usize = 128;
 
 /// Retransmissions in a row that nothing answers, after which the far side is cut off: as the rails have it.
 const TIMEOUTS: u8 = 3;
@@ -153,27 +149,9 @@ impl Pipe {
     }
 }
 
-/// A slot among the relayed streams, given back when dropped.
-pub(super) struct RelaySlot(Arc<Shared>);
-
-impl RelaySlot {
-    /// Takes one; `None` when all are taken.
-    pub(super) fn take(shared: &Arc<Shared>) -> Option<RelaySlot> {
-        let taken =
-            shared.relays.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < RELAYS_MAX).then_some(n + 1));
-        taken.ok().map(|_| RelaySlot(shared.clone()))
-    }
-}
-
-impl Drop for RelaySlot {
-    fn drop(&mut self) {
-        self.0.relays.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Relays between two streams until both have ended or one is gone. `a` was asked for, `b` leads on; `over` is what it takes to
 /// go over to RDMA.
-pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &RelaySlot, stats: &Stats, log: &Log) {
+pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlot, stats: &Stats, log: &Log) {
     let name = format!("{} > {}", a.interface(), b.interface());
     let mut told = RelayStats { stats, slot: stats.slot(&name, "relay"), tally: Tally::default() };
     told.tally.add(Counter::Open, 1);
@@ -247,7 +225,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &RelaySl
             }
         }
         if moved {
-            relay_slot.0.moved.fetch_add(1, Ordering::Relaxed);
+            relay_slot.shared.moved.fetch_add(1, Ordering::Relaxed);
         }
         if since.elapsed() >= TICK {
             since = Instant::now();
@@ -255,7 +233,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &RelaySl
             // The other side must be told that this one is dead.
             let dead = |s: &Secured| s.stream.tcp_info().is_ok_and(|i| i.timeouts >= TIMEOUTS || i.probes >= PROBES);
             let ended = there.shut && back.shut;
-            if !ended && ends.iter().any(dead) || relay_slot.0.stop.load(Ordering::Relaxed) {
+            if !ended && ends.iter().any(dead) || relay_slot.shared.stop.load(Ordering::Relaxed) {
                 break true;
             }
             if let Some(joined) = &mut rails {

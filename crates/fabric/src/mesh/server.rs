@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 
-use linkspan_proto::login::{Guard, HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams};
+use linkspan_proto::login::{Guard, Login, LoginTable, Seed, ServerParams};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
-use linkspan_tcp::Stream;
+use linkspan_tcp::{Listen, Stream};
 use linkspan_topology::mesh::same_subnet;
 use linkspan_transport::WaitFd;
 
 use super::agent::Agent;
 use super::crossing::Over;
 use super::hops::{self, Hops, RelayMark};
-use super::relay::{self, RelaySlot};
-use super::{Approach, Means, measure};
-use crate::logins::{LoginRun, LoginStep};
+use super::work::{Work, WorkSlot};
+use super::{Approach, Means, measure, relay};
+use crate::logins::{LoginRun, LoginStep, Slot, drop_unproven};
 use crate::{chain, clock};
 
 /// How long connecting to the next hop may take: less than the login of the client.
@@ -26,10 +26,13 @@ const LEAD_ON: Duration = Duration::from_secs(4);
 pub(super) struct MeshServer {
     table: Arc<LoginTable>,
     pending_logins: Vec<PendingLogin>,
+    /// The socket that is asked first.
+    turn: usize,
 }
 
 struct PendingLogin {
     run: LoginRun,
+    slot: Slot,
     peer: SocketAddr,
     state: State,
 }
@@ -37,10 +40,10 @@ struct PendingLogin {
 enum State {
     Login,
     /// Leading on, with a slot among the relays; whether the next hop is the last.
-    Reaching(Box<Approach>, RelaySlot, bool),
+    Reaching(Box<Approach>, WorkSlot, bool),
     /// It leads on to this stream, which may go over to RDMA.
-    Joined(Box<Stream>, RelaySlot, Option<Box<Over>>),
-    Sink,
+    Joined(Box<Stream>, WorkSlot, Option<Box<Over>>),
+    Sink(WorkSlot),
     Measuring(Receiver<Result<u64, String>>),
     /// Only the answer is still to be sent.
     Answered,
@@ -63,15 +66,32 @@ impl MeshServer {
         }
     }
 
-    pub(super) fn enter(&mut self, stream: Stream, peer: SocketAddr, means: &Means) {
-        if self.pending_logins.len() >= HALF_OPEN_BOUND {
-            // The oldest that has shown nothing is dropped; those that know the key stay.
-            let strangers = self.pending_logins.iter().enumerate().filter(|(_, h)| !h.run.login.is_proven());
-            match strangers.min_by_key(|(_, h)| h.run.login.deadline()).map(|(n, _)| n) {
-                Some(n) => drop(self.pending_logins.swap_remove(n)),
-                None => return,
+    /// Accepts as many streams as there are slots, from each socket in turn, and reads what they have said already.
+    pub(super) fn admit(&mut self, listens: &mut [Listen], agent: &Agent) {
+        let mut empty = 0;
+        while empty < listens.len() {
+            let slot = Slot::take().or_else(|| {
+                drop_unproven(&mut self.pending_logins, |p| (&p.run, &p.slot));
+                Slot::take()
+            });
+            let Some(slot) = slot else { return };
+            let at = self.turn % listens.len();
+            self.turn = at + 1;
+            match listens[at].accept() {
+                Ok(Some((stream, peer))) => {
+                    self.enter(slot, stream, peer, &agent.means);
+                    empty = 0;
+                }
+                Ok(None) => empty += 1,
+                Err(error) => {
+                    agent.setup.log.warn_seldom("mesh accept", &format!("mesh: {}", chain(&error)));
+                    return;
+                }
             }
         }
+    }
+
+    fn enter(&mut self, slot: Slot, stream: Stream, peer: SocketAddr, means: &Means) {
         let params = ServerParams {
             guard: Guard::Psk { psk: means.psk.clone(), encrypt: false },
             blob: None,
@@ -79,7 +99,7 @@ impl MeshServer {
         };
         let login = Seed::random().and_then(|seed| Login::server(params, seed, clock::now()));
         if let Ok(login) = login {
-            self.pending_logins.push(PendingLogin { run: LoginRun { stream, login }, peer, state: State::Login });
+            self.pending_logins.push(PendingLogin { run: LoginRun { stream, login }, slot, peer, state: State::Login });
         }
     }
 
@@ -154,33 +174,33 @@ impl PendingLogin {
                 }
                 Ok(Err(why)) => Some(MeshReply::No(why)),
             },
-            State::Joined(..) | State::Sink | State::Answered => None,
+            State::Joined(..) | State::Sink(_) | State::Answered => None,
         }
     }
 
     fn begin(&mut self, request: Request, agent: &Agent) -> Result<Option<MeshReply>, String> {
         match request {
             Request::Sink => {
-                self.state = State::Sink;
+                self.state = State::Sink(WorkSlot::take(&agent.shared, Work::Measure)?);
                 Ok(Some(MeshReply::Yes(String::new())))
             }
             Request::Relay(path) => {
                 let (name, from) = out(agent, &path)?;
-                let relay_slot = RelaySlot::take(&agent.shared).ok_or_else(|| {
-                    format!("LS1406 {} streams are relayed already, which is the limit", relay::RELAYS_MAX)
-                })?;
+                let relay_slot = WorkSlot::take(&agent.shared, Work::Relay)?;
                 let approach = Approach::start(&agent.means, &name, from, &path, LEAD_ON)?;
                 self.state = State::Reaching(Box::new(approach), relay_slot, path.len() == 1);
                 Ok(None)
             }
             Request::Measure(to) => {
                 let (name, from) = out(agent, &[to])?;
+                let measure_slot = WorkSlot::take(&agent.shared, Work::Measure)?;
                 let (tell, told) = sync_channel(1);
                 let means = agent.means.clone();
                 let thread = thread("linkspan measure");
                 let begun = thread.spawn(move || {
                     linkspan_net::block_signals();
                     let _ = tell.send(measure::cable(&means, &name, from, to));
+                    drop(measure_slot);
                 });
                 agent.shared.keep(begun.map_err(|e| e.to_string())?);
                 self.state = State::Measuring(told);
@@ -201,9 +221,10 @@ impl PendingLogin {
                     relay::run(stream, *on, over.map(|o| *o), &relay_slot, &stats, &log);
                 })
             }
-            State::Sink => thread("linkspan sink").spawn(move || {
+            State::Sink(measure_slot) => thread("linkspan sink").spawn(move || {
                 linkspan_net::block_signals();
                 measure::sink(stream);
+                drop(measure_slot);
             }),
             _ => return,
         };

@@ -58,7 +58,7 @@ fn log_stream_in(listener: &Listener, conn: u64, number: u16) -> TcpStream {
         assert!(listener.accept().unwrap().is_none());
         let mut bytes = vec![0; login.wants()];
         if let Ok(n) = stream.read(&mut bytes) {
-            login.feed(&bytes[..n], start.elapsed());
+            login.feed(&bytes[..n]);
         }
         match login.poll(start.elapsed()) {
             Progress::Done(_) => return stream,

@@ -8,4 +8,5 @@ mod helpers;
 mod hostile;
 mod pair;
 mod psk;
+mod strangers;
 mod verbs;

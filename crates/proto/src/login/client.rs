@@ -100,25 +100,20 @@ impl Client {
                 "it does not know this handle's listener or token (a handle from an earlier run?), the stream was used before, or it is not a linkspan; start all ranks of the job anew",
             ),
             (State::Finish, Guard::Token) => ("the finish", "the peer's log names the reason"),
-            (State::Finish, Guard::Psk { .. }) => (
-                "the finish",
-                "its cluster key likely differs: put the same key into LINKSPAN_PSK_FILE on every host; the peer's log names the reason",
-            ),
+            (State::Finish, Guard::Psk { .. }) => {
+                ("the finish", "the peer went away, or its cluster key differs; its log names the reason")
+            }
         }
-    }
-
-    pub(super) fn is_proven(&self) -> bool {
-        matches!(self.state, State::Finish)
     }
 
     /// Ends a login early where the first bytes are wrong already.
     pub(super) fn glance(&self, bytes: &[u8]) -> Result<(), LoginError> {
-        let (magic, message) = match self.state {
-            State::Reply => (REPLY_MAGIC, "reply"),
-            State::Finish => (FINISH_MAGIC, "finish"),
+        let (magics, message) = match self.state {
+            State::Reply => (&[REPLY_MAGIC][..], "reply"),
+            State::Finish => (&[FINISH_MAGIC, REFUSAL_MAGIC][..], "finish"),
         };
         let n = bytes.len().min(4);
-        if bytes[..n] == magic[..n] {
+        if magics.iter().any(|magic| bytes[..n] == magic[..n]) {
             Ok(())
         } else {
             Err(LoginError::Malformed {
@@ -131,6 +126,7 @@ impl Client {
     pub(super) fn step(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Step, LoginError> {
         match self.state {
             State::Reply => self.reply(bytes, out),
+            State::Finish if bytes.starts_with(&REFUSAL_MAGIC) => self.refusal(bytes),
             State::Finish if bytes.len() == LEAD_LEN => {
                 let extra = if self.noise.is_some() { NOISE_EXTRA } else { 0 };
                 body_len(bytes, FINISH_MAGIC, "finish", extra).map(Step::More)
@@ -180,6 +176,20 @@ impl Client {
         Ok(Step::Next(LEAD_LEN))
     }
 
+    /// A refusal in place of the finish.
+    fn refusal(&mut self, bytes: &[u8]) -> Result<Step, LoginError> {
+        if bytes.len() < REFUSAL_LEN {
+            return Ok(Step::More(REFUSAL_LEN));
+        }
+        self.script.hear(LABEL_REFUSAL, "refusal", bytes)?;
+        let reason = match *body(bytes) {
+            [low, high] => u16::from_le_bytes([low, high]),
+            _ => 0,
+        };
+        let version = Versions { min: self.version, max: self.version };
+        Err(refused(reason, self.params.versions, version))
+    }
+
     fn finish(&mut self, bytes: &[u8]) -> Result<Step, LoginError> {
         self.script.hear(LABEL_FINISH, "finish", bytes)?;
         let peer_blob = match &mut self.noise {
@@ -198,6 +208,7 @@ fn refused(reason: u16, ours: Versions, theirs: Versions) -> LoginError {
         r if r == Reason::Version as u16 => LoginError::Version { ours, theirs },
         r if r == Reason::PskNeeded as u16 => LoginError::PskMissingHere,
         r if r == Reason::PskUnknown as u16 => LoginError::PskMissingThere,
+        r if r == Reason::PskDiffers as u16 => LoginError::PskDiffers,
         reason => LoginError::Refused { reason, ours, theirs },
     }
 }

@@ -34,6 +34,21 @@ impl fmt::Display for Versions {
     }
 }
 
+impl LoginError {
+    /// Whether the peer, or this side, refuses for a reason that does not pass: another try ends the same way. Such an
+    /// answer is under the listener's token.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            LoginError::Version { .. }
+                | LoginError::PskMissingHere
+                | LoginError::PskMissingThere
+                | LoginError::PskDiffers
+                | LoginError::Refused { .. }
+        )
+    }
+}
+
 /// Why a login failed. No variant holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -54,7 +69,7 @@ pub enum LoginError {
         "LS0212 the authentication code of the peer's {message} message is wrong: the peer does not hold this listener's token (a handle from an earlier run?), or the message was changed in transit"
     )]
     Code {
-        /// hello, reply, confirm or finish.
+        /// hello, reply, confirm, finish or refusal.
         message: &'static str,
     },
     /// A hello for another listener.
@@ -137,14 +152,6 @@ pub enum LoginError {
         ours: Versions,
         /// The other side.
         theirs: Versions,
-    },
-    /// The login was replaced by a newer one.
-    #[error(
-        "LS0223 too many half-open logins ({bound}) at this listener: the oldest was dropped; a port scan, or more peers than the bound"
-    )]
-    Crowded {
-        /// The bound.
-        bound: usize,
     },
     /// The operating system has no randomness.
     #[error("LS0224 the operating system gave no random bytes (getrandom): nothing can be authenticated without them")]

@@ -6,7 +6,7 @@ use super::script::{Script, body, body_len, check_blob};
 use super::secret::{Secret, Token};
 use super::table::LoginTable;
 use super::wire::*;
-use super::{Guard, LOGIN_DEADLINE, Seed, Session, Step};
+use super::{Guard, LOGIN_DEADLINE, Seed, Session, Standing, Step};
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::little_endian::U16;
@@ -63,7 +63,7 @@ pub(super) struct Server {
     version: u16,
     conn_id: u64,
     stream: u16,
-    proven: bool,
+    standing: Standing,
     state: State,
 }
 
@@ -82,7 +82,7 @@ impl Server {
             version: 0,
             conn_id: 0,
             stream: 0,
-            proven: false,
+            standing: Standing::Silent,
             state: State::Hello,
             params,
         })
@@ -96,8 +96,8 @@ impl Server {
         }
     }
 
-    pub(super) fn is_proven(&self) -> bool {
-        self.proven
+    pub(super) fn standing(&self) -> Standing {
+        self.standing
     }
 
     pub(super) fn asks(&self) -> bool {
@@ -147,7 +147,7 @@ impl Server {
             return Err(LoginError::Listener { asked, ours });
         }
         self.script.hear(LABEL_HELLO, "hello", bytes)?;
-        self.proven = true;
+        self.standing = Standing::Hello;
         (self.conn_id, self.stream) = (hello.conn_id.get(), hello.stream.get());
         if self.params.table.is_used(self.conn_id, self.stream) {
             return Err(LoginError::Used { conn_id: self.conn_id, stream: self.stream });
@@ -202,11 +202,19 @@ impl Server {
     fn confirm(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Step, LoginError> {
         self.script.hear(LABEL_CONFIRM, "confirm", bytes)?;
         let peer_blob = match &mut self.noise {
-            Some(noise) => noise.read(body(bytes))?,
+            Some(noise) => match noise.read(body(bytes)) {
+                Ok(blob) => blob,
+                Err(error) => {
+                    let reason = (Reason::PskDiffers as u16).to_le_bytes();
+                    out.extend_from_slice(&self.script.frame(REFUSAL_MAGIC, LABEL_REFUSAL, &reason));
+                    return Err(error);
+                }
+            },
             None => body(bytes).to_vec(),
         };
         // Between hello and here another stream may have claimed the same number.
         self.params.table.claim(self.conn_id, self.stream)?;
+        self.standing = Standing::Proven;
         self.state = State::Asked(peer_blob);
         match self.params.blob.take() {
             Some(blob) => self.answer(&blob, out),

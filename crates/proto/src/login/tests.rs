@@ -96,7 +96,7 @@ fn run(mut c: Login, mut s: Login, tap: Tap<'_>) -> (Outcome, Outcome) {
         let (from, to) = if up { (&mut c, &mut s) } else { (&mut s, &mut c) };
         let mut bytes = drain(from);
         tap(turn, &mut bytes);
-        to.feed(&bytes, T0);
+        to.feed(&bytes);
         cr = cr.or_else(|| outcome(&mut c, T0));
         sr = sr.or_else(|| outcome(&mut s, T0));
         if matches!(cr, Some(Err(_))) {
@@ -140,7 +140,6 @@ fn parts_may_change_threads() {
     fn sync<T: Sync>() {}
     send::<Login>();
     send::<Session>();
-    send::<HalfOpen<u64>>();
     sync::<LoginTable>();
     sync::<Token>();
 }

@@ -12,11 +12,13 @@ pub(super) const HELLO_MAGIC: [u8; 4] = *b"LSh\xC6";
 pub(super) const REPLY_MAGIC: [u8; 4] = *b"LSr\xC6";
 pub(super) const CONFIRM_MAGIC: [u8; 4] = *b"LSc\xC6";
 pub(super) const FINISH_MAGIC: [u8; 4] = *b"LSf\xC6";
+pub(super) const REFUSAL_MAGIC: [u8; 4] = *b"LSn\xC6";
 
 pub(super) const LABEL_HELLO: &str = "linkspan login hello";
 pub(super) const LABEL_REPLY: &str = "linkspan login reply";
 pub(super) const LABEL_CONFIRM: &str = "linkspan login 1 confirm";
 pub(super) const LABEL_FINISH: &str = "linkspan login 1 finish";
+pub(super) const LABEL_REFUSAL: &str = "linkspan login 1 refusal";
 pub(super) const LABEL_SESSION: &str = "linkspan login 1 session";
 
 pub(super) const ROLE_CLIENT: u8 = 1;
@@ -66,8 +68,8 @@ pub(super) struct Reply {
     pub mac: [u8; MAC_LEN],
 }
 
-/// Start of the third (confirm, from the client) and fourth message (finish, from the server); `len` bytes of blob,
-/// or of Noise message around it, and a code follow.
+/// Start of the third (confirm, from the client) and fourth message (finish or refusal, from the server); `len` bytes of
+/// blob, of Noise message around it, or of a reason, and a code follow.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Lead {
@@ -80,13 +82,17 @@ pub(super) const HELLO_LEN: usize = size_of::<Hello>();
 pub(super) const REPLY_LEN: usize = size_of::<Reply>();
 pub(super) const LEAD_LEN: usize = size_of::<Lead>();
 
+/// Bytes of a refusal in place of a finish: its lead, the reason and the code.
+pub(super) const REFUSAL_LEN: usize = LEAD_LEN + 2 + MAC_LEN;
+
 const _: () = assert!(HELLO_LEN == 96 && REPLY_LEN == 80 && LEAD_LEN == 8);
 
-/// Why a server refuses a hello that proved the token.
+/// Why a server refuses a client that proved the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum Reason {
     Version = 1,
     PskNeeded = 2,
     PskUnknown = 3,
+    PskDiffers = 4,
 }

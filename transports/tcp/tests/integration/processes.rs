@@ -1,7 +1,5 @@
 //! Both ends in two processes, plain and encrypted.
 
-use std::time::Duration;
-
 use crate::common::ciphers::{client, server, session};
 use crate::common::{PATIENCE, V4, until, zero_copy};
 use linkspan_proto::login::{Login, Opener, Sealer};
@@ -35,7 +33,7 @@ fn login(mut login: Login, link: &mut Link) -> (Sealer, Opener) {
         }
         // What the last step has made goes first.
         if login.output().is_empty() {
-            login.feed(&link.recv(), Duration::ZERO);
+            login.feed(&link.recv());
         }
     }
 }

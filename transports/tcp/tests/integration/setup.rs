@@ -90,7 +90,7 @@ fn a_pacing_default_is_replaced_on_both_ends() {
 fn children_of_this_process_inherit_nothing() {
     let listen = Listen::bind(V4.parse().unwrap(), &Options::default()).unwrap();
     let (a, b) = streams(V4, &Options::default());
-    for fd in [listen.wait_fd().fd, a.as_fd().as_raw_fd(), b.as_fd().as_raw_fd()] {
+    for fd in [listen.wait_fd().unwrap().fd, a.as_fd().as_raw_fd(), b.as_fd().as_raw_fd()] {
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
         let flags = info.lines().find_map(|l| l.strip_prefix("flags:")).unwrap().trim();
         // O_CLOEXEC and O_NONBLOCK of asm-generic/fcntl.h.
@@ -222,7 +222,7 @@ fn a_dial_and_a_listener_can_be_slept_on() {
     assert_eq!(set.wait(Some(PATIENCE)).unwrap(), 1);
     assert!(dial.poll().unwrap().is_some());
     set.clear();
-    set.add(listen.wait_fd());
+    set.add(listen.wait_fd().unwrap());
     assert_eq!(set.wait(Some(PATIENCE)).unwrap(), 1);
     assert!(listen.accept().unwrap().is_some());
 }

@@ -2,14 +2,12 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use linkspan_proto::mesh::Node;
 use linkspan_tcp::{Dial, Listen, Options};
 use linkspan_thunderbolt::Role;
-use linkspan_topology::mesh::Database;
 use linkspan_transport::{Buf, Conn, HostBuf};
 use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
 
@@ -17,7 +15,8 @@ use super::*;
 use crate::Config;
 use crate::cable::Candidate;
 use crate::handshake::{Handshake, Met};
-use crate::mesh::Known;
+use crate::mesh::Shared;
+use crate::mesh::work::Work;
 use crate::rdma::{Rdma, RdmaCandidate};
 use crate::stats;
 use crate::transport::AnyRail;
@@ -48,13 +47,7 @@ fn shared() -> Arc<Shared> {
         ports: Vec::new(),
         heard: Vec::new(),
     };
-    Arc::new(Shared {
-        known: Mutex::new(Known { database: Database::default(), own, declared: None }),
-        stop: AtomicBool::new(false),
-        relays: AtomicUsize::new(0),
-        moved: AtomicUsize::new(0),
-        threads: Mutex::default(),
-    })
+    Shared::new(own, None)
 }
 
 /// Two ends and the relays between them, every hop with a NIC at each end.
@@ -98,7 +91,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
             next: marks.get(usize::from(n) + 1).copied(),
             config: config.clone(),
         };
-        let (relay_slot, stats) = (RelaySlot::take(&shared).unwrap(), stats.clone());
+        let (relay_slot, stats) = (WorkSlot::take(&shared, Work::Relay).unwrap(), stats.clone());
         let asked = std::mem::replace(&mut from, next);
         threads.push(std::thread::spawn(move || run(asked, on, Some(over), &relay_slot, &stats, &Log::off())));
     }

@@ -74,7 +74,7 @@ fn the_stream_may_be_cut_anywhere() {
             let mut s = server(params().1);
             let mut sent = Vec::new();
             for part in [&up[..cut], &up[cut..]] {
-                assert_eq!(s.feed(part, T0), part.len());
+                assert_eq!(s.feed(part), part.len());
                 sent.extend(drain(&mut s));
             }
             assert_eq!(sent, down);
@@ -84,7 +84,7 @@ fn the_stream_may_be_cut_anywhere() {
             let mut c = client(params().0);
             let mut sent = drain(&mut c);
             for part in [&down[..cut], &down[cut..]] {
-                assert_eq!(c.feed(part, T0), part.len());
+                assert_eq!(c.feed(part), part.len());
                 sent.extend(drain(&mut c));
             }
             assert_eq!(sent, up);
@@ -100,7 +100,7 @@ fn bytes_one_by_one_and_wants_counts_them() {
     for byte in hello.iter().chain(&confirm) {
         assert!(s.wants() > 0);
         let before = s.wants();
-        assert_eq!(s.feed(&[*byte], T0), 1);
+        assert_eq!(s.feed(&[*byte]), 1);
         drain(&mut s);
         assert!(s.wants() < before || s.wants() >= 8 || s.wants() == 0);
     }
@@ -112,24 +112,24 @@ fn bytes_one_by_one_and_wants_counts_them() {
 fn what_follows_the_login_is_left_alone() {
     let [hello, reply, mut confirm, finish] = messages((client_params(), server_params()));
     let mut s = server(server_params());
-    assert_eq!(s.feed(&hello, T0), hello.len());
+    assert_eq!(s.feed(&hello), hello.len());
     let whole = confirm.len();
     confirm.extend(b"the first frame");
-    assert_eq!(s.feed(&confirm, T0), whole);
+    assert_eq!(s.feed(&confirm), whole);
 
     let mut c = client(client_params());
     let mut down = [reply, finish].concat();
     let whole = down.len();
     down.extend(b"the first frame");
-    assert_eq!(c.feed(&down, T0), whole);
+    assert_eq!(c.feed(&down), whole);
 }
 
 #[test]
 fn done_waits_until_all_is_sent() {
     let [hello, reply, confirm, finish] = messages((client_params(), server_params()));
     let mut s = server(server_params());
-    s.feed(&hello, T0);
-    s.feed(&confirm, T0);
+    s.feed(&hello);
+    s.feed(&confirm);
     for _ in 0..reply.len() + finish.len() {
         assert!(matches!(s.poll(T0), Progress::Pending));
         s.sent(1);
@@ -145,16 +145,16 @@ fn a_server_may_read_the_clients_capabilities_first() {
         s.blob = None;
         let (mut c, mut s) = (client(c), server(s));
         assert!(matches!(s.answer(b"too soon"), Err(LoginError::Over(_))));
-        s.feed(&drain(&mut c), T0);
-        c.feed(&drain(&mut s), T0);
-        s.feed(&drain(&mut c), T0);
+        s.feed(&drain(&mut c));
+        c.feed(&drain(&mut s));
+        s.feed(&drain(&mut c));
         assert!(matches!(s.poll(T0), Progress::Asked));
         assert_eq!(s.wants(), 0);
-        assert_eq!(s.feed(b"more", T0), 0);
+        assert_eq!(s.feed(b"more"), 0);
         let mut answer = s.peer_blob().unwrap().to_vec();
         answer.extend_from_slice(b" seen");
         s.answer(&answer).unwrap();
-        c.feed(&drain(&mut s), T0);
+        c.feed(&drain(&mut s));
         let Progress::Done(session) = c.poll(T0) else { panic!("not done") };
         assert_eq!(session.peer_blob, b"client blob seen");
         assert!(matches!(s.poll(T0), Progress::Done(_)));

@@ -91,6 +91,19 @@ fn noise_messages_and_keys() {
 }
 
 #[test]
+fn a_refusal_of_the_key() {
+    let (c, s) = guarded(guard(7, false), guard(8, false));
+    let mut said = [const { Vec::new() }; 4];
+    let (c, _) = run(client(c), server(s), &mut |turn, bytes| said[turn].clone_from(bytes));
+    assert_eq!(c.unwrap_err(), LoginError::PskDiffers);
+    let (body, code) = said[3].split_at(10);
+    // Magic, length 2, reserved, reason 4.
+    assert_eq!(hex(body), "4c536ec6020000000400");
+    let before = said[..3].concat();
+    assert!(mac_is(client_params().token.expose(), "linkspan login 1 refusal", &[&before, body], code));
+}
+
+#[test]
 fn points_of_low_order_are_refused() {
     use crate::login::noise::X25519;
     use snow::types::Dh;

@@ -43,7 +43,7 @@ fn a_stranger_is_not_told_our_versions() {
     other.versions = span(2, 2);
     other.token = Token::new(*b"another 16 bytes");
     let mut s = server(server_params());
-    s.feed(&drain(&mut client(other)), T0);
+    s.feed(&drain(&mut client(other)));
     assert_eq!(s.output(), b"");
     assert!(matches!(s.poll(T0), Progress::Failed(LoginError::Code { .. })));
 }
@@ -53,7 +53,7 @@ fn a_refusal_is_sent_before_the_login_fails() {
     let mut other = client_params();
     other.versions = span(2, 2);
     let mut s = server(server_params());
-    s.feed(&drain(&mut client(other)), T0);
+    s.feed(&drain(&mut client(other)));
     assert_eq!(s.output().len(), 80);
     assert!(matches!(s.poll(T0), Progress::Pending));
     drain(&mut s);
@@ -89,7 +89,7 @@ fn fields_of_a_later_version_are_passed_over() {
     let code = mac(token().expose(), LABEL_HELLO, &[&hello[..64]]);
     hello[64..].copy_from_slice(&code);
     let mut s = server(server_params());
-    s.feed(&hello, T0);
+    s.feed(&hello);
     assert_eq!((s.output().len(), s.output()[4]), (80, 1), "not welcome");
 }
 
@@ -102,12 +102,12 @@ fn an_unknown_reason_is_reported_with_both_versions() {
     let mut c = client(old.clone());
     let hello = drain(&mut c);
     let mut s = server(server_params());
-    s.feed(&hello, T0);
+    s.feed(&hello);
     let mut reply = drain(&mut s);
     reply[12] = 77;
     let code = mac(token().expose(), LABEL_REPLY, &[&hello, &reply[..48]]);
     reply[48..].copy_from_slice(&code);
-    c.feed(&reply, T0);
+    c.feed(&reply);
     let want = LoginError::Refused { reason: 77, ours: span(2, 2), theirs: span(1, 1) };
     assert!(matches!(c.poll(T0), Progress::Failed(error) if error == want));
 }
