@@ -488,11 +488,14 @@ impl Connecting {
         let open = self.tries.iter().any(|t| t.is_open() && counts(t));
         let Some(speaker) = self.tries.iter().position(rail_up) else {
             // In a mesh a way may still be told of.
-            if open {
-                self.stuck = None;
-            } else if !self.fabric.config().meshes() || self.same_host {
-                return Err(Error::Unreachable { tried: self.tried() });
-            } else if self.stuck.get_or_insert_with(Instant::now).elapsed() > AGAIN_IN_MESH && !self.tries.is_empty() {
+            let mesh = self.fabric.config().meshes() && !self.same_host;
+            let stuck = match open {
+                true => None,
+                false => Some(*self.stuck.get_or_insert_with(Instant::now)),
+            };
+            self.stuck = stuck;
+            let tried_all = |since: Instant| !mesh || !self.tries.is_empty() && since.elapsed() > AGAIN_IN_MESH;
+            if stuck.is_some_and(tried_all) {
                 return Err(Error::Unreachable { tried: self.tried() });
             }
             return Ok(false);

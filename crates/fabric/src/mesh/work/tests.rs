@@ -3,7 +3,7 @@ use linkspan_proto::mesh::Node;
 use super::*;
 
 #[test]
-fn work_for_other_hosts_has_a_bound_and_its_end_makes_room() {
+fn work_for_other_hosts_has_a_bound_and_its_end_frees_a_slot() {
     let own = Node {
         id: 1,
         epoch: 0,
