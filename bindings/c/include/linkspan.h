@@ -538,7 +538,8 @@ int32_t linkspan_transport_wait_connected(struct linkspan_transport *transport, 
 int32_t linkspan_transport_get(struct linkspan_transport *transport, struct linkspan_peer_info *out);
 
 // Gives the peer access to memory until linkspan_transport_unexpose or the end of the transport. `reused` may be null: 1 where
-// the same range was exposed with the same rights already.
+// the same range was exposed with the same rights already. Over RDMA, what the peer may write is registered with the network
+// card here, whose key opens these bytes and no others, to every peer that this process has through that card.
 int32_t linkspan_transport_expose(struct linkspan_transport *transport,
                                   struct linkspan_view range,
                                   uint32_t rights,
@@ -546,7 +547,8 @@ int32_t linkspan_transport_expose(struct linkspan_transport *transport,
                                   uint32_t *reused);
 
 // Takes access back. Afterwards nothing of the peer lands in the region any more; where that takes longer than the timeout the
-// path is revoked and made again.
+// path is revoked and made again. Over RDMA the network card refuses the key of the region from then on. Bytes that another
+// transport of this process still exposes for writing stay open to its key until that takes them back.
 int32_t linkspan_transport_unexpose(struct linkspan_transport *transport,
                                     const struct linkspan_remote *region,
                                     int64_t timeout_ms);

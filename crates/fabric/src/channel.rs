@@ -5,6 +5,7 @@ mod alive;
 mod offload;
 mod recovery;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use linkspan_transport::{
 use crate::listener::Acceptor;
 use crate::meter::Meter;
 use crate::missing::MissingRails;
-use crate::rdma::ConnMemory;
+use crate::rdma::{ConnMemory, Registered};
 use crate::reconnect::Reconnector;
 use crate::staged::PathRail;
 use crate::stats::Counter;
@@ -84,6 +85,8 @@ pub struct Channel {
     standbys: bool,
     /// What is registered with the devices under it.
     memory: ConnMemory,
+    /// Memory that the peer may write by a key; dropped after the rails.
+    exposed: HashMap<u32, Registered>,
     /// The device whose memory it carries.
     gpu: Option<Arc<dyn Gpu>>,
     /// What tells NCCL's kernels where pieces are.
@@ -147,6 +150,7 @@ impl Channel {
             rdma: transport == "verbs",
             standbys: matches!(transport, "verbs" | "thunderbolt"),
             memory,
+            exposed: HashMap::new(),
             gpu: None,
             queue: None,
             looked: now,
@@ -288,12 +292,24 @@ impl Channel {
 
     /// See [`Conn::expose`].
     pub fn expose(&mut self, mem: MemSlice, access: Access) -> Option<u32> {
-        self.conn.expose(mem, access)
+        let key = self.conn.expose(mem, access)?;
+        self.expose_to_devices(key, mem, access);
+        Some(key)
     }
 
-    /// See [`Conn::unexpose`].
+    fn expose_to_devices(&mut self, key: u32, mem: MemSlice, access: Access) {
+        if access != Access::Read {
+            self.exposed.insert(key, self.memory.exposed(mem));
+        }
+    }
+
+    /// See [`Conn::unexpose`]. When it has returned true RDMA devices do not let the peer write there either.
     pub fn unexpose(&mut self, key: u32) -> bool {
-        self.conn.unexpose(key)
+        let ended = self.conn.unexpose(key);
+        if ended {
+            self.exposed.remove(&key);
+        }
+        ended
     }
 
     /// See [`Conn::take_notify`].
@@ -304,7 +320,11 @@ impl Channel {
     /// See [`Conn::expose_at`].
     #[must_use]
     pub fn expose_at(&mut self, key: u32, mem: MemSlice, access: Access) -> bool {
-        self.conn.expose_at(key, mem, access)
+        let fresh = self.conn.expose_at(key, mem, access);
+        if fresh {
+            self.expose_to_devices(key, mem, access);
+        }
+        fresh
     }
 
     /// See [`Conn::notifies_seen`].

@@ -287,6 +287,11 @@ impl RdmaCandidate {
         RdmaCandidate { relayed: Some(reason), ..self }
     }
 
+    /// The same in a protection domain of its own: what is registered elsewhere is out of reach of its queue pairs.
+    pub(crate) fn isolated(&self) -> Result<RdmaCandidate, String> {
+        Ok(RdmaCandidate { domain: self.domain.isolated().map_err(|e| chain(&e))?, ..self.clone() })
+    }
+
     /// How many queue pairs a stream is to have.
     pub(crate) fn wanted(&self, config: &Config) -> usize {
         // A relay has memory for one.

@@ -85,7 +85,10 @@ impl Context {
     /// [`Error::Fabric`]: the machine has no interface at all. [`Error::System`]: the OS refuses a descriptor or the
     /// engine thread.
     pub fn new(config: Config, log: Log) -> Result<Context, Error> {
-        let fabric = Fabric::new(config, log, true)?;
+        Context::over(Fabric::new(config, log, true)?)
+    }
+
+    pub(crate) fn over(fabric: Fabric) -> Result<Context, Error> {
         Ok(Context(Arc::new(Inner { fabric, engine: Engine::start()? })))
     }
 

@@ -202,6 +202,10 @@ impl Transport {
     /// Gives the peer access to a range of memory, before or after it has connected, until [`Transport::unexpose`] or the end of
     /// the transport, which keep the memory alive. The same range with the same rights twice is one region with one key.
     ///
+    /// Over RDMA a range that the peer may write is registered with the network card here, which takes time for large ones. The
+    /// card's key opens these bytes and no others, to every peer that this process has through that card: expose no more than
+    /// each of them may write. For memory that is only read there is no such key.
+    ///
     /// # Errors
     /// [`Error::ReadOnly`]: the memory must not be written and `access` allows writes. [`Error::TooManyRegions`].
     /// [`Error::Device`]: the memory is of a GPU that this transport does not carry.
@@ -218,6 +222,9 @@ impl Transport {
     /// Takes access back. When this returns nothing of the peer lands in the region any more and nothing is read from it;
     /// operations of the peer that are under way on it are refused. Where that takes longer than `timeout` (a peer that
     /// stopped in the middle of a write), the path is revoked and made again.
+    ///
+    /// Over RDMA the network card refuses the key of the region from then on, whatever the peer does. Bytes that another
+    /// transport of this process still exposes for writing stay open to its key until that takes them back.
     ///
     /// # Errors
     /// [`Error::NotExposed`]: the region was taken back already.

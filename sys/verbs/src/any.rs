@@ -78,6 +78,10 @@ impl Nic for AnyNic {
         either!(AnyNic, self, n => n.name())
     }
 
+    fn isolated(&self) -> Result<AnyNic, Error> {
+        made!(self, n => n.isolated(), AnyNic)
+    }
+
     fn limits(&self) -> Result<Limits, Error> {
         either!(AnyNic, self, n => n.limits())
     }

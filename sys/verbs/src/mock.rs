@@ -114,6 +114,10 @@ impl<N: Nic> Nic for MockNic<N> {
         self.inner.name()
     }
 
+    fn isolated(&self) -> Result<MockNic<N>, Error> {
+        Ok(MockNic { inner: self.inner.isolated()?, script: self.script.clone() })
+    }
+
     fn limits(&self) -> Result<Limits, Error> {
         self.inner.limits()
     }

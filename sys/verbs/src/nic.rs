@@ -9,7 +9,7 @@ use crate::{
     RtrAttr, RtsAttr, SendWr,
 };
 
-/// An opened device with one protection domain. Cloning shares it; it closes with its last clone, region, queue and
+/// An opened device with a protection domain. Cloning shares both; it closes with its last clone, region, queue and
 /// queue pair. May be used from several threads.
 pub trait Nic: Clone + Send + Sync + 'static {
     /// A registered region.
@@ -21,6 +21,13 @@ pub trait Nic: Clone + Send + Sync + 'static {
 
     /// Its name, as in `mlx5_0`.
     fn name(&self) -> &str;
+
+    /// The same device with another protection domain, empty: its queue pairs reach none of the regions of this one, nor the
+    /// other way round, whatever keys their peers know. Events of the device go to whichever asks first.
+    ///
+    /// # Errors
+    /// [`Error::System`]: the device refuses.
+    fn isolated(&self) -> Result<Self, Error>;
 
     /// Its limits.
     ///

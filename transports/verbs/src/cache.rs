@@ -4,11 +4,14 @@
 //! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So a domain may be
 //! told to watch what it registers ([`Domain::watching`]); without that, code that unmaps memory that was ever posted
 //! says so first ([`Domain::invalidate`]).
+//!
+//! The key of a target opens all of its region, to every queue pair of the protection domain, for as long as it is registered. So
+//! its end is not left to the rails, which may be idle: a target that is forgotten is deregistered at once, whoever still knows it.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use linkspan_transport::{Buf, DeviceReach, MemSlice};
 use linkspan_uffd::Unmaps;
@@ -18,23 +21,36 @@ use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 const KEEP: usize = 1024;
 
 /// A registered region.
-pub struct CachedRegion<M> {
-    mr: M,
+pub(crate) struct CachedRegion<M> {
     keys: Keys,
+    target: bool,
+    /// `None`: it was deregistered before its last user was gone.
+    mr: Mutex<Option<M>>,
+    /// How many [`Hold`]s there are; changed under the domain's lock.
+    holds: AtomicUsize,
 }
 
 impl<M: Mr> CachedRegion<M> {
-    fn new(mr: M) -> CachedRegion<M> {
-        CachedRegion { keys: mr.keys(), mr }
+    fn new(mr: M, target: bool) -> Arc<CachedRegion<M>> {
+        let (keys, mr) = (mr.keys(), Mutex::new(Some(mr)));
+        Arc::new(CachedRegion { keys, target, mr, holds: AtomicUsize::new(0) })
     }
 
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// The region itself.
-    pub fn mr(&self) -> &M {
-        &self.mr
+    /// Deregisters it, whoever knows it.
+    fn end(&self) {
+        drop(self.mr.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) > 0
+    }
+
+    fn meets(&self, addr: u64, len: u64) -> bool {
+        self.keys.addr() < addr.saturating_add(len) && addr < self.keys.addr() + self.keys.len()
     }
 }
 
@@ -43,10 +59,9 @@ impl<M: Mr> CachedRegion<M> {
 struct Map<M>(BTreeMap<u64, Arc<CachedRegion<M>>>);
 
 impl<M: Mr> Map<M> {
-    fn find(&self, mem: MemSlice) -> Option<&Arc<CachedRegion<M>>> {
-        let addr = mem.as_ptr() as u64;
+    fn find(&self, addr: u64, len: u64) -> Option<&Arc<CachedRegion<M>>> {
         let (_, region) = self.0.range(..=addr).next_back()?;
-        region.keys.covers(addr, mem.len() as u64).then_some(region)
+        region.keys.covers(addr, len).then_some(region)
     }
 
     fn insert(&mut self, region: Arc<CachedRegion<M>>) {
@@ -58,10 +73,6 @@ impl<M: Mr> Map<M> {
             self.0.remove(&idle);
         }
         self.0.insert(from, region);
-    }
-
-    fn remove(&mut self, addr: u64, len: u64) {
-        self.0.retain(|_, r| r.keys.addr() + r.keys.len() <= addr || r.keys.addr() >= addr.saturating_add(len));
     }
 }
 
@@ -86,31 +97,91 @@ impl<M: Mr> Maps<M> {
         self.sources.0.len() + self.targets.0.len()
     }
 
+    /// A source first, where there are both: a target may be deregistered while something is being sent from it.
     fn find(&self, mem: MemSlice, target: bool) -> Option<&Arc<CachedRegion<M>>> {
-        self.targets.find(mem).or_else(|| if target { None } else { self.sources.find(mem) })
+        let (addr, len) = (mem.as_ptr() as u64, mem.len() as u64);
+        let source = if target { None } else { self.sources.find(addr, len) };
+        source.or_else(|| self.targets.find(addr, len))
     }
 
-    fn insert(&mut self, region: Arc<CachedRegion<M>>, target: bool) {
-        if target { self.targets.insert(region) } else { self.sources.insert(region) }
+    fn of(&mut self, target: bool) -> &mut Map<M> {
+        if target { &mut self.targets } else { &mut self.sources }
+    }
+
+    fn insert(&mut self, region: Arc<CachedRegion<M>>) {
+        self.of(region.target).insert(region);
+    }
+}
+
+/// What a domain has registered.
+struct Regions<M> {
+    /// Where operations look.
+    maps: Maps<M>,
+    /// All that was not forgotten: also what larger regions have taken the place of.
+    live: Vec<Weak<CachedRegion<M>>>,
+}
+
+impl<M: Mr> Regions<M> {
+    fn add(&mut self, region: Arc<CachedRegion<M>>) {
+        self.live.retain(|known| known.strong_count() > 0);
+        self.live.push(Arc::downgrade(&region));
+        self.show(region);
+    }
+
+    /// Where no other covers it.
+    fn show(&mut self, region: Arc<CachedRegion<M>>) {
+        let map = self.maps.of(region.target);
+        if map.find(region.keys.addr(), region.keys.len()).is_none() {
+            map.insert(region);
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = Arc<CachedRegion<M>>> {
+        self.live.iter().filter_map(Weak::upgrade)
+    }
+
+    /// Forgets what shares a byte with the range: sources are deregistered with their last user, targets now. Those that are
+    /// held stay unless `all` go.
+    fn forget(&mut self, addr: u64, len: u64, all: bool) {
+        let stays = |region: &CachedRegion<M>| !region.meets(addr, len) || (!all && region.is_held());
+        for map in [&mut self.maps.sources, &mut self.maps.targets] {
+            map.0.retain(|_, region| stays(region));
+        }
+        self.live.retain(|known| {
+            let Some(region) = known.upgrade() else { return false };
+            let stays = stays(&region);
+            if region.target && !stays {
+                region.end();
+            }
+            stays
+        });
+        let held: Vec<_> = self.live().filter(|region| region.is_held()).collect();
+        held.into_iter().for_each(|region| self.show(region));
     }
 }
 
 struct Shared<N: Nic> {
     nic: N,
-    maps: Mutex<Maps<N::Mr>>,
+    regions: Mutex<Regions<N::Mr>>,
     /// Counts invalidations, so that a rail's own copy of the map need not ask for the lock.
     generation: AtomicU64,
     registrations: AtomicU64,
-    /// Counts changes of addresses that the device told.
-    addresses: AtomicU64,
-    gone: AtomicBool,
+    events: Arc<Events>,
     /// Set at most once, before anything is registered.
     unmaps: OnceLock<Result<&'static Unmaps, &'static str>>,
     /// What it was heard to say so far.
     unmapped: Mutex<u64>,
 }
 
-/// A device and the memory registered with it, shared by its rails.
+/// What the device told by itself.
+#[derive(Default)]
+struct Events {
+    /// Counts changes of addresses.
+    addresses: AtomicU64,
+    gone: AtomicBool,
+}
+
+/// A device and the memory registered with it in one protection domain, shared by its rails.
 pub struct Domain<N: Nic>(Arc<Shared<N>>);
 
 impl<N: Nic> Clone for Domain<N> {
@@ -122,10 +193,23 @@ impl<N: Nic> Clone for Domain<N> {
 impl<N: Nic> Domain<N> {
     /// A domain of an opened device.
     pub fn new(nic: N) -> Domain<N> {
-        let maps = Mutex::new(Maps::new());
-        let (generation, registrations, addresses) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let (gone, unmaps, unmapped) = (AtomicBool::new(false), OnceLock::new(), Mutex::new(0));
-        Domain(Arc::new(Shared { nic, maps, generation, registrations, addresses, gone, unmaps, unmapped }))
+        Domain::over(nic, Arc::default())
+    }
+
+    fn over(nic: N, events: Arc<Events>) -> Domain<N> {
+        let regions = Mutex::new(Regions { maps: Maps::new(), live: Vec::new() });
+        let (generation, registrations) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (unmaps, unmapped) = (OnceLock::new(), Mutex::new(0));
+        Domain(Arc::new(Shared { nic, regions, generation, registrations, events, unmaps, unmapped }))
+    }
+
+    /// The same device with nothing registered, in another protection domain ([`Nic::isolated`]): peers of its rails reach no
+    /// memory of this one. It does not watch.
+    ///
+    /// # Errors
+    /// [`Error::System`]: the device refuses.
+    pub fn isolated(&self) -> Result<Domain<N>, Error> {
+        Ok(Domain::over(self.0.nic.isolated()?, self.0.events.clone()))
     }
 
     /// From now on memory that is unmapped, moved or given back to the kernel is forgotten by itself, before anything else can be
@@ -160,11 +244,11 @@ impl<N: Nic> Domain<N> {
         let Some(unmaps) = self.unmaps() else { return 0 };
         let epoch = unmaps.settled();
         let mut seen = self.0.unmapped.lock().unwrap_or_else(|e| e.into_inner());
-        unmaps.gone(&mut seen, |(from, to)| self.forget(from, to - from));
+        unmaps.gone(&mut seen, |(from, to)| self.forget(from, to - from, true));
         epoch
     }
 
-    /// Whether both are the same opened device.
+    /// Whether both are the same opened device and protection domain.
     pub fn is(&self, other: &Domain<N>) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -179,12 +263,12 @@ impl<N: Nic> Domain<N> {
     pub(crate) fn watch(&self) -> Option<u64> {
         while let Ok(Some(event)) = self.0.nic.event() {
             match event {
-                AsyncEvent::Addresses(_) => drop(self.0.addresses.fetch_add(1, Ordering::Relaxed)),
-                AsyncEvent::DeviceGone => self.0.gone.store(true, Ordering::Relaxed),
+                AsyncEvent::Addresses(_) => drop(self.0.events.addresses.fetch_add(1, Ordering::Relaxed)),
+                AsyncEvent::DeviceGone => self.0.events.gone.store(true, Ordering::Relaxed),
                 _ => {}
             }
         }
-        (!self.0.gone.load(Ordering::Relaxed)).then(|| self.0.addresses.load(Ordering::Relaxed))
+        (!self.0.events.gone.load(Ordering::Relaxed)).then(|| self.0.events.addresses.load(Ordering::Relaxed))
     }
 
     /// Regions registered so far.
@@ -194,69 +278,107 @@ impl<N: Nic> Domain<N> {
 
     /// Regions kept at the moment.
     pub fn kept(&self) -> usize {
-        self.lock().len()
+        self.lock().maps.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Maps<N::Mr>> {
-        self.0.maps.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Regions<N::Mr>> {
+        self.0.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets every region that shares a byte with the `len` bytes at `mem`; to be called before memory that was
-    /// posted is unmapped. Operations under way keep theirs until they end; rails let go at their next operation.
+    /// Forgets every region that shares a byte with `mem` and that nobody holds ([`Domain::hold`]); to be called before memory
+    /// that was posted is unmapped. When it returns no peer writes there any more by a key of such a region, also where a rail
+    /// is idle. A chunk that was under way ends its rail then, and so does a send from memory that was registered as a target
+    /// only. Sources, which have no key for a peer, are deregistered when rails operate again and sends from them have ended.
     pub fn invalidate(&self, mem: MemSlice) {
-        self.forget(mem.as_ptr() as u64, mem.len() as u64);
+        self.forget(mem.as_ptr() as u64, mem.len() as u64, false);
     }
 
-    fn forget(&self, addr: u64, len: u64) {
-        let mut maps = self.lock();
-        maps.sources.remove(addr, len);
-        maps.targets.remove(addr, len);
+    fn forget(&self, addr: u64, len: u64, all: bool) {
+        // Under the lock until all are deregistered: who forgets the same at the same time returns no earlier.
+        let mut regions = self.lock();
+        regions.forget(addr, len, all);
         self.0.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Registers ahead, so that the first operation does not have to.
+    /// The region that holds `mem`, made where there is none.
+    pub(crate) fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
+        self.catch_up();
+        if let Some(region) = self.lock().maps.find(mem, target) {
+            return Ok(region.clone());
+        }
+        self.made(mem, target, false)
+    }
+
+    /// Registers exactly this memory, until the value is dropped. Holders of the same range with the same right share a region.
     ///
     /// # Errors
     /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
-    pub fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
+    pub fn hold(&self, mem: MemSlice, target: bool) -> Result<Hold<N>, Error> {
         self.catch_up();
-        if let Some(region) = self.lock().find(mem, target) {
-            return Ok(region.clone());
+        let is = |r: &Arc<CachedRegion<N::Mr>>| {
+            (r.target, r.keys.addr(), r.keys.len()) == (target, mem.as_ptr() as u64, mem.len() as u64)
+        };
+        let regions = self.lock();
+        if let Some(region) = regions.live().find(is) {
+            region.holds.fetch_add(1, Ordering::Relaxed);
+            return Ok(Hold { domain: self.clone(), region });
         }
+        drop(regions);
+        Ok(Hold { domain: self.clone(), region: self.made(mem, target, true)? })
+    }
+
+    fn made(&self, mem: MemSlice, target: bool, held: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
         if let (Some(unmaps), true) = (self.unmaps(), mem.is_host()) {
             // Where the kernel cannot (a file's pages, a device's), its owner says when it goes, as without the watch.
             let _ = unmaps.watch(mem);
         }
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
-        let region = Arc::new(CachedRegion::new(self.0.nic.register(mem, access)?));
-        self.lock().insert(region.clone(), target);
+        Ok(self.add(CachedRegion::new(self.0.nic.register(mem, access)?, target), held))
+    }
+
+    fn add(&self, region: Arc<CachedRegion<N::Mr>>, held: bool) -> Arc<CachedRegion<N::Mr>> {
+        region.holds.store(held.into(), Ordering::Relaxed);
+        self.lock().add(region.clone());
         // After the insertion: a reader that sees the number finds the region.
         self.0.registrations.fetch_add(1, Ordering::Release);
-        Ok(region)
+        region
     }
 }
 
 impl<N: Nic> Domain<N> {
-    /// Registers device memory by its dma-buf: `len` bytes at `offset` of it, known as the `len` bytes at `mem`. Chunks of
-    /// that memory then go straight from and to the device.
+    /// Registers device memory by its dma-buf until the value is dropped: `len` bytes at `offset` of it, known as the `len` bytes at
+    /// `mem`. Chunks of that memory then go straight from and to the device.
     ///
     /// # Errors
     /// [`Error::Unsupported`] or [`Error::System`]: library, kernel or device cannot. The memory is to be staged
     /// through host memory then.
-    pub fn register_dmabuf(
+    pub fn hold_dmabuf(
         &self,
         dmabuf: BorrowedFd<'_>,
         offset: u64,
         mem: MemSlice,
         target: bool,
-    ) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
+    ) -> Result<Hold<N>, Error> {
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
-        let region = Arc::new(CachedRegion::new(self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?));
-        self.lock().insert(region.clone(), target);
-        // After the insertion: a reader that sees the number finds the region.
-        self.0.registrations.fetch_add(1, Ordering::Release);
-        Ok(region)
+        let mr = self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?;
+        Ok(Hold { domain: self.clone(), region: self.add(CachedRegion::new(mr, target), true) })
+    }
+}
+
+/// Memory registered by [`Domain::hold`]. Dropping the last hold of a region takes it back before `drop` returns, as
+/// [`Domain::invalidate`] does.
+pub struct Hold<N: Nic> {
+    domain: Domain<N>,
+    region: Arc<CachedRegion<N::Mr>>,
+}
+
+impl<N: Nic> Drop for Hold<N> {
+    fn drop(&mut self) {
+        let regions = self.domain.lock();
+        self.region.holds.fetch_sub(1, Ordering::Relaxed);
+        drop(regions);
+        self.domain.forget(self.region.keys.addr(), self.region.keys.len(), false);
     }
 }
 
@@ -291,7 +413,7 @@ impl<N: Nic> Cache<N> {
             return Ok(region.clone());
         }
         let region = self.domain.register(mem, target)?;
-        self.maps.insert(region.clone(), target);
+        self.maps.insert(region.clone());
         Ok(region)
     }
 }
@@ -314,7 +436,7 @@ impl<N: Nic> DeviceReach for Registered<N> {
         let shared = &self.domain.0;
         let now = (shared.generation.load(Ordering::Acquire), shared.registrations.load(Ordering::Acquire));
         if now != self.seen {
-            (self.maps, self.seen) = (self.domain.lock().clone(), now);
+            (self.maps, self.seen) = (self.domain.lock().maps.clone(), now);
         }
         self.maps.find(mem, target).is_some()
     }

@@ -21,7 +21,7 @@ mod rx;
 mod setup;
 mod tx;
 
-pub use cache::{CachedRegion, Domain};
+pub use cache::{Domain, Hold};
 pub use config::Config;
 pub use endpoint::{Counts, VerbsRail};
 pub use error::Error;

@@ -139,7 +139,8 @@ pub unsafe extern "C" fn linkspan_transport_get(
 }
 
 /// Gives the peer access to memory until linkspan_transport_unexpose or the end of the transport. `reused` may be null: 1 where
-/// the same range was exposed with the same rights already.
+/// the same range was exposed with the same rights already. Over RDMA, what the peer may write is registered with the network
+/// card here, whose key opens these bytes and no others, to every peer that this process has through that card.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_transport_expose(
     transport: *mut linkspan_transport,
@@ -163,7 +164,8 @@ pub unsafe extern "C" fn linkspan_transport_expose(
 }
 
 /// Takes access back. Afterwards nothing of the peer lands in the region any more; where that takes longer than the timeout the
-/// path is revoked and made again.
+/// path is revoked and made again. Over RDMA the network card refuses the key of the region from then on. Bytes that another
+/// transport of this process still exposes for writing stay open to its key until that takes them back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_transport_unexpose(
     transport: *mut linkspan_transport,

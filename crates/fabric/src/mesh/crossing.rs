@@ -96,7 +96,8 @@ impl Over {
         if n != 1 {
             return Err(format!("{n} queue pairs for one stream, a relay takes one"));
         }
-        Candidate::Rdma(self.candidates[at].clone()).make(&self.config, n, Role::Caller)
+        // The hosts on both sides are strangers to the jobs of this one.
+        Candidate::Rdma(self.candidates[at].isolated()?).make(&self.config, n, Role::Caller)
     }
 
     fn call(&self, at: usize) -> Handshake {

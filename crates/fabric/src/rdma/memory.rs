@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use linkspan_transport::MemSlice;
-use linkspan_verbs::Domain;
+use linkspan_verbs::{Domain, Hold};
 
 use super::AnyNic;
 use crate::transport::AnyRail;
@@ -29,6 +29,7 @@ struct Lent {
     offset: u64,
     mem: MemSlice,
     target: bool,
+    holds: Mutex<Vec<Hold<AnyNic>>>,
 }
 
 /// Those of the paths that are up.
@@ -86,7 +87,9 @@ impl ConnMemory {
     /// value lives. `None`: nothing here has a use for it.
     pub fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registered> {
         let lent = self.now().lends?.register(dmabuf, offset, mem)?;
-        Some(Registered { mem, of: self.clone(), lent: None, _sends: Some(lent) })
+        let mut lends = self.registered(mem);
+        lends.sends = Some(lent);
+        Some(lends)
     }
 
     /// Whether the connection has devices that registration means something to.
@@ -102,11 +105,24 @@ impl ConnMemory {
     /// # Errors
     /// The error of the device that refused (`ibv_reg_mr(3)`), as text for the log.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
-        let made = Registered { mem, of: self.clone(), lent: None, _sends: None };
+        let mut made = self.registered(mem);
         for domain in self.now().domains {
-            domain.register(mem, target).map_err(|e| chain(&e))?;
+            made.holds.push(domain.hold(mem, target).map_err(|e| chain(&e))?);
         }
         Ok(made)
+    }
+
+    /// The same for memory that the peer may write from now on: where a device refuses, the chunk that needs it says so.
+    pub(crate) fn exposed(&self, mem: MemSlice) -> Registered {
+        let mut made = self.registered(mem);
+        if mem.is_host() {
+            made.holds.extend(self.now().domains.iter().filter_map(|domain| domain.hold(mem, true).ok()));
+        }
+        made
+    }
+
+    fn registered(&self, mem: MemSlice) -> Registered {
+        Registered { mem, holds: Vec::new(), of: self.clone(), lent: None, sends: None }
     }
 }
 
@@ -142,11 +158,10 @@ impl ConnMemory {
         mem: MemSlice,
         target: bool,
     ) -> Result<(Registered, DirectBy, Option<String>), String> {
-        let made = |lent| Registered { mem, of: self.clone(), lent, _sends: None };
         let mut why = "no dma-buf of it was given".to_owned();
         if let Some((fd, offset)) = dmabuf {
             // What took it before another did not forgets it with this.
-            let mut held = made(None);
+            let mut held = self.registered(mem);
             match self.by_dmabuf(fd, offset, mem, target) {
                 Ok(lent) => {
                     held.lent = Some(lent);
@@ -159,8 +174,9 @@ impl ConnMemory {
         if !devices.cables.is_empty() {
             return Err(format!("by dma-buf: {why}; as peer memory: drivers of cables do not support it"));
         }
-        let held = made(None);
-        match devices.domains.iter().try_for_each(|d| d.register(mem, target).map(|_| ())) {
+        let mut held = self.registered(mem);
+        let mut by_address = devices.domains.iter();
+        match by_address.try_for_each(|d| d.hold(mem, target).map(|hold| held.holds.push(hold))) {
             Ok(()) => Ok((held, DirectBy::PeerMemory, dmabuf.map(|_| why))),
             Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", chain(&error))),
         }
@@ -169,7 +185,7 @@ impl ConnMemory {
     /// With everything that there is, and with what comes later for as long as the result lives.
     fn by_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<Arc<Lent>, String> {
         let fd = fd.try_clone_to_owned().map_err(|e| format!("its descriptor cannot be copied: {e}"))?;
-        let lent = Arc::new(Lent { fd, offset, mem, target });
+        let lent = Arc::new(Lent { fd, offset, mem, target, holds: Mutex::default() });
         // Known first: a path that comes at this moment registers it too, which does no harm.
         let devices = {
             let mut known = self.lock();
@@ -186,8 +202,9 @@ impl ConnMemory {
 
 impl Lent {
     fn to_card(&self, domain: &Domain<AnyNic>) -> Result<(), String> {
-        let made = domain.register_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target);
-        made.map(|_| ()).map_err(|e| chain(&e))
+        let made = domain.hold_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target).map_err(|e| chain(&e))?;
+        self.holds.lock().unwrap_or_else(|e| e.into_inner()).push(made);
+        Ok(())
     }
 
     fn to_cable(&self, cable: &linkspan_thunderbolt::CableMemory) -> Result<(), String> {
@@ -196,13 +213,17 @@ impl Lent {
 }
 
 /// Memory registered by [`ConnMemory::register`].
+///
+/// When it has been dropped no peer writes there by RDMA any more, unless the same bytes are registered otherwise, by another
+/// connection or by another value of this one.
 pub struct Registered {
     mem: MemSlice,
+    holds: Vec<Hold<AnyNic>>,
     of: ConnMemory,
     /// What paths that come later register it by.
     lent: Option<Arc<Lent>>,
     /// Takes the memory back from cards that send from it.
-    _sends: Option<Box<dyn Send + Sync>>,
+    sends: Option<Box<dyn Send + Sync>>,
 }
 
 impl Registered {
@@ -220,6 +241,8 @@ impl Drop for Registered {
             self.lent = None;
             known.devices.clone()
         };
+        self.holds.clear();
+        // And what paths have registered by themselves.
         devices.domains.iter().for_each(|domain| domain.invalidate(self.mem));
         devices.cables.iter().for_each(|cable| cable.invalidate(self.mem));
     }

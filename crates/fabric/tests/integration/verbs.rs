@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::soft::{Faults, SoftConfig, SoftNet, SoftNic};
-use linkspan_fabric::nic::{AnyNic, GidEntry, Nic};
+use linkspan_fabric::nic::{self, AnyNic, GidEntry, Keys, Mr, Nic, SendOp, SendWr};
 use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice, wait_any};
 use linkspan_gpu::{SimConfig, SimGpu};
 
@@ -499,6 +499,111 @@ fn registered_memory_costs_the_operations_nothing_and_is_given_back() {
     drop(held);
     message(&mut a, &mut b, 1 << 20, 1).unwrap();
     assert!(regions(0) > before, "anew after it was given back");
+}
+
+/// What the first host would do that keeps the keys it was told, and writes by them through its queue pair when it likes.
+struct Hostile<'a> {
+    world: &'a World,
+    keys: Vec<Keys>,
+    bytes: (HostBuf, <SoftNic as Nic>::Mr),
+}
+
+impl Hostile<'_> {
+    /// With the keys by which the second host's memory can be written now.
+    fn knows(world: &World, mem: MemSlice) -> Hostile<'_> {
+        let bytes = HostBuf::new(16);
+        assert!(bytes.slice().fill(0, &[0x5a; 16]));
+        let mr = world.nics[0].register(bytes.slice(), nic::Access::LOCAL_READ).unwrap();
+        let keys = targets(world, mem);
+        assert!(!keys.is_empty(), "no key was given out");
+        Hostile { world, keys, bytes: (bytes, mr) }
+    }
+
+    /// Whether what is written by the first of the keys lands; nobody does anything meanwhile.
+    fn lands(&self, mem: MemSlice) -> bool {
+        let place = mem.sub(0, 16).unwrap();
+        assert!(place.fill(0, &[0; 16]));
+        let (own, op) = (self.bytes.1.keys(), SendOp::Write { addr: place.as_ptr() as u64, rkey: self.keys[0].rkey() });
+        let before = self.world.net.packets();
+        // Its first queue pair; see SoftConfig.
+        self.world.net.forge(&self.world.nics[0], 0x11, SendWr::new(0, op, own.sge(own.addr(), 16))).unwrap();
+        self.world.net.run();
+        assert!(self.world.net.packets() > before, "nothing travelled");
+        place.to_vec() == [0x5a; 16]
+    }
+}
+
+fn targets(world: &World, mem: MemSlice) -> Vec<Keys> {
+    let covers = |keys: &Keys| keys.covers(mem.as_ptr() as u64, mem.len() as u64);
+    world.nics[1].targets().into_iter().filter(covers).collect()
+}
+
+#[test]
+fn memory_that_was_given_back_is_closed_to_the_peer_before_its_connection_does_anything_else() {
+    let world = world([&[], &[]], false);
+    let (mut a, mut b) = world.pair();
+    let buf = HostBuf::new(1 << 20);
+    let held = b.memory().register(buf.slice(), true).unwrap();
+    moved(&mut a, &mut b, HostBuf::new(1 << 20).slice(), buf.slice()).unwrap();
+    let hostile = Hostile::knows(&world, buf.slice());
+    assert!(hostile.lands(buf.slice()), "as long as it is registered");
+    drop(held);
+    assert_eq!(targets(&world, buf.slice()), []);
+    assert!(!hostile.lands(buf.slice()));
+}
+
+/// NCCL registers a buffer with each connection that uses it.
+#[test]
+fn memory_that_another_connection_has_registered_stays_open_until_that_gives_it_back() {
+    let world = world([&[], &[]], false);
+    let (_a, b) = world.pair();
+    let (mut c, mut d) = world.pair();
+    let buf = HostBuf::new(1 << 20);
+    let [first, second] = [&b, &d].map(|end| end.memory().register(buf.slice(), true).unwrap());
+    let recv = d.post_recv(&[(3, buf.slice())]).unwrap().unwrap();
+    d.progress().unwrap();
+    drop(first);
+    let src = HostBuf::new(1 << 20);
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut send = None;
+    while d.test(recv).unwrap().is_none() {
+        assert!(Instant::now() < until);
+        c.progress().unwrap();
+        d.progress().unwrap();
+        send = send.or_else(|| c.post_send(3, src.slice()).unwrap());
+    }
+    assert_eq!((c.rails_lost(), d.rails_lost()), (0, 0), "what it was granted is not taken from it");
+    assert_eq!(targets(&world, buf.slice()).len(), 1);
+    drop(second);
+    assert_eq!(targets(&world, buf.slice()), []);
+}
+
+#[test]
+fn a_region_that_is_exposed_no_more_is_closed_to_the_peers_card() {
+    let world = world([&[], &[]], true);
+    let (mut a, mut b) = world.pair();
+    let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+    for (access, open) in [(linkspan_fabric::Access::Read, false), (linkspan_fabric::Access::ReadWrite, true)] {
+        let key = b.expose(dst.slice(), access).unwrap();
+        assert_eq!(!targets(&world, dst.slice()).is_empty(), open, "{access:?}");
+        if !open {
+            assert!(b.unexpose(key));
+            continue;
+        }
+        let to = linkspan_fabric::RemoteSlice { key, offset: 0 };
+        let ticket = a.post_write(src.slice(), to, None).unwrap().unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while a.test(ticket).unwrap().is_none() {
+            assert!(Instant::now() < until);
+            a.progress().unwrap();
+            b.progress().unwrap();
+        }
+        let hostile = Hostile::knows(&world, dst.slice());
+        assert!(hostile.lands(dst.slice()), "as long as it is exposed");
+        assert!(b.unexpose(key), "nothing is under way");
+        assert_eq!(targets(&world, dst.slice()), []);
+        assert!(!hostile.lands(dst.slice()));
+    }
 }
 
 /// One message between memory of any kind; `Err` says how it failed.

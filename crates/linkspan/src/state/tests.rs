@@ -1,13 +1,21 @@
-use std::time::Duration;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
+use linkspan_fabric::nic::{self, AnyNic, Mr, Nic, SendOp, SendWr};
+use linkspan_fabric::{Buf, Fabric, HostBuf};
 
 use crate::{Access, Config, Context, Log, Memory, Notify};
 
 const LONG: Duration = Duration::from_secs(60);
 
+fn config(path: &str) -> Config {
+    let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", path), ("LINKSPAN_STATS_DIR", "off")];
+    Config::read(&|name| settings.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).expect("settings")
+}
+
 fn context() -> Context {
-    let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
-    let get = |name: &str| settings.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
-    Context::new(Config::read(&get).expect("settings"), Log::off()).expect("a context")
+    Context::new(config("tcp"), Log::off()).expect("a context")
 }
 
 /// Without precedence both sides often take the path that the other one makes, and abandon their own, which is in use there.
@@ -29,4 +37,45 @@ fn sides_that_dial_at_once_and_take_each_others_path_stay_connected() {
         inbox.read(0, &mut got).expect("read");
         assert_eq!(got, [7; 100]);
     }
+}
+
+/// The peer's card knows the key; its program writes when it likes.
+#[test]
+fn what_is_exposed_no_more_is_closed_to_the_peers_card_when_unexpose_returns() {
+    let net = SoftNet::new(1);
+    let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).expect("interfaces").expect("lo").index;
+    let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), lo)));
+    let _engine = net.engine();
+    let [a, b] = nics.each_ref().map(|nic| {
+        let nics = vec![AnyNic::Soft(nic.clone())];
+        let fabric = Fabric::with_nics(config("verbs"), Log::off(), true, nics).expect("a fabric");
+        Context::over(fabric).and_then(|context| context.transport()).expect("a transport")
+    });
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    let memory = Memory::host(1 << 20);
+    let exposed = b.expose(&memory.view(), Access::Write).expect("exposed");
+    a.write_blocking(&Memory::host(1 << 20).view(), &exposed.remote(), None, Some(LONG)).expect("written");
+    let targets = || nics[1].targets().into_iter().filter(|keys| keys.covers(memory.as_ptr() as u64, 1 << 20));
+    let key = targets().next().expect("a key that the peer was told");
+
+    let bytes = HostBuf::new(16);
+    assert!(bytes.slice().fill(0, &[0x5a; 16]));
+    let own = nics[0].register(bytes.slice(), nic::Access::LOCAL_READ).expect("registered");
+    let lands = || {
+        memory.fill(0, &[0; 16]).expect("filled");
+        let (own, op) = (own.keys(), SendOp::Write { addr: memory.as_ptr() as u64, rkey: key.rkey() });
+        let (before, since) = (net.packets(), Instant::now());
+        // Its first queue pair; see SoftConfig.
+        net.forge(&nics[0], 0x11, SendWr::new(0, op, own.sge(own.addr(), 16))).expect("posted");
+        while net.packets() == before {
+            assert!(since.elapsed() < LONG, "nothing travels");
+            net.run();
+        }
+        net.run();
+        memory.to_vec()[..16] == [0x5a; 16]
+    };
+    assert!(lands(), "as long as it is exposed");
+    b.unexpose(&exposed, LONG).expect("taken back");
+    assert_eq!(targets().count(), 0);
+    assert!(!lands());
 }

@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use super::Context;
+use super::ProtectionDomain;
 use crate::{Keys, Mr, abi};
 
 /// A region of a real device.
 pub struct HwMr {
-    context: Arc<Context>,
+    pd: Arc<ProtectionDomain>,
     raw: *mut abi::IbvMr,
     keys: Keys,
 }
 
-// SAFETY: see `Context`; the keys are plain numbers.
+// SAFETY: see `ProtectionDomain`; the keys are plain numbers.
 unsafe impl Send for HwMr {}
 // SAFETY: as above; nothing is changed through a shared reference.
 unsafe impl Sync for HwMr {}
 
 impl HwMr {
-    pub(super) fn new(context: Arc<Context>, raw: *mut abi::IbvMr, addr: u64) -> HwMr {
+    pub(super) fn new(pd: Arc<ProtectionDomain>, raw: *mut abi::IbvMr, addr: u64) -> HwMr {
         // SAFETY: a region that the library has just made.
         let keys = unsafe { Keys { addr, len: (*raw).length as u64, lkey: (*raw).lkey, rkey: (*raw).rkey } };
-        HwMr { context, raw, keys }
+        HwMr { pd, raw, keys }
     }
 }
 
@@ -34,6 +34,6 @@ impl Mr for HwMr {
 impl Drop for HwMr {
     fn drop(&mut self) {
         // SAFETY: made by this library, freed once.
-        unsafe { (self.context.library.dereg_mr)(self.raw) };
+        unsafe { (self.pd.context.library.dereg_mr)(self.raw) };
     }
 }

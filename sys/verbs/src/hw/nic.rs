@@ -10,12 +10,16 @@ use linkspan_transport::{Buf, MemSlice};
 
 use super::library::{RegDmabufMr, library};
 use super::reaper::Reaper;
-use super::{Context, HwCq, HwMr, HwQp};
+use super::{Context, HwCq, HwMr, HwQp, ProtectionDomain};
 use crate::{Access, AsyncEvent, Error, Gid, GidEntry, GidKind, Limits, LinkLayer, Mtu, Nic, Port, QpCaps, abi};
 
 /// A device of this machine.
 #[derive(Clone)]
-pub struct HwNic(Arc<Context>, Arc<Reaper>);
+pub struct HwNic {
+    context: Arc<Context>,
+    pd: Arc<ProtectionDomain>,
+    reaper: Arc<Reaper>,
+}
 
 /// Names of the devices of this machine that libibverbs can drive.
 ///
@@ -79,22 +83,15 @@ impl HwNic {
                 Err(Error::NoDevice { name: name.to_owned(), have })
             }
         })??;
-        // SAFETY: an open context.
-        let pd = unsafe { (library.alloc_pd)(raw) };
-        if pd.is_null() {
-            let error = Error::system("ibv_alloc_pd", name, io::Error::last_os_error());
-            // SAFETY: opened above, not used elsewhere.
-            unsafe { (library.close_device)(raw) };
-            return Err(error);
-        }
-        let nic = HwNic(Arc::new(Context { library, raw, pd, name: name.to_owned() }), Arc::new(Reaper::new()));
+        let context = Arc::new(Context { library, raw, name: name.to_owned() });
+        let nic = HwNic { pd: ProtectionDomain::new(context.clone())?, context, reaper: Arc::new(Reaper::new()) };
         // The event descriptor must not block; `event` is asked at any time.
         let fd = nic.event_fd();
         // SAFETY: an open descriptor of ours.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
         // SAFETY: as above.
         if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
-            return Err(nic.0.failed("fcntl"));
+            return Err(nic.context.failed("fcntl"));
         }
         Ok(nic)
     }
@@ -103,30 +100,30 @@ impl HwNic {
         // SAFETY: all fields are numbers; older libraries leave the last ones alone.
         let mut attr: abi::IbvPortAttr = unsafe { zeroed() };
         // SAFETY: an open context and a structure of the library's layout.
-        let code = unsafe { (self.0.library.query_port)(self.0.raw, port, &mut attr) };
-        self.0.code("ibv_query_port", code)?;
+        let code = unsafe { (self.context.library.query_port)(self.context.raw, port, &mut attr) };
+        self.context.code("ibv_query_port", code)?;
         Ok(attr)
     }
 
     /// The whole table in one call; `None` where the library or the kernel has no such call.
     fn gid_table(&self, port: u8) -> Option<Vec<GidEntry>> {
-        let query = self.0.library.query_gid_table?;
+        let query = self.context.library.query_gid_table?;
         // SAFETY: all fields are numbers.
         let mut table: Vec<abi::IbvGidEntry> = (0..TABLE_MAX).map(|_| unsafe { zeroed() }).collect();
         // SAFETY: an open context; space for as many entries of the size given.
-        let n = unsafe { query(self.0.raw, table.as_mut_ptr(), table.len(), 0, size_of::<abi::IbvGidEntry>()) };
+        let n = unsafe { query(self.context.raw, table.as_mut_ptr(), table.len(), 0, size_of::<abi::IbvGidEntry>()) };
         let entries = table.get(..usize::try_from(n).ok()?)?;
         let of_port = entries.iter().filter(|e| e.port_num == u32::from(port));
         Some(of_port.filter_map(|e| Some(entry(u8::try_from(e.gid_index).ok()?, e))).collect())
     }
 
     fn gid(&self, port: u8, index: u8, link: LinkLayer) -> Option<GidEntry> {
-        let library = self.0.library;
+        let library = self.context.library;
         if let Some(query) = library.query_gid_ex {
             let mut found = MaybeUninit::<abi::IbvGidEntry>::zeroed();
             // SAFETY: an open context and a structure of the size given.
             let code = unsafe {
-                query(self.0.raw, port.into(), index.into(), found.as_mut_ptr(), 0, size_of::<abi::IbvGidEntry>())
+                query(self.context.raw, port.into(), index.into(), found.as_mut_ptr(), 0, size_of::<abi::IbvGidEntry>())
             };
             if code == 0 {
                 // SAFETY: all fields are numbers.
@@ -138,10 +135,10 @@ impl HwNic {
         }
         let mut gid = abi::IbvGid { raw: [0; 16] };
         // SAFETY: an open context and a structure of the library's layout.
-        let code = unsafe { (library.query_gid)(self.0.raw, port, index.into(), &mut gid) };
+        let code = unsafe { (library.query_gid)(self.context.raw, port, index.into(), &mut gid) };
         let gid = Gid(gid.raw);
         (code == 0 && !gid.is_zero()).then(|| {
-            let (kind, ifindex) = from_sysfs(&self.0.name, port, index, link);
+            let (kind, ifindex) = from_sysfs(&self.context.name, port, index, link);
             GidEntry { index, gid, kind, ifindex }
         })
     }
@@ -204,11 +201,11 @@ fn number(n: i32) -> u32 {
 
 impl HwNic {
     fn no_dmabuf(&self, why: &'static str) -> Error {
-        Error::Unsupported { what: "dma-buf registration", device: self.0.name.clone(), why }
+        Error::Unsupported { what: "dma-buf registration", device: self.context.name.clone(), why }
     }
 
     fn dmabuf_call(&self) -> Result<RegDmabufMr, Error> {
-        let call = self.0.library.reg_dmabuf_mr;
+        let call = self.context.library.reg_dmabuf_mr;
         call.ok_or_else(|| self.no_dmabuf("libibverbs is older than interface version 1.12 (rdma-core 34)"))
     }
 
@@ -217,7 +214,7 @@ impl HwNic {
             Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENOTTY) => {
                 self.no_dmabuf("its kernel driver does not take dma-bufs (Linux 5.12 or newer and a driver that does)")
             }
-            _ => Error::system("ibv_reg_dmabuf_mr", &self.0.name, error),
+            _ => Error::system("ibv_reg_dmabuf_mr", &self.context.name, error),
         }
     }
 }
@@ -228,14 +225,18 @@ impl Nic for HwNic {
     type Qp = HwQp;
 
     fn name(&self) -> &str {
-        &self.0.name
+        &self.context.name
+    }
+
+    fn isolated(&self) -> Result<HwNic, Error> {
+        Ok(HwNic { pd: ProtectionDomain::new(self.context.clone())?, ..self.clone() })
     }
 
     fn limits(&self) -> Result<Limits, Error> {
         let mut attr = MaybeUninit::<abi::IbvDeviceAttr>::zeroed();
         // SAFETY: an open context and a structure of the library's layout.
-        let code = unsafe { (self.0.library.query_device)(self.0.raw, attr.as_mut_ptr()) };
-        self.0.code("ibv_query_device", code)?;
+        let code = unsafe { (self.context.library.query_device)(self.context.raw, attr.as_mut_ptr()) };
+        self.context.code("ibv_query_device", code)?;
         // SAFETY: all fields are numbers.
         let attr = unsafe { attr.assume_init() };
         let byte = |n: i32| u8::try_from(n.clamp(0, 255)).unwrap_or(0);
@@ -281,28 +282,28 @@ impl Nic for HwNic {
     fn pkey(&self, port: u8, index: u16) -> Result<u16, Error> {
         let mut key = 0;
         // SAFETY: an open context; `key` lives through the call.
-        let code = unsafe { (self.0.library.query_pkey)(self.0.raw, port, index.into(), &mut key) };
-        self.0.code("ibv_query_pkey", code)?;
+        let code = unsafe { (self.context.library.query_pkey)(self.context.raw, port, index.into(), &mut key) };
+        self.context.code("ibv_query_pkey", code)?;
         Ok(u16::from_be(key))
     }
 
     fn register(&self, mem: MemSlice, access: Access) -> Result<HwMr, Error> {
-        let library = self.0.library;
+        let library = self.context.library;
         // SAFETY: the range is mapped by the promise of `MemSlice::new`; the kernel checks and pins its pages. Optional
         // flags are known to reg_mr_iova2 only.
         let raw = unsafe {
             match library.reg_mr_iova2 {
-                Some(register) => register(self.0.pd, mem.as_ptr().cast(), mem.len(), mem.as_ptr() as u64, access.0),
+                Some(register) => register(self.pd.raw, mem.as_ptr().cast(), mem.len(), mem.as_ptr() as u64, access.0),
                 None => {
                     let access = access.0 & !Access::RELAXED.0;
-                    (library.reg_mr)(self.0.pd, mem.as_ptr().cast(), mem.len(), access as i32)
+                    (library.reg_mr)(self.pd.raw, mem.as_ptr().cast(), mem.len(), access as i32)
                 }
             }
         };
         if raw.is_null() {
-            Err(self.0.failed("ibv_reg_mr"))
+            Err(self.context.failed("ibv_reg_mr"))
         } else {
-            Ok(HwMr::new(self.0.clone(), raw, mem.as_ptr() as u64))
+            Ok(HwMr::new(self.pd.clone(), raw, mem.as_ptr() as u64))
         }
     }
 
@@ -320,9 +321,9 @@ impl Nic for HwNic {
         let access = (access.0 & !Access::RELAXED.0) as i32;
         // SAFETY: an open protection domain and descriptor; the kernel checks offset and length against the buffer and
         // holds a reference to it.
-        let raw = unsafe { register(self.0.pd, offset, len, iova, dmabuf.as_raw_fd(), access) };
+        let raw = unsafe { register(self.pd.raw, offset, len, iova, dmabuf.as_raw_fd(), access) };
         if !raw.is_null() {
-            return Ok(HwMr::new(self.0.clone(), raw, iova));
+            return Ok(HwMr::new(self.pd.clone(), raw, iova));
         }
         Err(self.dmabuf_refusal(io::Error::last_os_error()))
     }
@@ -330,7 +331,7 @@ impl Nic for HwNic {
     fn takes_dmabuf(&self) -> Result<(), Error> {
         let register = self.dmabuf_call()?;
         // SAFETY: an open protection domain; descriptor -1 names no buffer, so nothing can be registered.
-        let raw = unsafe { register(self.0.pd, 0, 0, 0, -1, 0) };
+        let raw = unsafe { register(self.pd.raw, 0, 0, 0, -1, 0) };
         debug_assert!(raw.is_null());
         let error = io::Error::last_os_error();
         // Who does not take dma-bufs says so before looking at the descriptor.
@@ -341,20 +342,20 @@ impl Nic for HwNic {
     }
 
     fn cq(&self, depth: u32) -> Result<HwCq, Error> {
-        HwCq::new(self.0.clone(), depth)
+        HwCq::new(self.context.clone(), depth)
     }
 
     fn qp(&self, cq: &HwCq, caps: QpCaps) -> Result<HwQp, Error> {
-        HwQp::new(self.0.clone(), self.1.clone(), cq, caps)
+        HwQp::new(self.pd.clone(), self.reaper.clone(), cq, caps)
     }
 
     fn event(&self) -> Result<Option<AsyncEvent>, Error> {
         let mut event = MaybeUninit::<abi::IbvAsyncEvent>::zeroed();
         // SAFETY: an open context whose event descriptor does not block, and a structure of the library's layout.
-        if unsafe { (self.0.library.get_async_event)(self.0.raw, event.as_mut_ptr()) } != 0 {
+        if unsafe { (self.context.library.get_async_event)(self.context.raw, event.as_mut_ptr()) } != 0 {
             let error = io::Error::last_os_error();
             let none = error.kind() == io::ErrorKind::WouldBlock;
-            return if none { Ok(None) } else { Err(Error::system("ibv_get_async_event", &self.0.name, error)) };
+            return if none { Ok(None) } else { Err(Error::system("ibv_get_async_event", &self.context.name, error)) };
         }
         // SAFETY: filled by the call.
         let mut event = unsafe { event.assume_init() };
@@ -372,12 +373,12 @@ impl Nic for HwNic {
             other => AsyncEvent::Other(other as u32),
         };
         // SAFETY: an event of the call above, acknowledged once.
-        unsafe { (self.0.library.ack_async_event)(&mut event) };
+        unsafe { (self.context.library.ack_async_event)(&mut event) };
         Ok(Some(told))
     }
 
     fn event_fd(&self) -> RawFd {
         // SAFETY: an open context.
-        unsafe { (*self.0.raw).async_fd }
+        unsafe { (*self.context.raw).async_fd }
     }
 }

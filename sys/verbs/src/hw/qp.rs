@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::cq::RawCq;
 use super::reaper::{Reaper, Remains};
-use super::{Context, HwCq};
+use super::{Context, HwCq, ProtectionDomain};
 use crate::{
     Address, Error, InitAttr, PostError, Qp, QpCaps, QpState, RecvWr, RtrAttr, RtsAttr, SendOp, SendWr, Sge, abi,
 };
@@ -17,6 +17,8 @@ const LIST: usize = 64;
 /// A queue pair of a real device.
 pub struct HwQp {
     context: Arc<Context>,
+    /// Kept alive, as the queue: it is made in it.
+    pd: Arc<ProtectionDomain>,
     /// Kept alive: the device completes on it.
     cq: Arc<RawCq>,
     reaper: Arc<Reaper>,
@@ -33,7 +35,8 @@ pub struct HwQp {
 unsafe impl Send for HwQp {}
 
 impl HwQp {
-    pub(super) fn new(context: Arc<Context>, reaper: Arc<Reaper>, cq: &HwCq, caps: QpCaps) -> Result<HwQp, Error> {
+    pub(super) fn new(pd: Arc<ProtectionDomain>, reaper: Arc<Reaper>, cq: &HwCq, caps: QpCaps) -> Result<HwQp, Error> {
+        let context = pd.context.clone();
         let cap = abi::IbvQpCap {
             max_send_wr: caps.send,
             max_recv_wr: caps.recv,
@@ -51,12 +54,12 @@ impl HwQp {
             sq_sig_all: 0,
         };
         // SAFETY: an open protection domain and a live queue on the same context.
-        let mut raw = unsafe { (context.library.create_qp)(context.pd, &mut attr) };
+        let mut raw = unsafe { (context.library.create_qp)(pd.raw, &mut attr) };
         if raw.is_null() && caps.inline > 0 {
             // Some devices take no inline data at all, or less, and refuse rather than lower it.
             attr.cap = abi::IbvQpCap { max_inline_data: 0, ..cap };
             // SAFETY: as above.
-            raw = unsafe { (context.library.create_qp)(context.pd, &mut attr) };
+            raw = unsafe { (context.library.create_qp)(pd.raw, &mut attr) };
         }
         if raw.is_null() {
             return Err(context.failed("ibv_create_qp"));
@@ -70,7 +73,7 @@ impl HwQp {
         // SAFETY: a queue pair that was just made; all fields of requests are numbers or pointers that may be null.
         let (number, sends, recvs) = unsafe { ((*raw).qp_num, Box::new(zeroed()), Box::new(zeroed())) };
         let ranges = Box::new([Sge::default(); LIST]);
-        Ok(HwQp { context, cq: cq.shared.clone(), reaper, raw, caps, number, port: 1, sends, recvs, ranges })
+        Ok(HwQp { context, pd, cq: cq.shared.clone(), reaper, raw, caps, number, port: 1, sends, recvs, ranges })
     }
 
     fn modify(&mut self, attr: &mut abi::IbvQpAttr, mask: i32) -> Result<(), Error> {
@@ -280,7 +283,7 @@ impl Qp for HwQp {
 
 impl Drop for HwQp {
     fn drop(&mut self) {
-        let remains = Remains::new(self.context.clone(), self.cq.clone(), self.raw);
+        let remains = Remains::new(self.pd.clone(), self.cq.clone(), self.raw);
         // From RESET on the device accesses nothing on its behalf, as after ibv_destroy_qp(3); what refuses it is destroyed
         // before memory may be unmapped.
         match self.reset() {

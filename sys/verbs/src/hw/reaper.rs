@@ -6,13 +6,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use super::Context;
+use super::ProtectionDomain;
 use super::cq::RawCq;
 use crate::abi;
 
 /// A queue pair that takes and sends nothing any more.
 pub(super) struct Remains {
-    context: Arc<Context>,
+    pd: Arc<ProtectionDomain>,
     /// Kept alive: it belongs to the queue pair until that is destroyed.
     _cq: Arc<RawCq>,
     raw: *mut abi::IbvQp,
@@ -23,15 +23,15 @@ unsafe impl Send for Remains {}
 
 impl Remains {
     /// What is left of a queue pair, which is destroyed with this value and used no more.
-    pub(super) fn new(context: Arc<Context>, cq: Arc<RawCq>, raw: *mut abi::IbvQp) -> Remains {
-        Remains { context, _cq: cq, raw }
+    pub(super) fn new(pd: Arc<ProtectionDomain>, cq: Arc<RawCq>, raw: *mut abi::IbvQp) -> Remains {
+        Remains { pd, _cq: cq, raw }
     }
 }
 
 impl Drop for Remains {
     fn drop(&mut self) {
         // SAFETY: made by this library, freed once.
-        unsafe { (self.context.library.destroy_qp)(self.raw) };
+        unsafe { (self.pd.context.library.destroy_qp)(self.raw) };
     }
 }
 

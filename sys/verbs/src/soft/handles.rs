@@ -1,5 +1,6 @@
 //! What callers hold.
 
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
@@ -21,11 +22,12 @@ pub struct SoftNic {
     index: usize,
     name: Arc<str>,
     notifier: Notifier,
+    pd: u32,
 }
 
 impl SoftNic {
     pub(super) fn new(net: SoftNet, index: usize, name: String, notifier: Notifier) -> SoftNic {
-        SoftNic { net, index, name: name.into(), notifier }
+        SoftNic { net, index, name: name.into(), notifier, pd: 0 }
     }
 
     pub(super) fn index(&self) -> usize {
@@ -35,6 +37,18 @@ impl SoftNic {
     /// The net it is on.
     pub fn net(&self) -> &SoftNet {
         &self.net
+    }
+
+    /// What peers may write at the moment, given the keys: all regions of the device, of whatever protection domain.
+    pub fn targets(&self) -> Vec<Keys> {
+        self.net.lock().nics[self.index].targets()
+    }
+
+    pub(super) fn forge(&self, number: u32, wr: SendWr) -> Result<(), PostError> {
+        let caps = self.net.lock().nics[self.index].pairs.get(&number).map(|pair| pair.caps);
+        let caps = caps.ok_or(PostError { taken: 0, errno: libc::ENODEV })?;
+        // It is not ours to destroy.
+        ManuallyDrop::new(SoftQp { nic: self.clone(), number, caps }).post_send(&[wr])
     }
 
     fn errno(&self, call: &'static str, code: i32) -> Error {
@@ -65,6 +79,14 @@ impl Nic for SoftNic {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn isolated(&self) -> Result<SoftNic, Error> {
+        self.here("ibv_alloc_pd")?;
+        let mut net = self.net.lock();
+        let pds = &mut net.nics[self.index].pds;
+        *pds += 1;
+        Ok(SoftNic { pd: *pds, ..self.clone() })
     }
 
     fn limits(&self) -> Result<Limits, Error> {
@@ -112,7 +134,7 @@ impl Nic for SoftNic {
         if !mem.is_host() && !nic.config.peer_memory {
             return Err(self.errno("ibv_reg_mr", libc::EFAULT));
         }
-        Ok(SoftMr { nic: self.clone(), keys: nic.register(mem, mem.as_ptr() as u64, access) })
+        Ok(SoftMr { nic: self.clone(), keys: nic.register(self.pd, mem, mem.as_ptr() as u64, access) })
     }
 
     fn register_dmabuf(
@@ -136,7 +158,7 @@ impl Nic for SoftNic {
         if nic.regions.len() >= nic.config.limits.mr as usize {
             return Err(self.errno(call, libc::ENOMEM));
         }
-        Ok(SoftMr { nic: self.clone(), keys: nic.register(mem, iova, access) })
+        Ok(SoftMr { nic: self.clone(), keys: nic.register(self.pd, mem, iova, access) })
     }
 
     fn takes_dmabuf(&self) -> Result<(), Error> {
@@ -168,7 +190,7 @@ impl Nic for SoftNic {
         }
         let number = nic.next_qpn;
         nic.next_qpn = (nic.next_qpn + 1) & PSN_MASK;
-        nic.pairs.insert(number, Pair::new(number, cq.id, caps));
+        nic.pairs.insert(number, Pair::new(number, cq.id, self.pd, caps));
         Ok(SoftQp { nic: self.clone(), number, caps })
     }
 
@@ -398,7 +420,7 @@ impl Qp for SoftQp {
                 _ => libc::EINVAL,
             };
             let mut bytes = vec![0; if wr.inline { wr.len() as usize } else { 0 }];
-            if errno != 0 || (wr.inline && device.gather(wr.ranges(), 0, &mut bytes).is_err()) {
+            if errno != 0 || (wr.inline && device.gather(self.nic.pd, wr.ranges(), 0, &mut bytes).is_err()) {
                 net.wake(self.nic.index, self.number);
                 return Err(PostError { taken, errno: if errno == 0 { libc::EFAULT } else { errno } });
             }

@@ -26,7 +26,7 @@ use net::Net;
 
 use linkspan_transport::MemSlice;
 
-use crate::{AsyncEvent, Gid, GidEntry, GidKind, Limits, LinkLayer, Mtu};
+use crate::{AsyncEvent, Gid, GidEntry, GidKind, Limits, LinkLayer, Mtu, PostError, SendWr};
 
 /// What the wire does to packets. Probabilities in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,6 +207,15 @@ impl SoftNet {
     /// what comes for it is dropped.
     pub fn destroy(&self, nic: &SoftNic, qpn: u32) {
         self.lock().nics[nic.index()].pairs.remove(&qpn);
+    }
+
+    /// Posts a request on a queue pair of a device behind its holder's back, as a program that means harm may do with its own. The
+    /// device looks for the request's ranges in the protection domain of `nic`.
+    ///
+    /// # Errors
+    /// As [`Qp::post_send`]; ENODEV where there is no such queue pair.
+    pub fn forge(&self, nic: &SoftNic, qpn: u32, wr: SendWr) -> Result<(), PostError> {
+        nic.forge(qpn, wr)
     }
 
     /// Delivers all that was held back.

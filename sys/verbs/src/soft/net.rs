@@ -16,6 +16,7 @@ pub(super) struct Region {
     pub(super) keys: Keys,
     mem: MemSlice,
     access: Access,
+    pd: u32,
 }
 
 /// A completion queue.
@@ -39,6 +40,8 @@ pub(super) struct Device {
     pub(super) event_notifier: Notifier,
     pub(super) next: u32,
     pub(super) next_qpn: u32,
+    /// Protection domains made beside the first, which is 0.
+    pub(super) pds: u32,
 }
 
 /// Why a device may not touch memory.
@@ -49,17 +52,23 @@ pub(super) enum Denied {
 }
 
 impl Device {
-    pub(super) fn register(&mut self, mem: MemSlice, addr: u64, access: Access) -> Keys {
+    pub(super) fn register(&mut self, pd: u32, mem: MemSlice, addr: u64, access: Access) -> Keys {
         // Keys are never used twice in the life of a device, so that an old one is refused.
         self.next += 1;
         let key = self.next << 8 | (self.next.wrapping_mul(0x9E37) & 0xff);
         let keys = Keys { addr, len: mem.len() as u64, lkey: key, rkey: key };
-        self.regions.insert(key, Region { keys, mem, access });
+        self.regions.insert(key, Region { keys, mem, access, pd });
         keys
     }
 
-    fn range(&self, key: u32, addr: u64, len: u64, access: Access) -> Result<MemSlice, Denied> {
-        let region = self.regions.get(&key).ok_or(Denied::Key)?;
+    pub(super) fn targets(&self) -> Vec<Keys> {
+        let targets = self.regions.values().filter(|region| region.access.allows(Access::REMOTE_WRITE));
+        targets.map(|region| region.keys).collect()
+    }
+
+    /// Memory as a queue pair of a protection domain reaches it.
+    fn range(&self, pd: u32, key: u32, addr: u64, len: u64, access: Access) -> Result<MemSlice, Denied> {
+        let region = self.regions.get(&key).filter(|region| region.pd == pd).ok_or(Denied::Key)?;
         if !region.access.allows(access) {
             return Err(Denied::Rights);
         }
@@ -67,26 +76,26 @@ impl Device {
         region.mem.sub(offset, len).ok_or(Denied::Bounds)
     }
 
-    pub(super) fn store(&self, key: u32, addr: u64, bytes: &[u8], access: Access) -> Result<(), Denied> {
-        let range = self.range(key, addr, bytes.len() as u64, access)?;
+    pub(super) fn store(&self, pd: u32, key: u32, addr: u64, bytes: &[u8], access: Access) -> Result<(), Denied> {
+        let range = self.range(pd, key, addr, bytes.len() as u64, access)?;
         let inside = range.fill(0, bytes);
         debug_assert!(inside);
         Ok(())
     }
 
-    pub(super) fn load(&self, key: u32, addr: u64, out: &mut [u8], access: Access) -> Result<(), Denied> {
-        let range = self.range(key, addr, out.len() as u64, access)?;
+    pub(super) fn load(&self, pd: u32, key: u32, addr: u64, out: &mut [u8], access: Access) -> Result<(), Denied> {
+        let range = self.range(pd, key, addr, out.len() as u64, access)?;
         let inside = range.read(0, out);
         debug_assert!(inside);
         Ok(())
     }
 
-    pub(super) fn check(&self, key: u32, addr: u64, len: u64, access: Access) -> Result<(), Denied> {
-        self.range(key, addr, len, access).map(|_| ())
+    pub(super) fn check(&self, pd: u32, key: u32, addr: u64, len: u64, access: Access) -> Result<(), Denied> {
+        self.range(pd, key, addr, len, access).map(|_| ())
     }
 
     /// The part of gathered ranges that begins `skip` bytes in.
-    pub(super) fn gather(&self, ranges: &[Sge], mut skip: u64, out: &mut [u8]) -> Result<(), Denied> {
+    pub(super) fn gather(&self, pd: u32, ranges: &[Sge], mut skip: u64, out: &mut [u8]) -> Result<(), Denied> {
         let mut done = 0;
         for sge in ranges {
             let len = u64::from(sge.len);
@@ -95,7 +104,7 @@ impl Device {
                 continue;
             }
             let n = ((len - skip) as usize).min(out.len() - done);
-            self.load(sge.lkey, sge.addr + skip, &mut out[done..done + n], Access::LOCAL_READ)?;
+            self.load(pd, sge.lkey, sge.addr + skip, &mut out[done..done + n], Access::LOCAL_READ)?;
             done += n;
             skip = 0;
         }
@@ -103,7 +112,7 @@ impl Device {
     }
 
     /// The same the other way.
-    pub(super) fn scatter(&self, ranges: &[Sge], mut skip: u64, bytes: &[u8]) -> Result<(), Denied> {
+    pub(super) fn scatter(&self, pd: u32, ranges: &[Sge], mut skip: u64, bytes: &[u8]) -> Result<(), Denied> {
         let mut done = 0;
         for sge in ranges {
             let len = u64::from(sge.len);
@@ -112,7 +121,7 @@ impl Device {
                 continue;
             }
             let n = ((len - skip) as usize).min(bytes.len() - done);
-            self.store(sge.lkey, sge.addr + skip, &bytes[done..done + n], Access::LOCAL_WRITE)?;
+            self.store(pd, sge.lkey, sge.addr + skip, &bytes[done..done + n], Access::LOCAL_WRITE)?;
             done += n;
             skip = 0;
         }
@@ -202,6 +211,7 @@ impl Net {
             event_notifier: Notifier::new(),
             next: 0,
             next_qpn,
+            pds: 0,
         });
         self.nics.len() - 1
     }

@@ -35,6 +35,7 @@ pub(super) struct Inbound {
 pub(super) struct Pair {
     pub(super) number: u32,
     pub(super) cq: u32,
+    pub(super) pd: u32,
     pub(super) caps: QpCaps,
     pub(super) state: QpState,
     /// In the net's list of those that may send.
@@ -75,10 +76,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(number: u32, cq: u32, caps: QpCaps) -> Pair {
+    pub(super) fn new(number: u32, cq: u32, pd: u32, caps: QpCaps) -> Pair {
         Pair {
             number,
             cq,
+            pd,
             caps,
             state: QpState::Reset,
             listed: false,
@@ -117,6 +119,6 @@ impl Pair {
 
     pub(super) fn reset(&mut self) {
         let listed = self.listed;
-        *self = Pair { listed, ..Pair::new(self.number, self.cq, self.caps) };
+        *self = Pair { listed, ..Pair::new(self.number, self.cq, self.pd, self.caps) };
     }
 }

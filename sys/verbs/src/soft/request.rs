@@ -85,7 +85,7 @@ impl Net {
                 let part = bytes.get(at..at + data.len())?;
                 data.copy_from_slice(part);
             }
-            None => self.nics[nic].gather(posted.wr.ranges(), offset, &mut data).ok()?,
+            None => self.nics[nic].gather(pair.pd, posted.wr.ranges(), offset, &mut data).ok()?,
         }
         let (first, last) = (at == 0, at + 1 == posted.packets);
         let ack = last || at % ACK_EVERY == ACK_EVERY - 1;
@@ -174,8 +174,8 @@ impl Net {
         let Some(front) = pair.sq.front().filter(|w| w.is_read() && pair.una == seq) else { return };
         let offset = (seq - front.seq) * pair.mtu.bytes() as u64;
         let last = seq + 1 == front.end();
-        let ranges = front.wr;
-        if device.scatter(ranges.ranges(), offset, data).is_err() {
+        let (ranges, pd) = (front.wr, pair.pd);
+        if device.scatter(pd, ranges.ranges(), offset, data).is_err() {
             self.fail_first(nic, qpn, Status::LocalProtection);
             return;
         }

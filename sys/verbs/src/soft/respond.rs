@@ -93,7 +93,7 @@ impl Net {
         }
         let Some(inbound) = &mut pair.inbound else { return Taken::Broken(Nak::Invalid) };
         let Some(recv) = inbound.recv else { return Taken::Broken(Nak::Invalid) };
-        let at = inbound.bytes;
+        let (at, pd) = (inbound.bytes, pair.pd);
         inbound.bytes += data.len() as u64;
         let total = inbound.bytes;
         let space = recv.range.map_or(0, |r| u64::from(r.len));
@@ -101,7 +101,9 @@ impl Net {
             Some((Status::LocalLength, Nak::Invalid))
         } else {
             let stored = match recv.range {
-                Some(range) if !data.is_empty() => device.store(range.lkey, range.addr + at, data, Access::LOCAL_WRITE),
+                Some(range) if !data.is_empty() => {
+                    device.store(pd, range.lkey, range.addr + at, data, Access::LOCAL_WRITE)
+                }
                 _ => Ok(()),
             };
             stored.err().map(|_| (Status::LocalProtection, Nak::Operation))
@@ -144,8 +146,11 @@ impl Net {
         // A write of nothing needs no key (specification, 9.7.4.1.1).
         if !data.is_empty() {
             let allowed = pair.access.allows(Access::REMOTE_WRITE);
-            let stored =
-                if allowed { device.store(rkey, addr, data, Access::REMOTE_WRITE) } else { Err(Denied::Rights) };
+            let stored = if allowed {
+                device.store(pair.pd, rkey, addr, data, Access::REMOTE_WRITE)
+            } else {
+                Err(Denied::Rights)
+            };
             if stored.is_err() {
                 return Taken::Broken(Nak::Access);
             }
@@ -170,14 +175,14 @@ impl Net {
         let (nic, qpn) = (packet.to, packet.qpn);
         let device = &self.nics[nic];
         let Some(pair) = device.pairs.get(&qpn) else { return Taken::Broken(Nak::Operation) };
-        let mtu = pair.mtu.bytes() as u64;
+        let (mtu, pd) = (pair.mtu.bytes() as u64, pair.pd);
         let allowed = pair.access.allows(Access::REMOTE_READ);
-        if len > 0 && (!allowed || device.check(rkey, addr, len, Access::REMOTE_READ).is_err()) {
+        if len > 0 && (!allowed || device.check(pd, rkey, addr, len, Access::REMOTE_READ).is_err()) {
             return Taken::Broken(Nak::Access);
         }
         for n in 0..len.div_ceil(mtu).max(1) {
             let mut data = vec![0; (len - n * mtu).min(mtu) as usize];
-            if len > 0 && self.nics[nic].load(rkey, addr + n * mtu, &mut data, Access::REMOTE_READ).is_err() {
+            if len > 0 && self.nics[nic].load(pd, rkey, addr + n * mtu, &mut data, Access::REMOTE_READ).is_err() {
                 return Taken::Broken(Nak::Access);
             }
             self.answer(packet, seq + n, Body::Reply { data });

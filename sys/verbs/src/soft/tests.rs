@@ -422,3 +422,43 @@ fn scripted_faults_strike_once_each() {
     let counts = nic.script().counts;
     assert_eq!((counts.doorbells, counts.sends, counts.signalled, counts.registrations), (2, 3, 3, 1));
 }
+
+#[test]
+fn a_queue_pair_reaches_only_regions_of_its_own_protection_domain() {
+    let ops: [fn(u64, u32) -> SendOp; 2] =
+        [|addr, rkey| SendOp::Write { addr, rkey }, |addr, rkey| SendOp::Read { addr, rkey }];
+    for op in ops {
+        let net = SoftNet::in_virtual_time(1);
+        let (mut a, b) = pair(&net, SET);
+        let other = End::new(b.nic.isolated().expect("another domain"), Access(7), 16);
+        assert_eq!(other.nic.name(), b.nic.name());
+        fill(&a, 0, 100, 1);
+        let (addr, rkey) = remote(&other, 0);
+        a.post(a.wr(1, op(addr, rkey), 0, 100));
+        assert_eq!(a.next(&net).status, Status::RemoteAccess);
+        assert!(bytes(&other, 0, 100) == [0; 100]);
+    }
+    // Nor does the device on its behalf.
+    let net = SoftNet::in_virtual_time(1);
+    let (mut a, mut b) = pair(&net, SET);
+    let other = End::new(a.nic.isolated().expect("another domain"), Access(7), 16);
+    b.recv(1, 0, 100);
+    a.post(other.wr(2, SendOp::Send, 0, 100));
+    assert_eq!(a.next(&net).status, Status::LocalProtection);
+    // Its own queue pairs do reach them.
+    let (to, from) = (
+        SoftConfig::roce("c", Ipv4Addr::new(10, 0, 0, 9), 1),
+        net.nic(SoftConfig::roce("d", Ipv4Addr::new(10, 0, 0, 8), 1)),
+    );
+    let (mut c, mut d) =
+        (End::new(net.nic(to).isolated().expect("a domain"), Access(7), 256), End::new(from, Access(7), 256));
+    let gid = |last| Address::Gid { gid: Gid::v4(Ipv4Addr::new(10, 0, 0, last)), index: 3, hops: 64, class: 0, lid: 0 };
+    let numbers = (c.qp.number(), d.qp.number());
+    c.join(SET, gid(8), numbers.1);
+    d.join(SET, gid(9), numbers.0);
+    let want = fill(&d, 0, 100, 3);
+    let (addr, rkey) = remote(&c, 0);
+    d.post(d.wr(1, SendOp::Write { addr, rkey }, 0, 100));
+    assert_eq!(d.next(&net).status, Status::Success);
+    assert!(bytes(&c, 0, 100) == want);
+}

@@ -60,6 +60,36 @@ fn invalidated_regions_are_registered_anew_and_their_keys_die_with_the_last_use(
 }
 
 #[test]
+fn what_was_forgotten_is_not_shared_with_a_later_holder_although_an_idle_rail_knows_it() {
+    for target in [false, true] {
+        let domain = domain();
+        let buf = HostBuf::new(1 << 16);
+        let mut idle = Cache::new(domain.clone());
+        let old = idle.get(buf.slice(), target).expect("registered");
+        domain.invalidate(buf.slice());
+        let _held = domain.hold(buf.slice(), target).expect("registered");
+        assert_eq!(domain.registrations(), 2);
+        let new = idle.get(buf.slice(), target).expect("a hit");
+        assert_ne!(old.keys(), new.keys());
+        assert_eq!(domain.registrations(), 2, "the one that is held is used");
+    }
+}
+
+#[test]
+fn what_is_sent_from_is_not_what_a_peer_may_be_refused() {
+    let domain = domain();
+    let buf = HostBuf::new(1 << 16);
+    let mut cache = Cache::new(domain.clone());
+    let target = domain.hold(buf.slice(), true).expect("registered");
+    let source = domain.hold(buf.slice(), false).expect("registered");
+    let sent = cache.get(part(&buf, 100, 10), false).expect("a hit");
+    drop(target);
+    assert_eq!(cache.get(part(&buf, 100, 10), false).expect("a hit").keys(), sent.keys());
+    drop(source);
+    assert_eq!(domain.kept(), 0);
+}
+
+#[test]
 fn a_refusal_is_told_and_leaves_nothing() {
     let domain = domain();
     let buf = HostBuf::new(4096);

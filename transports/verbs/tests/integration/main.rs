@@ -4,5 +4,6 @@
 mod common;
 mod conformance;
 mod device;
+mod keys;
 mod rail;
 mod relay;

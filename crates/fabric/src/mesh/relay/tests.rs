@@ -9,7 +9,9 @@ use linkspan_proto::mesh::Node;
 use linkspan_tcp::{Dial, Listen, Options};
 use linkspan_thunderbolt::Role;
 use linkspan_transport::{Buf, Conn, HostBuf};
+use linkspan_verbs::Domain;
 use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
+use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
 
 use super::*;
 use crate::Config;
@@ -319,4 +321,30 @@ fn a_far_cable_that_is_cut_is_told_to_the_near_end() {
     way.net.cable(&far, false);
     assert!(message(&mut a, &mut b, 4 << 20, 2).is_err());
     let _ = lost(&mut a);
+}
+
+/// The host before a relay knows a key of the relay's own job, and writes by it through the queue pair that it has there.
+#[test]
+fn a_relayed_stranger_reaches_nothing_of_the_jobs_on_the_host_between() {
+    for stranger in [0, 3] {
+        let mut way = way(&format!("stranger{stranger}"), 1);
+        let [mut a, mut b] = way.conns();
+        message(&mut a, &mut b, 1 << 20, 1).unwrap();
+        let (from, job) = (&way.nics[stranger], &way.nics[if stranger == 0 { 1 } else { 2 }]);
+        let [theirs, ours] = [(); 2].map(|()| HostBuf::new(4096));
+        assert!(theirs.slice().fill(0, &[0x5a; 4096]));
+        let bytes = from.register(theirs.slice(), Access::LOCAL_READ).unwrap();
+        let domain = Domain::new(AnyNic::Soft(job.clone()));
+        let _held = domain.hold(ours.slice(), true).unwrap();
+        let addr = ours.slice().as_ptr() as u64;
+        let key = job.targets().into_iter().find(|keys| keys.covers(addr, 4096)).unwrap();
+        let op = SendOp::Write { addr, rkey: key.rkey() };
+        let qpn = SoftConfig::roce("", Ipv4Addr::LOCALHOST, 1).first_qpn;
+        way.net.forge(from, qpn, SendWr::new(0, op, bytes.keys().sge(bytes.keys().addr(), 4096))).unwrap();
+        let end = if stranger == 0 { &mut a } else { &mut b };
+        let landed = || ours.slice().to_vec() != [0; 4096];
+        // What is refused ends the queue pair.
+        until(|| landed() || end.progress().is_err() || end.lost().is_some(), "the end of the write");
+        assert!(!landed());
+    }
 }
