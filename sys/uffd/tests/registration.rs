@@ -1,6 +1,7 @@
 //! A registration is not used for what is mapped where its memory was.
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linkspan_thunderbolt::soft::SoftRingLink;
@@ -12,9 +13,15 @@ use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 const LEN: usize = 256 << 10;
 
-fn map(at: *mut libc::c_void, fixed: libc::c_int) -> *mut libc::c_void {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
-    // SAFETY: new memory, or an address that the test has just unmapped and asks for without replacing anything.
+/// An address where nothing is, far below those that the kernel chooses: no other thread gets it while it is unmapped.
+fn place() -> *mut libc::c_void {
+    static NEXT: AtomicUsize = AtomicUsize::new(0x1000_0000_0000);
+    std::ptr::without_provenance_mut(NEXT.fetch_add(16 * LEN, Ordering::Relaxed))
+}
+
+fn map(at: *mut libc::c_void) -> *mut libc::c_void {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: new memory, which replaces none.
     let at = unsafe { libc::mmap(at, LEN, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     assert_ne!(at, libc::MAP_FAILED);
     at
@@ -62,7 +69,7 @@ fn over_queue_pairs() {
     let kept = HostBuf::new(LEN);
     // Both as what is sent from and as what is received into.
     for round in 0..20u8 {
-        let at = map(std::ptr::null_mut(), 0);
+        let at = map(place());
         assert!(slice(at).fill(0, &[round; LEN]));
         message(&mut a, &mut b, slice(at), kept.slice());
         message(&mut b, &mut a, kept.slice(), slice(at));
@@ -71,7 +78,7 @@ fn over_queue_pairs() {
         assert_eq!(here.registrations(), before, "known");
         // SAFETY: no operation uses it any more.
         assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
-        assert_eq!(map(at, libc::MAP_FIXED_NOREPLACE), at);
+        assert_eq!(map(at), at);
         assert!(slice(at).fill(0, &[!round; LEN]));
         message(&mut a, &mut b, slice(at), kept.slice());
         assert!(kept.slice().to_vec().iter().all(|&x| x == !round), "the old bytes came");
@@ -97,7 +104,7 @@ fn over_a_cable() {
     let told = Unmaps::of_process().is_ok();
     let kept = HostBuf::new(LEN);
     for round in 0..20u8 {
-        let at = map(std::ptr::null_mut(), 0);
+        let at = map(place());
         assert!(slice(at).fill(0, &[round; LEN]));
         message(&mut a, &mut b, slice(at), kept.slice());
         message(&mut b, &mut a, kept.slice(), slice(at));
@@ -106,7 +113,7 @@ fn over_a_cable() {
         assert_eq!(link.registered() == before, told, "known where it is watched");
         // SAFETY: no operation uses it any more.
         assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
-        assert_eq!(map(at, libc::MAP_FIXED_NOREPLACE), at);
+        assert_eq!(map(at), at);
         assert!(slice(at).fill(0, &[!round; LEN]));
         let before = link.registered();
         message(&mut a, &mut b, slice(at), kept.slice());
