@@ -7,6 +7,7 @@
 //! Calls on the data path never block, never raise SIGPIPE, repeat themselves after EINTR, and answer `Ok(None)`
 //! where the socket cannot serve them at the moment.
 
+mod accept;
 mod data;
 mod errqueue;
 mod gather;
@@ -19,6 +20,7 @@ mod order;
 mod pipe;
 mod wait;
 
+pub use accept::{AcceptPause, is_shortage};
 pub use data::{queued, recv, recv_mem, recv_row, recv_two, send, send_mem};
 pub use errqueue::{Sent, enable_zerocopy, sent_notice};
 pub use gather::{GATHER_MAX, Gather};
