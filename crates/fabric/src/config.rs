@@ -198,7 +198,12 @@ impl Config {
 
     /// Whether this process takes part in a mesh: it has a mesh port and the cluster key, without which no host relays.
     pub fn meshes(&self) -> bool {
-        self.mesh_port != 0 && matches!(self.guard, Guard::Psk { .. })
+        self.mesh_port != 0 && self.has_key()
+    }
+
+    /// Whether peers need the cluster key.
+    pub fn has_key(&self) -> bool {
+        matches!(self.guard, Guard::Psk { .. })
     }
 
     /// Whether bytes may leave this host only encrypted.

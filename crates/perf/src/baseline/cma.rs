@@ -50,6 +50,9 @@ const NOT_ALLOWED: u8 = 1;
 const OTHER_USER: u8 = 2;
 const NOT_FOUND: u8 = 3;
 
+/// Messages between two looks of the serving side at its patience.
+const GLANCE: u64 = 1 << 8;
+
 /// Most bytes that one side copies at a time, and least: as the shared-memory transport has it.
 const SLICE: (usize, usize) = (16 << 10, 256 << 10);
 
@@ -143,6 +146,7 @@ fn join(offer: &Offer, token: [u8; 16], patience: &Patience) -> io::Result<Split
 pub(super) struct Split {
     bare: Bare,
     guard: AccessGuard,
+    patience: Patience,
 }
 
 impl Split {
@@ -157,12 +161,12 @@ impl Split {
         let pidfd = process(pid)?;
         let remote = Remote::new(pid as i32, address);
         remote.probe(nonce)?;
-        let patience = patience.clone();
+        let waits = patience.clone();
         let watch = move || match peer::ended(&pidfd) {
             true => Err(io::ErrorKind::ConnectionReset.into()),
-            false => patience.check(),
+            false => waits.check(),
         };
-        Ok(Split { bare: Bare::watched(&map, me, remote, Box::new(watch)), guard })
+        Ok(Split { bare: Bare::watched(&map, me, remote, Box::new(watch)), guard, patience: patience.clone() })
     }
 
     /// Runs a round over `buf`. After an error the peer may still be copying: the gate is closed to whatever comes
@@ -203,8 +207,15 @@ impl Split {
         count: u64,
         wait: WaitMode,
     ) -> io::Result<()> {
+        let patience = self.patience.clone();
         self.round(buf, wait, |bare, mem| {
-            each(mem, size, count, |part, at| bare.receive(part, slice(size), there.wrapping_add(at)))
+            each(mem, size, count, |part, at| {
+                // Once for each use of the window.
+                if at == 0 {
+                    patience.moved()?;
+                }
+                bare.receive(part, slice(size), there.wrapping_add(at))
+            })
         })
     }
 
@@ -221,9 +232,11 @@ impl Split {
 
     /// The other side of [`Split::ping`].
     pub(super) fn pong(&mut self, buf: HostBuf, there: u64, count: u64, wait: WaitMode) -> io::Result<()> {
+        let patience = self.patience.clone();
         self.round(buf, wait, |bare, mem| {
             let slice = slice(mem.len() as u64);
-            (0..count).try_for_each(|_| {
+            (0..count).try_for_each(|number| {
+                glance(&patience, number)?;
                 bare.receive(mem, slice, there)?;
                 bare.send(mem, slice, there)
             })
@@ -237,8 +250,19 @@ impl Split {
 
     /// The other side of [`Split::throw`].
     pub(super) fn catch(&mut self, count: u64, wait: WaitMode) -> io::Result<()> {
-        self.round(HostBuf::new(8), wait, |bare, _| (0..count).try_for_each(|_| bare.catch()))
+        let patience = self.patience.clone();
+        self.round(HostBuf::new(8), wait, |bare, _| {
+            (0..count).try_for_each(|number| {
+                glance(&patience, number)?;
+                bare.catch()
+            })
+        })
     }
+}
+
+/// Looks now and then whether a side that never waits has to end.
+fn glance(patience: &Patience, number: u64) -> io::Result<()> {
+    if number.is_multiple_of(GLANCE) { patience.moved() } else { Ok(()) }
 }
 
 fn slice(size: u64) -> usize {
