@@ -20,11 +20,13 @@ use linkspan_netdev::{
     starved, zero_copy_receive,
 };
 use linkspan_topology::{Host, Interface, Roots};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::cli::{DownArgs, ProbeArgs, UpArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
+use crate::peer_lines;
 use crate::pools::{self, Pool};
 use crate::signals;
 use card::KernelCard;
@@ -160,6 +162,9 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
         .map_err(|why| Failure::new(Exit::Failed, why))?;
     let last = state.queues - 1;
     eprintln!("{name}: queues {first} to {last} can be used through {}; Ctrl-C ends it", broker.path().display());
+    // One for each stream that is steered; with fewer, fewer are.
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let mut watch = watch::Watch::new(first);
     let mut end = || {
         if watch.due(Instant::now())
@@ -170,7 +175,8 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
         interrupt.raised()
     };
     let noted = Noted { card: &card, journal: &journal };
-    let ended = broker.serve(&noted, &mut end, &mut |line| eprintln!("{name}: {line}"));
+    let mut say = |line: &str| peer_lines::say(&format!("{name}: {line}"));
+    let ended = broker.serve(&noted, &mut end, &mut say);
     drop(set_up);
     ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; all settings are restored")))?;
     eprintln!("{name}: all settings are restored");
