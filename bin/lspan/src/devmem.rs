@@ -155,7 +155,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
     }
     let interrupt = signals::interrupt()?;
     let set_up = up::SetUp::make(&card, &state, &changes, Some(&journal))
-        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; what had been changed is restored")))?;
+        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
     let first = state.queues - args.queues;
     let allowed = broker::Allowed::new(&args.allow);
     let broker = broker::DevmemBroker::open(&args.folder, name, allowed, (first..state.queues).collect(), args.each)
@@ -177,10 +177,10 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
     let noted = Noted { card: &card, journal: &journal };
     let mut say = |line: &str| peer_lines::say(&format!("{name}: {line}"));
     let ended = broker.serve(&noted, &mut end, &mut say);
-    drop(set_up);
-    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; all settings are restored")))?;
-    eprintln!("{name}: all settings are restored");
-    Ok(Exit::Ok)
+    let (restored, said) = set_up.end();
+    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; {said}")))?;
+    eprintln!("{name}: {said}");
+    Ok(if restored { Exit::Ok } else { Exit::Failed })
 }
 
 /// Asks the kernel and the driver.
