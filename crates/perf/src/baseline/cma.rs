@@ -66,12 +66,17 @@ fn nonces(token: [u8; 16]) -> [[u64; 2]; 2] {
 /// The process, if it is our own user's.
 fn process(pid: u32) -> io::Result<OwnedFd> {
     let pidfd = peer::of_pid(i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?)?;
-    // The number is the process's own from here on: were it another one's by now, the pidfd would be at its end.
     let user = fs::metadata(format!("/proc/{pid}"))?.uid();
+    still(&pidfd)?;
     if user != rustix::process::geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     Ok(pidfd)
+}
+
+/// What was just found by the number was the process's: it has not ended, so no other one has the number.
+fn still(pidfd: &OwnedFd) -> io::Result<()> {
+    if peer::ended(pidfd) { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
 }
 
 /// A side that has made its offer.
@@ -128,13 +133,14 @@ pub(super) fn answer(offer: &Offer, token: [u8; 16], allowed: bool, patience: &P
 fn join(offer: &Offer, token: [u8; 16], patience: &Patience) -> io::Result<Split> {
     let [theirs, own] = nonces(token);
     let pid = offer.pid.get();
-    drop(process(pid)?);
+    let pidfd = process(pid)?;
     let path = format!("/proc/{pid}/fd/{}", offer.fd.get());
     // Nothing but a memfd of ours is opened: other files may do something when they are.
     if !fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:linkspan") {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let map = Map::open(OpenOptions::new().read(true).write(true).open(path)?.into(), RING_MIN)?;
+    still(&pidfd)?;
     if map.nonce(Side::A) != theirs {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -161,6 +167,8 @@ impl Split {
         let pidfd = process(pid)?;
         let remote = Remote::new(pid as i32, address);
         remote.probe(nonce)?;
+        still(&pidfd)?;
+        // Asked while this side waits. Between that and a copy the process may end, and in theory its number be another's.
         let waits = patience.clone();
         let watch = move || match peer::ended(&pidfd) {
             true => Err(io::ErrorKind::ConnectionReset.into()),
