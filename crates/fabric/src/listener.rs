@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
-use linkspan_proto::login::{HALF_OPEN_BOUND, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
+use linkspan_proto::login::{
+    HALF_OPEN_BOUND, Login, LoginTable, Secret, Seed, ServerParams, Session, Token, USED_BOUND,
+};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_thunderbolt::Role;
@@ -33,7 +35,7 @@ const MAX_WAITING: usize = 256;
 /// thread.
 pub struct Listener {
     pub(crate) acceptor: Arc<Mutex<Acceptor>>,
-    handle: [u8; HANDLE_LEN],
+    handle: Secret<HANDLE_LEN>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -82,12 +84,12 @@ impl Listener {
             returned: Vec::new(),
             handshakes: Vec::new(),
         };
-        Ok(Listener { acceptor: Arc::new(Mutex::new(acceptor)), handle: handle.encode() })
+        Ok(Listener { acceptor: Arc::new(Mutex::new(acceptor)), handle: Secret::new(handle.encode()) })
     }
 
     /// What a peer needs to connect; secret, 128 bytes.
     pub fn handle(&self) -> [u8; HANDLE_LEN] {
-        self.handle
+        *self.handle.expose()
     }
 
     /// The owner will call [`Listener::accept`] whenever a descriptor of [`Listener::wait_fds`] wakes it, also after the
