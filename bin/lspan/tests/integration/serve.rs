@@ -163,7 +163,7 @@ impl Visitor {
     }
 }
 
-/// A round of the bare loop: one message of `size` bytes. Whether the server made room for it.
+/// A round of the bare loop: one message of `size` bytes. Whether the server had memory for it.
 fn round(stream: &mut TcpStream, size: u64) -> bool {
     let mut round = vec![2, 3, 0, 0, 1, 0, 0, 0];
     round.extend([size, 1, 0].iter().flat_map(|word: &u64| word.to_le_bytes()));
