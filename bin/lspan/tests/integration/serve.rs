@@ -181,7 +181,7 @@ fn hostile_visitors_use_no_more_than_the_server_has_for_all_and_are_ended() {
     // One session asks again and again, each time for most of what there is.
     for token in 1..=40 {
         let mut stream = one.bare(token);
-        assert!(round(&mut stream, 48 << 20), "its own memory comes back to it");
+        assert!(round(&mut stream, 36 << 20), "its own memory comes back to it");
         streams.push(stream);
     }
     // Others ask beside it: for baselines, for tests and for memory of one-sided tests.
@@ -190,13 +190,13 @@ fn hostile_visitors_use_no_more_than_the_server_has_for_all_and_are_ended() {
         match n % 3 {
             0 => {
                 let mut stream = other.bare(99);
-                assert!(!round(&mut stream, 48 << 20), "48 MiB of 64 are taken");
+                assert!(!round(&mut stream, 36 << 20), "36 MiB of 64 are taken");
             }
             1 => {
                 let spec = Spec { window: 6, ..Spec::new(Test::Bw, 4 << 20) };
                 assert_eq!(other.asks(&Params::new(&spec)).kind, Kind::Refused as u8);
             }
-            _ => assert_eq!(other.asks(&Params::offer(48 << 20)).kind, Kind::Refused as u8),
+            _ => assert_eq!(other.asks(&Params::offer(36 << 20)).kind, Kind::Refused as u8),
         }
         assert!(server.status("Threads") <= threads + 3 * 13, "three for each session at most");
     }
