@@ -179,9 +179,9 @@ impl Drop for Counted {
     }
 }
 
-/// Memory for the tests of all clients, bytes.
+/// Memory for the tests of all clients, bytes. A parent knows what it asks for.
 fn memory(args: &ServeArgs) -> u64 {
-    let half = || Some(Host::read(&Roots::default()).memory_bytes / 2).filter(|&bytes| bytes > 0);
+    let half = || Some(Host::read(&Roots::default()).memory_bytes / 2).filter(|&bytes| bytes > 0 && !args.stdio);
     args.memory.map_or_else(|| half().unwrap_or(MEMORY).min(MEMORY), |mib| mib << 20)
 }
 
