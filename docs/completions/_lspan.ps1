@@ -69,11 +69,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;perf;serve' {
-            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more; default: those of every usable interface and of loopback')
+            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more [default: loopback; with a cluster key as with --open]')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to listen on')
+            [CompletionResult]::new('--memory', '--memory', [CompletionResultType]::ParameterName, 'Memory for the tests of all clients together, MiB [default: 6144, or half of this host''s]')
+            [CompletionResult]::new('--idle', '--idle', [CompletionResultType]::ParameterName, 'End the session of a client that is silent for this time [default: 1m]')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages, as in the tests')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'As in the other tests, for the parent')
+            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Listen on every usable interface and on loopback: without a cluster key (LINKSPAN_PSK_FILE) every host that reaches one of them may run tests')
             [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End after one session')
             [CompletionResult]::new('--stdio', '--stdio', [CompletionResultType]::ParameterName, 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')

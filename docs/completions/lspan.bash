@@ -1685,7 +1685,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__serve)
-            opts="-h --bind --port --once --device --stdio --mem --path --help"
+            opts="-h --bind --open --port --memory --idle --once --device --stdio --mem --path --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1696,6 +1696,14 @@ _lspan() {
                     return 0
                     ;;
                 --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -62,11 +62,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;perf;serve'= {
-            cand --bind 'Address to listen on; repeat it for more; default: those of every usable interface and of loopback'
+            cand --bind 'Address to listen on; repeat it for more [default: loopback; with a cluster key as with --open]'
             cand --port 'TCP port to listen on'
+            cand --memory 'Memory for the tests of all clients together, MiB [default: 6144, or half of this host''s]'
+            cand --idle 'End the session of a client that is silent for this time [default: 1m]'
             cand --device 'Device number, as `lspan status` lists them'
             cand --mem 'Memory of this side''s messages, as in the tests'
             cand --path 'As in the other tests, for the parent'
+            cand --open 'Listen on every usable interface and on loopback: without a cluster key (LINKSPAN_PSK_FILE) every host that reaches one of them may run tests'
             cand --once 'End after one session'
             cand --stdio 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
             cand -h 'Print help'

@@ -55,8 +55,10 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi connect write read help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to listen on; repeat it for more; default: those of every usable interface and of loopback' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to listen on; repeat it for more [default: loopback; with a cluster key as with --open]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to listen on' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l memory -d 'Memory for the tests of all clients together, MiB [default: 6144, or half of this host\'s]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l idle -d 'End the session of a client that is silent for this time [default: 1m]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l mem -d 'Memory of this side\'s messages, as in the tests' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'The best there is'
@@ -65,6 +67,7 @@ shm\t'Shared memory or nothing'
 verbs\t'RDMA or nothing, on one host too'
 thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l open -d 'Listen on every usable interface and on loopback: without a cluster key (LINKSPAN_PSK_FILE) every host that reaches one of them may run tests'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l once -d 'End after one session'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l stdio -d 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'

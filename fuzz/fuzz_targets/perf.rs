@@ -7,12 +7,12 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use linkspan_fuzz::Input;
 use linkspan_perf::wire::{self, CTRL_LEN, Kind, Message, Params, Reply, TAG_CTRL};
-use linkspan_perf::{Client, Limits, Link, LinkDesc, LinkError, PerfError, Spec, Stop, Test, Ticket, serve};
+use linkspan_perf::{Client, Limits, Link, LinkDesc, LinkError, PerfError, Quota, Spec, Stop, Test, Ticket, serve};
 use linkspan_proto::Buf;
 use linkspan_transport::MemSlice;
 use zerocopy::IntoBytes;
 
-/// What the server gives to one test, bytes.
+/// What the server gives to its tests, bytes.
 const MEMORY: u64 = 1 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let scene = input.u8();
     let mut link = Enemy::new(input);
     if scene & 1 == 0 {
-        let _ = serve(&mut link, &Limits { memory: MEMORY, bare: false, cma: false });
+        let _ = serve(&mut link, &Limits { memory: Quota::new(MEMORY), bare: false, cma: false, ..Limits::default() });
     } else {
         let mut client = Client::new(link, Some(Duration::from_secs(2)));
         let test = [Test::Bw, Test::Lat, Test::Jitter, Test::Load][usize::from(scene >> 1 & 3)];

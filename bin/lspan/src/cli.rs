@@ -234,12 +234,22 @@ pub(crate) enum Perf {
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on; repeat it for more; default: those of every usable interface and of loopback
+    /// Address to listen on; repeat it for more [default: loopback; with a cluster key as with --open]
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Vec<std::net::IpAddr>,
+    /// Listen on every usable interface and on loopback: without a cluster key (LINKSPAN_PSK_FILE) every host that reaches
+    /// one of them may run tests
+    #[arg(long, conflicts_with = "bind")]
+    pub(crate) open: bool,
     /// TCP port to listen on
     #[arg(long, value_name = "N", default_value_t = crate::rendezvous::PORT)]
     pub(crate) port: u16,
+    /// Memory for the tests of all clients together, MiB [default: 6144, or half of this host's]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub(crate) memory: Option<u64>,
+    /// End the session of a client that is silent for this time [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) idle: Option<Duration>,
     /// End after one session
     #[arg(long)]
     pub(crate) once: bool,

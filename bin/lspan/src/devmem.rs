@@ -20,11 +20,13 @@ use linkspan_netdev::{
     starved, zero_copy_receive,
 };
 use linkspan_topology::{Host, Interface, Roots};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::cli::{DownArgs, ProbeArgs, UpArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
+use crate::peer_lines;
 use crate::pools::{self, Pool};
 use crate::signals;
 use card::KernelCard;
@@ -153,13 +155,16 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
     }
     let interrupt = signals::interrupt()?;
     let set_up = up::SetUp::make(&card, &state, &changes, Some(&journal))
-        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; what had been changed is restored")))?;
+        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
     let first = state.queues - args.queues;
     let allowed = broker::Allowed::new(&args.allow);
     let broker = broker::DevmemBroker::open(&args.folder, name, allowed, (first..state.queues).collect(), args.each)
         .map_err(|why| Failure::new(Exit::Failed, why))?;
     let last = state.queues - 1;
     eprintln!("{name}: queues {first} to {last} can be used through {}; Ctrl-C ends it", broker.path().display());
+    // One for each stream that is steered; with fewer, fewer are.
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let mut watch = watch::Watch::new(first);
     let mut end = || {
         if watch.due(Instant::now())
@@ -170,11 +175,12 @@ pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
         interrupt.raised()
     };
     let noted = Noted { card: &card, journal: &journal };
-    let ended = broker.serve(&noted, &mut end, &mut |line| eprintln!("{name}: {line}"));
-    drop(set_up);
-    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; all settings are restored")))?;
-    eprintln!("{name}: all settings are restored");
-    Ok(Exit::Ok)
+    let mut say = |line: &str| peer_lines::say(&format!("{name}: {line}"));
+    let ended = broker.serve(&noted, &mut end, &mut say);
+    let (restored, said) = set_up.end();
+    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; {said}")))?;
+    eprintln!("{name}: {said}");
+    Ok(if restored { Exit::Ok } else { Exit::Failed })
 }
 
 /// Asks the kernel and the driver.

@@ -8,10 +8,16 @@ use linkspan_topology::IfFilter;
 
 use crate::cli::PathArg;
 use crate::exit::{Exit, Failure};
+use crate::peer_lines;
 
 /// The fabric of one side of a test between processes or hosts.
 pub(crate) fn open(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure> {
     Ok(Fabric::new(config(path, memory)?, Log::stderr(), false)?)
+}
+
+/// The same for a side that anybody may connect to.
+pub(crate) fn serving(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure> {
+    Ok(Fabric::new(config(path, memory)?, peer_lines::log(), false)?)
 }
 
 /// The fabric where both sides are on this host: loopback serves where the environment does not choose. `child`: the

@@ -15,6 +15,7 @@ mod onesided;
 mod out;
 mod overview;
 mod pages;
+mod peer_lines;
 mod perf;
 mod pools;
 mod rendezvous;

@@ -57,7 +57,7 @@ impl Older {
     fn perf(self) -> Perf {
         let Some(peer) = self.client else {
             let port = crate::rendezvous::PORT;
-            return Perf::Serve(ServeArgs { port, device: self.device, ..ServeArgs::default() });
+            return Perf::Serve(ServeArgs { port, device: self.device, open: true, ..ServeArgs::default() });
         };
         let measure = Measure { peer, device: self.device, seed: 1, ..Measure::default() };
         let bulk = BulkArgs { measure: measure.clone(), ..BulkArgs::default() };

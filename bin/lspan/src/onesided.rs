@@ -5,13 +5,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use linkspan::{Access, Exposed, Memory, RemoteBuffer, Transport, Url};
 use linkspan_fabric::MemoryName;
 use linkspan_perf::format::gbench::{self, Run};
-use linkspan_perf::{Offers, PerfError, thread_cpu_ns};
+use linkspan_perf::{Offers, PerfError, Share, thread_cpu_ns};
 use linkspan_topology::{Host, Roots};
 
 use crate::cli::{OneSided, PathArg};
 use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::out::{Out, Progress};
+use crate::peer_lines;
 use crate::perf::Peer;
 
 /// Iterations of one run at most, and how much one run may be longer than the one before it.
@@ -183,7 +184,7 @@ pub(crate) struct OneSidedOffers {
     device: usize,
     local: bool,
     context: Option<linkspan::Context>,
-    held: Option<(Transport, Exposed)>,
+    held: Option<(Transport, Exposed, Share)>,
 }
 
 impl OneSidedOffers {
@@ -191,7 +192,7 @@ impl OneSidedOffers {
         OneSidedOffers { path, device, local, context: None, held: None }
     }
 
-    fn make(&mut self, bytes: u64) -> Result<String, Failure> {
+    fn make(&mut self, bytes: u64, share: Share) -> Result<String, Failure> {
         self.held = None;
         let context = match &self.context {
             Some(context) => context.clone(),
@@ -201,14 +202,19 @@ impl OneSidedOffers {
         let exposed = transport.expose(&Memory::host(bytes as usize).view(), Access::ReadWrite)?;
         let remote: String = exposed.remote().encode().iter().map(|byte| format!("{byte:02x}")).collect();
         let text = format!("{} {remote}", transport.bind()?);
-        self.held = Some((transport, exposed));
+        self.held = Some((transport, exposed, share));
         Ok(text)
     }
 }
 
 impl Offers for OneSidedOffers {
-    fn offer(&mut self, bytes: u64) -> Option<String> {
-        self.make(bytes).inspect_err(|failure| eprintln!("lspan: {}", failure.message)).ok()
+    fn offer(&mut self, bytes: u64, share: Share) -> Option<String> {
+        let made = self.make(bytes, share);
+        made.inspect_err(|failure| peer_lines::say(&format!("lspan: {}", failure.message))).ok()
+    }
+
+    fn in_use(&self) -> bool {
+        self.held.as_ref().is_some_and(|(transport, ..)| transport.connected())
     }
 }
 

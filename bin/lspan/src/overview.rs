@@ -69,7 +69,9 @@ pub(crate) fn run() -> Result<Exit, Failure> {
         }
     }
     out.text(&format!("{}{notes}", table(&rows)))?;
-    out.text("\nmore: `lspan perf --help`; between two hosts: `lspan perf serve` there, `lspan perf bw HOST` here\n")?;
+    out.text(
+        "\nmore: `lspan perf --help`; between two hosts: `lspan perf serve --open` there, `lspan perf bw HOST` here\n",
+    )?;
     Ok(exit)
 }
 

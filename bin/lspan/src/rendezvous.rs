@@ -1,16 +1,18 @@
 //! How the two sides of a test find each other: the serving side gives its listener's handle to every client of a
-//! TCP port. Every host that reaches the port may run tests, as with iperf3; a cluster key (LINKSPAN_PSK_FILE) excludes
-//! everybody who does not have it, for the handle alone is then worth nothing.
+//! TCP port. Every host that reaches the port may run tests, so without more it is loopback's; a cluster key
+//! (LINKSPAN_PSK_FILE) excludes everybody who does not have it, for the handle alone is then worth nothing.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Fabric, HANDLE_LEN};
+use linkspan_net::AcceptPause;
 use linkspan_transport::WaitFd;
 
 use crate::exit::{Exit, Failure};
+use crate::peer_lines;
 
 /// The port of `lspan perf serve`. No registered service that we know of uses it.
 pub(crate) const PORT: u16 = 24_680;
@@ -24,14 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Gives handles away.
 pub(crate) struct RendezvousServer {
     listeners: Vec<TcpListener>,
+    pause: AcceptPause,
 }
 
 impl RendezvousServer {
-    /// Waits on these addresses; where there are none, on those of every usable interface and of loopback.
-    pub(crate) fn open(fabric: &Fabric, bind: &[IpAddr], port: u16) -> Result<RendezvousServer, Failure> {
+    /// Waits on these addresses; where there are none on loopback, and with `open` on those of every usable interface.
+    pub(crate) fn open(fabric: &Fabric, bind: &[IpAddr], open: bool, port: u16) -> Result<RendezvousServer, Failure> {
         let mut addrs = bind.to_vec();
         if addrs.is_empty() {
             addrs.push(IpAddr::from([127, 0, 0, 1]));
+        }
+        if open {
             let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
             let global = usable.flat_map(|(iface, _)| &iface.addrs).filter(|addr| !addr.is_link_local());
             for addr in global {
@@ -61,7 +66,7 @@ impl RendezvousServer {
                 Failure::new(exit, format!("cannot wait on {addr}: {error}{hint}"))
             })?);
         }
-        Ok(RendezvousServer { listeners })
+        Ok(RendezvousServer { listeners, pause: AcceptPause::new() })
     }
 
     /// Where it waits.
@@ -71,17 +76,32 @@ impl RendezvousServer {
 
     /// What to wait for.
     pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        if !self.pause.is_over(Instant::now()) {
+            return;
+        }
         fds.extend(self.listeners.iter().map(|listener| WaitFd { fd: listener.as_raw_fd(), read: true, write: false }));
     }
 
     /// Hands the handle to everybody who waits. Never blocks: what is said fits into any socket's buffer.
-    pub(crate) fn serve(&self, handle: &[u8; HANDLE_LEN]) {
+    pub(crate) fn serve(&mut self, handle: &[u8; HANDLE_LEN]) {
+        let now = Instant::now();
+        if !self.pause.is_over(now) {
+            return;
+        }
         let mut said = HELLO.to_vec();
         said.extend_from_slice(handle);
         for listener in &self.listeners {
             // At most as many at a time as a listen queue holds, then it is the connections' turn.
             for _ in 0..128 {
-                let Ok((mut stream, _)) = listener.accept() else { break };
+                let mut stream = match listener.accept() {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        if error.kind() != io::ErrorKind::WouldBlock && self.pause.begin(now) {
+                            peer_lines::say(&format!("lspan: no peer can be taken at the moment: {error}"));
+                        }
+                        break;
+                    }
+                };
                 // A visitor that leaves early has only itself to blame.
                 let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&said));
             }
@@ -92,7 +112,7 @@ impl RendezvousServer {
 /// Fetches the handle of a serving peer, named as HOST or HOST:PORT (an IPv6 address with a port in brackets).
 pub(crate) fn ask(peer: &str) -> Result<[u8; HANDLE_LEN], Failure> {
     let no_peer = |why: String| {
-        Failure::new(Exit::NoPeer, format!("no answer from {peer}: {why}; is `lspan perf serve` running there?"))
+        Failure::new(Exit::NoPeer, format!("no answer from {peer}: {why}; is `lspan perf serve --open` running there?"))
     };
     let mut last = String::from("the name has no address");
     for addr in resolve(peer)? {

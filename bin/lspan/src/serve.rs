@@ -1,5 +1,6 @@
 //! `lspan perf serve`: the other side of a test.
 
+use std::error::Error;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,8 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, Gpu, chain};
-use linkspan_net::WaitSet;
-use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, serve_with};
+use linkspan_net::{AcceptPause, WaitSet, is_shortage};
+use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
+use linkspan_topology::{Host, Roots};
 
 use crate::child;
 use crate::cli::ServeArgs;
@@ -16,11 +18,19 @@ use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::link::FabricLink;
 use crate::onesided::OneSidedOffers;
+use crate::peer_lines;
 use crate::rendezvous::RendezvousServer;
 use crate::signals;
 
-/// Sessions at once; a client beyond that is refused at once.
+/// Sessions at once; a client beyond that is refused at once. Each has a thread, one more for a baseline, and one for
+/// one-sided tests.
 const SESSIONS: usize = 128;
+
+/// Memory for the tests of all clients: messages of 1 GiB both ways.
+const MEMORY: u64 = 6 << 30;
+
+/// How long a client may be silent.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// Longest that sessions may take to close after Ctrl-C.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -30,14 +40,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         true => signals::leave_ctrl_c_to_the_parent().map(|()| Interrupt::new())?,
         false => signals::interrupt()?,
     };
-    let limits = Limits { cma: fabric::cma()?, ..Limits::default() };
+    // A parent that is stopped is silent for as long.
+    let idle = (!args.stdio).then(|| args.idle.unwrap_or(IDLE));
+    let limits = Limits { memory: Quota::new(memory(args)), idle, bare: true, cma: fabric::cma()? };
     let gpu = fabric::gpu(args.mem)?;
     let fabric = match args.stdio {
         true => fabric::local(args.path, args.mem, true)?,
-        false => fabric::open(args.path, args.mem)?,
+        false => fabric::serving(args.path, args.mem)?,
     };
     let listener = fabric.listen(args.device)?;
-    let rendezvous_server = if args.stdio {
+    let mut rendezvous_server = if args.stdio {
         follow_parent()?;
         let line = child::encode(&listener.handle());
         let mut out = io::stdout().lock();
@@ -46,30 +58,43 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             .map_err(|error| Failure::system("standard output", &error))?;
         None
     } else {
-        let rendezvous_server = RendezvousServer::open(&fabric, &args.bind, args.port)?;
+        let key = fabric.config().has_key();
+        let open = args.open || key && args.bind.is_empty();
+        let rendezvous_server = RendezvousServer::open(&fabric, &args.bind, open, args.port)?;
         let addrs: Vec<String> = rendezvous_server.addrs().iter().map(ToString::to_string).collect();
-        eprintln!("lspan: waiting on {}; measure with `lspan perf bw HOST` from another host", addrs.join(", "));
+        let local = rendezvous_server.addrs().iter().all(|addr| addr.ip().is_loopback());
+        let whom = match (key, local) {
+            (true, _) => "for everybody who has the cluster key; measure with `lspan perf bw HOST` from another host",
+            (false, true) => "for everybody on this host; --open or --bind ADDR lets other hosts in",
+            (false, false) => {
+                "for everybody who reaches that, as there is no cluster key (LINKSPAN_PSK_FILE); measure with \
+                 `lspan perf bw HOST` from another host"
+            }
+        };
+        eprintln!("lspan: waiting on {}, {whom}", addrs.join(", "));
         Some(rendezvous_server)
     };
 
     let sessions = Arc::new(AtomicUsize::new(0));
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
-    let mut begun = false;
+    let (mut begun, mut pause) = (false, AcceptPause::new());
     loop {
-        if let Some(rendezvous_server) = &rendezvous_server {
+        if let Some(rendezvous_server) = &mut rendezvous_server {
             rendezvous_server.serve(&listener.handle());
         }
-        loop {
+        while pause.is_over(Instant::now()) {
             match listener.accept() {
                 Ok(Some(channel)) => {
                     begun = true;
                     let offers = OneSidedOffers::new(args.path, args.device, args.stdio);
-                    begin(channel, gpu.as_ref(), &sessions, limits, &interrupt, args.stdio, offers)?;
+                    begin(channel, gpu.as_ref(), &sessions, limits.clone(), &interrupt, args.stdio, offers);
                 }
                 Ok(None) => break,
                 // One connection that failed is not the end of the service.
                 Err(error) => {
-                    eprintln!("lspan: a connection was not accepted: {}", chain(&error));
+                    if !short(&error) || pause.begin(Instant::now()) {
+                        peer_lines::say(&format!("lspan: a connection was not accepted: {}", chain(&error)));
+                    }
                     break;
                 }
             }
@@ -88,7 +113,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         }
         waits.clear();
         fds.clear();
-        listener.wait_fds(&mut fds);
+        if pause.is_over(Instant::now()) {
+            listener.wait_fds(&mut fds);
+        }
         if let Some(rendezvous_server) = &rendezvous_server {
             rendezvous_server.wait_fds(&mut fds);
         }
@@ -108,35 +135,60 @@ fn begin(
     interrupt: &Interrupt,
     quiet: bool,
     mut offers: OneSidedOffers,
-) -> Result<(), Failure> {
-    if sessions.load(Ordering::Acquire) >= SESSIONS {
-        eprintln!("lspan: a peer was refused: {SESSIONS} sessions are running");
-        return Ok(());
+) {
+    let refused = |why: &dyn std::fmt::Display| peer_lines::say(&format!("lspan: a peer was refused: {why}"));
+    // Counted before anything is made for it.
+    let counted = Counted::new(sessions);
+    if sessions.load(Ordering::Acquire) > SESSIONS {
+        return refused(&format!("{SESSIONS} sessions are running"));
     }
     let mut link = match FabricLink::new(channel, gpu) {
         Ok(link) => link,
-        Err(error) => {
-            eprintln!("lspan: a peer was refused: {error}");
-            return Ok(());
-        }
+        Err(error) => return refused(&error),
     };
-    sessions.fetch_add(1, Ordering::AcqRel);
-    let (done, interrupt) = (Arc::clone(sessions), interrupt.clone());
+    let interrupt = interrupt.clone();
     let session = move || {
         // A parent says itself what went wrong with a session.
         match serve_with(&mut link, &limits, &interrupt, &mut offers) {
             Ok(()) | Err(PerfError::Link(LinkError::Interrupted)) => {}
             Err(_) if quiet => {}
-            Err(error) => eprintln!("lspan: a session ended: {}", chain(&error)),
+            Err(error) => peer_lines::say(&format!("lspan: a session ended: {}", chain(&error))),
         }
         drop(link);
-        done.fetch_sub(1, Ordering::AcqRel);
+        drop(offers);
+        drop(counted);
     };
-    thread::Builder::new()
-        .name("session".into())
-        .spawn(session)
-        .map(drop)
-        .map_err(|error| Failure::system("a thread for the session", &error))
+    if let Err(error) = thread::Builder::new().name("session".into()).spawn(session) {
+        refused(&error);
+    }
+}
+
+/// One of the sessions, until this is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(sessions: &Arc<AtomicUsize>) -> Counted {
+        sessions.fetch_add(1, Ordering::AcqRel);
+        Counted(Arc::clone(sessions))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Memory for the tests of all clients, bytes. A parent knows what it asks for.
+fn memory(args: &ServeArgs) -> u64 {
+    let half = || Some(Host::read(&Roots::default()).memory_bytes / 2).filter(|&bytes| bytes > 0 && !args.stdio);
+    args.memory.map_or_else(|| half().unwrap_or(MEMORY).min(MEMORY), |mib| mib << 20)
+}
+
+/// Whether this is for want of descriptors or memory.
+fn short(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.any(|error| error.downcast_ref::<io::Error>().is_some_and(is_shortage))
 }
 
 /// Ends this process when the parent has gone: its end of our standard input is closed then, however it went.

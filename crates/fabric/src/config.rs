@@ -9,6 +9,7 @@ use std::time::Duration;
 use linkspan_proto::login::{Guard, PSK_FILE_MAX, check_mode, parse_psk};
 use linkspan_thunderbolt::Tier;
 use linkspan_topology::IfFilter;
+use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::cable::TierChoice;
@@ -110,7 +111,8 @@ impl Config {
     /// cannot be read, [`Error::PskRead`] and [`Error::Psk`] for a key file that cannot be used.
     pub fn from_env() -> Result<Config, Error> {
         let names: Vec<String> = std::env::vars_os().filter_map(|(k, _)| k.into_string().ok()).collect();
-        let mut config = Config::read(&|name| std::env::var(name).ok())?;
+        // A value that is not UTF-8 is not taken for one that is not set.
+        let mut config = Config::read(&|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
         for name in params::unknown(names.iter().map(String::as_str)) {
             config.warnings.push(format!("{name} is set, but no such parameter exists: see `lspan env` for the list"));
         }
@@ -198,7 +200,12 @@ impl Config {
 
     /// Whether this process takes part in a mesh: it has a mesh port and the cluster key, without which no host relays.
     pub fn meshes(&self) -> bool {
-        self.mesh_port != 0 && matches!(self.guard, Guard::Psk { .. })
+        self.mesh_port != 0 && self.has_key()
+    }
+
+    /// Whether peers need the cluster key.
+    pub fn has_key(&self) -> bool {
+        matches!(self.guard, Guard::Psk { .. })
     }
 
     /// Whether bytes may leave this host only encrypted.
@@ -259,7 +266,8 @@ fn read_psk(path: &str) -> Result<linkspan_proto::login::Psk, Error> {
     let file = File::open(path).map_err(system)?;
     let meta = file.metadata().map_err(system)?;
     check_mode(meta.mode(), meta.uid(), rustix::process::geteuid().as_raw()).map_err(refused)?;
-    let mut content = Vec::with_capacity(PSK_FILE_MAX + 1);
+    // As long as it can get: a vector that grows leaves its bytes behind.
+    let mut content = Zeroizing::new(Vec::with_capacity(PSK_FILE_MAX + 1));
     file.take(PSK_FILE_MAX as u64 + 1).read_to_end(&mut content).map_err(system)?;
     parse_psk(&content).map_err(refused)
 }

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
-use linkspan_proto::login::{LOGIN_DEADLINE, Login, LoginTable, Seed, ServerParams, Session, Token, USED_BOUND};
+use linkspan_proto::login::{
+    LOGIN_DEADLINE, Login, LoginTable, Secret, Seed, ServerParams, Session, Token, USED_BOUND,
+};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_thunderbolt::Role;
@@ -40,7 +42,7 @@ fn acceptors() -> MutexGuard<'static, Vec<Weak<Mutex<Acceptor>>>> {
 /// thread.
 pub struct Listener {
     pub(crate) acceptor: Arc<Mutex<Acceptor>>,
-    handle: [u8; HANDLE_LEN],
+    handle: Secret<HANDLE_LEN>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -94,12 +96,12 @@ impl Listener {
         let mut all = acceptors();
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&acceptor));
-        Ok(Listener { acceptor, handle: handle.encode() })
+        Ok(Listener { acceptor, handle: Secret::new(handle.encode()) })
     }
 
     /// What a peer needs to connect; secret, 128 bytes.
     pub fn handle(&self) -> [u8; HANDLE_LEN] {
-        self.handle
+        *self.handle.expose()
     }
 
     /// The owner will call [`Listener::accept`] whenever a descriptor of [`Listener::wait_fds`] wakes it, also after the

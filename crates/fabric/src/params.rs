@@ -104,6 +104,10 @@ params! {
         "Directory of the statistics pages that `lspan stats` reads; unset: `$XDG_RUNTIME_DIR/linkspan`, else `/run/linkspan` for root, else `/tmp/linkspan-UID`; `off` writes none.";
 }
 
+/// Parameters that guard something. Each may come from a variable of a script that has no value, as in
+/// `LINKSPAN_PSK_FILE=$KEY`.
+const GUARDS: [&str; 3] = [PSK_FILE.name, PSK_MODE.name, STRICT.name];
+
 /// What is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("LS0501 {name}={value}: {want}; unset it or see `lspan env`")]
@@ -117,14 +121,18 @@ pub struct BadParam {
 }
 
 impl Param {
-    /// The value from `get` (normally the environment), checked; `None` when unset or empty.
+    /// The value from `get` (normally the environment), checked; `None` when unset, or empty where nothing is guarded by it.
     ///
     /// # Errors
     /// [`BadParam`]: the value is not one the parameter takes.
     pub fn read(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, BadParam> {
-        let Some(value) = get(self.name).filter(|v| !v.is_empty()) else {
+        let Some(value) = get(self.name).filter(|v| !v.is_empty() || GUARDS.contains(&self.name)) else {
             return Ok(None);
         };
+        if value.is_empty() {
+            let want = "it is set and empty, so what it guards would be left open without a word".to_owned();
+            return Err(BadParam { name: self.name.to_owned(), value, want });
+        }
         let want = match self.takes {
             Takes::Switch if value == "0" || value == "1" => return Ok(Some(value)),
             Takes::Switch => "it takes 0 or 1".to_owned(),

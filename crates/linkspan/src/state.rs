@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use linkspan_fabric::{
     Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerLiveness, PeerState, Poll, WaitFd, chain,
 };
+use linkspan_proto::login::Secret;
 
 use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
@@ -54,7 +55,7 @@ const MAX_CARRY: usize = 64 << 10;
 /// Where a peer is dialled.
 #[derive(Clone)]
 pub(crate) struct Target {
-    pub(crate) handle: [u8; HANDLE_LEN],
+    pub(crate) handle: Secret<HANDLE_LEN>,
     /// Number of the transport wanted; 0: whatever the listener makes.
     pub(crate) to: u64,
 }
@@ -523,7 +524,7 @@ impl TransportState {
         let dial = std::mem::replace(&mut making.dial, Dial::Off);
         let next = match (dial, &self.target) {
             (Dial::At(when), Some(target)) if now >= when => {
-                match self.ctx.fabric().connect(self.device, &target.handle) {
+                match self.ctx.fabric().connect(self.device, target.handle.expose()) {
                     Ok(connecting) => {
                         active = true;
                         Dial::Connecting(Box::new(connecting))

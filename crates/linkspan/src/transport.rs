@@ -141,7 +141,7 @@ impl Transport {
             return Err(Error::Connect(Arc::from("this is the transport's own URL; give it to the peer")));
         }
         let until = Instant::now() + timeout;
-        guard.connect(Target { handle: url.handle, to: url.id }, until)?;
+        guard.connect(Target { handle: url.handle.clone(), to: url.id }, until)?;
         let id = guard.ops.start(Kind::Connect, None, Some(until));
         if let Phase::Up(_) = guard.phase {
             guard.ops.connected();

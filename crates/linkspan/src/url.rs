@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use linkspan_fabric::{HANDLE_LEN, HANDLE_USED};
 use linkspan_proto::handle::{Handle, HandleError};
+use linkspan_proto::login::Secret;
 
 const SCHEME: &str = "linkspan://";
 const VERSION: &str = "1";
@@ -32,7 +33,7 @@ pub struct Url {
     pub(crate) kind: UrlKind,
     /// Number of the transport; 0 for a listener.
     pub(crate) id: u64,
-    pub(crate) handle: [u8; HANDLE_LEN],
+    pub(crate) handle: Secret<HANDLE_LEN>,
 }
 
 /// Why a text is not a URL of ours.
@@ -82,7 +83,7 @@ impl Url {
     pub(crate) fn new(kind: UrlKind, id: u64, handle: [u8; HANDLE_LEN]) -> Url {
         let mut handle = handle;
         handle[HANDLE_USED..].fill(0);
-        Url { kind, id, handle }
+        Url { kind, id, handle: Secret::new(handle) }
     }
 
     /// Whether a transport or a listener has this URL.
@@ -97,7 +98,7 @@ impl Url {
 
     /// The addresses in it, without the secret; what `Debug` shows.
     pub fn redacted(&self) -> String {
-        let addrs: Vec<String> = match Handle::decode(&self.handle) {
+        let addrs: Vec<String> = match Handle::decode(self.handle.expose()) {
             Ok(handle) => handle.addrs().iter().map(|a| a.socket().to_string()).collect(),
             Err(_) => Vec::new(),
         };
@@ -108,7 +109,7 @@ impl Url {
         let mut raw = [0; RAW];
         raw[0] = u8::from(self.kind == UrlKind::Listener);
         raw[1..9].copy_from_slice(&self.id.to_le_bytes());
-        raw[9..9 + HANDLE_USED].copy_from_slice(&self.handle[..HANDLE_USED]);
+        raw[9..9 + HANDLE_USED].copy_from_slice(&self.handle.expose()[..HANDLE_USED]);
         let check = sum(&raw[..RAW - 4]);
         raw[RAW - 4..].copy_from_slice(&check);
         raw
@@ -188,7 +189,7 @@ impl FromStr for Url {
         let mut handle = [0; HANDLE_LEN];
         handle[..HANDLE_USED].copy_from_slice(&raw[9..9 + HANDLE_USED]);
         Handle::decode(&handle)?;
-        Ok(Url { kind, id: u64::from_le_bytes(id), handle })
+        Ok(Url { kind, id: u64::from_le_bytes(id), handle: Secret::new(handle) })
     }
 }
 

@@ -301,5 +301,11 @@ fn one_bare(bare: &mut Bare, spec: &Spec, count: u64, kind: Kind, measure: Measu
     Ok((speed(measure, spec.size, bytes, flow.elapsed_ns), cpu))
 }
 
+/// Round trips over a bare connection, for tests of sessions.
+#[cfg(test)]
+pub(crate) fn ping(bare: &mut Bare, count: u64) {
+    bare.ping_pong(Loop::Ping, 8, count, crate::spec::WaitMode::Adaptive).unwrap();
+}
+
 #[cfg(test)]
 mod tests;

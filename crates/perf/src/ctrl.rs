@@ -75,6 +75,7 @@ impl Ctrl {
     pub(crate) fn recv<L: Link + ?Sized>(&mut self, link: &mut L, turner: &mut Turner) -> Result<Message, PerfError> {
         loop {
             if let Some(message) = self.poll(link)? {
+                turner.heard();
                 return Ok(message);
             }
             turner.turn(link, false)?;

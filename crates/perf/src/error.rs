@@ -40,6 +40,9 @@ pub enum PerfError {
         #[source]
         source: std::io::Error,
     },
+    /// The client of a session is silent.
+    #[error("LS0710 the client was silent for {0:?}; `lspan perf serve --idle` gives it more time")]
+    Idle(Duration),
     /// A helper thread panicked.
     #[error("LS0708 a stream's thread ended early; this is a defect of lspan")]
     Thread,

@@ -19,11 +19,13 @@ mod clock;
 mod connect;
 mod ctrl;
 mod error;
+mod idle;
 mod interrupt;
 mod multi;
 mod offer;
 mod phase;
 mod pump;
+mod quota;
 mod session;
 mod turn;
 
@@ -34,6 +36,7 @@ pub use interrupt::Interrupt;
 pub use link::{Link, LinkDesc, LinkError, Ticket};
 pub use multi::{Streams, multi};
 pub use offer::Offers;
+pub use quota::{Quota, Share};
 pub use session::{Client, Limits, Outcome, serve, serve_until, serve_with};
 pub use spec::{Direction, Spec, Stop, Test, WaitMode};
 

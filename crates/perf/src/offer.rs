@@ -7,6 +7,7 @@ use linkspan_transport::HostBuf;
 use crate::ctrl::{Ctrl, PATIENT};
 use crate::error::PerfError;
 use crate::link::Link;
+use crate::quota::Share;
 use crate::session::Client;
 use crate::turn::Turner;
 use crate::wire::{BadMessage, Kind, OFFER_MAX, Params, TAG_OFFER};
@@ -14,13 +15,18 @@ use crate::wire::{BadMessage, Kind, OFFER_MAX, Params, TAG_OFFER};
 /// What the serving side offers for one-sided tests.
 pub trait Offers {
     /// Text by which a client reaches `bytes` bytes of memory, at most [`OFFER_MAX`] long; it stays good until the next
-    /// call. `None`: not possible here.
-    fn offer(&mut self, bytes: u64) -> Option<String>;
+    /// call. `share` is kept for as long as the memory. `None`: not possible here.
+    fn offer(&mut self, bytes: u64, share: Share) -> Option<String>;
+
+    /// Whether the client uses it: its session is not idle then, though nothing comes over its link.
+    fn in_use(&self) -> bool {
+        false
+    }
 }
 
 /// A side that offers nothing.
 impl Offers for () {
-    fn offer(&mut self, _: u64) -> Option<String> {
+    fn offer(&mut self, _: u64, _: Share) -> Option<String> {
         None
     }
 }

@@ -197,6 +197,7 @@ pub(crate) fn ask<L: Link + ?Sized>(
 pub(crate) fn answer<L: Link + ?Sized>(
     link: &mut L,
     ctrl: &mut Ctrl,
+    patient: &mut Turner,
     turner: &mut Turner,
     plan: &Plan,
     phase: &Phase,
@@ -208,7 +209,7 @@ pub(crate) fn answer<L: Link + ?Sized>(
     let mut recv = phase.bulk.filter(up).map(|bulk| receiver(link, &bulk, up_seed, phase.check)).transpose()?;
     let mut send = phase.bulk.filter(down).map(|bulk| sender(link, &bulk, down_seed, phase.check)).transpose()?;
 
-    if !ctrl.go(link, turner)? {
+    if !ctrl.go(link, patient)? {
         return Ok(false);
     }
     while !(ctrl.prime(link)?

@@ -8,19 +8,23 @@ use crate::baseline::bare;
 use crate::ctrl::{Ctrl, PATIENT};
 use crate::error::PerfError;
 use crate::hist::Recorder;
+use crate::idle::Idle;
 use crate::interrupt::Interrupt;
 use crate::link::{Link, LinkDesc, LinkError};
 use crate::offer::{self, Offers};
 use crate::phase::{self, Role};
+use crate::quota::Quota;
 use crate::spec::Spec;
 use crate::turn::Turner;
 use crate::wire::{self, BadMessage, Kind, Message, Params, Reply, Status};
 
-/// What a serving side gives to one test.
-#[derive(Clone, Copy, Debug)]
+/// What a serving side gives to its clients.
+#[derive(Clone, Debug)]
 pub struct Limits {
-    /// Memory for buffers, bytes.
-    pub memory: u64,
+    /// Memory for buffers, of all sessions that have a clone of this together.
+    pub memory: Quota,
+    /// How long a client may be silent; `None`: as long as it likes.
+    pub idle: Option<Duration>,
     /// Whether it opens a bare TCP listener for the baseline, on the link's own address, for one known visitor.
     pub bare: bool,
     /// Whether that visitor, where it is a process of the same user on the same host, may have our memory copied for
@@ -29,9 +33,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 6 GiB, enough for messages of 1 GiB both ways, and every baseline allowed.
+    /// 6 GiB, enough for messages of 1 GiB both ways, every baseline, and all the time.
     fn default() -> Limits {
-        Limits { memory: 6 << 30, bare: true, cma: true }
+        Limits { memory: Quota::new(6 << 30), idle: None, bare: true, cma: true }
     }
 }
 
@@ -221,7 +225,7 @@ impl<L: Link> Client<L> {
 ///
 /// # Errors
 /// [`PerfError::Link`]: the link ended inside a test. [`PerfError::Message`] and [`PerfError::Length`]: the client
-/// broke the protocol; it is told so first where that is possible.
+/// broke the protocol; it is told so first where that is possible. [`PerfError::Idle`]: it was silent for too long.
 pub fn serve<L: Link + ?Sized>(link: &mut L, limits: &Limits) -> Result<(), PerfError> {
     serve_until(link, limits, &Interrupt::new())
 }
@@ -245,10 +249,17 @@ pub fn serve_with<L: Link + ?Sized>(
     offers: &mut dyn Offers,
 ) -> Result<(), PerfError> {
     let mut ctrl = Ctrl::new();
-    let mut patient = Turner::new(PATIENT, None, interrupt).abrupt();
+    let idle = Idle::new(limits.idle);
+    let mut patient = Turner::new(PATIENT, None, interrupt).abrupt().hearing(&idle);
+    // One for each session, which ends with it.
+    let mut bare = None;
     loop {
         let message = match ctrl.recv(link, &mut patient) {
             Ok(message) => message,
+            Err(PerfError::Idle(_)) if offers.in_use() => {
+                idle.touch();
+                continue;
+            }
             Err(PerfError::Link(LinkError::PeerGone { .. })) => return Ok(()),
             Err(PerfError::Message(bad @ BadMessage::Version(_))) => {
                 let refusal = Reply::refuse(Status::Version, wire::VERSION.into());
@@ -271,37 +282,40 @@ pub fn serve_with<L: Link + ?Sized>(
             }
         };
         if kind == Kind::Bare {
-            let terms = bare::Terms { token: params.token, memory: limits.memory, cma: limits.cma };
-            let reply = match limits.bare.then(|| bare::listen(&link.describe(), terms)) {
-                Some(Ok(port)) => Reply { port: port.into(), ..Reply::new(Kind::Ready) },
-                _ => Reply::refuse(Status::NoBare, 0),
+            let terms =
+                bare::Terms { token: params.token, memory: limits.memory.clone(), cma: limits.cma, idle: idle.clone() };
+            drop(bare.take());
+            bare = limits.bare.then(|| bare::Server::start(&link.describe(), terms).ok()).flatten();
+            let reply = match &bare {
+                Some(server) => Reply { port: server.port().into(), ..Reply::new(Kind::Ready) },
+                None => Reply::refuse(Status::NoBare, 0),
             };
             ctrl.send(link, &mut patient, &reply)?;
             continue;
         }
         if kind == Kind::Offer {
             let size = params.size.get();
-            let text = if size > limits.memory { None } else { offers.offer(size) };
-            match text.filter(|text| text.len() <= wire::OFFER_MAX) {
+            let Some(share) = limits.memory.take(size) else {
+                ctrl.send(link, &mut patient, &Reply::refuse(Status::Memory, limits.memory.left()))?;
+                continue;
+            };
+            match offers.offer(size, share).filter(|text| text.len() <= wire::OFFER_MAX) {
                 Some(text) => offer::send(link, &mut ctrl, &mut patient, &text)?,
-                None if size > limits.memory => {
-                    ctrl.send(link, &mut patient, &Reply::refuse(Status::Memory, limits.memory))?;
-                }
                 None => ctrl.send(link, &mut patient, &Reply::refuse(Status::NoOffer, 0))?,
             }
             continue;
         }
-        if plan.memory() > limits.memory {
-            ctrl.send(link, &mut patient, &Reply::refuse(Status::Memory, limits.memory))?;
+        let Some(_share) = limits.memory.take(plan.memory()) else {
+            ctrl.send(link, &mut patient, &Reply::refuse(Status::Memory, limits.memory.left()))?;
             continue;
-        }
+        };
         let own = link.describe().memory;
         let device = own != MemoryName::Host || wire::unpack_memory(params.memory) != MemoryName::Host;
         let ready = Reply { memory: wire::pack_memory(own), ..Reply::new(Kind::Ready) };
         ctrl.send(link, &mut patient, &ready)?;
-        let mut turner = Turner::new(plan.wait, None, interrupt).abrupt();
+        let mut turner = Turner::new(plan.wait, None, interrupt).abrupt().moving(&idle);
         for step in phase::phases(&plan, device) {
-            if !phase::answer(link, &mut ctrl, &mut turner, &plan, &step)? {
+            if !phase::answer(link, &mut ctrl, &mut patient, &mut turner, &plan, &step)? {
                 return Ok(());
             }
         }

@@ -4,6 +4,7 @@ use std::hint;
 use std::time::{Duration, Instant};
 
 use crate::error::PerfError;
+use crate::idle::Idle;
 use crate::interrupt::{GRACE, Interrupt};
 use crate::link::{Link, LinkError, WAIT_MAX};
 use crate::spec::{SPIN, WaitMode};
@@ -22,6 +23,9 @@ const EARLY: Duration = Duration::from_micros(100);
 pub(crate) struct Turner {
     mode: WaitMode,
     deadline: Option<(Instant, Duration)>,
+    /// Of a session, with whether progress of the link counts: bytes of a message that is not whole do not.
+    session: Option<(Idle, bool)>,
+    moved: bool,
     interrupt: Interrupt,
     /// When the interrupt was first seen.
     wished: Option<Instant>,
@@ -38,6 +42,8 @@ impl Turner {
         Turner {
             mode,
             deadline,
+            session: None,
+            moved: false,
             interrupt: interrupt.clone(),
             wished: None,
             grace: GRACE,
@@ -51,6 +57,21 @@ impl Turner {
     /// An interrupt ends everything at once.
     pub(crate) fn abrupt(self) -> Turner {
         Turner { grace: Duration::ZERO, ..self }
+    }
+
+    /// Ends when nothing moves in this session for too long.
+    pub(crate) fn moving(self, idle: &Idle) -> Turner {
+        Turner { session: Some((idle.clone(), true)), ..self }
+    }
+
+    /// Ends when no message comes in this session for too long: see [`Turner::heard`].
+    pub(crate) fn hearing(self, idle: &Idle) -> Turner {
+        Turner { session: Some((idle.clone(), false)), ..self }
+    }
+
+    /// A whole message has come.
+    pub(crate) fn heard(&self) {
+        self.session.iter().for_each(|(idle, _)| idle.touch());
     }
 
     /// Whether the test is to end early.
@@ -79,6 +100,7 @@ impl Turner {
     pub(crate) fn turn<L: Link + ?Sized>(&mut self, link: &mut L, moved: bool) -> Result<(), PerfError> {
         if link.progress()? || moved {
             self.idle = 0;
+            self.moved = true;
             self.busy += 1;
             if self.busy >= GLANCE {
                 self.busy = 0;
@@ -105,6 +127,13 @@ impl Turner {
         // A peer that does not come to an end either is left behind.
         if self.interrupt.raised() && self.wished.get_or_insert_with(Instant::now).elapsed() >= self.grace {
             return Err(LinkError::Interrupted.into());
+        }
+        if let Some((idle, progress)) = &self.session {
+            if std::mem::take(&mut self.moved) && *progress {
+                idle.touch();
+            } else if let Some(limit) = idle.over() {
+                return Err(PerfError::Idle(limit));
+            }
         }
         match self.deadline {
             Some((at, limit)) if Instant::now() >= at => Err(PerfError::Timeout(limit)),

@@ -35,6 +35,9 @@ pub const TAG_OFFER: u32 = 0x4c53_0003;
 /// Longest offer, bytes: a URL and a remote buffer in text.
 pub const OFFER_MAX: usize = 1024;
 
+/// Longest pace of a jitter test, ns: a server ends sessions in which nothing happens for a minute.
+const INTERVAL_MAX: u64 = 30_000_000_000;
+
 /// Most messages in flight.
 pub const WINDOW_MAX: u32 = 4096;
 
@@ -152,7 +155,7 @@ pub enum Status {
     Version = 1,
     /// A field is out of its range.
     Invalid = 2,
-    /// More memory than the server gives to one test.
+    /// More memory than the server has left for tests.
     Memory = 3,
     /// It cannot offer a bare listener.
     NoBare = 4,
@@ -314,7 +317,13 @@ impl Params {
             depth: within("depth", self.depth.get().into(), 1, 64, "1 to 64")? as u32,
             size: within("size", self.size.get(), 1, SIZE_MAX, "1 byte to 1 GiB")? as usize,
             load_size: within("load_size", self.load_size.get(), 1, SIZE_MAX, "1 byte to 1 GiB")? as usize,
-            interval: Duration::from_nanos(within("interval_ns", self.interval_ns.get(), 1, time_max, "1 ns to 24 h")?),
+            interval: Duration::from_nanos(within(
+                "interval_ns",
+                self.interval_ns.get(),
+                1,
+                INTERVAL_MAX,
+                "1 ns to 30 s",
+            )?),
             seed: self.seed.get(),
         })
     }
@@ -372,7 +381,8 @@ impl Reply {
             1 => format!("it uses version {} of the test protocol, this side version {VERSION}", self.version),
             2 => "a parameter is out of its range there; use the same lspan on both sides".into(),
             3 => format!(
-                "the test needs more memory than the {} MiB it gives to one; lower --size or --window",
+                "the test needs more memory than the {} MiB that it has left for tests; lower --size or --window, or \
+                 give it more (lspan perf serve --memory)",
                 self.limit.get() >> 20
             ),
             5 => "it offers no memory for one-sided tests here".into(),

@@ -188,7 +188,10 @@ fn iov(base: u64, len: usize) -> libc::iovec {
 }
 
 impl Remote {
-    /// The process `pid`, whose guard page is at `guard`. The caller holds a pidfd, so that the number stays its own.
+    /// The process `pid`, whose guard page is at `guard`. The number is the process's until it has ended and was waited for;
+    /// then another one may have it. The caller holds a pidfd, which tells the end, and looks at it before it copies. That
+    /// narrows the time in which a copy may go to another process (of the same user, with a guard page and memory at the
+    /// same addresses) to the few instructions in between; it cannot close it, for the calls take numbers only.
     pub fn new(pid: i32, guard: u64) -> Remote {
         Remote { pid, guard }
     }

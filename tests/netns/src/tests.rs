@@ -419,7 +419,7 @@ fn idle() -> Outcome<String> {
 fn lspan_perf() -> Outcome<String> {
     let world = World::new(&["a", "b"])?;
     world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
-    let mut server = world.lspan("b", &[CABLES], "perf serve")?;
+    let mut server = world.lspan("b", &[CABLES], "perf serve --open")?;
     let said = server.expect("lspan: waiting on", SOON)?;
     if !said.contains("10.77.0.2:24680") {
         return Err(format!("the server does not wait on its cable: {said}"));
@@ -464,7 +464,7 @@ fn devmem_refused() -> Outcome<String> {
         words = said.lines().find(|l| l.contains("LS1333") || l.contains("6.12")).unwrap_or_default().trim().to_owned();
     }
     let forced = ("LINKSPAN_PATH", "devmem");
-    let mut server = world.lspan("b", &[CABLES], "perf serve")?;
+    let mut server = world.lspan("b", &[CABLES], "perf serve --open")?;
     server.expect("lspan: waiting on", SOON)?;
     let (code, said) = world.lspan("a", &[CABLES, forced], "perf lat -s 8 -n 20 10.77.0.2")?.end(SOON)?;
     if code != Some(4) || !said.contains("LS0511") || !said.contains("run `lspan devmem up cab0`") {
@@ -487,7 +487,7 @@ fn zerocopy() -> Outcome<String> {
     let (mut from, mut to) = up(&world, &[CABLES, lending], 64, 1_000_003)?;
     to.expect("done", SOON * 3)?;
     from.expect("done", SOON)?;
-    let mut server = world.lspan("b", &[CABLES], "perf serve")?;
+    let mut server = world.lspan("b", &[CABLES], "perf serve --open")?;
     server.expect("lspan: waiting on", SOON)?;
     let (code, said) = world.lspan("a", &[CABLES, lending], "perf bw -s 1M -n 50 10.77.0.2")?.end(SOON * 3)?;
     match said.lines().find(|line| line.contains("zero-copy sends from 65536 bytes")) {

@@ -1,6 +1,6 @@
 //! The rail.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use linkspan_proto::Head;
@@ -34,6 +34,7 @@ pub(crate) struct Parts {
     pub(crate) side: Side,
     pub(crate) own_pid: u32,
     pub(crate) peer_pid: u32,
+    pub(crate) pidfd: Option<Arc<OwnedFd>>,
     pub(crate) guard: AccessGuard,
     pub(crate) remote: Option<Remote>,
     pub(crate) reason: String,
@@ -55,7 +56,7 @@ impl ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
             recv: Receiver::new(&map, p.side),
-            reach: PeerMemory::new(&map, p.side, p.peer_pid as i32, p.remote, p.guard, p.config.between),
+            reach: PeerMemory::new(&map, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard, p.config.between),
             watch,
             grace: 0,
         })

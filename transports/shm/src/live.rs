@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags};
 const IDLE_POLLS: u32 = 32;
 
 /// Time between two looks at the peer process, each a system call of 0.2 us.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What tells of the peer, and what wakes it: the socket of the set-up, on which every byte is a notification.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Watch {
     map: Arc<Map>,
     side: Side,
     /// The peer process. `None` on systems without pidfds: then its socket alone tells.
-    pidfd: Option<OwnedFd>,
+    pidfd: Option<Arc<OwnedFd>>,
     socket: OwnedFd,
     all: OwnedFd,
     idle: u32,
@@ -32,9 +32,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(map: &Arc<Map>, side: Side, pidfd: Option<OwnedFd>, socket: OwnedFd) -> io::Result<Watch> {
+    pub(crate) fn new(map: &Arc<Map>, side: Side, pidfd: Option<Arc<OwnedFd>>, socket: OwnedFd) -> io::Result<Watch> {
         let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for fd in [Some(&socket), pidfd.as_ref()].into_iter().flatten() {
+        for fd in [Some(&socket), pidfd.as_deref()].into_iter().flatten() {
             epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
         }
         let looked = Instant::now();

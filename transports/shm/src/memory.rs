@@ -1,13 +1,17 @@
 //! What we may do with the peer's memory and the peer with ours, and how ours becomes ours alone again.
 
+use std::cell::Cell;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_shmring::cma::{AccessGuard, Ranges, Remote};
 use linkspan_shmring::map::SlotWords;
-use linkspan_shmring::peer::{Task, this_thread};
+use linkspan_shmring::peer::{self, Task, this_thread};
 use linkspan_shmring::{Map, Side, slot};
+
+use crate::live::LOOK_EVERY;
 
 /// What became of one slice.
 #[derive(Debug)]
@@ -26,6 +30,9 @@ pub(crate) struct PeerMemory {
     map: Arc<Map>,
     side: Side,
     pid: i32,
+    pidfd: Option<Arc<OwnedFd>>,
+    /// When the pidfd was last looked at.
+    looked: Cell<Instant>,
     remote: Option<Remote>,
     guard: AccessGuard,
     /// Nothing could prove that a late writer is gone: then only this process writes its memory.
@@ -41,13 +48,14 @@ impl PeerMemory {
     pub(crate) fn new(
         map: &Arc<Map>,
         side: Side,
-        pid: i32,
+        (pid, pidfd): (i32, Option<Arc<OwnedFd>>),
         remote: Option<Remote>,
         guard: AccessGuard,
         between: Option<fn()>,
     ) -> PeerMemory {
         let pull_only = remote.is_some() && Task::new(pid, pid as u64).visible().is_err();
-        PeerMemory { map: map.clone(), side, pid, remote, guard, pull_only, between }
+        let looked = Cell::new(Instant::now());
+        PeerMemory { map: map.clone(), side, pid, pidfd, looked, remote, guard, pull_only, between }
     }
 
     pub(crate) fn map(&self) -> &Arc<Map> {
@@ -83,15 +91,31 @@ impl PeerMemory {
             if let Some(between) = self.between {
                 between();
             }
-            match copy(remote) {
-                Ok(()) => Copied::Whole,
-                Err(_) => Copied::Refused,
+            match self.is_there().then(|| copy(remote)) {
+                Some(Ok(())) => Copied::Whole,
+                Some(Err(_)) => Copied::Refused,
+                None => Copied::Stopped,
             }
         } else {
             Copied::Stopped
         };
         slot::leave(inside);
         result
+    }
+
+    /// Whether the process number is still the peer's, as of a millisecond ago at most: a thread that was stopped since it
+    /// decided to copy must not go on in the memory of a process that has the number by now. Nothing can rule that out
+    /// between this and the copy.
+    fn is_there(&self) -> bool {
+        let now = Instant::now();
+        if now.duration_since(self.looked.get()) < LOOK_EVERY {
+            return true;
+        }
+        let ended = self.pidfd.as_ref().is_some_and(peer::ended);
+        if !ended {
+            self.looked.set(now);
+        }
+        !ended
     }
 
     /// Returns when no thread of the peer touches our memory through this rail, nor ever will. Every transfer has
@@ -135,3 +159,6 @@ impl PeerMemory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

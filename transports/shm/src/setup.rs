@@ -8,6 +8,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_shmring::cma::{AccessGuard, Remote};
@@ -211,7 +212,9 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
         Some((v, who)) => format!("same host; the ring carries all: {}", v.why(who)),
     };
     let remote = bad.is_none().then(|| Remote::new(c.peer.pid() as i32, e.guard));
+    let pidfd = e.pidfd.map(Arc::new);
     let parts = Parts {
+        pidfd: pidfd.clone(),
         map: e.map,
         side: e.side,
         own_pid: c.own.pid(),
@@ -221,7 +224,7 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
         reason,
         config: c.config,
     };
-    ShmRail::new(parts, |map| Watch::new(map, e.side, e.pidfd, e.socket)).map_err(system("epoll_ctl(2)"))
+    ShmRail::new(parts, |map| Watch::new(map, e.side, pidfd, e.socket)).map_err(system("epoll_ctl(2)"))
 }
 
 /// The listening side of a set-up.

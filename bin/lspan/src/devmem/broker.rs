@@ -1,17 +1,22 @@
 //! Queues of a card, lent to processes over a local socket.
 //!
 //! A process is who its socket says (SO_PEERCRED), and may steer only streams of its own user: a rule for another user's
-//! stream would bring that one's payload into this one's memory.
+//! stream would bring that one's payload into this one's memory. So a rule must not outlive its stream, whose addresses the next
+//! stream may have: the stream's socket comes with the question and is kept, which leaves the addresses taken. What frees them
+//! nevertheless (a reset, both sides' end, a process that disconnects the socket) is looked for every few milliseconds: poll(2)
+//! would wake for each notice of a zero-copy send too.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use linkspan_fabric::devmem::client;
 use linkspan_fabric::devmem::wire::{BrokerReply, BrokerRequest, QUESTION_LEN};
+use linkspan_net::AcceptPause;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
@@ -24,8 +29,9 @@ use super::card::Card;
 const SESSIONS: usize = 64;
 const RULES: usize = 1024;
 
-/// Longest time until the end is looked for.
+/// Longest time until the end is looked for, and until that of streams is.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const LOOK_AT_STREAMS: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Users whose processes may use the queues.
 #[derive(Clone, Debug)]
@@ -44,8 +50,29 @@ struct Session {
     user: u32,
     process: i32,
     bound: Option<Lease>,
-    rules: BTreeMap<u32, Box<dyn Any>>,
+    rules: BTreeMap<u32, Steered>,
     next: u32,
+}
+
+/// A stream and its rule, which ends first.
+struct Steered {
+    _rule: Box<dyn Any>,
+    stream: TcpStream,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Steered {
+    /// Whether the socket is still that of the stream.
+    fn holds(&self) -> bool {
+        // A socket that is connected no more has no peer.
+        self.stream.local_addr().is_ok_and(|addr| same(addr, self.local))
+            && self.stream.peer_addr().is_ok_and(|addr| same(addr, self.peer))
+    }
+}
+
+fn same(a: SocketAddr, b: SocketAddr) -> bool {
+    a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
 }
 
 /// Queues that are a process's, and the binding that fills its memory.
@@ -112,14 +139,18 @@ impl DevmemBroker {
         say: &mut dyn FnMut(&str),
     ) -> Result<(), String> {
         let mut sessions: Vec<Session> = Vec::new();
+        let mut pause = AcceptPause::new();
         while !end() {
-            let all = std::iter::once(self.listener.as_fd()).chain(sessions.iter().map(|s| s.fd.as_fd()));
-            let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-            match rustix::event::poll(&mut fds, Some(&LOOK)) {
+            let admits = if pause.is_over(Instant::now()) { PollFlags::IN } else { PollFlags::empty() };
+            let mut fds = vec![PollFd::new(&self.listener, admits)];
+            fds.extend(sessions.iter().map(|s| PollFd::new(&s.fd, PollFlags::IN)));
+            let steers = sessions.iter().any(|s| !s.rules.is_empty());
+            match rustix::event::poll(&mut fds, Some(if steers { &LOOK_AT_STREAMS } else { &LOOK })) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(format!("poll: {e}")),
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            sessions.iter_mut().for_each(|s| s.rules.retain(|_, rule| rule.holds()));
             for n in (0..sessions.len()).rev().filter(|n| ready[n + 1]) {
                 let used: Vec<u32> =
                     sessions.iter().filter_map(|s| s.bound.as_ref()).flat_map(|b| b.queues.clone()).collect();
@@ -130,16 +161,23 @@ impl DevmemBroker {
                 }
             }
             if ready[0] {
-                self.admit(&mut sessions, say);
+                self.admit(&mut sessions, &mut pause, say);
             }
         }
         Ok(())
     }
 
     /// Accepts a process that connects.
-    fn admit(&self, sessions: &mut Vec<Session>, say: &mut dyn FnMut(&str)) {
-        let Ok(fd) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
-            return;
+    fn admit(&self, sessions: &mut Vec<Session>, pause: &mut AcceptPause, say: &mut dyn FnMut(&str)) {
+        let fd = match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            Err(error) => {
+                if pause.begin(Instant::now()) {
+                    say(&format!("no process can connect at the moment: {error}"));
+                }
+                return;
+            }
         };
         let Ok(who) = sockopt::socket_peercred(&fd) else { return };
         let (user, process) = (who.uid.as_raw(), who.pid.as_raw_nonzero().get());
@@ -184,14 +222,14 @@ impl Session {
         };
         let fds =
             control.drain().filter_map(|m| if let RecvAncillaryMessage::ScmRights(fds) = m { Some(fds) } else { None });
-        let dmabuf: Option<OwnedFd> = fds.flatten().next();
+        let came: Option<OwnedFd> = fds.flatten().next();
         if n == 0 {
             return Err(String::new());
         }
         let question = BrokerRequest::decode(&bytes[..n]).ok_or(": its request cannot be read")?;
         let answer = BrokerReply(match question {
-            BrokerRequest::Bind { .. } => self.bind(card, free, each, dmabuf),
-            BrokerRequest::Steer { local, peer } => self.steer(card, local, peer),
+            BrokerRequest::Bind { .. } => self.bind(card, free, each, came),
+            BrokerRequest::Steer { local, peer } => self.steer(card, local, peer, came),
             BrokerRequest::Release { rule } => match self.rules.remove(&rule) {
                 Some(_) => Ok(rule),
                 None => Err(format!("there is no rule {rule}")),
@@ -216,40 +254,75 @@ impl Session {
         Ok(id)
     }
 
-    fn steer(&mut self, card: &dyn Card, local: SocketAddr, peer: SocketAddr) -> Result<u32, String> {
+    fn steer(
+        &mut self,
+        card: &dyn Card,
+        local: SocketAddr,
+        peer: SocketAddr,
+        stream: Option<OwnedFd>,
+    ) -> Result<u32, String> {
         let lease = self.bound.as_ref().ok_or("this process has bound no memory yet")?;
         if self.rules.len() == RULES {
             return Err(format!("{RULES} streams are steered already"));
         }
-        match owner(local, peer) {
-            Some(user) if user == self.user || self.user == 0 => {}
-            Some(_) => return Err(format!("the stream {peer} -> {local} is another user's")),
+        let stream = stream.ok_or("no socket came with the question, or this process has no descriptor left for it")?;
+        match socket(local, peer) {
             None => return Err(format!("this host has no stream {peer} -> {local}")),
+            Some(found) if self.user != 0 && found.user != self.user => {
+                return Err(format!("the stream {peer} -> {local} is another user's"));
+            }
+            Some(found) if found.inode != inode(&stream)? => {
+                return Err(format!("what came with the question is not the socket of the stream {peer} -> {local}"));
+            }
+            Some(found) if found.state != ESTABLISHED => {
+                return Err(format!("the stream {peer} -> {local} is not established"));
+            }
+            Some(_) => {}
         }
         let number = self.next;
         let queue = lease.queues[number as usize % lease.queues.len()];
         let (_, rule) = card.steer(local, peer, queue)?;
         self.next = number.wrapping_add(1);
-        self.rules.insert(number, rule);
+        self.rules.insert(number, Steered { _rule: rule, stream: stream.into(), local, peer });
         Ok(number)
     }
 }
 
-/// The user that has this TCP stream, by the kernel's tables.
-fn owner(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).find_map(|text| owner_in(&text, local, peer))
+/// A TCP socket, as the kernel's tables have it.
+#[derive(Debug, PartialEq, Eq)]
+struct TcpSocket {
+    state: u8,
+    user: u32,
+    inode: u64,
 }
 
-/// The same in one table: lines of number, local end, remote end, state, queues, timer, retransmits, user.
-fn owner_in(text: &str, local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+/// tcp_states.h: TCP_ESTABLISHED.
+const ESTABLISHED: u8 = 1;
+
+/// Of this descriptor, which is a socket.
+fn inode(stream: &OwnedFd) -> Result<u64, String> {
+    // A file's inode may have the number of a socket's, also that of a socket's name, opened with O_PATH.
+    sockopt::socket_type(stream).map_err(|e| format!("what came with the question is no socket: {e}"))?;
+    rustix::fs::fstat(stream).map(|stat| stat.st_ino).map_err(|e| format!("fstat: {e}"))
+}
+
+/// The socket of this TCP stream, by the tables of the network namespace in which the card is.
+fn socket(local: SocketAddr, peer: SocketAddr) -> Option<TcpSocket> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).find_map(|text| socket_in(&text, local, peer))
+}
+
+/// The same in one table: lines of number, local end, remote end, state, queues, timer, retransmits, user, timeout, inode.
+fn socket_in(text: &str, local: SocketAddr, peer: SocketAddr) -> Option<TcpSocket> {
     text.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let ends = (end(words.get(1)?)?, end(words.get(2)?)?);
-        let same =
-            |a: SocketAddr, b: SocketAddr| a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical();
         (same(ends.0, local) && same(ends.1, peer)).then_some(())?;
-        words.get(7)?.parse().ok()
+        Some(TcpSocket {
+            state: u8::from_str_radix(words.get(3)?, 16).ok()?,
+            user: words.get(7)?.parse().ok()?,
+            inode: words.get(9)?.parse().ok()?,
+        })
     })
 }
 

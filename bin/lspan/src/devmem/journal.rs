@@ -2,16 +2,17 @@
 //! next one does it from here.
 //!
 //! The file is locked by the running process. Its lines say what was before each change, and which rules there are; a last line
-//! without its end was never finished. When everything is undone it is empty.
+//! without its end was never finished. When most lines are of rules that have ended, another file without them takes its place.
+//! When everything is undone it is empty.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -23,8 +24,12 @@ use super::up::{CardState, Change};
 /// The first line.
 const TITLE: &str = "linkspan devmem journal 1";
 
-/// Longest file: a table of 4096 queues and as many rules as ever.
+/// Longest file: a table of 4096 queues, and ten lines for each rule that there can be.
 const MOST: u64 = 16 << 20;
+
+/// Lines about rules for each rule that there is, and some more, before the file is written anew.
+const LINES: usize = 10;
+const MORE: usize = 100;
 
 /// Why a journal cannot be had.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,8 +43,45 @@ pub(super) enum Unopened {
 /// The journal of an interface, locked while this lives.
 #[derive(Debug)]
 pub(super) struct Journal {
+    text: Rc<RefCell<Text>>,
+}
+
+#[derive(Debug)]
+struct Text {
     path: PathBuf,
-    file: Rc<RefCell<File>>,
+    file: File,
+    /// What was before each change.
+    head: String,
+    streams: BTreeSet<u32>,
+    /// Lines about streams.
+    lines: usize,
+}
+
+impl Text {
+    /// One more line about a stream.
+    fn add(&mut self, word: &str, number: u32) -> io::Result<()> {
+        // In one call: a kill comes before it or after it.
+        self.file.write_all(format!("{word} {number}\n").as_bytes())?;
+        self.lines += 1;
+        if self.lines > LINES * self.streams.len() + MORE {
+            // Where there is no space for another file this one goes on.
+            let _ = self.replace();
+        }
+        Ok(())
+    }
+
+    /// Another file, locked, takes the place of this one.
+    fn replace(&mut self) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.try_lock()?;
+        let streams: String = self.streams.iter().map(|number| format!("stream {number}\n")).collect();
+        file.write_all(format!("{}{streams}", self.head).as_bytes())?;
+        std::fs::rename(&new, &self.path)?;
+        (self.file, self.lines) = (file, self.streams.len());
+        Ok(())
+    }
 }
 
 /// What a journal says.
@@ -121,6 +163,16 @@ impl Journal {
             Err(TryLockError::WouldBlock) => return Err(Unopened::Running),
             Err(TryLockError::Error(e)) => return Err(no("lock", &e)),
         }
+        let (meta, now) = (file.metadata().map_err(|e| no("stat", &e))?, std::fs::metadata(&path));
+        if !now.is_ok_and(|now| now.ino() == meta.ino()) {
+            // A running process has put another file in its place since.
+            return Err(Unopened::Running);
+        }
+        if meta.len() > MOST {
+            let why =
+                format!("{} bytes, more than {MOST}; what it says must be undone by hand, then remove it", meta.len());
+            return Err(no("read", &why));
+        }
         let mut text = String::new();
         (&mut file).take(MOST).read_to_string(&mut text).map_err(|e| no("read", &e))?;
         let left = Left::read(&text)
@@ -132,7 +184,8 @@ impl Journal {
             let way = "undo it by hand and remove the file";
             return Err(no("undoing what is left in", &format!("{why}; {way}")));
         }
-        let journal = Journal { path, file: Rc::new(RefCell::new(file)) };
+        let text = Text { path, file, head: String::new(), streams: BTreeSet::new(), lines: 0 };
+        let journal = Journal { text: Rc::new(RefCell::new(text)) };
         journal.clear().map_err(Unopened::No)?;
         Ok((journal, found))
     }
@@ -140,15 +193,17 @@ impl Journal {
     /// What will be changed is written down.
     pub(super) fn begin(&self, state: &CardState, changes: &[Change]) -> Result<(), String> {
         let lines: String = changes.iter().map(|change| line(change, state)).collect();
-        let text = format!("{TITLE}\n{lines}");
-        self.file.borrow_mut().write_all(text.as_bytes()).map_err(|e| format!("write {}: {e}", self.path.display()))
+        let mut text = self.text.borrow_mut();
+        text.head = format!("{TITLE}\n{lines}");
+        let Text { path, file, head, .. } = &mut *text;
+        file.write_all(head.as_bytes()).map_err(|e| format!("write {}: {e}", path.display()))
     }
 
     /// Everything is undone.
     pub(super) fn clear(&self) -> Result<(), String> {
-        let mut file = self.file.borrow_mut();
+        let Text { path, file, .. } = &mut *self.text.borrow_mut();
         let cleared = file.set_len(0).and_then(|()| file.rewind());
-        cleared.map_err(|e| format!("empty {}: {e}", self.path.display()))
+        cleared.map_err(|e| format!("empty {}: {e}", path.display()))
     }
 }
 
@@ -162,14 +217,16 @@ pub(super) struct Noted<'a> {
 struct Stream {
     rule: Option<Box<dyn Any>>,
     number: u32,
-    file: Rc<RefCell<File>>,
+    text: Rc<RefCell<Text>>,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         self.rule = None;
+        let mut text = self.text.borrow_mut();
+        text.streams.remove(&self.number);
         // A line that is missing has a rule ended that is gone already.
-        let _ = writeln!(self.file.borrow_mut(), "gone {}", self.number);
+        let _ = text.add("gone", self.number);
     }
 }
 
@@ -208,10 +265,13 @@ impl Card for Noted<'_> {
 
     fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String> {
         let (number, rule) = self.card.steer(local, peer, queue)?;
-        let noted = writeln!(self.journal.file.borrow_mut(), "stream {number}");
-        noted.map_err(|e| format!("write {}: {e}", self.journal.path.display()))?;
-        let file = self.journal.file.clone();
-        Ok((number, Box::new(Stream { rule: Some(rule), number, file })))
+        let mut text = self.journal.text.borrow_mut();
+        text.streams.insert(number);
+        if let Err(e) = text.add("stream", number) {
+            text.streams.remove(&number);
+            return Err(format!("write {}: {e}", text.path.display()));
+        }
+        Ok((number, Box::new(Stream { rule: Some(rule), number, text: self.journal.text.clone() })))
     }
 
     fn unsteer(&self, rule: u32) -> Result<(), String> {

@@ -134,23 +134,41 @@ impl<'a> SetUp<'a> {
         for change in changes {
             // Undone also where it fails: a driver may have done half of it.
             made.done.push(change);
-            change.make(card)?;
+            if let Err(why) = change.make(card) {
+                return Err(format!("{why}; {}", made.end().1));
+            }
         }
         Ok(made)
     }
 }
 
+impl SetUp<'_> {
+    /// Undoes the changes: whether all of them, and what is to be said of that.
+    pub(super) fn end(mut self) -> (bool, String) {
+        match self.undo().as_slice() {
+            [] => (true, "all settings are restored".to_owned()),
+            failed => (false, format!("not restored: {}; `lspan devmem down` tries again", failed.join("; "))),
+        }
+    }
+
+    /// What could not be undone. The journal is kept then.
+    fn undo(&mut self) -> Vec<String> {
+        let (card, state) = (self.card, self.state);
+        let undone = |change: &Change| change.undo(card, state).map_err(|why| format!("{change:?}: {why}"));
+        let mut failed: Vec<String> = self.done.drain(..).rev().filter_map(|change| undone(change).err()).collect();
+        if failed.is_empty()
+            && let Some(journal) = self.journal.take()
+        {
+            failed.extend(journal.clear().err());
+        }
+        failed
+    }
+}
+
 impl Drop for SetUp<'_> {
     fn drop(&mut self) {
-        let mut left = 0;
-        for change in self.done.iter().rev() {
-            if let Err(why) = change.undo(self.card, self.state) {
-                eprintln!("lspan: a change could not be undone: {change:?}: {why}");
-                left += 1;
-            }
-        }
-        if let (0, Some(Err(why))) = (left, self.journal.filter(|_| left == 0).map(Journal::clear)) {
-            eprintln!("lspan: {why}");
+        for why in self.undo() {
+            eprintln!("lspan: a change could not be undone: {why}");
         }
     }
 }

@@ -5,5 +5,6 @@ mod measure;
 mod memory;
 mod plugin;
 mod schema;
+mod serve;
 mod signals;
 mod usage;

@@ -85,6 +85,10 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         ("status", &[("LINKSPAN_PATH", "rdma")], 2, &["LINKSPAN_PATH=rdma", "tcp"]),
         ("env", &[("LINKSPAN_STALL_MS", "-1")], 2, &["LINKSPAN_STALL_MS=-1"]),
         ("perf lat", &[("LINKSPAN_PSK_FILE", "/no/such/key")], 2, &["LINKSPAN_PSK_FILE=/no/such/key"]),
+        // Set by a script whose own variable is not: never as if there were no key.
+        ("perf lat", &[("LINKSPAN_PSK_FILE", "")], 2, &["LS0501", "LINKSPAN_PSK_FILE=:", "set and empty", "unset it"]),
+        ("perf lat", &[("LINKSPAN_PSK_MODE", "")], 2, &["LINKSPAN_PSK_MODE=:", "set and empty"]),
+        ("perf lat", &[("LINKSPAN_STRICT", "")], 2, &["LINKSPAN_STRICT=:", "set and empty"]),
     ];
     for (line, env, code, parts) in cases {
         let output = lspan(line, env);
@@ -97,6 +101,16 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         let printed = !output.stdout.is_empty();
         assert_eq!(printed, *line == "env", "{line}: mistakes go to standard error");
     }
+}
+
+#[test]
+fn a_key_file_whose_name_is_not_utf_8_is_not_taken_for_none() {
+    let name = std::os::unix::ffi::OsStrExt::from_bytes(b"/no/such/\xff");
+    let name: &std::ffi::OsStr = name;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+    let output = command.args(["perf", "lat", "-n", "1"]).env("LINKSPAN_PSK_FILE", name).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("LINKSPAN_PSK_FILE=/no/such/"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -203,12 +203,13 @@ impl Inner {
         &self,
         interface: &str,
         (local, peer): (SocketAddr, SocketAddr),
+        stream: BorrowedFd<'_>,
         gpu: &Arc<dyn Gpu>,
     ) -> Result<Pool, String> {
         let bound = self.bound(interface, gpu)?;
         let rule = match &bound.by {
             By::Daemon(session) => {
-                let rule = session.lock().unwrap_or_else(|e| e.into_inner()).steer(local, peer)?;
+                let rule = session.lock().unwrap_or_else(|e| e.into_inner()).steer(local, peer, stream)?;
                 Steered::Daemon(bound.clone(), rule)
             }
             By::Us { queues, next, .. } => {
@@ -229,7 +230,8 @@ impl Cards for KernelPorts {
         stream: BorrowedFd<'_>,
         gpu: &Arc<dyn Gpu>,
     ) -> Result<linkspan_devmem::Bound, String> {
-        let by_socket = || Ok(linkspan_devmem::Bound { pool: self.0.by_socket(interface, ends, gpu)?, ring: None });
+        let by_socket =
+            || Ok(linkspan_devmem::Bound { pool: self.0.by_socket(interface, ends, stream, gpu)?, ring: None });
         match self.0.config.backend {
             Backend::Socket => by_socket(),
             Backend::Ring => self.0.by_ring(interface, ends, stream, gpu),

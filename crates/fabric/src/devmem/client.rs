@@ -80,12 +80,13 @@ impl Session {
         self.ask(BrokerRequest::Bind { len }, Some(dmabuf))
     }
 
-    /// Has the stream `peer` -> `local` steered to them: the rule's number.
+    /// Has the stream `peer` -> `local`, whose socket is `stream`, steered to them: the rule's number. The broker keeps the
+    /// socket for as long, so the stream ends with the rule or by its peer.
     ///
     /// # Errors
     /// The broker's refusal, or that the session ended, as text for the log.
-    pub fn steer(&self, local: SocketAddr, peer: SocketAddr) -> Result<u32, String> {
-        self.ask(BrokerRequest::Steer { local, peer }, None)
+    pub fn steer(&self, local: SocketAddr, peer: SocketAddr, stream: BorrowedFd<'_>) -> Result<u32, String> {
+        self.ask(BrokerRequest::Steer { local, peer }, Some(stream))
     }
 
     /// Removes a steering rule.

@@ -20,7 +20,7 @@ pub enum BrokerRequest {
         /// Its bytes.
         len: u64,
     },
-    /// Steer a stream to those queues.
+    /// Steer a stream, whose socket comes with this, to those queues.
     Steer {
         /// Where it goes: an address of this host.
         local: SocketAddr,

@@ -47,8 +47,8 @@ struct Node {
 impl Node {
     fn new(key: Option<&[u8]>, env: &[(&str, &str)]) -> Node {
         let path = key.map(|key| key_file(key, 0o600));
-        let file = path.as_ref().map_or("", |f| f.to_str().unwrap());
-        let mut all = vec![("LINKSPAN_PSK_FILE", file), ("LINKSPAN_CONNECT_TIMEOUT_MS", "10000")];
+        let mut all = vec![("LINKSPAN_CONNECT_TIMEOUT_MS", "10000")];
+        all.extend(path.iter().map(|file| ("LINKSPAN_PSK_FILE", file.to_str().unwrap())));
         all.extend_from_slice(env);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let to = lines.clone();

@@ -1,12 +1,13 @@
 //! Bare loops: the same sizes, buffers and way of waiting as a test, with nothing between them and the kernel.
 //!
 //! The serving side listens on the link's own address for one visitor who must know the token that came over the
-//! link; it serves rounds until the visitor leaves. Over TCP: ping-pong, stream, and a stream whose window is given
+//! link; it serves rounds until the visitor leaves, is silent for too long, or its session ends. Over TCP: ping-pong, stream, and a stream whose window is given
 //! back by the receiver. Between two processes of one host also split CMA and a cache line (`cma.rs`).
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linkspan_transport::HostBuf;
@@ -19,14 +20,22 @@ use super::socket::{Patience, Socket};
 use crate::clock::thread_cpu_ns;
 use crate::error::PerfError;
 use crate::hist::Recorder;
+use crate::idle::Idle;
 use crate::interrupt::Interrupt;
 use crate::link::{LinkDesc, LinkError};
+use crate::quota::Quota;
 use crate::spec::WaitMode;
 use crate::units::SIZE_MAX;
 use crate::wire::WINDOW_MAX;
 
 /// How long the listener waits for its visitor, and the visitor for the listener.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a client may take to say its token.
+const TOKEN: Duration = Duration::from_secs(1);
+
+/// Longest sleep before the end of the session is noticed.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// First message of a round.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -132,59 +141,89 @@ impl Missing {
 }
 
 /// What the serving side gives to its visitor.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Terms {
     /// What the visitor has to say.
     pub(crate) token: [u8; 16],
-    /// Memory for buffers, bytes.
-    pub(crate) memory: u64,
+    /// Memory for buffers.
+    pub(crate) memory: Quota,
     /// Whether the visitor may reach our memory, and we its, where it is on this host.
     pub(crate) cma: bool,
+    /// Of the session.
+    pub(crate) idle: Idle,
 }
 
-/// Opens the listener on this side of the link and serves its visitor on a thread of its own. Returns the port.
-pub(crate) fn listen(desc: &LinkDesc, terms: Terms) -> io::Result<u16> {
-    let listener = TcpListener::bind((desc.local.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0))?;
-    listener.set_nonblocking(true)?;
-    let port = listener.local_addr()?.port();
-    thread::Builder::new().name("bare".into()).spawn(move || {
-        // The visitor sees the end of the connection when a round fails, and reports it.
-        let _ = visit(&listener, terms.token).and_then(|socket| serve(socket, terms));
-    })?;
-    Ok(port)
+/// The listener of a session, and the thread that serves its visitor. Both end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    port: u16,
+    interrupt: Interrupt,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// The first client that knows the token. Others are dropped after one read.
-fn visit(listener: &TcpListener, token: [u8; 16]) -> io::Result<Socket> {
+impl Server {
+    /// Opens the listener on this side of the link.
+    pub(crate) fn start(desc: &LinkDesc, terms: Terms) -> io::Result<Server> {
+        let listener = TcpListener::bind((desc.local.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let interrupt = Interrupt::new();
+        let patience = Patience::of_session(&interrupt, terms.idle.clone());
+        let thread = thread::Builder::new().name("bare".into()).spawn(move || {
+            // The visitor sees the end of the connection when a round fails, and reports it.
+            let _ = visit(listener, &terms, patience).and_then(|socket| serve(socket, &terms));
+        })?;
+        Ok(Server { port, interrupt, thread: Some(thread) })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.interrupt.raise();
+        // A thread that panicked has ended too.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The first client that knows the token. Others are dropped, after a second at most.
+fn visit(listener: TcpListener, terms: &Terms, patience: Patience) -> io::Result<Socket> {
     let until = Instant::now() + PATIENCE;
     loop {
+        patience.check()?;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))?;
         let (stream, _) = match listener.accept() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&NAP))?;
+                continue;
+            }
             other => other?,
         };
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(left.min(Duration::from_secs(1))))?;
+        let asked = Patience::new(&patience.interrupt);
+        asked.set(Some(left.min(TOKEN)));
         let mut said = [0; 16];
-        if (&stream).read_exact(&mut said).is_ok() && said == token {
-            stream.set_read_timeout(None)?;
-            return Socket::new(stream, Patience::new(&Interrupt::new()));
+        let mut socket = Socket::new(stream, asked)?;
+        if socket.read(&mut said, WaitMode::Sleep).is_ok() && said == terms.token {
+            socket.patience = patience;
+            return Ok(socket);
         }
     }
 }
 
 /// Serves rounds until the visitor closes.
-fn serve(mut socket: Socket, terms: Terms) -> io::Result<()> {
+fn serve(mut socket: Socket, terms: &Terms) -> io::Result<()> {
     let mut split = None;
     loop {
         let mut round = Round::new_zeroed();
         // Between rounds this thread sleeps: the other loop is being measured then.
         socket.read(round.as_mut_bytes(), WaitMode::Sleep)?;
+        socket.patience.moved()?;
         if round.kind == JOIN {
             let mut offer = Offer::new_zeroed();
             socket.read(offer.as_mut_bytes(), WaitMode::Sleep)?;
@@ -199,16 +238,22 @@ fn serve(mut socket: Socket, terms: Terms) -> io::Result<()> {
             2 => WaitMode::Adaptive,
             _ => WaitMode::Sleep,
         };
-        let fits = size.checked_mul(window.into()).is_some_and(|bytes| bytes <= terms.memory);
         let counted = count > 0 && size.checked_mul(count).is_some();
-        let kind = Loop::from_wire(round.kind).filter(|_| fits && counted);
+        let kind = Loop::from_wire(round.kind).filter(|_| counted);
         let (Some(kind), true, true) = (kind, (1..=SIZE_MAX).contains(&size), (1..=WINDOW_MAX).contains(&window))
         else {
             return Err(io::ErrorKind::InvalidData.into());
         };
+        let share = terms.memory.take(size * u64::from(window)).ok_or(io::ErrorKind::OutOfMemory)?;
         match (kind, &mut split) {
             (Loop::Ping | Loop::Stream | Loop::Window, _) => over_tcp(&mut socket, kind, &round, wait)?,
-            (_, Some(split)) => copied(&mut socket, split, kind, &round, wait)?,
+            (_, Some(split)) => {
+                if let Err(error) = copied(&mut socket, split, kind, &round, wait) {
+                    // Its memory is never freed: see `Split::round`.
+                    mem::forget(share);
+                    return Err(error);
+                }
+            }
             (_, None) => return Err(io::ErrorKind::InvalidData.into()),
         }
     }

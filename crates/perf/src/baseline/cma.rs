@@ -50,6 +50,9 @@ const NOT_ALLOWED: u8 = 1;
 const OTHER_USER: u8 = 2;
 const NOT_FOUND: u8 = 3;
 
+/// Messages between two looks of the serving side at its patience.
+const GLANCE: u64 = 1 << 8;
+
 /// Most bytes that one side copies at a time, and least: as the shared-memory transport has it.
 const SLICE: (usize, usize) = (16 << 10, 256 << 10);
 
@@ -63,12 +66,17 @@ fn nonces(token: [u8; 16]) -> [[u64; 2]; 2] {
 /// The process, if it is our own user's.
 fn process(pid: u32) -> io::Result<OwnedFd> {
     let pidfd = peer::of_pid(i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?)?;
-    // The number is the process's own from here on: were it another one's by now, the pidfd would be at its end.
     let user = fs::metadata(format!("/proc/{pid}"))?.uid();
+    still(&pidfd)?;
     if user != rustix::process::geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     Ok(pidfd)
+}
+
+/// What was just found by the number was the process's: it has not ended, so no other one has the number.
+fn still(pidfd: &OwnedFd) -> io::Result<()> {
+    if peer::ended(pidfd) { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
 }
 
 /// A side that has made its offer.
@@ -125,13 +133,14 @@ pub(super) fn answer(offer: &Offer, token: [u8; 16], allowed: bool, patience: &P
 fn join(offer: &Offer, token: [u8; 16], patience: &Patience) -> io::Result<Split> {
     let [theirs, own] = nonces(token);
     let pid = offer.pid.get();
-    drop(process(pid)?);
+    let pidfd = process(pid)?;
     let path = format!("/proc/{pid}/fd/{}", offer.fd.get());
     // Nothing but a memfd of ours is opened: other files may do something when they are.
     if !fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:linkspan") {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let map = Map::open(OpenOptions::new().read(true).write(true).open(path)?.into(), RING_MIN)?;
+    still(&pidfd)?;
     if map.nonce(Side::A) != theirs {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -143,6 +152,7 @@ fn join(offer: &Offer, token: [u8; 16], patience: &Patience) -> io::Result<Split
 pub(super) struct Split {
     bare: Bare,
     guard: AccessGuard,
+    patience: Patience,
 }
 
 impl Split {
@@ -157,12 +167,14 @@ impl Split {
         let pidfd = process(pid)?;
         let remote = Remote::new(pid as i32, address);
         remote.probe(nonce)?;
-        let patience = patience.clone();
+        still(&pidfd)?;
+        // Asked while this side waits. Between that and a copy the process may end, and in theory its number be another's.
+        let waits = patience.clone();
         let watch = move || match peer::ended(&pidfd) {
             true => Err(io::ErrorKind::ConnectionReset.into()),
-            false => patience.check(),
+            false => waits.check(),
         };
-        Ok(Split { bare: Bare::watched(&map, me, remote, Box::new(watch)), guard })
+        Ok(Split { bare: Bare::watched(&map, me, remote, Box::new(watch)), guard, patience: patience.clone() })
     }
 
     /// Runs a round over `buf`. After an error the peer may still be copying: the gate is closed to whatever comes
@@ -203,8 +215,15 @@ impl Split {
         count: u64,
         wait: WaitMode,
     ) -> io::Result<()> {
+        let patience = self.patience.clone();
         self.round(buf, wait, |bare, mem| {
-            each(mem, size, count, |part, at| bare.receive(part, slice(size), there.wrapping_add(at)))
+            each(mem, size, count, |part, at| {
+                // Once for each use of the window.
+                if at == 0 {
+                    patience.moved()?;
+                }
+                bare.receive(part, slice(size), there.wrapping_add(at))
+            })
         })
     }
 
@@ -221,9 +240,11 @@ impl Split {
 
     /// The other side of [`Split::ping`].
     pub(super) fn pong(&mut self, buf: HostBuf, there: u64, count: u64, wait: WaitMode) -> io::Result<()> {
+        let patience = self.patience.clone();
         self.round(buf, wait, |bare, mem| {
             let slice = slice(mem.len() as u64);
-            (0..count).try_for_each(|_| {
+            (0..count).try_for_each(|number| {
+                glance(&patience, number)?;
                 bare.receive(mem, slice, there)?;
                 bare.send(mem, slice, there)
             })
@@ -237,8 +258,19 @@ impl Split {
 
     /// The other side of [`Split::throw`].
     pub(super) fn catch(&mut self, count: u64, wait: WaitMode) -> io::Result<()> {
-        self.round(HostBuf::new(8), wait, |bare, _| (0..count).try_for_each(|_| bare.catch()))
+        let patience = self.patience.clone();
+        self.round(HostBuf::new(8), wait, |bare, _| {
+            (0..count).try_for_each(|number| {
+                glance(&patience, number)?;
+                bare.catch()
+            })
+        })
     }
+}
+
+/// Looks now and then whether a side that never waits has to end.
+fn glance(patience: &Patience, number: u64) -> io::Result<()> {
+    if number.is_multiple_of(GLANCE) { patience.moved() } else { Ok(()) }
 }
 
 fn slice(size: u64) -> usize {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::idle::Idle;
 use crate::interrupt::Interrupt;
 use crate::spec::{SPIN, WaitMode};
 
@@ -20,6 +21,9 @@ const CONGESTION: &str = "cubic";
 /// Idle turns of a spinning side between two looks at its patience.
 const LOOK: u32 = 1 << 12;
 
+/// Calls that move something between two looks at it.
+const GLANCE: u32 = 1 << 8;
+
 /// Longest sleep before patience is looked at again.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -29,13 +33,21 @@ pub(super) struct Patience {
     base: Instant,
     /// End of it, ns since `base`.
     until: Arc<AtomicU64>,
+    /// The serving side's.
+    idle: Idle,
     pub(super) interrupt: Interrupt,
 }
 
 impl Patience {
     /// Without end.
     pub(super) fn new(interrupt: &Interrupt) -> Patience {
-        Patience { base: Instant::now(), until: Arc::new(AtomicU64::new(u64::MAX)), interrupt: interrupt.clone() }
+        Patience::of_session(interrupt, Idle::new(None))
+    }
+
+    /// Ends when nothing happens in a session for too long.
+    pub(super) fn of_session(interrupt: &Interrupt, idle: Idle) -> Patience {
+        let until = Arc::new(AtomicU64::new(u64::MAX));
+        Patience { base: Instant::now(), until, idle, interrupt: interrupt.clone() }
     }
 
     /// It ends after this time from now on.
@@ -46,10 +58,17 @@ impl Patience {
 
     pub(super) fn check(&self) -> io::Result<()> {
         let until = self.until.load(Ordering::Acquire);
-        if self.interrupt.raised() || until != u64::MAX && self.base.elapsed().as_nanos() as u64 >= until {
+        let ends = until != u64::MAX && self.base.elapsed().as_nanos() as u64 >= until;
+        if ends || self.interrupt.raised() || self.idle.over().is_some() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
+    }
+
+    /// Something has moved; it may have to end nevertheless.
+    pub(super) fn moved(&self) -> io::Result<()> {
+        self.idle.touch();
+        self.check()
     }
 }
 
@@ -57,6 +76,7 @@ impl Patience {
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) patience: Patience,
+    calls: u32,
 }
 
 impl Socket {
@@ -65,7 +85,7 @@ impl Socket {
         stream.set_nonblocking(true)?;
         // A kernel without it keeps its own choice; the record names what is in force.
         let _ = rustix::net::sockopt::set_tcp_congestion(&stream, CONGESTION);
-        Ok(Socket { stream, patience })
+        Ok(Socket { stream, patience, calls: 0 })
     }
 
     pub(super) fn congestion(&self) -> String {
@@ -145,7 +165,13 @@ impl Socket {
             match call(&mut self.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => return other,
+                other => {
+                    self.calls = self.calls.wrapping_add(1);
+                    if self.calls.is_multiple_of(GLANCE) {
+                        self.patience.moved()?;
+                    }
+                    return other;
+                }
             }
             let sleep = match wait {
                 WaitMode::Spin => false,
@@ -155,8 +181,7 @@ impl Socket {
             turns = turns.wrapping_add(1);
             if sleep {
                 match poll(&mut [PollFd::new(&self.stream, flags)], Some(&NAP)) {
-                    Ok(0) | Err(rustix::io::Errno::INTR) => self.patience.check()?,
-                    Ok(_) => {}
+                    Ok(_) | Err(rustix::io::Errno::INTR) => self.patience.check()?,
                     Err(errno) => return Err(errno.into()),
                 }
             } else if turns.is_multiple_of(LOOK) {

@@ -3,35 +3,46 @@ use std::net::TcpStream;
 use std::thread;
 
 use super::*;
+use crate::idle::Idle;
 use crate::interrupt::Interrupt;
 use crate::link::LinkDesc;
 use crate::mock::{Faults, pair};
+use crate::quota::Quota;
 use crate::session::{Limits, serve};
 use crate::spec::WaitMode;
-use bare::Terms;
+use bare::{Server, Terms};
 
 const TOKEN: [u8; 16] = [7; 16];
 
-fn connected(memory: u64, cma: bool) -> Bare {
-    let desc = LinkDesc::default();
-    let port = bare::listen(&desc, Terms { token: TOKEN, memory, cma }).unwrap();
-    Bare::connect(&desc, port, TOKEN, &Interrupt::new()).unwrap()
+fn server(memory: &Quota, cma: bool) -> Server {
+    let terms = Terms { token: TOKEN, memory: memory.clone(), cma, idle: Idle::new(None) };
+    Server::start(&LinkDesc::default(), terms).unwrap()
+}
+
+fn visit(server: &Server) -> Bare {
+    Bare::connect(&LinkDesc::default(), server.port(), TOKEN, &Interrupt::new()).unwrap()
+}
+
+/// The server lives as long as what is returned.
+fn connected(memory: u64, cma: bool) -> (Bare, Server) {
+    let server = server(&Quota::new(memory), cma);
+    (visit(&server), server)
 }
 
 /// Joined, or `None` where the machine forbids cross-memory attach, which is then said.
-fn joined() -> Option<Bare> {
-    let mut bare = connected(1 << 30, true);
+fn joined() -> Option<(Bare, Server)> {
+    let (mut bare, server) = connected(1 << 30, true);
     bare.join().unwrap();
     if let Err(why) = bare.split() {
         eprintln!("split CMA cannot be tested here: {why}");
         return None;
     }
-    Some(bare)
+    Some((bare, server))
 }
 
 #[test]
 fn rounds_of_every_kind_on_one_connection() {
-    let mut bare = connected(1 << 30, true);
+    let (mut bare, _server) = connected(1 << 30, true);
     assert!(!bare.congestion().is_empty());
     for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Sleep] {
         assert_eq!(bare.ping_pong(Loop::Ping, 8, 20, wait).unwrap().count(), 20);
@@ -46,7 +57,7 @@ fn rounds_of_every_kind_on_one_connection() {
 
 #[test]
 fn two_processes_copy_at_once_in_every_mode() {
-    let Some(mut bare) = joined() else { return };
+    let Some((mut bare, _server)) = joined() else { return };
     for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Sleep] {
         let flow = bare.stream(Loop::Split, 300_000, 3, 10, wait).unwrap();
         assert!(flow.elapsed_ns > 0 && flow.cpu_peer_ns > 0);
@@ -59,7 +70,7 @@ fn two_processes_copy_at_once_in_every_mode() {
 
 #[test]
 fn what_is_switched_off_says_so() {
-    let mut bare = connected(1 << 30, false);
+    let (mut bare, _server) = connected(1 << 30, false);
     assert!(bare.split().is_err(), "not asked yet");
     bare.join().unwrap();
     assert!(bare.split().unwrap_err().contains("LINKSPAN_CMA=0"));
@@ -77,22 +88,51 @@ fn a_visitor_with_another_nonce_gets_no_memory() {
 
 #[test]
 fn strangers_are_sent_away_and_the_visitor_still_comes_in() {
-    let desc = LinkDesc::default();
-    let port = bare::listen(&desc, Terms { token: TOKEN, memory: 1 << 30, cma: true }).unwrap();
+    let server = server(&Quota::new(1 << 30), true);
     for said in [&[9u8; 16][..], &[1]] {
-        TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(said).unwrap();
+        TcpStream::connect(("127.0.0.1", server.port())).unwrap().write_all(said).unwrap();
     }
-    let mut bare = Bare::connect(&desc, port, TOKEN, &Interrupt::new()).unwrap();
+    let mut bare = visit(&server);
     assert_eq!(bare.ping_pong(Loop::Ping, 8, 2, WaitMode::Adaptive).unwrap().count(), 2);
 }
 
 #[test]
 fn a_round_beyond_the_limit_is_refused() {
     for (size, count) in [(2 << 20, 1), (1 << 19, u64::MAX / 2)] {
-        let mut bare = connected(1 << 20, true);
+        let (mut bare, _server) = connected(1 << 20, true);
         let error = bare.ping_pong(Loop::Ping, size, count, WaitMode::Adaptive).unwrap_err();
         assert!(matches!(error, PerfError::Baseline { .. }), "{error}");
     }
+}
+
+#[test]
+fn memory_is_taken_for_a_round_and_given_back_after_it() {
+    let memory = Quota::new(1 << 20);
+    let server = server(&memory, false);
+    let mut bare = visit(&server);
+    for _ in 0..3 {
+        bare.stream(Loop::Stream, 1 << 18, 4, 4, WaitMode::Sleep).unwrap();
+    }
+    let share = memory.take(1).unwrap();
+    let error = bare.stream(Loop::Stream, 1 << 18, 4, 4, WaitMode::Sleep).unwrap_err();
+    assert!(matches!(error, PerfError::Baseline { .. }), "{error}");
+    drop((share, server));
+    assert_eq!(memory.left(), 1 << 20);
+}
+
+#[test]
+fn the_end_of_a_session_ends_a_visitor_that_never_pauses() {
+    let memory = Quota::new(1 << 20);
+    let server = server(&memory, false);
+    let mut bare = visit(&server);
+    let visitor = thread::spawn(move || bare.stream(Loop::Stream, 1 << 18, 4, 1 << 40, WaitMode::Spin));
+    while memory.left() == 1 << 20 {
+        thread::yield_now();
+    }
+    // Returns once its thread has ended.
+    drop(server);
+    assert_eq!(memory.left(), 1 << 20);
+    visitor.join().unwrap().unwrap_err();
 }
 
 #[test]

@@ -3,6 +3,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::mock::{Faults, Mock, pair};
+use crate::quota::Share;
 use crate::spec::{Direction, Stop, Test, WaitMode};
 
 fn small(test: Test, size: u64) -> Spec {
@@ -145,7 +146,7 @@ fn a_silent_peer_is_a_timeout() {
 
 #[test]
 fn too_much_memory_is_refused_and_the_session_goes_on() {
-    let limits = Limits { memory: 1 << 20, bare: false, cma: false };
+    let limits = Limits { memory: Quota::new(1 << 20), bare: false, cma: false, ..Limits::default() };
     let ((), end) = session(Faults::default(), limits, |mut client| {
         let error = client.run(&small(Test::Bw, 1 << 20)).unwrap_err().to_string();
         assert!(error.starts_with("LS0704") && error.contains("1 MiB"), "{error}");
@@ -235,29 +236,102 @@ fn an_interrupt_does_not_wait_for_a_silent_peer() {
 
 #[test]
 fn memory_for_one_sided_tests_is_offered_or_refused() {
-    struct Text;
+    #[derive(Default)]
+    struct Text(Option<Share>);
     impl Offers for Text {
-        fn offer(&mut self, bytes: u64) -> Option<String> {
+        fn offer(&mut self, bytes: u64, share: Share) -> Option<String> {
+            self.0 = Some(share);
             (bytes != 7).then(|| format!("{bytes} bytes here"))
         }
     }
     let (ours, mut theirs) = pair(Faults::default());
-    let limits = Limits { memory: 1 << 20, ..Limits::default() };
-    let server = thread::spawn(move || serve_with(&mut theirs, &limits, &Interrupt::new(), &mut Text));
+    let memory = Quota::new(1 << 20);
+    let limits = Limits { memory: memory.clone(), ..Limits::default() };
+    let server = thread::spawn(move || serve_with(&mut theirs, &limits, &Interrupt::new(), &mut Text::default()));
     let mut client = Client::new(ours, Some(Duration::from_secs(20)));
     assert_eq!(client.offer(4096).unwrap(), "4096 bytes here");
     assert!(client.offer(7).unwrap_err().to_string().contains("offers no memory"));
-    assert!(client.offer(2 << 20).unwrap_err().to_string().contains("1 MiB"));
+    assert!(client.offer(2 << 20).unwrap_err().to_string().contains("--memory"));
     // The session goes on.
     assert_eq!(client.offer(1).unwrap(), "1 bytes here");
     client.run(&small(Test::Lat, 8)).unwrap();
     client.close().unwrap();
     server.join().unwrap().unwrap();
+    assert_eq!(memory.left(), 1 << 20);
     let (refused, end) = session(Faults::default(), Limits::default(), |mut client| {
         let refused = client.offer(1).unwrap_err();
         client.close().unwrap();
         refused
     });
     assert!(refused.to_string().contains("offers no memory"), "{refused}");
+    end.unwrap();
+}
+
+/// Ends a session with so little time after `work`, and returns what it said.
+fn left_alone<T>(work: impl FnOnce(&mut Client<Mock>) -> T) -> (T, PerfError) {
+    let limits = Limits { idle: Some(Duration::from_millis(200)), ..Limits::default() };
+    let (ours, mut theirs) = pair(Faults::default());
+    let server = thread::spawn(move || serve(&mut theirs, &limits));
+    // The client stays until the server has given it up.
+    let mut client = Client::new(ours, Some(Duration::from_secs(20)));
+    let result = work(&mut client);
+    let end = server.join().unwrap().unwrap_err();
+    drop(client);
+    (result, end)
+}
+
+#[test]
+fn a_client_that_is_silent_is_given_up_wherever_it_stops() {
+    let say = |client: &mut Client<Mock>, params: &Params| {
+        let mut patient = Turner::new(PATIENT, client.deadline(), &Interrupt::new());
+        client.ctrl.send(&mut client.link, &mut patient, params).unwrap();
+        client.ctrl.expect(&mut client.link, &mut patient, Kind::Ready).unwrap();
+    };
+    for stops in 0..4 {
+        let ((), end) = left_alone(|client| match stops {
+            0 => {}
+            // A test that is asked for and not begun.
+            1 => say(client, &Params::new(&small(Test::Bw, 1000))),
+            // One that is begun, and nothing moves.
+            2 => {
+                say(client, &Params::new(&small(Test::Lat, 1000)));
+                let mut patient = Turner::new(PATIENT, client.deadline(), &Interrupt::new());
+                client.ctrl.send(&mut client.link, &mut patient, &Reply::new(Kind::Go)).unwrap();
+            }
+            // A baseline whose visitor never comes.
+            _ => say(client, &Params::bare([3; 16])),
+        });
+        assert!(matches!(end, PerfError::Idle(_)), "{stops}: {end}");
+    }
+}
+
+#[test]
+fn a_test_or_a_baseline_that_moves_is_not_silent() {
+    let limits = Limits { idle: Some(Duration::from_millis(300)), ..Limits::default() };
+    let ((), end) = session(Faults::default(), limits, |mut client| {
+        let mut bare = client.bare([5; 16]).unwrap();
+        for _ in 0..2 {
+            let long = Stop::After(Duration::from_secs(1));
+            client.run(&Spec { stop: long, verify: false, ..small(Test::Lat, 8) }).unwrap();
+            let since = Instant::now();
+            while since.elapsed() < Duration::from_secs(1) {
+                crate::baseline::ping(&mut bare, 200);
+            }
+        }
+        client.close().unwrap();
+    });
+    end.unwrap();
+}
+
+#[test]
+fn a_session_has_one_bare_listener() {
+    let ((), end) = session(Faults::default(), Limits::default(), |mut client| {
+        let mut first = client.bare([1; 16]).unwrap();
+        crate::baseline::ping(&mut first, 1);
+        let mut second = client.bare([2; 16]).unwrap();
+        crate::baseline::ping(&mut second, 1);
+        assert!(first.join().is_err(), "it ended when the second came");
+        client.close().unwrap();
+    });
     end.unwrap();
 }

@@ -69,9 +69,9 @@ fn a_plan_is_what_was_asked_for() {
     assert_eq!((plan.test, plan.size, plan.window, plan.stop), (Test::Lat, 300, 32, Stop::Messages(7)));
     let huge = Spec { window: 4096, ..Spec::new(Test::Bw, SIZE_MAX) };
     assert_eq!(Params::new(&huge).plan().unwrap().window, 1, "a gigabyte at a time");
-    assert!(Params::new(&huge).plan().unwrap().memory() <= crate::Limits::default().memory);
+    assert!(Params::new(&huge).plan().unwrap().memory() <= crate::Limits::default().memory.left());
     let load = Spec { load_size: SIZE_MAX, ..Spec::new(Test::Load, SIZE_MAX) };
-    assert!(Params::new(&load).plan().unwrap().memory() <= crate::Limits::default().memory);
+    assert!(Params::new(&load).plan().unwrap().memory() <= crate::Limits::default().memory.left());
 }
 
 #[test]

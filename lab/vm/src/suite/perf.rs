@@ -39,7 +39,8 @@ pub(crate) struct MeasuredPath<'a> {
 pub(crate) fn all(a: &Guest, b: &Guest, way: MeasuredPath<'_>) -> Result<()> {
     let MeasuredPath { at, env, path, device } = way;
     for (test, more) in TESTS {
-        let serve = format!("{env} LINKSPAN_PATH={path} LINKSPAN_LOG=info exec lspan perf serve >/tmp/serve.log 2>&1");
+        let serve =
+            format!("{env} LINKSPAN_PATH={path} LINKSPAN_LOG=info exec lspan perf serve --open >/tmp/serve.log 2>&1");
         let mut server = b.spawn(&serve)?;
         b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
         let said = a.run(SOON * 4, &format!("{env} lspan perf {test} {at} --path {path} {SMALL} {more} 2>&1"))?;

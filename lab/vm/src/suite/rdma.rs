@@ -320,7 +320,8 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
 
     let status = a.sh_for(SOON * 2, &format!("{first} lspan status 2>&1"))?;
     check(status.contains("RDMA rxe0/1: used"), || format!("lspan status does not tell of rxe0:\n{status}"))?;
-    let serve = format!("{first} LINKSPAN_PATH=verbs LINKSPAN_LOG=info exec lspan perf serve >/tmp/serve.log 2>&1");
+    let serve =
+        format!("{first} LINKSPAN_PATH=verbs LINKSPAN_LOG=info exec lspan perf serve --open >/tmp/serve.log 2>&1");
     let mut server = b.spawn(&serve)?;
     b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
     let said = a.run(SOON * 3, &format!("{first} lspan perf bw 10.1.0.2 --path verbs --size 1M --iters 8 2>&1"))?;

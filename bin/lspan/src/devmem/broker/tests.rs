@@ -1,12 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
-use std::cell::RefCell;
 use std::fs::File;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::BorrowedFd;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use linkspan_fabric::devmem::client::Session as Client;
 use linkspan_netdev::{HeaderSplit, Rings};
@@ -14,7 +12,7 @@ use linkspan_netdev::{HeaderSplit, Rings};
 use super::*;
 
 /// What is bound and steered at the moment, and what ever was.
-type Calls = Rc<RefCell<Vec<String>>>;
+type Calls = Arc<Mutex<Vec<String>>>;
 
 /// A card that says what happens to it.
 struct Fake(Calls);
@@ -24,13 +22,13 @@ struct Ends(Calls, String);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.0.borrow_mut().push(format!("end of {}", self.1));
+        self.0.lock().unwrap().push(format!("end of {}", self.1));
     }
 }
 
 impl Fake {
     fn made(&self, what: String) -> Box<dyn Any> {
-        self.0.borrow_mut().push(what.clone());
+        self.0.lock().unwrap().push(what.clone());
         Box::new(Ends(self.0.clone(), what))
     }
 }
@@ -109,12 +107,13 @@ fn with_broker(
     folder: &Path,
     allowed: Allowed,
     each: u32,
-    client: impl FnOnce() + Send + 'static,
+    client: impl FnOnce(&Calls) + Send + 'static,
 ) -> (Vec<String>, Vec<String>) {
     let broker = DevmemBroker::open(folder, "eth9", allowed, vec![4, 5, 6], each).unwrap();
     assert!(broker.path().ends_with("devmem-eth9.sock") && broker.path().exists());
     let over = Arc::new(AtomicBool::new(false));
     let (ended, calls) = (over.clone(), Calls::default());
+    let seen = calls.clone();
     let thread = std::thread::spawn(move || {
         // Said also where it panics.
         struct Says(Arc<AtomicBool>);
@@ -124,7 +123,7 @@ fn with_broker(
             }
         }
         let _says = Says(ended);
-        client();
+        client(&seen);
     });
     let mut said = Vec::new();
     broker
@@ -134,7 +133,7 @@ fn with_broker(
     drop(broker);
     assert!(!path.exists(), "the socket is gone with its broker");
     thread.join().unwrap();
-    (calls.take(), said)
+    (std::mem::take(&mut *calls.lock().unwrap()), said)
 }
 
 fn me() -> u32 {
@@ -151,20 +150,20 @@ fn stream() -> (TcpStream, TcpStream) {
 fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
     let folder = Folder::new("whole");
     let (at, buffer, wrong) = (folder.0.clone(), folder.buffer(4096), folder.buffer(100));
-    let (calls, said) = with_broker(&folder.0, Allowed::new(&[me()]), 2, move || {
+    let (calls, said) = with_broker(&folder.0, Allowed::new(&[me()]), 2, move |_| {
         let path = client::path(&at, "eth9");
         let ours = Client::open(&path).unwrap();
         let (a, b) = stream();
         let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
-        assert!(ours.steer(local, peer).unwrap_err().contains("no memory yet"));
+        assert!(ours.steer(local, peer, a.as_fd()).unwrap_err().contains("no memory yet"));
         // The kernel's error is passed on.
         let refused = ours.bind(wrong.as_fd(), 100).unwrap_err();
         assert!(refused.starts_with("LS1333") && refused.ends_with("Operation not supported"), "{refused}");
         assert_eq!(ours.bind(buffer.as_fd(), 4096), Ok(7));
         assert!(ours.bind(buffer.as_fd(), 4096).unwrap_err().contains("already"));
         let none: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        assert!(ours.steer(local, none).unwrap_err().contains("no stream 127.0.0.1:9 -> "));
-        assert_eq!((ours.steer(local, peer), ours.steer(peer, local)), (Ok(0), Ok(1)));
+        assert!(ours.steer(local, none, a.as_fd()).unwrap_err().contains("no stream 127.0.0.1:9 -> "));
+        assert_eq!((ours.steer(local, peer, a.as_fd()), ours.steer(peer, local, b.as_fd())), (Ok(0), Ok(1)));
         assert_eq!(ours.release(0), Ok(()));
         assert!(ours.release(0).unwrap_err().contains("no rule 0"));
         // Another process has what is left, a third has nothing.
@@ -172,12 +171,12 @@ fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
         assert_eq!(second.bind(buffer.as_fd(), 4096), Ok(7));
         let third = Client::open(&path).unwrap();
         assert!(third.bind(buffer.as_fd(), 4096).unwrap_err().contains("--each"));
-        assert_eq!(second.steer(local, peer), Ok(0));
+        assert_eq!(second.steer(local, peer, a.as_fd()), Ok(0));
         drop(ours);
         // What it had is free again.
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let until = Instant::now() + std::time::Duration::from_secs(10);
         while let Err(why) = third.bind(buffer.as_fd(), 4096) {
-            assert!(std::time::Instant::now() < until, "{why}");
+            assert!(Instant::now() < until, "{why}");
         }
     });
     let one = ["binding to [4, 5]", "rule to 4", "rule to 5", "end of rule to 4", "binding to [6]", "rule to 6"];
@@ -206,7 +205,7 @@ fn refused_when_it_asks_after(late: std::time::Duration) {
     let folder = Folder::new("other");
     let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
     let nobody = Allowed(Vec::new());
-    let (calls, said) = with_broker(&folder.0, nobody, 2, move || {
+    let (calls, said) = with_broker(&folder.0, nobody, 2, move |_| {
         let client = Client::open(&client::path(&at, "eth9")).unwrap();
         std::thread::sleep(late);
         let why = client.bind(buffer.as_fd(), 4096).unwrap_err();
@@ -220,7 +219,7 @@ fn refused_when_it_asks_after(late: std::time::Duration) {
 fn nonsense_ends_a_session() {
     let folder = Folder::new("nonsense");
     let at = folder.0.clone();
-    let (_, said) = with_broker(&folder.0, Allowed::new(&[me()]), 2, move || {
+    let (_, said) = with_broker(&folder.0, Allowed::new(&[me()]), 2, move |_| {
         let raw = Client::open(&client::path(&at, "eth9")).unwrap();
         rustix::net::send(raw.as_fd(), &[0x5a; QUESTION_LEN + 1], SendFlags::NOSIGNAL).unwrap();
         let (n, _) = rustix::net::recv(raw.as_fd(), &mut [0u8; 9][..], RecvFlags::empty()).unwrap();
@@ -236,18 +235,160 @@ fn nonsense_ends_a_session() {
 fn the_kernels_tables_say_whose_a_stream_is() {
     let (a, b) = stream();
     let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
-    assert_eq!(owner(local, peer), Some(me()));
-    assert_eq!(owner(local, "127.0.0.1:9".parse().unwrap()), None);
+    let found = socket(local, peer).unwrap();
+    assert_eq!((found.state, found.user), (ESTABLISHED, me()));
+    assert_eq!(found.inode, inode(&a.into()).unwrap());
+    assert_eq!(socket(local, "127.0.0.1:9".parse().unwrap()), None);
     let four = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n\
-                   0: 0100000A:0102 0200000A:0005 01 00000000:00000000 00:00000000 00000000  1000        0 1 1\n";
+                   0: 0100000A:0102 0200000A:0005 01 00000000:00000000 00:00000000 00000000  1000        0 77 1\n";
     if cfg!(target_endian = "little") {
-        assert_eq!(owner_in(four, "10.0.0.1:258".parse().unwrap(), "10.0.0.2:5".parse().unwrap()), Some(1000));
+        let owner_in = |text: &str, local, peer| socket_in(text, local, peer).map(|s| (s.state, s.user, s.inode));
+        assert_eq!(owner_in(four, "10.0.0.1:258".parse().unwrap(), "10.0.0.2:5".parse().unwrap()), Some((1, 1000, 77)));
         let mapped = "[::ffff:10.0.0.1]:258".parse().unwrap();
-        assert_eq!(owner_in(four, mapped, "10.0.0.2:5".parse().unwrap()), Some(1000));
+        assert_eq!(owner_in(four, mapped, "10.0.0.2:5".parse().unwrap()), Some((1, 1000, 77)));
         let six = four
             .replace("0100000A:", "000080FE000000000000000001000000:")
             .replace("0200000A:", "000080FE000000000000000002000000:");
-        assert_eq!(owner_in(&six, "[fe80::1]:258".parse().unwrap(), "[fe80::2]:5".parse().unwrap()), Some(1000));
+        assert_eq!(
+            owner_in(&six, "[fe80::1]:258".parse().unwrap(), "[fe80::2]:5".parse().unwrap()),
+            Some((1, 1000, 77))
+        );
     }
-    assert_eq!(owner_in("x\n 0: zz:1 1:2 3\n", local, peer), None);
+    assert_eq!(socket_in("x\n 0: zz:1 1:2 3\n", local, peer), None);
+}
+
+/// Resets a stream from this end, as a process does whose data nobody read.
+fn reset(stream: TcpStream) {
+    sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn a_rule_ends_with_its_stream() {
+    let folder = Folder::new("ends");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let (calls, _) = with_broker(&folder.0, Allowed::new(&[me()]), 1, move |calls| {
+        let ours = Client::open(&client::path(&at, "eth9")).unwrap();
+        ours.bind(buffer.as_fd(), 4096).unwrap();
+        let ways: [fn(TcpStream, TcpStream); 3] = [
+            // By the peer.
+            |a, b| {
+                reset(b);
+                drop(a);
+            },
+            // By both sides.
+            |a, b| {
+                a.shutdown(std::net::Shutdown::Write).unwrap();
+                drop(b);
+            },
+            // By the process that asked for the rule: its own copy of the socket is as good as the broker's.
+            |a, b| {
+                rustix::net::connect_unspec(&a).unwrap();
+                drop(b);
+            },
+        ];
+        for (n, end) in ways.into_iter().enumerate() {
+            let (a, b) = stream();
+            let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+            assert_eq!(ours.steer(local, peer, a.as_fd()), Ok(n as u32));
+            end(a, b);
+            let ended = || calls.lock().unwrap().iter().filter(|c| *c == "end of rule to 4").count();
+            let until = Instant::now() + std::time::Duration::from_secs(10);
+            while ended() <= n {
+                assert!(Instant::now() < until, "way {n}: the rule stands, its stream has ended");
+                std::thread::yield_now();
+            }
+        }
+        // A stream that its process lets go keeps its addresses until its rule ends.
+        let (a, b) = stream();
+        let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+        assert_eq!(ours.steer(local, peer, a.as_fd()), Ok(3));
+        drop(a);
+        assert!(socket(local, peer).is_some_and(|s| s.state == ESTABLISHED));
+        assert_eq!(ours.release(3), Ok(()));
+    });
+    assert_eq!(calls.len(), 2 * 5, "{calls:?}");
+}
+
+#[test]
+fn only_an_established_stream_whose_socket_comes_along_is_steered() {
+    let folder = Folder::new("state");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let (calls, _) = with_broker(&folder.0, Allowed::new(&[me()]), 1, move |_| {
+        let ours = Client::open(&client::path(&at, "eth9")).unwrap();
+        ours.bind(buffer.as_fd(), 4096).unwrap();
+        let (a, b) = stream();
+        let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+        let why = ours.steer(local, peer, b.as_fd()).unwrap_err();
+        assert!(why.contains("not the socket of the stream"), "{why}");
+        let why = ours.steer(local, peer, buffer.as_fd()).unwrap_err();
+        assert!(why.contains("no socket"), "{why}");
+        a.shutdown(std::net::Shutdown::Write).unwrap();
+        let why = ours.steer(local, peer, a.as_fd()).unwrap_err();
+        assert!(why.contains("not established"), "{why}");
+        // SYN_SENT: nobody answers where the queue is full.
+        let full = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&full, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        rustix::net::listen(&full, 0).unwrap();
+        let full = TcpListener::from(full);
+        let there = full.local_addr().unwrap();
+        let asking = || {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let fd = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+            let _ = rustix::net::connect(&fd, &there);
+            TcpStream::from(fd)
+        };
+        let asking: Vec<TcpStream> = (0..4).map(|_| asking()).collect();
+        let from = asking[3].local_addr().unwrap();
+        assert_eq!(socket(from, there).unwrap().state, 2, "it is answered");
+        let why = ours.steer(from, there, asking[3].as_fd()).unwrap_err();
+        assert!(why.contains("not established"), "{why}");
+    });
+    assert_eq!(calls.len(), 2, "{calls:?}");
+}
+
+/// Time that this process has had a processor, in ticks of 10 ms, from its /proc/PID/stat.
+fn ticks(stat: &File) -> u64 {
+    let mut text = [0; 1024];
+    let n = std::os::unix::fs::FileExt::read_at(stat, &mut text, 0).unwrap();
+    let text = String::from_utf8_lossy(&text[..n]).into_owned();
+    let words = text.rsplit(") ").next().unwrap().split(' ');
+    words.skip(11).take(2).map(|word| word.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn running_out_of_descriptors_is_a_pause() {
+    const NAME: &str = "devmem::broker::tests::running_out_of_descriptors_is_a_pause";
+    if std::env::var_os("LSPAN_TEST_FEW").is_none() {
+        // In a process of its own, which has few.
+        let mut child = std::process::Command::new("sh");
+        child.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+        let out = child.args(["--exact", NAME, "--nocapture"]).env("LSPAN_TEST_FEW", "1").output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        return;
+    }
+    let folder = Folder::new("few");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let (_, said) = with_broker(&folder.0, Allowed::new(&[me()]), 1, move |_| {
+        let path = client::path(&at, "eth9");
+        let stat = File::open("/proc/self/stat").unwrap();
+        let spare: Vec<File> = (0..2).map(|_| buffer.try_clone().unwrap()).collect();
+        let mut all = Vec::new();
+        while let Ok(client) = Client::open(&path) {
+            all.push(client);
+        }
+        // More than it can accept now.
+        drop(spare);
+        all.extend(std::iter::from_fn(|| Client::open(&path).ok()));
+        // It waits and does not spin, which takes a span of time to see.
+        let (before, since) = (ticks(&stat), Instant::now());
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let used = std::time::Duration::from_millis(10) * (ticks(&stat) - before) as u32;
+        assert!(used < since.elapsed() / 10, "{used:?} of {:?}", since.elapsed());
+        drop(all);
+        let until = Instant::now() + std::time::Duration::from_secs(30);
+        while let Err(why) = Client::open(&path).and_then(|client| client.bind(buffer.as_fd(), 4096)) {
+            assert!(Instant::now() < until, "{why}");
+        }
+    });
+    assert_eq!(said.iter().filter(|line| line.contains("no process can connect")).count(), 1, "{said:#?}");
 }

@@ -112,3 +112,42 @@ fn lines_of_others_are_refused() {
     let want = Left { rules: false, split: Some((true, None)), table: Some(vec![0, 1]), streams: [7].into() };
     assert_eq!(left, want);
 }
+
+#[test]
+fn it_stays_short_and_a_dead_one_s_rules_are_all_in_it() {
+    let folder = Folder::new("short");
+    let card = Fake::new(None);
+    let before = CardState::read(&card).unwrap();
+    let changes = plan(&before, 3).unwrap();
+    let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
+    let made = SetUp::make(&card, &before, &changes, Some(&journal)).unwrap();
+    let noted = Noted { card: &card, journal: &journal };
+    let kept: Vec<_> = (0..3).map(|_| steer(&noted)).collect();
+    let head = folder.text().len();
+    for _ in 0..10_000 {
+        drop(steer(&noted));
+        // As long as ten lines for each rule, and some.
+        assert!(folder.text().len() < head + 20 * (LINES * 4 + MORE));
+    }
+    // Its lock goes with it to the file that takes its place.
+    assert_eq!(Journal::open(&folder.0, "eth0", &card).unwrap_err(), Unopened::Running);
+    let text = folder.text();
+    std::mem::forget((made, kept));
+    let after = Folder::new("short-after");
+    std::fs::write(after.0.join("devmem-eth0.journal"), &text).unwrap();
+    assert!(Journal::open(&after.0, "eth0", &card).unwrap().1);
+    assert!(card.streams.borrow().is_empty() && same(&CardState::read(&card).unwrap(), &before), "{text}");
+}
+
+#[test]
+fn a_file_that_is_too_long_to_read_whole_is_refused_by_name() {
+    let folder = Folder::new("long");
+    let card = Fake::new(None);
+    let (_, rule) = steer(&card);
+    let text = format!("{TITLE}\n{}stream 1000\n", "stream 7\ngone 7\n".repeat(MOST as usize / 15));
+    std::fs::write(folder.0.join("devmem-eth0.journal"), text).unwrap();
+    let Err(Unopened::No(why)) = Journal::open(&folder.0, "eth0", &card) else { panic!("undone") };
+    assert!(why.contains("devmem-eth0.journal") && why.contains("by hand"), "{why}");
+    assert!(!folder.text().is_empty(), "it is kept");
+    drop(rule);
+}

@@ -153,3 +153,15 @@ fn cards_that_cannot_are_told_apart() {
     let changes = plan(&CardState { rings, ..before }, 1).unwrap();
     assert!(changes.contains(&Change::Split { threshold: None }), "{changes:?}");
 }
+
+#[test]
+fn restored_is_said_only_where_it_is_so() {
+    for (fails, restored) in [(None, true), (Some("spread to 7"), false), (Some("split off"), false)] {
+        let card = Fake::new(fails);
+        let before = CardState::read(&card).unwrap();
+        let changes = plan(&before, 3).unwrap();
+        let (done, said) = SetUp::make(&card, &before, &changes, None).unwrap().end();
+        assert_eq!((done, said == "all settings are restored"), (restored, restored), "{said}");
+        assert!(restored || said.contains("Operation not supported") && said.contains("lspan devmem down"), "{said}");
+    }
+}

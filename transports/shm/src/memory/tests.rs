@@ -1,0 +1,34 @@
+use linkspan_shmring::layout::RING_MIN;
+use linkspan_shmring::map::Slots;
+use linkspan_transport::{Buf, HostBuf};
+
+use super::*;
+
+#[test]
+fn a_number_that_is_another_process_s_by_now_is_not_written_to() {
+    let map = Arc::new(Map::create(RING_MIN).unwrap());
+    let slots = Slots::new(&map, Side::A);
+    let (src, dst) = (HostBuf::new(4096), HostBuf::new(4096));
+    assert!(src.slice().fill(0, &[7; 4096]));
+    let me = std::process::id() as i32;
+    let push = |memory: &PeerMemory| {
+        let mut ranges = Ranges::new();
+        assert!(ranges.add(src.slice(), dst.slice().as_ptr() as u64));
+        memory.push(&slots.get(0).unwrap(), 0, &mut ranges)
+    };
+    // The peer has ended, and its number is this very process's.
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pidfd = Arc::new(peer::of_pid(child.id() as i32).unwrap());
+    child.wait().unwrap();
+    let theirs = AccessGuard::new([1, 2]).unwrap();
+    let remote = Some(Remote::new(me, theirs.address()));
+    let mut memory = PeerMemory::new(&map, Side::A, (me, Some(pidfd)), remote, AccessGuard::new([0; 2]).unwrap(), None);
+    memory.looked = Cell::new(Instant::now() - LOOK_EVERY);
+    assert!(matches!(push(&memory), Copied::Stopped));
+    assert_eq!(dst.slice().to_vec(), [0; 4096]);
+    // It is the peer's.
+    memory.pidfd = Some(Arc::new(peer::of_pid(me).unwrap()));
+    memory.looked = Cell::new(Instant::now() - LOOK_EVERY);
+    assert!(matches!(push(&memory), Copied::Whole));
+    assert_eq!(dst.slice().to_vec(), [7; 4096]);
+}
