@@ -1,6 +1,5 @@
 //! `lspan perf serve`: the other side of a test.
 
-use std::error::Error;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, Gpu, chain};
-use linkspan_net::{AcceptPause, WaitSet, is_shortage};
+use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
 use linkspan_topology::{Host, Roots};
 
@@ -77,12 +76,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
 
     let sessions = Arc::new(AtomicUsize::new(0));
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
-    let (mut begun, mut pause) = (false, AcceptPause::new());
+    let mut begun = false;
     loop {
         if let Some(rendezvous_server) = &mut rendezvous_server {
             rendezvous_server.serve(&listener.handle());
         }
-        while pause.is_over(Instant::now()) {
+        loop {
             match listener.accept() {
                 Ok(Some(channel)) => {
                     begun = true;
@@ -92,9 +91,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
                 Ok(None) => break,
                 // One connection that failed is not the end of the service.
                 Err(error) => {
-                    if !short(&error) || pause.begin(Instant::now()) {
-                        peer_lines::say(&format!("lspan: a connection was not accepted: {}", chain(&error)));
-                    }
+                    peer_lines::say(&format!("lspan: a connection was not accepted: {}", chain(&error)));
                     break;
                 }
             }
@@ -113,9 +110,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         }
         waits.clear();
         fds.clear();
-        if pause.is_over(Instant::now()) {
-            listener.wait_fds(&mut fds);
-        }
+        listener.wait_fds(&mut fds);
         if let Some(rendezvous_server) = &rendezvous_server {
             rendezvous_server.wait_fds(&mut fds);
         }
@@ -183,12 +178,6 @@ impl Drop for Counted {
 fn memory(args: &ServeArgs) -> u64 {
     let half = || Some(Host::read(&Roots::default()).memory_bytes / 2).filter(|&bytes| bytes > 0 && !args.stdio);
     args.memory.map_or_else(|| half().unwrap_or(MEMORY).min(MEMORY), |mib| mib << 20)
-}
-
-/// Whether this is for want of descriptors or memory.
-fn short(error: &(dyn Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.any(|error| error.downcast_ref::<io::Error>().is_some_and(is_shortage))
 }
 
 /// Ends this process when the parent has gone: its end of our standard input is closed then, however it went.
