@@ -72,6 +72,10 @@ pub struct Channel {
     /// When anything moved last.
     last_moved: Instant,
     rails_lost: u64,
+    /// Warnings of lost rails that are not given yet, since when, and of how many rails.
+    untold: Vec<String>,
+    untold_since: Instant,
+    lost_untold: u64,
     missed: MissingRails,
     reported_lost: bool,
     /// How the keepalive connection ended.
@@ -133,6 +137,9 @@ impl Channel {
             keepalive: parts.keepalive,
             unwatched: None,
             policy: parts.policy,
+            untold: Vec::new(),
+            untold_since: now,
+            lost_untold: 0,
             calls: 0,
             unheard: 0,
             small: false,
@@ -444,7 +451,7 @@ impl Channel {
             ReconnectPolicy::Accepts { .. } => self.rails_lost > 0,
             ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::is_busy),
         };
-        let mending = mending || self.waits_for_way();
+        let mending = mending || self.waits_for_way() || !self.untold.is_empty();
         let watched =
             self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
         if mending || watched { TICK } else { SLEEP }
@@ -493,21 +500,24 @@ impl Channel {
         }
         self.watch_unguarded();
         if let Some((slot, path)) = self.conn.stalled_rail() {
-            let why = "the path carries nothing any more: packets are not acknowledged".into();
+            let why = "packets are not acknowledged".into();
             let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });
         }
+        self.tell_losses(now);
         while let Some(lost) = self.conn.events() {
-            self.rails_lost += 1;
             self.missed.note(&lost.info);
-            self.meter.add(Counter::RailsLost, 1);
-            let why = chain(&lost.why);
-            self.fabric
-                .log()
-                .warn(&format!("rail lost: {} {}: {why}; {} left", lost.info.transport, lost.info.path, lost.left));
+            let why = match &lost.why {
+                // Other rails carry on: it is the rail that is gone.
+                Down::PeerGone { why, .. } => why.clone(),
+                why => chain(why),
+            };
+            let line = format!("rail lost: {} {}: {why}; {} left", lost.info.transport, lost.info.path, lost.left);
+            self.hold_line(line, now);
+            self.lost_untold += 1;
             if let ReconnectPolicy::Dials { reconnectors, .. } = &mut self.policy {
                 reconnectors.iter_mut().for_each(|r| r.lost(&lost.info.path, now));
             }
-            self.switch_standby();
+            self.switch_standby(now);
         }
         self.report_events();
         self.reroute(now);

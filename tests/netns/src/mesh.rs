@@ -614,8 +614,14 @@ fn plugin_host() -> Result<(PathBuf, String), String> {
     if built.status.success() { Ok((out, plugin)) } else { Err(String::from_utf8_lossy(&built.stderr).into_owned()) }
 }
 
-/// Starts one rank on each of `order`, which meet over the management LAN; the first begins.
-fn ranks(mesh: &Mesh, order: &[&str], first: &str, line: &str) -> Outcome<Vec<Node>> {
+/// Starts one rank on each of `order`, which meet at `first`, an address of the first one.
+pub(crate) fn ranks(
+    world: &World,
+    env: &[(&str, &str)],
+    order: &[&str],
+    first: &str,
+    line: &str,
+) -> Outcome<Vec<Node>> {
     let (host, plugin) = plugin_host()?;
     let (host, count) = (host.display().to_string(), order.len().to_string());
     let mut nodes = Vec::new();
@@ -626,12 +632,12 @@ fn ranks(mesh: &Mesh, order: &[&str], first: &str, line: &str) -> Outcome<Vec<No
             vec!["unshare", "--uts", "sh", "-c", rename.as_str(), host.as_str(), "--plugin", plugin.as_str()];
         words.extend(["--join", first, "--rank", &rank, "--ranks", &count, "--verbose"]);
         words.extend(line.split_whitespace());
-        nodes.push(mesh.world.program(at, &mesh.env(), &words)?);
+        nodes.push(world.program(at, env, &words)?);
     }
     Ok(nodes)
 }
 
-fn all_end(nodes: Vec<Node>) -> Outcome<Vec<(Option<i32>, String)>> {
+pub(crate) fn all_end(nodes: Vec<Node>) -> Outcome<Vec<(Option<i32>, String)>> {
     nodes.into_iter().map(|mut node| node.end(SOON * 9)).collect()
 }
 
@@ -651,7 +657,8 @@ fn allreduce() -> Outcome<String> {
         hosts.push("m");
         let mesh = Mesh::new(&hosts, cables)?;
         management(&mesh.world, order)?;
-        let nodes = ranks(&mesh, order, "192.168.77.1:7700", "--version 12 --test allreduce --quick")?;
+        let nodes =
+            ranks(&mesh.world, &mesh.env(), order, "192.168.77.1:7700", "--version 12 --test allreduce --quick")?;
         let ended = all_end(nodes)?;
         if let Some((code, said)) = ended.iter().find(|(code, _)| *code != Some(0)) {
             return Err(format!("{name}: {code:?}: {said}"));
@@ -675,7 +682,7 @@ fn rounds() -> Outcome<String> {
         let mesh = Mesh::new(&["a", "b", "c", "d", "m"], cables)?;
         management(&mesh.world, &order)?;
         let line = "--version 12 --test rounds --size 1M --rounds 500";
-        let mut nodes = ranks(&mesh, &order, "192.168.77.1:7700", line)?;
+        let mut nodes = ranks(&mesh.world, &mesh.env(), &order, "192.168.77.1:7700", line)?;
         nodes[0].expect("v12 rounds[0]: round 10", SOON * 4)?;
         mesh.world.ip("b", "link set cab1 down")?;
         let cut = Instant::now();

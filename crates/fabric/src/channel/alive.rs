@@ -129,6 +129,11 @@ impl Channel {
         }
     }
 
+    /// Whether the peer has closed the path of its own will.
+    pub(super) fn peer_closed(&self) -> bool {
+        self.conn.peer_sent_goaway() || self.ended == Some(Ended::Left)
+    }
+
     /// Keeps in mind which host of the mesh the peer is on, as long as the keepalive connection's path shows it: when that is dead the
     /// host no longer tells of its end of the cable.
     pub(super) fn know_peer(&mut self) {
