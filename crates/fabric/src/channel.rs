@@ -241,8 +241,7 @@ impl Channel {
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_send(tag, src);
         self.small = src.len() <= EAGER_MAX;
-        self.meter.add(Counter::TxOps, 1);
-        self.meter.posted(answer, Counter::TxBytes, src.len() as u64)
+        self.meter.posted(answer, Some(src))
     }
 
     /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is in flight, nor was when the
@@ -265,7 +264,7 @@ impl Channel {
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_recv(parts);
-        self.meter.posted(answer, Counter::RxBytes, 0)
+        self.meter.posted(answer, None)
     }
 
     /// See [`Conn::post_write`].
@@ -280,8 +279,7 @@ impl Channel {
         notify: Option<u64>,
     ) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_write(src, to, notify);
-        self.meter.add(Counter::TxOps, 1);
-        self.meter.posted(answer, Counter::TxBytes, src.len() as u64)
+        self.meter.posted(answer, Some(src))
     }
 
     /// See [`Conn::post_read`].
@@ -290,7 +288,7 @@ impl Channel {
     /// As [`Channel::post_write`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_read(dst, from);
-        self.meter.posted(answer, Counter::RxBytes, 0)
+        self.meter.posted(answer, None)
     }
 
     /// See [`Conn::expose`].
@@ -402,10 +400,9 @@ impl Channel {
     /// As [`Channel::test`].
     #[inline]
     pub fn test_sizes(&mut self, ticket: Ticket, sizes: &mut [usize]) -> Result<bool, ConnError> {
-        let Some(bytes) = self.conn.test(ticket)? else { return Ok(false) };
-        self.meter.done(ticket);
-        self.meter.add(Counter::RxOps, 1);
-        self.meter.add(Counter::RxBytes, bytes);
+        if self.test(ticket)?.is_none() {
+            return Ok(false);
+        }
         for (size, found) in sizes.iter_mut().zip(self.conn.sizes(ticket)) {
             *size = *found as usize;
         }
@@ -480,6 +477,7 @@ impl Channel {
     #[cold]
     fn tick(&mut self, active: bool) {
         let now = Instant::now();
+        self.meter.traffic(self.conn.traffic());
         self.meter.report();
         linkspan_tcp::closing::sweep();
         if active || self.conn.in_flight() == 0 {
@@ -531,6 +529,12 @@ impl Channel {
     /// that come up later.
     pub fn memory(&self) -> ConnMemory {
         self.memory.clone()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.meter.traffic(self.conn.traffic());
     }
 }
 

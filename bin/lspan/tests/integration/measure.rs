@@ -274,13 +274,14 @@ fn statistics_of_a_running_process() {
         .spawn()
         .unwrap();
     let until = Instant::now() + Duration::from_secs(60);
-    let sent = loop {
+    let (sent, received) = loop {
         let found: Value = serde_json::from_slice(&stats("stats --json").stdout).unwrap();
         fits("stats-1.json", &found);
         let paths = found["processes"].as_array().unwrap().iter().flat_map(|one| one["paths"].as_array().unwrap());
-        let sent: u64 = paths.filter_map(|path| path["tx_host_bytes"].as_u64()).sum();
-        if sent > 1 << 20 || Instant::now() > until {
-            break sent;
+        let sum = |name: &str| -> u64 { paths.clone().filter_map(|path| path[name].as_u64()).sum() };
+        let (sent, received) = (sum("tx_host_bytes"), sum("rx_host_bytes"));
+        if sent.min(received) > 1 << 20 || Instant::now() > until {
+            break (sent, received);
         }
         std::thread::sleep(Duration::from_millis(50));
     };
@@ -288,7 +289,7 @@ fn statistics_of_a_running_process() {
     job.kill().unwrap();
     job.wait().unwrap();
     let _ = std::fs::remove_dir_all(&dir);
-    assert!(sent > 1 << 20, "{sent}");
+    assert!(sent > 1 << 20 && received > 1 << 20, "sent {sent}, received {received}");
     assert!(String::from_utf8_lossy(&table.stdout).contains("sent GB"));
 }
 
