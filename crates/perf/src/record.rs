@@ -43,6 +43,8 @@ pub struct Record {
     pub ok: bool,
     /// Exit code of the program.
     pub exit_code: u8,
+    /// What made the path slower than this machine could give, or cost a rail in mid-run; with any, the exit code of a run that went well is 3.
+    pub downgrades: Vec<String>,
     /// Why the run ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -234,6 +236,8 @@ pub enum Event<'a> {
         ok: bool,
         /// As in [`Record`].
         exit_code: u8,
+        /// As in [`Record`].
+        downgrades: &'a [String],
         /// As in [`Record`].
         error: Option<&'a str>,
     },

@@ -48,6 +48,11 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-encrypt", "sealed from end to end over a relay", encrypt),
     test("mesh-stats", "what a host relays is in its statistics", stats),
     test("mesh-relay-cost", "a way over one host costs at most 1.3 times what two cables cost", relay_cost),
+    test(
+        "mesh-perf",
+        "lspan perf over a relay, and around a cable that is cut, exits with 3 and names every hop",
+        relayed_perf,
+    ),
     test("mesh-lspan", "lspan mesh draws a ring, measures it and names what is wrong", lspan_mesh),
     test("mesh-allreduce", "plugin-host's AllReduce on a triangle, a crosswise ring and a line", allreduce),
     test("mesh-rounds", "the same while a cable is cut: around the ring, and an error where there is no way", rounds),
@@ -550,6 +555,38 @@ fn relay_cost() -> Outcome<String> {
         told.iter().map(|(r, over, direct)| format!("{r:.2} ({over}0 ms / {direct}0 ms)")).collect();
     let line = format!("{MESSAGES} MiB over one host to twice over a cable, processor time: {}", ratios.join(", "));
     if told[0].0 <= 1.3 { Ok(line) } else { Err(line) }
+}
+
+fn relayed_perf() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d", "m"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    management(&mesh.world, &["a", "b", "c", "d"])?;
+    mesh.world.shape("a", "cab0", 300)?;
+    let _ranks = mesh.sit(&["d"])?;
+    let mut servers = Vec::new();
+    for (host, bind) in [("b", "192.168.77.2"), ("c", "192.168.77.3")] {
+        let mut server = mesh.lspan(host, &format!("perf serve --bind {bind}"))?;
+        server.expect("lspan: waiting on", SOON)?;
+        servers.push(server);
+    }
+    let (code, said) = mesh.lspan("a", "perf bw -s 64K -n 50 192.168.77.3 --json")?.end(SOON * 3)?;
+    if code != Some(3) || !said.contains("\"exit_code\": 3") {
+        return Err(format!("relayed: {code:?}: {said}"));
+    }
+    wants(said.split("\"downgrades\": [").nth(1).unwrap_or_default(), &["LS1409", "relayed over"])?;
+    let (code, said) = mesh.lspan("a", "perf bw -s 64K -n 50 192.168.77.2 --json")?.end(SOON * 3)?;
+    if code != Some(0) || !said.contains("\"downgrades\": []") {
+        return Err(format!("over its own cable: {code:?}: {said}"));
+    }
+    let mut client = mesh.lspan("a", "perf bw -s 1M -n 400 192.168.77.2")?;
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    mesh.world.ip("a", "link set cab0 down")?;
+    let (code, said) = client.end(SOON * 6)?;
+    let row = said.lines().find(|line| line.starts_with("# tcp")).unwrap_or_default();
+    if code != Some(3) || !said.contains("# degraded: LS1423") || row.contains("came back") {
+        return Err(format!("a cable that is cut: {code:?}: {said}"));
+    }
+    wants(row, &["relayed over d, c"])?;
+    Ok(row.to_owned())
 }
 
 fn lspan_mesh() -> Outcome<String> {

@@ -225,10 +225,14 @@ struct Server(Child, String);
 
 impl Server {
     fn start(more: &str) -> Server {
+        Server::with(more, &[])
+    }
+
+    fn with(more: &str, env: &[(&str, &str)]) -> Server {
         // A free port of this moment; nothing else of this test binary asks for ports by number.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let line = format!("perf serve --bind 127.0.0.1 --port {port} {more}");
-        let mut child = command(&line).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command(&line).envs(env.iter().copied()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let server = Server(child, format!("127.0.0.1:{port}"));
         assert!(lines.any(|line| line.contains("waiting on")), "it ended before it waited");
@@ -291,6 +295,38 @@ fn statistics_of_a_running_process() {
     let _ = std::fs::remove_dir_all(&dir);
     assert!(sent > 1 << 20 && received > 1 << 20, "sent {sent}, received {received}");
     assert!(String::from_utf8_lossy(&table.stdout).contains("sent GB"));
+}
+
+#[test]
+fn a_run_that_was_downgraded_lists_why_and_exits_with_3() {
+    let server = Server::with("", &[("LINKSPAN_CMA", "0")]);
+    let end = |line: &str| {
+        let output = run(&line.replace("SERVER", &server.1));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text)
+    };
+    let why = "every byte is copied twice through the ring";
+    for (path, code) in [("", 3), ("--path tcp", 0)] {
+        let listed = |list: &Value| match list.as_array().unwrap().as_slice() {
+            [] => code == 0,
+            [one] => code == 3 && one.as_str().unwrap().starts_with(why),
+            _ => false,
+        };
+        let (found, text) = end(&format!("perf bw SERVER -s 64K -n 10 --json {path}"));
+        let record: Value = serde_json::from_str(&text).unwrap();
+        fits("perf-1.json", &record);
+        assert!(found == Some(code) && listed(&record["downgrades"]), "{found:?}: {text}");
+        assert_eq!((&record["exit_code"], &record["ok"]), (&Value::from(code), &Value::from(true)));
+        let (found, text) = end(&format!("perf lat SERVER -s 8 -n 10 --json-stream {path}"));
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        fits("perf-stream-1.json", &last);
+        assert!(found == Some(code) && listed(&last["downgrades"]), "{found:?}: {text}");
+        let (found, text) = end(&format!("perf write SERVER -s 8K -n 3 --json {path}"));
+        let record: Value = serde_json::from_str(&text).unwrap();
+        assert!(found == Some(code) && listed(&record["context"]["downgrades"]), "{found:?}: {text}");
+        let (found, text) = end(&format!("perf lat SERVER -s 8 -n 10 {path}"));
+        assert!(found == Some(code) && text.contains(&format!("# degraded: {why}")) == (code == 3), "{text}");
+    }
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Channel {
             }
         }
         let some = !back.is_empty();
-        for Recovered { number, secured, rails } in back {
+        for Recovered { number, secured, rails, relayed } in back {
             if !rails.is_empty() {
                 // The stream has done its part.
                 drop(secured);
@@ -132,9 +132,9 @@ impl Channel {
                 continue;
             }
             let made = if self.standbys {
-                self.fabric.standby(secured)
+                self.fabric.standby(secured, relayed)
             } else {
-                self.fabric.tcp_rail(secured, "came back", None)
+                self.fabric.tcp_rail(secured, relayed.as_deref().unwrap_or("came back"), None)
             };
             match made {
                 Ok(rail) => self.add(rail, u32::from(number), now),

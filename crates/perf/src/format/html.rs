@@ -38,6 +38,9 @@ pub fn page(record: &Record) -> String {
         (None, false) => "<p class=bad>Wrong data was found.</p>".to_owned(),
     };
     body.push_str(&verdict);
+    for downgrade in &record.downgrades {
+        let _ = writeln!(body, "<p class=bad>Degraded: {}</p>", escape(downgrade));
+    }
 
     for (title, label, value) in SERIES {
         let series = series(&record.results, *value);
