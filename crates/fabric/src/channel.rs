@@ -3,6 +3,7 @@
 
 mod alive;
 mod offload;
+mod paths;
 mod recovery;
 
 use std::sync::{Arc, Mutex};
@@ -211,16 +212,12 @@ impl Channel {
 
     /// Which path carries the connection and why, one line.
     pub fn describe(&self) -> String {
-        let rails: Vec<String> = self
-            .conn
-            .rails()
-            .map(|(_, r)| format!("{} {} ({})", r.info().transport, r.info().path, r.info().reason))
-            .collect();
-        match rails.len() {
-            0 => "no rail".into(),
-            1 => rails.into_iter().next().unwrap_or_default(),
-            n => format!("{n} rails: {}", rails.join(", ")),
-        }
+        paths::line(self.rails())
+    }
+
+    /// The same in lines: one for each rail, below the reason that several have.
+    pub fn path_lines(&self) -> Vec<String> {
+        paths::lines(self.rails())
     }
 
     /// The rails that are up: transport, path and reason of each.

@@ -78,6 +78,9 @@ pub struct Row {
     pub path: String,
     /// Why this path; of device memory also whether it is staged, and why.
     pub reason: String,
+    /// Paths and reasons as text, a line for each rail.
+    #[serde(skip)]
+    pub lines: Vec<String>,
     /// Where messages are on this side: `host`, `cuda:N`, `hip:N`.
     pub memory: String,
     /// Where they are on the peer's side.
@@ -372,6 +375,7 @@ impl Row {
             transport: desc.transport.clone(),
             path: desc.path.clone(),
             reason: desc.reason.clone(),
+            lines: desc.lines.clone(),
             memory: desc.memory.to_string(),
             peer_memory: MemoryName::Host.to_string(),
             ..Row::default()

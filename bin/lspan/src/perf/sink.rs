@@ -76,7 +76,7 @@ impl<'a> Sink<'a> {
             let mut text = String::new();
             if self.path != row.path {
                 self.path.clone_from(&row.path);
-                text = format!("# {} {} ({})\n", row.transport, row.path, row.reason);
+                text = row.lines.iter().map(|line| format!("# {line}\n")).collect();
                 if row.memory != "host" || row.peer_memory != "host" {
                     text.push_str(&format!("# messages in memory of {} here, {} there\n", row.memory, row.peer_memory));
                 }

@@ -65,7 +65,9 @@ pub fn page(record: &Record) -> String {
     for row in &record.results {
         if row.path != path {
             path = &row.path;
-            let _ = writeln!(body, "{}", escape(&format!("# {} {} ({})", row.transport, row.path, row.reason)));
+            for line in &row.lines {
+                let _ = writeln!(body, "{}", escape(&format!("# {line}")));
+            }
         }
         body.push_str(&escape(&printer.row(row)));
     }
