@@ -29,6 +29,14 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// Of a process of this program that ended with this code.
+    pub(crate) fn of_code(code: Option<i32>) -> Exit {
+        let known = [Exit::Usage, Exit::Degraded, Exit::NoPeer, Exit::Permission, Exit::Timeout, Exit::Interrupted];
+        known.into_iter().find(|exit| code == Some(*exit as i32)).unwrap_or(Exit::Failed)
+    }
+}
+
 /// The table for the manual page and `--help`.
 pub(crate) const TABLE: &str = "Exit codes:
   0    ok

@@ -614,6 +614,16 @@ fn lspan_mesh() -> Outcome<String> {
         return Err(format!("{code:?}: {said}"));
     }
     wants(&said, &["linkspan.mesh/1", "LS1415", "sudo ip link set cab0 mtu 9000", "LS1413", "addresses do not match"])?;
+    let (code, said) = {
+        let mut relay =
+            mesh.world.lspan("a", &[mesh.env(), vec![("LINKSPAN_IFNAME", "=lo")]].concat(), "mesh --serve")?;
+        relay.expect("lspan: this host has no cabled interface", SOON)?;
+        relay.signal("INT")?;
+        relay.end(SOON)?
+    };
+    if code != Some(0) || said.contains("relaying for them") {
+        return Err(format!("a relay without a cable: {code:?}: {said}"));
+    }
     // Nobody there: the others have gone.
     serving.clear();
     std::thread::sleep(std::time::Duration::from_secs(1));

@@ -21,7 +21,7 @@ pub fn page(record: &Record) -> String {
     let host = &record.host;
     let _ = write!(
         body,
-        "<h1>lspan perf: {} to {}</h1>\n<p>{}, kernel {}, {} processors {}, {:.1} GiB; lspan {}; <code>{}</code></p>\n",
+        "<h1>lspan perf: {} to {}</h1>\n<p>{}, kernel {}, {} processors {}, {:.1} GiB; lspan {}; {}; <code>{}</code></p>\n",
         escape(&host.name),
         escape(record.peer.as_deref().unwrap_or("a process on the same host")),
         escape(&host.arch),
@@ -30,6 +30,7 @@ pub fn page(record: &Record) -> String {
         escape(host.cpu_model.as_deref().unwrap_or("")),
         host.memory_bytes as f64 / f64::from(1 << 30),
         escape(&record.version),
+        super::gbench::date(record.time_unix_s),
         escape(&record.command.join(" "))
     );
     let verdict = match (&record.error, record.ok) {
@@ -158,7 +159,7 @@ fn draw_lines(
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::LowerRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .draw()?;
