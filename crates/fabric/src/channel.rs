@@ -501,11 +501,7 @@ impl Channel {
         self.tell_losses(now);
         while let Some(lost) = self.conn.events() {
             self.missed.note(&lost.info);
-            let why = match &lost.why {
-                // Other rails carry on: it is the rail that is gone.
-                Down::PeerGone { why, .. } => why.clone(),
-                why => chain(why),
-            };
+            let why = cause(&lost.why);
             let line = format!("rail lost: {} {}: {why}; {} left", lost.info.transport, lost.info.path, lost.left);
             self.hold_line(line, now);
             self.lost_untold += 1;
@@ -532,6 +528,14 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         self.meter.traffic(self.conn.traffic());
+    }
+}
+
+/// Why a path is down, where the peer may be reached over others: it is the path that is gone, and not the peer.
+fn cause(down: &Down) -> String {
+    match down {
+        Down::PeerGone { why, .. } => why.clone(),
+        other => chain(other),
     }
 }
 
