@@ -7,8 +7,9 @@ const BUILT: [&str; 6] = ["target", "dist", ".git", "artifacts", "coverage", "no
 
 /// The root of the workspace: the parent of this crate.
 pub(crate) fn root() -> PathBuf {
-    let own = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    own.and_then(|dir| dir.parent().map(Path::to_path_buf)).unwrap_or_else(|| PathBuf::from("."))
+    // Without cargo, the tree that this program was built in.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&own).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
 /// One text file.

@@ -24,7 +24,7 @@ pub(crate) fn run(command: &LinkCommand) -> Result<Exit, Failure> {
 
 fn failure(error: Error) -> Failure {
     let exit = match &error {
-        Error::NoStreams(_) | Error::NoHost { .. } => Exit::NoPeer,
+        Error::NoStreams(_) | Error::NoHost { .. } | Error::NoModule { .. } => Exit::NoPeer,
         Error::Up { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
         _ => Exit::Failed,
     };

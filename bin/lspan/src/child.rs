@@ -37,8 +37,9 @@ impl OtherSide {
             (Some(Ok(_)), Some(handle)) => side.handle = handle,
             _ => {
                 drop(side.stdin.take());
-                let status = side.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                return Err(Failure::new(Exit::Failed, format!("the other side did not start: {status}")));
+                let status = side.child.wait().map_err(|error| Failure::system("the other side", &error))?;
+                let why = format!("LS0736 the other side did not start: {status}; what it said is above");
+                return Err(Failure::new(Exit::of_code(status.code()), why));
             }
         }
         Ok(side)

@@ -225,6 +225,7 @@ pub(crate) enum Perf {
     /// Several streams at once
     Multi(MultiArgs),
     /// Connections only: set up and closed one after another
+    #[command(mut_args(hide_what_moves_data))]
     Connect(Measure),
     /// One-sided writes into the peer's memory, as the table of google-benchmark
     Write(OneSided),
@@ -371,6 +372,13 @@ pub(crate) struct MultiArgs {
     /// Connections at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) streams: u32,
+}
+
+/// `perf connect` moves no data: options about data are refused, or change nothing.
+fn hide_what_moves_data(arg: clap::Arg) -> clap::Arg {
+    let moves =
+        ["size", "warmup", "window", "no_verify", "seed", "baseline", "rounds"].contains(&arg.get_id().as_str());
+    if moves { arg.hide(true) } else { arg }
 }
 
 /// What the one-sided tests take.

@@ -29,12 +29,20 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// Of a process of this program that ended with this code.
+    pub(crate) fn of_code(code: Option<i32>) -> Exit {
+        let known = [Exit::Usage, Exit::Degraded, Exit::NoPeer, Exit::Permission, Exit::Timeout, Exit::Interrupted];
+        known.into_iter().find(|exit| code == Some(*exit as i32)).unwrap_or(Exit::Failed)
+    }
+}
+
 /// The table for the manual page and `--help`.
 pub(crate) const TABLE: &str = "Exit codes:
   0    ok
   1    failed
   2    the command line or an environment value cannot be understood
-  3    degraded: a path is missing or slower than this machine could give (lspan, lspan mesh; every command with LINKSPAN_STRICT=1)
+  3    degraded: a path is missing, slower than this machine could give, relayed, or lost in mid-run (lspan, lspan mesh, lspan perf; every command with LINKSPAN_STRICT=1)
   4    no peer or no device
   5    not permitted
   6    wrong data arrived

@@ -1,7 +1,7 @@
 //! The fabric with the settings of the environment and of the command line.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use linkspan_fabric::{Config, Fabric, Gpu, Level, Log, MemoryName, PathChoice, chain, gpus};
 use linkspan_topology::IfFilter;
@@ -10,9 +10,45 @@ use crate::cli::PathArg;
 use crate::exit::{Exit, Failure};
 use crate::peer_lines;
 
+/// Warnings of this process.
+static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Most that are kept: cables may come and go for hours.
+const MOST: usize = 256;
+
+fn warned() -> MutexGuard<'static, Vec<String>> {
+    WARNED.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What has made a path slower than this machine could give, and rails that were lost.
+pub(crate) fn downgrades() -> Vec<String> {
+    let loss = |line: &String| line.starts_with("rail lost: ").then(|| line.clone());
+    warned()
+        .iter()
+        .filter_map(|line| line.strip_prefix("downgrade: ").map(String::from).or_else(|| loss(line)))
+        .collect()
+}
+
+/// Standard error; keeps warnings for [`downgrades`]. Those in `told` are dropped.
+fn log(told: Vec<String>) -> Log {
+    let log = Log::stderr();
+    Log::to(move |level, line| match level {
+        Level::Info => log.info(line),
+        Level::Warn if told.iter().any(|old| old == line) => {}
+        Level::Warn => {
+            let mut warned = warned();
+            if warned.len() < MOST {
+                warned.push(line.to_owned());
+            }
+            drop(warned);
+            log.warn(line);
+        }
+    })
+}
+
 /// The fabric of one side of a test between processes or hosts.
 pub(crate) fn open(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure> {
-    Ok(Fabric::new(config(path, memory)?, Log::stderr(), false)?)
+    Ok(Fabric::new(config(path, memory)?, log(Vec::new()), false)?)
 }
 
 /// The same for a side that anybody may connect to.
@@ -28,7 +64,7 @@ pub(crate) fn local(path: PathArg, memory: MemoryName, child: bool) -> Result<Fa
         Log::stderr().warn(&warning);
     }
     // That loopback reaches this host only is no news here; what comes later is.
-    let (quiet, log) = (Arc::new(AtomicBool::new(true)), Log::stderr());
+    let (quiet, log) = (Arc::new(AtomicBool::new(true)), log(Vec::new()));
     let silent = Arc::clone(&quiet);
     let log = Log::to(move |level, line| match level {
         _ if silent.load(Ordering::Relaxed) => {}
@@ -40,12 +76,21 @@ pub(crate) fn local(path: PathArg, memory: MemoryName, child: bool) -> Result<Fa
     Ok(fabric)
 }
 
-/// The same for one-sided tests: the library's own view. Both sides have said by their fabric what is to be said of the
-/// environment.
+/// The same for one-sided tests: the library's own view. What its fabric has to warn of was said by the one above already, unless
+/// it happens later.
 pub(crate) fn one_sided(path: PathArg, local: bool) -> Result<linkspan::Context, Failure> {
     let mut config = if local { here(path, MemoryName::Host)? } else { config(path, MemoryName::Host)? };
     config.warnings.clear();
-    Ok(linkspan::Context::new(config, Log::to(|_, _| {}))?)
+    let (log, told) = (log(warned().clone()), Arc::new(AtomicBool::new(false)));
+    let loud = Arc::clone(&told);
+    let log = Log::to(move |level, line| {
+        if level == Level::Warn && loud.load(Ordering::Relaxed) {
+            log.warn(line);
+        }
+    });
+    let context = linkspan::Context::new(config, log)?;
+    told.store(true, Ordering::Relaxed);
+    Ok(context)
 }
 
 fn here(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {

@@ -62,9 +62,13 @@ impl FabricLink {
 impl Link for FabricLink {
     fn describe(&self) -> LinkDesc {
         let join = |parts: Vec<&str>| {
-            let mut parts = parts;
-            parts.dedup();
-            parts.join(", ")
+            let mut once: Vec<&str> = Vec::new();
+            for part in parts {
+                if !once.contains(&part) {
+                    once.push(part);
+                }
+            }
+            once.join(", ")
         };
         let rails: Vec<_> = self.channel.rails().collect();
         let ends = rails.first().map_or((None, None), |rail| ends(&rail.path));
@@ -72,6 +76,7 @@ impl Link for FabricLink {
             transport: join(rails.iter().map(|rail| rail.transport).collect()),
             path: join(rails.iter().map(|rail| &*rail.path).collect()),
             reason: join(rails.iter().map(|rail| &*rail.reason).collect()),
+            lines: self.channel.path_lines(),
             memory: self.memory,
             local: ends.0,
             peer: ends.1,

@@ -112,7 +112,7 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
     if !config.meshes() {
         return Err(Failure::new(
             Exit::Usage,
-            "hosts of a mesh know each other by the cluster key: make one (`openssl rand -hex 32`), put it with mode 0600 \
+            "LS0734 hosts of a mesh know each other by the cluster key: make one (`openssl rand -hex 32`), put it with mode 0600 \
              on every host and name it in LINKSPAN_PSK_FILE",
         ));
     }
@@ -122,7 +122,12 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
     let graph = || fabric.mesh_graph().map(Option::unwrap_or_default);
     graph()?;
     if args.serve {
-        eprintln!("lspan: finding neighbours on port {port} and relaying for them until Ctrl-C");
+        let own = graph()?.nodes.into_iter().find(|node| node.id == fabric.mesh_id());
+        if own.is_some_and(|node| node.ports.is_empty()) {
+            eprintln!("lspan: {}; until there is one, nobody is found and nothing is relayed", text::NO_CABLE);
+        } else {
+            eprintln!("lspan: finding neighbours on port {port} and relaying for them until Ctrl-C");
+        }
         while !interrupt.raised() {
             thread::sleep(Duration::from_millis(200));
         }

@@ -74,6 +74,8 @@ impl Older {
 /// Environment names of older projects: the name, or its beginning where it ends in `*`, and what replaces it.
 const NAMES: &[(&str, &str)] = &[
     ("RCCL_NET_PLUGIN", "RCCL reads no such name; set NCCL_NET_PLUGIN=linkspan"),
+    ("NCCL_NET_PLUGIN=mesh", "NCCL_NET_PLUGIN=linkspan"),
+    ("NCCL_NET_PLUGIN=tb5", "NCCL_NET_PLUGIN=linkspan"),
     ("RCCL_PLUGIN_DIR", "RCCL reads no such name; put the folder into LD_LIBRARY_PATH"),
     ("RCCL_DEBUG", "RCCL reads no such name; set NCCL_DEBUG=INFO"),
     ("NCCL_MESH_TIMEOUT_MS", "LINKSPAN_CONNECT_TIMEOUT_MS"),

@@ -79,8 +79,10 @@ pub(crate) fn run(args: &OneSided, way: Direction) -> Result<Exit, Failure> {
             break;
         }
     }
+    let downgrades = fabric::downgrades();
+    let exit = if downgrades.is_empty() { Exit::Ok } else { Exit::Degraded };
     if args.json {
-        let text = gbench::json(&context(path), &runs);
+        let text = gbench::json(&context(path, downgrades), &runs);
         out.text(&(text.map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))? + "\n"))?;
     } else {
         eprintln!("{path}");
@@ -91,7 +93,7 @@ pub(crate) fn run(args: &OneSided, way: Direction) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     left?;
-    Ok(Exit::Ok)
+    Ok(exit)
 }
 
 struct Side {
@@ -162,7 +164,7 @@ impl Side {
     }
 }
 
-fn context(path: String) -> gbench::Context {
+fn context(path: String, downgrades: Vec<String>) -> gbench::Context {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let host = Host::read(&Roots::default());
     gbench::Context {
@@ -175,6 +177,7 @@ fn context(path: String) -> gbench::Context {
         load_avg: load.split(' ').take(3).filter_map(|n| n.parse().ok()).collect(),
         library_build_type: if cfg!(debug_assertions) { "debug" } else { "release" },
         path,
+        downgrades,
     }
 }
 

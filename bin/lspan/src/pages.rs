@@ -14,8 +14,10 @@ use crate::out::Out;
 fn folder(dir: &Path) -> Result<(), Failure> {
     match fs::metadata(dir) {
         Ok(meta) if meta.is_dir() => Ok(()),
-        Ok(_) => Err(Failure::new(Exit::Usage, format!("{} is not a folder; name one that exists", dir.display()))),
-        Err(error) => Err(Failure::system(&format!("{} (name a folder that exists)", dir.display()), &error)),
+        Ok(_) => {
+            Err(Failure::new(Exit::Usage, format!("LS0735 {} is not a folder; name one that exists", dir.display())))
+        }
+        Err(error) => Err(Failure::system(&format!("LS0737 {} (name a folder that exists)", dir.display()), &error)),
     }
 }
 
@@ -26,8 +28,17 @@ fn write(dir: &Path, error: &io::Error) -> Failure {
 /// One page per command.
 pub(crate) fn man(dir: &Path) -> Result<Exit, Failure> {
     folder(dir)?;
-    clap_mangen::generate_to(Cli::command(), dir).map_err(|error| write(dir, &error))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    pages(&command, dir).map_err(|error| write(dir, &error))?;
     Ok(Exit::Ok)
+}
+
+/// As `clap_mangen::generate_to`, which has a command's own name and no version in the footer of its page.
+fn pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
+    command.get_subcommands().filter(|sub| !sub.is_hide_set()).try_for_each(|sub| pages(sub, dir))?;
+    let page = clap_mangen::Man::new(command.clone()).source(concat!("linkspan ", env!("CARGO_PKG_VERSION")));
+    page.generate_to(dir).map(drop)
 }
 
 /// Completions of one shell to standard output, or of all into a folder.

@@ -63,7 +63,7 @@ impl RendezvousServer {
                     io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
                     _ => "",
                 };
-                Failure::new(exit, format!("cannot wait on {addr}: {error}{hint}"))
+                Failure::new(exit, format!("LS0733 cannot wait on {addr}: {error}{hint}"))
             })?);
         }
         Ok(RendezvousServer { listeners, pause: AcceptPause::new() })
@@ -112,7 +112,10 @@ impl RendezvousServer {
 /// Fetches the handle of a serving peer, named as HOST or HOST:PORT (an IPv6 address with a port in brackets).
 pub(crate) fn ask(peer: &str) -> Result<[u8; HANDLE_LEN], Failure> {
     let no_peer = |why: String| {
-        Failure::new(Exit::NoPeer, format!("no answer from {peer}: {why}; is `lspan perf serve --open` running there?"))
+        Failure::new(
+            Exit::NoPeer,
+            format!("LS0732 no answer from {peer}: {why}; is `lspan perf serve --open` running there?"),
+        )
     };
     let mut last = String::from("the name has no address");
     for addr in resolve(peer)? {
@@ -154,7 +157,7 @@ fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match (host, port).to_socket_addrs() {
         Ok(addrs) => Ok(addrs.collect()),
-        Err(error) => Err(Failure::new(Exit::NoPeer, format!("{peer}: the name cannot be resolved: {error}"))),
+        Err(error) => Err(Failure::new(Exit::NoPeer, format!("LS0731 {peer}: the name cannot be resolved: {error}"))),
     }
 }
 

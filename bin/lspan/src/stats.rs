@@ -92,6 +92,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
         "stalls",
         "retries",
         "rails lost",
+        "rails back",
         "failed",
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
@@ -122,6 +123,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
                 of(record, Counter::Stalls).to_string(),
                 of(record, Counter::Retries).to_string(),
                 of(record, Counter::RailsLost).to_string(),
+                of(record, Counter::RailsBack).to_string(),
                 of(record, Counter::Failures).to_string(),
             ]);
         }

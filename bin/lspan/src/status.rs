@@ -67,14 +67,18 @@ fn text(fabric: &Fabric) -> String {
     ));
     let set = environment();
     for (name, instead) in older::names(set.iter().map(String::as_str)) {
-        text.push_str(&format!("{name} is of an older project and has no effect; instead: {instead}\n"));
+        text.push_str(&format!("{name} is of an older project, and linkspan does not read it; instead: {instead}\n"));
     }
     text
 }
 
-/// Names of the environment.
+/// Names of the environment; of the plugin that NCCL loads its value too.
 fn environment() -> Vec<String> {
-    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
+    let with_value = |name: String, value: std::ffi::OsString| match name == "NCCL_NET_PLUGIN" {
+        true => format!("{name}={}", value.to_string_lossy()),
+        false => name,
+    };
+    std::env::vars_os().filter_map(|(name, value)| Some(with_value(name.into_string().ok()?, value))).collect()
 }
 
 fn addresses(iface: &Interface) -> Vec<String> {

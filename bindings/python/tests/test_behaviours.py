@@ -327,7 +327,7 @@ def test_notifications_count_and_come_in_order(pair: Pair) -> None:
         b.wait_for_write(timeout=0.05)
     wrong: list[int] = [-1, 2**64]
     for value in wrong:
-        with pytest.raises(ValueError, match="LS1190"):
+        with pytest.raises(linkspan.BadValue, match="LS1190"):
             a.write(bytes(8), remote, notify=value)
 
 

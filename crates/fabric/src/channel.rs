@@ -3,6 +3,7 @@
 
 mod alive;
 mod offload;
+mod paths;
 mod recovery;
 
 use std::collections::HashMap;
@@ -73,6 +74,10 @@ pub struct Channel {
     /// When anything moved last.
     last_moved: Instant,
     rails_lost: u64,
+    /// Warnings of lost rails that are not given yet, since when, and of how many rails.
+    untold: Vec<String>,
+    untold_since: Instant,
+    lost_untold: u64,
     missed: MissingRails,
     reported_lost: bool,
     /// How the keepalive connection ended.
@@ -136,6 +141,9 @@ impl Channel {
             keepalive: parts.keepalive,
             unwatched: None,
             policy: parts.policy,
+            untold: Vec::new(),
+            untold_since: now,
+            lost_untold: 0,
             calls: 0,
             unheard: 0,
             small: false,
@@ -208,16 +216,12 @@ impl Channel {
 
     /// Which path carries the connection and why, one line.
     pub fn describe(&self) -> String {
-        let rails: Vec<String> = self
-            .conn
-            .rails()
-            .map(|(_, r)| format!("{} {} ({})", r.info().transport, r.info().path, r.info().reason))
-            .collect();
-        match rails.len() {
-            0 => "no rail".into(),
-            1 => rails.into_iter().next().unwrap_or_default(),
-            n => format!("{n} rails: {}", rails.join(", ")),
-        }
+        paths::line(self.rails())
+    }
+
+    /// The same in lines: one for each rail, below the reason that several have.
+    pub fn path_lines(&self) -> Vec<String> {
+        paths::lines(self.rails())
     }
 
     /// The rails that are up: transport, path and reason of each.
@@ -238,8 +242,7 @@ impl Channel {
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_send(tag, src);
         self.small = src.len() <= EAGER_MAX;
-        self.meter.add(Counter::TxOps, 1);
-        self.meter.posted(answer, Counter::TxBytes, src.len() as u64)
+        self.meter.posted(answer, Some(src))
     }
 
     /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is in flight, nor was when the
@@ -262,7 +265,7 @@ impl Channel {
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_recv(parts);
-        self.meter.posted(answer, Counter::RxBytes, 0)
+        self.meter.posted(answer, None)
     }
 
     /// See [`Conn::post_write`].
@@ -277,8 +280,7 @@ impl Channel {
         notify: Option<u64>,
     ) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_write(src, to, notify);
-        self.meter.add(Counter::TxOps, 1);
-        self.meter.posted(answer, Counter::TxBytes, src.len() as u64)
+        self.meter.posted(answer, Some(src))
     }
 
     /// See [`Conn::post_read`].
@@ -287,7 +289,7 @@ impl Channel {
     /// As [`Channel::post_write`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
         let answer = self.conn.post_read(dst, from);
-        self.meter.posted(answer, Counter::RxBytes, 0)
+        self.meter.posted(answer, None)
     }
 
     /// See [`Conn::expose`].
@@ -415,10 +417,9 @@ impl Channel {
     /// As [`Channel::test`].
     #[inline]
     pub fn test_sizes(&mut self, ticket: Ticket, sizes: &mut [usize]) -> Result<bool, ConnError> {
-        let Some(bytes) = self.conn.test(ticket)? else { return Ok(false) };
-        self.meter.done(ticket);
-        self.meter.add(Counter::RxOps, 1);
-        self.meter.add(Counter::RxBytes, bytes);
+        if self.test(ticket)?.is_none() {
+            return Ok(false);
+        }
         for (size, found) in sizes.iter_mut().zip(self.conn.sizes(ticket)) {
             *size = *found as usize;
         }
@@ -464,7 +465,7 @@ impl Channel {
             ReconnectPolicy::Accepts { .. } => self.rails_lost > 0,
             ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::is_busy),
         };
-        let mending = mending || self.waits_for_way();
+        let mending = mending || self.waits_for_way() || !self.untold.is_empty();
         let watched =
             self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
         if mending || watched { TICK } else { SLEEP }
@@ -493,6 +494,7 @@ impl Channel {
     #[cold]
     fn tick(&mut self, active: bool) {
         let now = Instant::now();
+        self.meter.traffic(self.conn.traffic());
         self.meter.report();
         linkspan_tcp::closing::sweep();
         if active || self.conn.in_flight() == 0 {
@@ -513,21 +515,20 @@ impl Channel {
         }
         self.watch_unguarded();
         if let Some((slot, path)) = self.conn.stalled_rail() {
-            let why = "the path carries nothing any more: packets are not acknowledged".into();
+            let why = "packets are not acknowledged".into();
             let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });
         }
+        self.tell_losses(now);
         while let Some(lost) = self.conn.events() {
-            self.rails_lost += 1;
             self.missed.note(&lost.info);
-            self.meter.add(Counter::RailsLost, 1);
-            let why = chain(&lost.why);
-            self.fabric
-                .log()
-                .warn(&format!("rail lost: {} {}: {why}; {} left", lost.info.transport, lost.info.path, lost.left));
+            let why = cause(&lost.why);
+            let line = format!("rail lost: {} {}: {why}; {} left", lost.info.transport, lost.info.path, lost.left);
+            self.hold_line(line, now);
+            self.lost_untold += 1;
             if let ReconnectPolicy::Dials { reconnectors, .. } = &mut self.policy {
                 reconnectors.iter_mut().for_each(|r| r.lost(&lost.info.path, now));
             }
-            self.switch_standby();
+            self.switch_standby(now);
         }
         self.report_events();
         self.reroute(now);
@@ -541,6 +542,20 @@ impl Channel {
     /// that come up later.
     pub fn memory(&self) -> ConnMemory {
         self.memory.clone()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.meter.traffic(self.conn.traffic());
+    }
+}
+
+/// Why a path is down, where the peer may be reached over others: it is the path that is gone, and not the peer.
+fn cause(down: &Down) -> String {
+    match down {
+        Down::PeerGone { why, .. } => why.clone(),
+        other => chain(other),
     }
 }
 

@@ -252,9 +252,9 @@ impl Connecting {
                 self.relayed = true;
                 self.asked = Some((Instant::now(), String::new()));
                 for route in routes {
-                    let why = format!("relayed over {}", route.over.join(", "));
-                    let mbps = route.mbps;
-                    self.start(Path::Over(route), why, mbps);
+                    let (mbps, path) = (route.mbps, Path::Over(route));
+                    let why = path.relayed().unwrap_or_default();
+                    self.start(path, why, mbps);
                 }
                 Ok(true)
             }

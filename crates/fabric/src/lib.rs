@@ -450,9 +450,10 @@ impl Fabric {
         }
     }
 
-    /// The stream as a rail behind RDMA ones.
-    pub(crate) fn standby(&self, stream: Secured) -> Result<AnyRail, Error> {
-        let config = RailConfig { reason: "on standby behind RDMA".into(), ..RailConfig::default() };
+    /// The stream as a rail behind RDMA ones, and which hosts relay it.
+    pub(crate) fn standby(&self, stream: Secured, relayed: Option<String>) -> Result<AnyRail, Error> {
+        let relayed = relayed.map(|over| over + "; ").unwrap_or_default();
+        let config = RailConfig { reason: relayed + "on standby behind RDMA", ..RailConfig::default() };
         Ok(match stream.into_rail(config, self.config().encrypts())? {
             AnyRail::Tcp(rail) => AnyRail::Standby(Standby::new(rail)),
             other => other,

@@ -361,7 +361,7 @@ impl Acceptor {
                 }
                 // It wants queue pairs, or a cable, or nothing, and has been told that there are none.
                 None if asked_setup => {}
-                None => self.back(conn, Recovered { number, secured, rails: Vec::new() }),
+                None => self.back(conn, Recovered { number, secured, rails: Vec::new(), relayed: relayed(relays) }),
             }
             return;
         }
@@ -420,12 +420,17 @@ impl Acceptor {
                 Ok(None) => n += 1,
                 Ok(Some(Ok(rails))) if !rails.is_empty() => {
                     let PendingRecovery { conn, number, secured, .. } = self.handshakes.swap_remove(n);
-                    self.back(conn, Recovered { number, secured, rails });
+                    self.back(conn, Recovered { number, secured, rails, relayed: None });
                 }
                 Ok(Some(_)) | Err(_) => drop(self.handshakes.swap_remove(n)),
             }
         }
     }
+}
+
+/// The reason of a path over so many other hosts.
+fn relayed(hosts: u8) -> Option<String> {
+    (hosts > 0).then(|| format!("relayed over {hosts} host(s), chosen by the peer"))
 }
 
 /// The oldest may be of a connection that has ended and is never taken.
@@ -676,7 +681,7 @@ impl PendingConn {
                     return Err(bad("several rails without acknowledgements".into()));
                 }
                 if let (true, Some(secured)) = (plan.acked, standby) {
-                    rails.push(fabric.standby(secured)?);
+                    rails.push(fabric.standby(secured, relayed(relays))?);
                 }
                 rails
             }
@@ -695,8 +700,7 @@ impl PendingConn {
             (Carrier::Tcp, _) => {
                 let why = match self.offer.take() {
                     Some(Err(why)) => format!("shared memory not possible: {why}"),
-                    _ if relays > 0 => format!("relayed over {relays} host(s), chosen by the peer"),
-                    _ => "chosen by the peer".into(),
+                    _ => relayed(relays).unwrap_or_else(|| "chosen by the peer".into()),
                 };
                 let rails = members.into_iter().map(|s| fabric.tcp_rail(s.secured, &why, None));
                 rails.collect::<Result<_, Error>>()?

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use linkspan_transport::Ticket;
+use linkspan_transport::{Buf, MemSlice, Ticket, Traffic};
 
 use crate::stats::{Counter, Slot, Stats, Tally};
 
@@ -18,12 +18,21 @@ pub(crate) struct Meter {
     ops: u32,
     timed: Option<(Ticket, Instant)>,
     retries: u64,
+    traffic: Traffic,
 }
 
 impl Meter {
     pub(crate) fn new(stats: &Arc<Stats>, device: &str, transport: &str) -> Meter {
         let slot = stats.slot(device, transport);
-        let mut meter = Meter { stats: stats.clone(), slot, tally: Tally::default(), ops: 0, timed: None, retries: 0 };
+        let mut meter = Meter {
+            stats: stats.clone(),
+            slot,
+            tally: Tally::default(),
+            ops: 0,
+            timed: None,
+            retries: 0,
+            traffic: Traffic::default(),
+        };
         meter.tally.add(Counter::Open, 1);
         meter.tally.add(Counter::Connections, 1);
         meter.report();
@@ -35,18 +44,21 @@ impl Meter {
         self.tally.add(counter, n);
     }
 
-    /// A post was answered: counts `bytes` where it was taken, and hands the answer on.
+    /// A post was answered: counts what it sends where it was taken, and hands the answer on.
     #[inline]
     pub(crate) fn posted<E>(
         &mut self,
         answer: Result<Option<Ticket>, E>,
-        counter: Counter,
-        bytes: u64,
+        sent: Option<MemSlice>,
     ) -> Result<Option<Ticket>, E> {
         // Taken apart and made anew: to copy it whole would wait for each of its parts to leave the store buffer.
         match answer {
             Ok(Some(ticket)) => {
-                self.tally.add(counter, bytes);
+                if let Some(src) = sent {
+                    let counter = if src.is_host() { Counter::TxBytes } else { Counter::TxDeviceBytes };
+                    self.tally.add(counter, src.len() as u64);
+                    self.tally.add(Counter::TxOps, 1);
+                }
                 self.ops = self.ops.wrapping_add(1);
                 if self.ops.is_multiple_of(TIMED) {
                     self.timed = Some((ticket, Instant::now()));
@@ -73,6 +85,20 @@ impl Meter {
     pub(crate) fn retries(&mut self, sum: u64) {
         self.tally.add(Counter::Retries, sum.saturating_sub(self.retries));
         self.retries = sum;
+    }
+
+    /// What the peer has sent and read in all.
+    pub(crate) fn traffic(&mut self, now: Traffic) {
+        let last = std::mem::replace(&mut self.traffic, now);
+        for (counter, now, last) in [
+            (Counter::RxBytes, now.received[0], last.received[0]),
+            (Counter::RxDeviceBytes, now.received[1], last.received[1]),
+            (Counter::RxOps, now.receives, last.receives),
+            (Counter::TxBytes, now.answered[0], last.answered[0]),
+            (Counter::TxDeviceBytes, now.answered[1], last.answered[1]),
+        ] {
+            self.tally.add(counter, now - last);
+        }
     }
 
     pub(crate) fn report(&mut self) {

@@ -56,6 +56,8 @@ pub(crate) struct Recovered {
     pub(crate) secured: Secured,
     /// Queue pairs that were set up over it.
     pub(crate) rails: Vec<AnyRail>,
+    /// The hosts that relay it, where some do, as a reason of its path.
+    pub(crate) relayed: Option<String>,
 }
 
 fn paths(rails: &[AnyRail]) -> Vec<String> {
@@ -265,7 +267,8 @@ impl Reconnector {
                         None if self.insists() => self.again(now),
                         None => {
                             (self.paths, self.wait) = (vec![secured.stream.path()], RECONNECT);
-                            return Some(Recovered { number, secured, rails: Vec::new() });
+                            let relayed = self.reach.relayed();
+                            return Some(Recovered { number, secured, rails: Vec::new(), relayed });
                         }
                         Some(_) if !answer.rdma && !answer.cable => {
                             let why = hops::refusal(&answer, self.reach.to());
@@ -293,7 +296,7 @@ impl Reconnector {
                     Ok(None) => State::Meet(meet, number, candidate),
                     Ok(Some(Ok(rails))) if !rails.is_empty() => {
                         (self.paths, self.wait) = (paths(&rails), RECONNECT);
-                        return Some(Recovered { number, secured: meet.0, rails });
+                        return Some(Recovered { number, secured: meet.0, rails, relayed: self.reach.relayed() });
                     }
                     Ok(Some(met)) => {
                         let why = met.err().unwrap_or_else(|| "no queue pair came up".to_owned());

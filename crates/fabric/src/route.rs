@@ -88,6 +88,14 @@ impl Path {
         }
     }
 
+    /// The reason of a path over other hosts: which they are.
+    pub(crate) fn relayed(&self) -> Option<String> {
+        match self {
+            Path::Plain { .. } => None,
+            Path::Over(route) => Some(format!("relayed over {}", route.over.join(", "))),
+        }
+    }
+
     /// Its relays and its end as text for the log; `None` for a route without relays.
     pub(crate) fn way(&self) -> Option<String> {
         match self {

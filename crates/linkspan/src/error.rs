@@ -71,9 +71,7 @@ pub enum Error {
         have: usize,
     },
     /// The remote buffer does not give this right.
-    #[error(
-        "LS1111 this remote buffer was given out for {access:?} only: the peer must expose it with the right to {want}"
-    )]
+    #[error("LS1111 this remote buffer does not give the right to {want}: the peer must expose it with that right")]
     NoRight {
         /// What it gives.
         access: Access,

@@ -19,6 +19,8 @@ pub struct LinkDesc {
     pub path: String,
     /// Why this path was taken.
     pub reason: String,
+    /// Paths and reasons for people, a line for each rail.
+    pub lines: Vec<String>,
     /// Where messages are on this side.
     pub memory: MemoryName,
     /// Address of this side on the path, where it has one.

@@ -43,6 +43,8 @@ pub struct Record {
     pub ok: bool,
     /// Exit code of the program.
     pub exit_code: u8,
+    /// What made the path slower than this machine could give, or cost a rail in mid-run; with any, the exit code of a run that went well is 3.
+    pub downgrades: Vec<String>,
     /// Why the run ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -76,6 +78,9 @@ pub struct Row {
     pub path: String,
     /// Why this path; of device memory also whether it is staged, and why.
     pub reason: String,
+    /// Paths and reasons as text, a line for each rail.
+    #[serde(skip)]
+    pub lines: Vec<String>,
     /// Where messages are on this side: `host`, `cuda:N`, `hip:N`.
     pub memory: String,
     /// Where they are on the peer's side.
@@ -235,6 +240,8 @@ pub enum Event<'a> {
         /// As in [`Record`].
         exit_code: u8,
         /// As in [`Record`].
+        downgrades: &'a [String],
+        /// As in [`Record`].
         error: Option<&'a str>,
     },
 }
@@ -368,6 +375,7 @@ impl Row {
             transport: desc.transport.clone(),
             path: desc.path.clone(),
             reason: desc.reason.clone(),
+            lines: desc.lines.clone(),
             memory: desc.memory.to_string(),
             peer_memory: MemoryName::Host.to_string(),
             ..Row::default()

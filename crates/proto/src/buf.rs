@@ -14,6 +14,11 @@ pub trait Buf: Copy {
         self.len() == 0
     }
 
+    /// Whether the processor reaches the bytes; a device's memory is counted apart.
+    fn is_host(&self) -> bool {
+        true
+    }
+
     /// The `len` bytes that begin `offset` bytes into this range, or `None` where they do not lie inside it.
     fn sub(&self, offset: u64, len: u64) -> Option<Self>;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use linkspan_proto::Head;
 use linkspan_proto::conn::{Access, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, RemoteSlice};
-use linkspan_proto::conn::{MAX_GROUP, Ticket};
+use linkspan_proto::conn::{MAX_GROUP, Ticket, Traffic};
 
 use crate::{Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 
@@ -435,6 +435,11 @@ impl<R: Rail> Conn<R> {
     /// Operations posted and not yet reported.
     pub fn in_flight(&self) -> usize {
         self.engine.in_flight()
+    }
+
+    /// See [`Engine::traffic`].
+    pub fn traffic(&self) -> Traffic {
+        self.engine.traffic()
     }
 
     fn check(&mut self) -> Result<(), Error> {

@@ -16,7 +16,7 @@ mod rail;
 pub use conn::{Conn, Error, RailLost};
 pub use domain::{DeviceMemory, MemoryDomain, register_device};
 pub use end::{End, peer_gone};
-pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket};
+pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket, Traffic};
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::{HostBuf, MemSlice};
 pub use rail::{Busy, Caps, DeviceReach, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};

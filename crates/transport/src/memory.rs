@@ -137,6 +137,11 @@ impl Buf for MemSlice {
     }
 
     #[inline]
+    fn is_host(&self) -> bool {
+        MemSlice::is_host(*self)
+    }
+
+    #[inline]
     fn sub(&self, offset: u64, len: u64) -> Option<MemSlice> {
         let end = offset.checked_add(len)?;
         if end > Buf::len(self) as u64 {

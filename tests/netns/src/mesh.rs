@@ -53,6 +53,11 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-encrypt", "sealed from end to end over a relay", encrypt),
     test("mesh-stats", "what a host relays is in its statistics", stats),
     test("mesh-relay-cost", "a way over one host costs at most 1.3 times what two cables cost", relay_cost),
+    test(
+        "mesh-perf",
+        "lspan perf over a relay, and around a cable that is cut, exits with 3 and names every hop",
+        relayed_perf,
+    ),
     test("mesh-lspan", "lspan mesh draws a ring, measures it and names what is wrong", lspan_mesh),
     test("mesh-allreduce", "plugin-host's AllReduce on a triangle, a crosswise ring and a line", allreduce),
     test("mesh-rounds", "the same while a cable is cut: around the ring, and an error where there is no way", rounds),
@@ -574,6 +579,38 @@ fn relay_cost() -> Outcome<String> {
     if told[0].0 <= 1.3 { Ok(line) } else { Err(line) }
 }
 
+fn relayed_perf() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d", "m"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+    management(&mesh.world, &["a", "b", "c", "d"])?;
+    mesh.world.shape("a", "cab0", 300)?;
+    let _ranks = mesh.sit(&["d"])?;
+    let mut servers = Vec::new();
+    for (host, bind) in [("b", "192.168.77.2"), ("c", "192.168.77.3")] {
+        let mut server = mesh.lspan(host, &format!("perf serve --bind {bind}"))?;
+        server.expect("lspan: waiting on", SOON)?;
+        servers.push(server);
+    }
+    let (code, said) = mesh.lspan("a", "perf bw -s 64K -n 50 192.168.77.3 --json")?.end(SOON * 3)?;
+    if code != Some(3) || !said.contains("\"exit_code\": 3") {
+        return Err(format!("relayed: {code:?}: {said}"));
+    }
+    wants(said.split("\"downgrades\": [").nth(1).unwrap_or_default(), &["LS1409", "relayed over"])?;
+    let (code, said) = mesh.lspan("a", "perf bw -s 64K -n 50 192.168.77.2 --json")?.end(SOON * 3)?;
+    if code != Some(0) || !said.contains("\"downgrades\": []") {
+        return Err(format!("over its own cable: {code:?}: {said}"));
+    }
+    let mut client = mesh.lspan("a", "perf bw -s 1M -n 400 192.168.77.2")?;
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    mesh.world.ip("a", "link set cab0 down")?;
+    let (code, said) = client.end(SOON * 6)?;
+    let row = said.lines().find(|line| line.starts_with("# tcp")).unwrap_or_default();
+    if code != Some(3) || !said.contains("# degraded: LS1423") || row.contains("came back") {
+        return Err(format!("a cable that is cut: {code:?}: {said}"));
+    }
+    wants(row, &["relayed over d, c"])?;
+    Ok(row.to_owned())
+}
+
 fn lspan_mesh() -> Outcome<String> {
     let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
     let mut serving = mesh.sit(&["b", "c", "d"])?;
@@ -599,6 +636,16 @@ fn lspan_mesh() -> Outcome<String> {
         return Err(format!("{code:?}: {said}"));
     }
     wants(&said, &["linkspan.mesh/1", "LS1415", "sudo ip link set cab0 mtu 9000", "LS1413", "addresses do not match"])?;
+    let (code, said) = {
+        let mut relay =
+            mesh.world.lspan("a", &[mesh.env(), vec![("LINKSPAN_IFNAME", "=lo")]].concat(), "mesh --serve")?;
+        relay.expect("lspan: this host has no cabled interface", SOON)?;
+        relay.signal("INT")?;
+        relay.end(SOON)?
+    };
+    if code != Some(0) || said.contains("relaying for them") {
+        return Err(format!("a relay without a cable: {code:?}: {said}"));
+    }
     // Nobody there: the others have gone.
     serving.clear();
     std::thread::sleep(std::time::Duration::from_secs(1));
@@ -636,8 +683,14 @@ fn plugin_host() -> Result<(PathBuf, String), String> {
     if built.status.success() { Ok((out, plugin)) } else { Err(String::from_utf8_lossy(&built.stderr).into_owned()) }
 }
 
-/// Starts one rank on each of `order`, which meet over the management LAN; the first begins.
-fn ranks(mesh: &Mesh, order: &[&str], first: &str, line: &str) -> Outcome<Vec<Node>> {
+/// Starts one rank on each of `order`, which meet at `first`, an address of the first one.
+pub(crate) fn ranks(
+    world: &World,
+    env: &[(&str, &str)],
+    order: &[&str],
+    first: &str,
+    line: &str,
+) -> Outcome<Vec<Node>> {
     let (host, plugin) = plugin_host()?;
     let (host, count) = (host.display().to_string(), order.len().to_string());
     let mut nodes = Vec::new();
@@ -648,12 +701,12 @@ fn ranks(mesh: &Mesh, order: &[&str], first: &str, line: &str) -> Outcome<Vec<No
             vec!["unshare", "--uts", "sh", "-c", rename.as_str(), host.as_str(), "--plugin", plugin.as_str()];
         words.extend(["--join", first, "--rank", &rank, "--ranks", &count, "--verbose"]);
         words.extend(line.split_whitespace());
-        nodes.push(mesh.world.program(at, &mesh.env(), &words)?);
+        nodes.push(world.program(at, env, &words)?);
     }
     Ok(nodes)
 }
 
-fn all_end(nodes: Vec<Node>) -> Outcome<Vec<(Option<i32>, String)>> {
+pub(crate) fn all_end(nodes: Vec<Node>) -> Outcome<Vec<(Option<i32>, String)>> {
     nodes.into_iter().map(|mut node| node.end(SOON * 9)).collect()
 }
 
@@ -673,7 +726,8 @@ fn allreduce() -> Outcome<String> {
         hosts.push("m");
         let mesh = Mesh::new(&hosts, cables)?;
         management(&mesh.world, order)?;
-        let nodes = ranks(&mesh, order, "192.168.77.1:7700", "--version 12 --test allreduce --quick")?;
+        let nodes =
+            ranks(&mesh.world, &mesh.env(), order, "192.168.77.1:7700", "--version 12 --test allreduce --quick")?;
         let ended = all_end(nodes)?;
         if let Some((code, said)) = ended.iter().find(|(code, _)| *code != Some(0)) {
             return Err(format!("{name}: {code:?}: {said}"));
@@ -697,7 +751,7 @@ fn rounds() -> Outcome<String> {
         let mesh = Mesh::new(&["a", "b", "c", "d", "m"], cables)?;
         management(&mesh.world, &order)?;
         let line = "--version 12 --test rounds --size 1M --rounds 500";
-        let mut nodes = ranks(&mesh, &order, "192.168.77.1:7700", line)?;
+        let mut nodes = ranks(&mesh.world, &mesh.env(), &order, "192.168.77.1:7700", line)?;
         nodes[0].expect("v12 rounds[0]: round 10", SOON * 4)?;
         mesh.world.ip("b", "link set cab1 down")?;
         let cut = Instant::now();

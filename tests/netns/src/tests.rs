@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::mesh::{all_end, ranks};
 use crate::world::{Node, Outcome, World};
 
 pub(crate) struct Test {
@@ -22,6 +23,12 @@ pub(crate) const ALL: &[Test] = &[
         run: two_rails,
     },
     Test { name: "rail-loss", what: "a cable is cut in mid-transfer and comes back", waits: false, run: rail_loss },
+    Test {
+        name: "clean-end",
+        what: "connections over two cables that end in good order warn of nothing: lspan perf, the library, the plugin",
+        waits: false,
+        run: clean_end,
+    },
     Test {
         name: "late-rail",
         what: "a cable that is down when the connection is made is taken in when it comes up",
@@ -169,13 +176,19 @@ fn rail_loss() -> Outcome<String> {
     // Inside b nothing changes: the cable simply carries nothing more, as when a switch between them dies.
     let cut = Instant::now();
     world.ip("a", "link set cab0 down")?;
-    from.expect("WARN rail lost", SOON)?;
+    let lost = from.expect("WARN rail lost", SOON)?;
     let noticed = cut.elapsed();
+    if lost.contains("LS0101") {
+        return Err(format!("a cut cable is not a dead peer: {lost}"));
+    }
     world.ip("a", "link set cab0 up")?;
-    from.expect("INFO rail back", SOON)?;
+    from.expect("WARN rail back", SOON)?;
     let back = cut.elapsed();
     let done = to.expect("done", SOON * 6)?;
     from.expect("done", SOON)?;
+    if to.heard("packets are not acknowledged") + from.heard("packets are not acknowledged") == 0 {
+        return Err("neither side says why the rail is dead".into());
+    }
     if to.heard("WARN rail lost") != 1 || from.heard("WARN rail lost") != 1 {
         return Err("more or less than one WARN line on each side".into());
     }
@@ -183,6 +196,42 @@ fn rail_loss() -> Outcome<String> {
         return Err(format!("the counter is wrong: {done}"));
     }
     Ok(format!("noticed after {noticed:.1?}, back after {back:.1?}; {done}"))
+}
+
+/// Rails of one connection end one after the other, and the GOAWAY comes on one of them.
+fn clean_end() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    two_cables(&world)?;
+    let env = [CABLES, ("LINKSPAN_TCP_STREAMS", "4")];
+    let mut server = world.lspan("b", &env, "perf serve --open")?;
+    server.expect("lspan: waiting on", SOON)?;
+    let silent = |what: &str, said: &str| match said.lines().find(|line| line.contains("WARN")) {
+        Some(line) => Err(format!("{what} that ended in good order: {line}")),
+        None => Ok(()),
+    };
+    let perf = [("perf bw -s 1M -n 50 10.77.0.2", 8), ("perf write -s 1M -n 50 10.77.0.2", 4)];
+    for (line, runs) in perf {
+        for _ in 0..runs {
+            let (code, said) = world.lspan("a", &env, line)?.end(SOON * 3)?;
+            if code != Some(0) || !said.contains("cab0") || !said.contains("cab1") {
+                return Err(format!("{line}: {code:?}: {said}"));
+            }
+            silent(line, &said)?;
+        }
+    }
+    if server.heard("WARN") > 0 {
+        return Err("the server warned of clients that ended in good order".into());
+    }
+    for _ in 0..3 {
+        let line = "--version 12 --test allreduce --quick";
+        for (code, said) in all_end(ranks(&world, &env, &["a", "b"], "10.77.0.1:7700", line)?)? {
+            if code != Some(0) || !said.contains("cab1") {
+                return Err(format!("plugin: {code:?}: {said}"));
+            }
+            silent("a job with the plugin", &said)?;
+        }
+    }
+    Ok("12 runs of lspan perf and 3 jobs with the plugin, no warning".into())
 }
 
 /// Two hosts of which b listens on two shaped cables; `cut` makes the second one useless before a connects, `mend` undoes it.

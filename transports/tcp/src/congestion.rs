@@ -26,20 +26,15 @@ impl Congestion {
     /// Sets what `requested` and `peer` ask for.
     pub(crate) fn apply(socket: &Socket, requested: Option<&str>, peer: IpAddr) -> Result<Congestion, Error> {
         let place = nearness(peer).or_else(|| is_ours(peer.to_canonical()).then_some("on this machine"));
-        Congestion::choose(socket, requested, peer, place)
+        Congestion::choose(socket, requested, place)
     }
 
     /// The same for a listener: its own address tells how near its peers are, unless it is a public one.
     pub(crate) fn apply_listening(socket: &Socket, requested: Option<&str>, own: IpAddr) -> Result<Congestion, Error> {
-        Congestion::choose(socket, requested, own, nearness(own))
+        Congestion::choose(socket, requested, nearness(own))
     }
 
-    fn choose(
-        socket: &Socket,
-        requested: Option<&str>,
-        peer: IpAddr,
-        place: Option<&'static str>,
-    ) -> Result<Congestion, Error> {
+    fn choose(socket: &Socket, requested: Option<&str>, place: Option<&'static str>) -> Result<Congestion, Error> {
         let now = current(socket);
         if let Some(name) = requested {
             if name != now {
@@ -53,12 +48,13 @@ impl Congestion {
         };
         for name in ["cubic", "reno"] {
             if socket.set_tcp_congestion(name.as_bytes()).is_ok() {
-                let reason = format!("instead of the default {now}, because {peer} is {place}");
+                let reason = format!("instead of the default {now}, because the peer is {place}");
                 return Ok(Congestion { name: name.to_owned(), reason });
             }
         }
-        let reason =
-            format!("the system's default; {peer} is {place} and cubic or reno would be faster, but both were refused");
+        let reason = format!(
+            "the system's default; the peer is {place} and cubic or reno would be faster, but both were refused"
+        );
         Ok(Congestion { name: now, reason })
     }
 }

@@ -82,6 +82,14 @@ pub enum Error {
         /// Those that there are.
         seen: String,
     },
+    /// A host was named to our driver, which is not there.
+    #[error(
+        "LS1533 linkspan.ko is not loaded, and without it no host {host} has to be let in: kernel/README.md tells how to build and load it"
+    )]
+    NoModule {
+        /// The UUID that was given.
+        host: String,
+    },
     /// A file that cannot be written.
     #[error("LS1532 {what} cannot be written: {source}; are you root?")]
     Up {

@@ -117,7 +117,7 @@ impl Root {
     /// Lets a host in to our driver, or shuts it out, until it is unplugged. The devices that were told.
     ///
     /// # Errors
-    /// [`Error::NoHost`]: the driver sees no such host. [`Error::Up`]: the file cannot be written.
+    /// [`Error::NoModule`]: the driver is not loaded. [`Error::NoHost`]: the driver sees no such host. [`Error::Up`]: the file cannot be written.
     pub fn allow(&self, host: &str, yes: bool) -> Result<Vec<String>, Error> {
         let folder = self.0.join("sys/class/linkspan");
         let wanted = uuid(host);
@@ -131,6 +131,9 @@ impl Root {
             } else {
                 seen.push(peer);
             }
+        }
+        if !folder.is_dir() {
+            return Err(Error::NoModule { host: host.to_owned() });
         }
         if told.is_empty() {
             return Err(Error::NoHost { host: host.to_owned(), seen: seen.join(", ") });

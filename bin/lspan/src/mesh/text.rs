@@ -5,6 +5,9 @@ use linkspan_topology::mesh::{Edge, Fault, Graph, MeshRoute};
 
 use super::View;
 
+pub(super) const NO_CABLE: &str = "this host has no cabled interface for the mesh: LINKSPAN_IFNAME chooses interfaces, and \
+                                   `lspan status` says why others are left out";
+
 pub(super) fn gbit(mbps: u32) -> String {
     if mbps == 0 { "-".into() } else { format!("{} Gb/s", f64::from(mbps) / 1e3) }
 }
@@ -65,14 +68,20 @@ pub(super) fn mesh(view: &View) -> String {
             edge.fault.map_or_else(String::new, |f| format!("UNUSED: {}", fault(f))),
         ]);
     }
-    text.push_str(&if rows.is_empty() { "  none: no neighbour was found\n".into() } else { table(&rows) });
+    let cabled = graph.nodes.iter().any(|node| node.id == view.own && !node.ports.is_empty());
+    text.push_str(&match rows.is_empty() {
+        true if cabled => "  none: no neighbour was found\n".into(),
+        true => format!("  none: {NO_CABLE}\n"),
+        false => table(&rows),
+    });
 
     if graph.nodes.len() > 1 {
         text.push_str("\nroutes\n");
         for (a, b) in view.pairs() {
             let (from, to) = (&graph.nodes[a].name, &graph.nodes[b].name);
             let way = match view.way(a, b) {
-                MeshRoute::Direct(links) => format!("direct, {} cable(s)", links.len()),
+                MeshRoute::Direct(links) if links.len() == 1 => "direct, 1 cable".into(),
+                MeshRoute::Direct(links) => format!("direct, {} cables", links.len()),
                 MeshRoute::Over(routes) => {
                     let each: Vec<String> = routes.iter().map(|r| format!("over {}", r.over.join(", "))).collect();
                     each.join(" and ")

@@ -10,6 +10,7 @@ use linkspan_topology::{Host, Roots};
 
 use crate::cli::{Format, Measure};
 use crate::exit::{Exit, Failure};
+use crate::fabric;
 use crate::out::Out;
 
 /// Characters of the longest bar of a text histogram.
@@ -49,6 +50,7 @@ impl<'a> Sink<'a> {
             results: Vec::new(),
             ok: true,
             exit_code: 0,
+            downgrades: Vec::new(),
             error: None,
         };
         Ok(Sink { measure, out: Out::default(), printer: Printer::new(style), record, path: String::new() })
@@ -74,7 +76,7 @@ impl<'a> Sink<'a> {
             let mut text = String::new();
             if self.path != row.path {
                 self.path.clone_from(&row.path);
-                text = format!("# {} {} ({})\n", row.transport, row.path, row.reason);
+                text = row.lines.iter().map(|line| format!("# {line}\n")).collect();
                 if row.memory != "host" || row.peer_memory != "host" {
                     text.push_str(&format!("# messages in memory of {} here, {} there\n", row.memory, row.peer_memory));
                 }
@@ -92,21 +94,26 @@ impl<'a> Sink<'a> {
     /// Finishes every output, also after an error, and says how the program ends.
     pub(crate) fn end(mut self, result: Result<(), Failure>) -> Result<Exit, Failure> {
         let wrong = self.record.results.iter().any(|row| row.wrong_bytes.is_some_and(|wrong| wrong > 0));
+        let downgrades = fabric::downgrades();
         let exit = match &result {
             Err(failure) => failure.exit,
             Ok(()) if wrong => Exit::WrongData,
+            Ok(()) if !downgrades.is_empty() => Exit::Degraded,
             Ok(()) => Exit::Ok,
         };
-        self.record.ok = exit == Exit::Ok;
+        self.record.ok = matches!(exit, Exit::Ok | Exit::Degraded);
+        self.record.downgrades = downgrades;
         self.record.exit_code = exit as u8;
         self.record.error = result.as_ref().err().map(|failure| failure.message.clone());
-        let Record { ok, exit_code, error, .. } = &self.record;
+        let Record { ok, exit_code, downgrades, error, .. } = &self.record;
         if self.measure.json {
             self.out.json(&self.record, true)?;
         } else if self.measure.json_stream {
-            self.out.json(&Event::End { ok: *ok, exit_code: *exit_code, error: error.as_deref() }, false)?;
+            self.out
+                .json(&Event::End { ok: *ok, exit_code: *exit_code, downgrades, error: error.as_deref() }, false)?;
         } else {
-            self.out.text(&self.printer.end())?;
+            let degraded = downgrades.iter().map(|line| format!("# degraded: {line}\n"));
+            self.out.text(&(self.printer.end() + &degraded.collect::<String>()))?;
         }
         if let Some(file) = &self.measure.report {
             fs::write(file, page(&self.record))

@@ -22,6 +22,7 @@ import os as _os
 from ._errors import (
     Aborted,
     BadRemoteBuffer,
+    BadValue,
     Broken,
     Closed,
     ConnectFailed,
@@ -65,6 +66,7 @@ _os.register_at_fork(after_in_child=forked)
 __all__ = [
     "Aborted",
     "BadRemoteBuffer",
+    "BadValue",
     "Broken",
     "Closed",
     "ConnectFailed",

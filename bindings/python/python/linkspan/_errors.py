@@ -113,7 +113,7 @@ class Forked(Error, RuntimeError):
     """Used in a child of fork(2), where the connections belong to the parent."""
 
 
-class _BadValue(Error, ValueError):
+class BadValue(Error, ValueError):
     """An argument that no call takes."""
 
 
@@ -145,8 +145,8 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1115": NotExposed,
     "LS1116": BadRemoteBuffer,
     "LS1117": SystemFailed,
-    "LS1118": _BadValue,
-    "LS1119": _BadValue,
+    "LS1118": BadValue,
+    "LS1119": BadValue,
     "LS1120": UrlError,
     "LS1121": UrlError,
     "LS1122": UrlError,
@@ -163,10 +163,10 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1184": Forked,
     "LS1185": DeviceMemory,
     "LS1186": _InUse,
-    "LS1187": _BadValue,
-    "LS1188": _BadValue,
-    "LS1189": _BadValue,
-    "LS1190": _BadValue,
+    "LS1187": BadValue,
+    "LS1188": BadValue,
+    "LS1189": BadValue,
+    "LS1190": BadValue,
     "LS1191": UnsupportedMemory,
     "LS1301": DeviceMemory,
     "LS1302": DeviceFailed,

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use linkspan_tcp::{Ended, Keepalive};
 use linkspan_transport::{Down, Poll, WaitFd};
 
-use super::{Channel, ReconnectPolicy};
+use super::{Channel, ReconnectPolicy, cause};
+use crate::Fabric;
 use crate::reconnect::Reconnector;
 use crate::staged::PathRail;
 use crate::transport::first_word;
-use crate::{Fabric, chain};
 
 /// How long no path may carry after the keepalive connection was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
 /// TCP transport).
@@ -109,7 +109,8 @@ impl Channel {
             // From here on the rails' own TCP keepalive, and the grace, detect a dead host.
             gone.since = now;
             if !std::mem::replace(&mut gone.reported, true) {
-                let line = format!("the keepalive connection is lost, other paths carry on: {}", chain(&gone.why));
+                let (path, why) = (gone.why.path(), cause(&gone.why));
+                let line = format!("the keepalive connection is lost, other paths carry on: {path}: {why}");
                 self.fabric.log().warn(&line);
             }
         } else if gone.reported || gone.waits {
@@ -119,14 +120,20 @@ impl Channel {
         } else if lives(&self.fabric, self.peer, &self.policy) {
             (gone.since, gone.waits) = (now, true);
             let line = format!(
-                "the path to the peer is dead, but its host answers: waiting for another route, {} s at most: {}",
+                "the path to the peer is dead, but its host answers: waiting for another route, {} s at most: {}: {}",
                 GRACE.as_secs(),
-                chain(&gone.why)
+                gone.why.path(),
+                cause(&gone.why)
             );
             self.fabric.log().warn(&line);
         } else {
             self.end_unwatched();
         }
+    }
+
+    /// Whether the peer has closed the path of its own will.
+    pub(super) fn peer_closed(&self) -> bool {
+        self.conn.peer_sent_goaway() || self.ended == Some(Ended::Left)
     }
 
     /// Keeps in mind which host of the mesh the peer is on, as long as the keepalive connection's path shows it: when that is dead the

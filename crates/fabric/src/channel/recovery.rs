@@ -7,7 +7,7 @@ use linkspan_proto::handle::Addr;
 use linkspan_topology::mesh::{MeshRoute, ROUTES_MAX};
 use linkspan_transport::Rail;
 
-use super::{Channel, ReconnectPolicy};
+use super::{Channel, ReconnectPolicy, TICK};
 use crate::reconnect::{Reconnector, Recovered, rail_id};
 use crate::route::Path;
 use crate::stats::Counter;
@@ -28,19 +28,45 @@ const STUCK_IDLE: Duration = Duration::from_secs(3);
 const MAX_ROUTES: usize = 2 * linkspan_transport::MAX_RAILS;
 
 impl Channel {
+    /// Holds a warning of a lost rail back until the next periodic check: rails of a peer that closes may end before its GOAWAY
+    /// on another rail is read.
+    pub(super) fn hold_line(&mut self, line: String, now: Instant) {
+        if self.untold.is_empty() {
+            self.untold_since = now;
+        }
+        self.untold.push(line);
+    }
+
+    /// Gives the warnings that were held back, or drops them where the peer has closed the connection.
+    pub(super) fn tell_losses(&mut self, now: Instant) {
+        if self.untold.is_empty() || now.duration_since(self.untold_since) < TICK {
+            return;
+        }
+        let lost = std::mem::take(&mut self.lost_untold);
+        let lines = std::mem::take(&mut self.untold);
+        if self.peer_closed() {
+            return;
+        }
+        self.rails_lost += lost;
+        self.meter.add(Counter::RailsLost, lost);
+        lines.iter().for_each(|line| self.fabric.log().warn(line));
+    }
+
     /// Where no queue pair or cable is left, the rail on standby is activated; it is deactivated when there is one again.
-    pub(super) fn switch_standby(&self) {
+    pub(super) fn switch_standby(&mut self, now: Instant) {
         let beside = |rail: &AnyRail| matches!(rail, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_));
         let left = self.conn.rails().any(|(_, rail)| beside(rail.transport()));
+        let mut lines = Vec::new();
         for (_, rail) in self.conn.rails() {
             let AnyRail::Standby(rail) = rail.transport() else { continue };
             let (path, lost) = (&rail.info().path, if self.rdma { "RDMA" } else { "the cable" });
             if left && rail.deactivate() {
-                self.fabric.log().info(&format!("{lost} carries again, TCP is on standby: {path}"));
+                self.fabric.log().warn(&format!("{lost} carries again, TCP is on standby: {path}"));
             } else if !left && rail.activate() {
-                self.fabric.log().warn(&format!("downgrade: TCP carries on in place of {lost}: {path}"));
+                lines.push(format!("downgrade: TCP carries on in place of {lost}: {path}"));
             }
         }
+        lines.into_iter().for_each(|line| self.hold_line(line, now));
     }
 
     /// In a mesh: where no path carries any more, others may lead around.
@@ -96,7 +122,7 @@ impl Channel {
             }
         }
         let some = !back.is_empty();
-        for Recovered { number, secured, rails } in back {
+        for Recovered { number, secured, rails, relayed } in back {
             if !rails.is_empty() {
                 // The stream has done its part.
                 drop(secured);
@@ -106,9 +132,9 @@ impl Channel {
                 continue;
             }
             let made = if self.standbys {
-                self.fabric.standby(secured)
+                self.fabric.standby(secured, relayed)
             } else {
-                self.fabric.tcp_rail(secured, "came back", None)
+                self.fabric.tcp_rail(secured, relayed.as_deref().unwrap_or("came back"), None)
             };
             match made {
                 Ok(rail) => self.add(rail, u32::from(number), now),
@@ -116,7 +142,7 @@ impl Channel {
             }
         }
         if some {
-            self.switch_standby();
+            self.switch_standby(now);
         }
     }
 
@@ -145,7 +171,8 @@ impl Channel {
         self.renewed();
         if self.missed.is_back(&info) {
             self.meter.add(Counter::RailsBack, 1);
-            self.fabric.log().info(&format!("rail back: {transport} {path}"));
+            // The loss was a warning; so is its end, or a log of warnings would show losses alone.
+            self.fabric.log().warn(&format!("rail back: {transport} {path}"));
         } else {
             let now = self.conn.rails().count();
             self.fabric.log().info(&format!("rail added: {transport} {path}: it can be reached now; {now} in all"));

@@ -150,6 +150,7 @@ fn carries_on(keepalive: Keepalive) {
         assert!(since.elapsed() < LONG, "{lines:?}");
         b.progress().unwrap();
     }
+    assert!(!said(&lines, "is gone"), "the path is, and not the peer: {lines:?}");
     let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
     assert!(src.slice().fill(0, &[7; 100_000]));
     let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();

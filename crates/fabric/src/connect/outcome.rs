@@ -81,7 +81,7 @@ impl Connecting {
                 }
                 if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
                     reconnectors.push(Reconnector::new(attempt.reach.clone(), secured.stream.path()));
-                    rails.push(fabric.standby(secured)?);
+                    rails.push(fabric.standby(secured, attempt.reach.relayed())?);
                 }
             }
             None if plan.carrier == Carrier::Devmem => {

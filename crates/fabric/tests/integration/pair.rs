@@ -1,8 +1,10 @@
 //! Two ends of a connection in one process, over each path a machine has.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, Config, Fabric, HostBuf, Log, Poll, Ticket};
+use linkspan_fabric::stats::{self, Counter};
+use linkspan_fabric::{Access, Buf, Channel, Config, Fabric, HostBuf, Log, Poll, RemoteSlice, Ticket};
 
 fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric {
     let get = move |name: &str| {
@@ -14,8 +16,12 @@ fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric
 
 fn pair(extra: &'static [(&'static str, &'static str)], acked: bool) -> (Channel, Channel) {
     let fabric = fabric(extra, acked);
-    let listener = fabric.listen(0).unwrap();
-    let mut connecting = fabric.connect(0, &listener.handle()).unwrap();
+    between(&fabric, &fabric)
+}
+
+fn between(near: &Fabric, far: &Fabric) -> (Channel, Channel) {
+    let listener = far.listen(0).unwrap();
+    let mut connecting = near.connect(0, &listener.handle()).unwrap();
     let (mut here, mut there) = (None, None);
     let until = Instant::now() + Duration::from_secs(60);
     while here.is_none() || there.is_none() {
@@ -59,7 +65,7 @@ fn send_and_receive(a: &mut Channel, b: &mut Channel, len: usize) {
     let (src, dst) = (HostBuf::new(len), HostBuf::new(len + 5));
     let pattern = (0..256).map(|i| (i * 7 + len) as u8).collect::<Vec<u8>>().repeat(len / 256 + 1);
     let pattern = &pattern[..len];
-    assert!(linkspan_fabric::Buf::fill(&src.slice(), 0, pattern));
+    assert!(Buf::fill(&src.slice(), 0, pattern));
     let tb = b.post_recv(&[(3, dst.slice())]).unwrap().unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     let ta = loop {
@@ -155,7 +161,7 @@ fn a_group_reports_the_size_of_each_part() {
     let group = b.post_recv(&[(1, x.slice()), (2, y.slice())]).unwrap().unwrap();
     let src = HostBuf::new(100);
     for (tag, len) in [(2, 7), (1, 60)] {
-        let part = linkspan_fabric::Buf::sub(&src.slice(), 0, len).unwrap();
+        let part = Buf::sub(&src.slice(), 0, len).unwrap();
         a.post_send(tag, part).unwrap().unwrap();
     }
     let until = Instant::now() + Duration::from_secs(60);
@@ -169,4 +175,77 @@ fn a_group_reports_the_size_of_each_part() {
         }
     }
     assert_eq!(sizes, [60, 7]);
+}
+
+/// Drives both ends until an operation of `a` has reported.
+fn wait_for(a: &mut Channel, b: &mut Channel, ticket: Ticket) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while a.test(ticket).unwrap().is_none() {
+        assert!(Instant::now() < until, "no completion within 60 s");
+        a.progress().unwrap();
+        b.progress().unwrap();
+    }
+}
+
+/// Bytes sent and received and operations sent and received, as the processes of this directory report them.
+fn counted(dir: &Path) -> [u64; 4] {
+    let found = stats::read(dir).unwrap();
+    let records = || found.iter().flat_map(|process| &process.records);
+    [Counter::TxBytes, Counter::RxBytes, Counter::TxOps, Counter::RxOps]
+        .map(|counter| records().map(|record| record.counters[counter as usize]).sum())
+}
+
+/// Messages as the library and as NCCL take them, those that come before their receive, reads and writes, all small and large.
+#[test]
+fn what_one_side_sends_is_what_the_other_has_received_in_the_statistics() {
+    for path in ["tcp", "shm"] {
+        let dirs = ["here", "there"]
+            .map(|side| std::env::temp_dir().join(format!("linkspan-pair-{path}-{side}-{}", std::process::id())));
+        let [near, far] = dirs.each_ref().map(|dir| {
+            let dir = dir.display().to_string();
+            let get = move |name: &str| match name {
+                "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
+                "LINKSPAN_PATH" => Some(path.to_owned()),
+                "LINKSPAN_STATS_DIR" => Some(dir.clone()),
+                _ => None,
+            };
+            Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap()
+        });
+        let (mut a, mut b) = between(&near, &far);
+        let (here, there) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+        let key = b.expose(there.slice(), Access::ReadWrite).unwrap();
+        let mut bytes = 0;
+        for len in [8, 8192, 1 << 20] {
+            let part = |buf: &HostBuf| Buf::sub(&buf.slice(), 0, len as u64).unwrap();
+            send_and_receive(&mut a, &mut b, len);
+            let recv = b.post_recv(&[(1, part(&there))]).unwrap().unwrap();
+            let until = Instant::now() + Duration::from_secs(60);
+            let (mut send, mut sizes) = (None, [0]);
+            while !b.test_sizes(recv, &mut sizes).unwrap() {
+                assert!(Instant::now() < until, "no completion within 60 s");
+                send = send.or_else(|| a.post_send(1, part(&here)).unwrap());
+                a.progress().unwrap();
+                b.progress().unwrap();
+            }
+            wait_for(&mut a, &mut b, send.unwrap());
+            let to = RemoteSlice { key, offset: 0 };
+            let write = a.post_write(part(&here), to, Some(1)).unwrap().unwrap();
+            wait_for(&mut a, &mut b, write);
+            let read = a.post_read(part(&here), to).unwrap().unwrap();
+            wait_for(&mut a, &mut b, read);
+            bytes += len as u64;
+        }
+        // It is there before its receive.
+        let early = a.post_send(2, Buf::sub(&here.slice(), 0, 100).unwrap()).unwrap().unwrap();
+        wait_for(&mut a, &mut b, early);
+        let late = b.post_recv(&[(2, there.slice())]).unwrap().unwrap();
+        wait_for(&mut b, &mut a, late);
+        drop((a, b));
+        assert_eq!(counted(&dirs[0]), [3 * bytes + 100, bytes, 10, 3], "{path}");
+        assert_eq!(counted(&dirs[1]), [bytes, 3 * bytes + 100, 0, 7], "{path}");
+        drop((near, far));
+        for dir in dirs {
+            std::fs::remove_dir_all(dir).unwrap();
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{LONG, PATHS, check, context, filled, pair, pattern, until};
 use linkspan::{Access, Error, Memory, Notify, OpError, RemoteBuffer, Transport, Url};
+use linkspan_fabric::stats::{self, Counter};
 
 const MIB: usize = 1 << 20;
 
@@ -560,4 +561,32 @@ fn short_waits_beside_a_long_one_leave_nothing_behind() {
         a.write_blocking(&Memory::host(8).view(), &remote, Some(Notify::value(value)), Some(LONG)).unwrap();
     }
     assert_eq!((long.wait().unwrap(), short.wait().unwrap()), (1, 2), "the oldest wait is served first");
+}
+
+#[test]
+fn statistics_of_both_sides_agree() {
+    let dir = std::env::temp_dir().join(format!("linkspan-agree-{}", std::process::id()));
+    for (path, extra) in &PATHS[..2] {
+        let name = dir.display().to_string();
+        let extra = [extra, &[("LINKSPAN_STATS_DIR", name.as_str())][..]].concat();
+        let contexts = [context(&extra), context(&extra)];
+        let [a, b] = contexts.each_ref().map(|context| context.transport().unwrap());
+        a.connect_blocking(&b.bind().unwrap(), LONG).unwrap();
+        b.wait_connected_blocking(LONG).unwrap();
+        let (_theirs, remote) = open(&b, MIB);
+        let ours = filled(MIB, 1);
+        a.write_blocking(&ours.view(), &remote, None, Some(LONG)).unwrap();
+        a.read_blocking(&ours.view_mut().unwrap(), &remote, Some(LONG)).unwrap();
+        drop((a, b));
+        let sums = || {
+            let found = stats::read(&dir).unwrap();
+            let sum = |counter| -> u64 {
+                found.iter().flat_map(|process| &process.records).map(|record| record.counters[counter as usize]).sum()
+            };
+            (sum(Counter::TxBytes), sum(Counter::RxBytes))
+        };
+        until(path, || sums().0 == sums().1 && sums().1 >= 2 * MIB as u64);
+        assert!(sums().0 < 3 * MIB as u64, "{:?}", sums());
+    }
+    std::fs::remove_dir_all(dir).unwrap();
 }

@@ -39,6 +39,8 @@ pub struct Context {
     pub library_build_type: &'static str,
     /// What carried the bytes, and why.
     pub path: String,
+    /// What made it slower than this machine could give.
+    pub downgrades: Vec<String>,
 }
 
 #[derive(Serialize)]

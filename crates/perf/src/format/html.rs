@@ -21,7 +21,7 @@ pub fn page(record: &Record) -> String {
     let host = &record.host;
     let _ = write!(
         body,
-        "<h1>lspan perf: {} to {}</h1>\n<p>{}, kernel {}, {} processors {}, {:.1} GiB; lspan {}; <code>{}</code></p>\n",
+        "<h1>lspan perf: {} to {}</h1>\n<p>{}, kernel {}, {} processors {}, {:.1} GiB; lspan {}; {}; <code>{}</code></p>\n",
         escape(&host.name),
         escape(record.peer.as_deref().unwrap_or("a process on the same host")),
         escape(&host.arch),
@@ -30,6 +30,7 @@ pub fn page(record: &Record) -> String {
         escape(host.cpu_model.as_deref().unwrap_or("")),
         host.memory_bytes as f64 / f64::from(1 << 30),
         escape(&record.version),
+        super::gbench::date(record.time_unix_s),
         escape(&record.command.join(" "))
     );
     let verdict = match (&record.error, record.ok) {
@@ -38,6 +39,9 @@ pub fn page(record: &Record) -> String {
         (None, false) => "<p class=bad>Wrong data was found.</p>".to_owned(),
     };
     body.push_str(&verdict);
+    for downgrade in &record.downgrades {
+        let _ = writeln!(body, "<p class=bad>Degraded: {}</p>", escape(downgrade));
+    }
 
     for (title, label, value) in SERIES {
         let series = series(&record.results, *value);
@@ -62,7 +66,9 @@ pub fn page(record: &Record) -> String {
     for row in &record.results {
         if row.path != path {
             path = &row.path;
-            let _ = writeln!(body, "{}", escape(&format!("# {} {} ({})", row.transport, row.path, row.reason)));
+            for line in &row.lines {
+                let _ = writeln!(body, "{}", escape(&format!("# {line}")));
+            }
         }
         body.push_str(&escape(&printer.row(row)));
     }
@@ -153,7 +159,7 @@ fn draw_lines(
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::LowerRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .draw()?;

@@ -143,6 +143,7 @@ fn a_page_is_self_contained_and_escapes() {
         results: vec![bulk(8), bulk(1 << 20), latency(8)],
         ok: true,
         exit_code: 0,
+        downgrades: Vec::new(),
         error: None,
     };
     let text = page(&record);
@@ -150,9 +151,11 @@ fn a_page_is_self_contained_and_escapes() {
     assert_eq!(text.matches("<svg").count(), 4);
     assert_eq!(text.matches("<svg").count(), text.matches("</svg>").count());
     assert!(!text.contains("<script") && text.contains("&lt;script&gt;") && text.contains("a&amp;b"));
-    assert!(text.contains("Bandwidth") && text.contains("Complete"));
+    assert!(text.contains("Bandwidth") && text.contains("Complete") && text.contains("1970-01-01T00:00:00+00:00"));
     let bad = page(&Record { ok: false, error: Some("gone".into()), ..record });
-    assert!(bad.contains("class=bad>gone"));
+    assert!(bad.contains("class=bad>gone") && !bad.contains("Degraded"));
+    let relayed = page(&Record { downgrades: vec!["relayed over <b>".into()], ..empty() });
+    assert!(relayed.contains("Degraded: relayed over &lt;b&gt;"));
     assert!(page(&empty()).contains("</html>"));
 }
 
@@ -168,6 +171,7 @@ fn empty() -> Record {
         results: Vec::new(),
         ok: true,
         exit_code: 0,
+        downgrades: Vec::new(),
         error: None,
     }
 }

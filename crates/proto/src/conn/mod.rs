@@ -28,7 +28,7 @@ mod recv;
 mod send;
 
 pub use onesided::{Access, RemoteSlice};
-pub use ops::{OpError, Outcome, Ticket};
+pub use ops::{OpError, Outcome, Ticket, Traffic};
 #[cfg(feature = "planted")]
 pub use planted::{Bug as PlantedBug, plant};
 pub use rails::MAX_RAILS;
@@ -314,6 +314,11 @@ impl<B: Buf> Engine<B> {
     /// Number of operations posted and not yet retired by [`Engine::test`].
     pub fn in_flight(&self) -> usize {
         self.ops.live()
+    }
+
+    /// What has moved so far that the peer sent or asked for.
+    pub fn traffic(&self) -> Traffic {
+        self.ops.traffic
     }
 
     /// To be called with each control message that arrives.

@@ -346,11 +346,8 @@ impl<B: Buf> Engine<B> {
         }
         match self.onesided.find(head.id.get(), head.offset.get(), payload.len() as u64, true) {
             Some(buf) if buf.fill(0, payload) => {
-                if notifies {
-                    self.notified(head.total.get())
-                } else {
-                    Ok(())
-                }
+                self.ops.traffic.received(buf, payload.len() as u64);
+                if notifies { self.notified(head.total.get()) } else { Ok(()) }
             }
             _ => {
                 if !notifies && head.total.get() != 0 {
@@ -368,10 +365,13 @@ impl<B: Buf> Engine<B> {
 
     pub(super) fn put_landed(&mut self, head: &Head, placed: bool) -> Result<(), Broken> {
         let len = u64::from(head.len.get());
-        if !placed || self.onesided.find(head.id.get(), head.offset.get(), len, true).is_none() {
-            return self.refuse(head, 0);
+        match self.onesided.find(head.id.get(), head.offset.get(), len, true) {
+            Some(buf) if placed => {
+                self.ops.traffic.received(buf, len);
+                Ok(())
+            }
+            _ => self.refuse(head, 0),
         }
-        Ok(())
     }
 
     pub(super) fn on_notify(&mut self, head: &Head) -> Result<(), Broken> {

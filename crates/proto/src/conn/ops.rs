@@ -2,6 +2,25 @@
 
 use super::planted::{self, Bug};
 use super::{MAX_GROUP, MAX_OPS};
+use crate::Buf;
+
+/// What has moved because the peer sent it or asked for it. Bytes of host memory and of a device's are counted apart, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes of receives and reads that are done, and of writes of the peer that have landed here.
+    pub received: [u64; 2],
+    /// Receives and reads done.
+    pub receives: u64,
+    /// Bytes that the peer has read here.
+    pub answered: [u64; 2],
+}
+
+impl Traffic {
+    #[inline]
+    pub(super) fn received<B: Buf>(&mut self, to: B, bytes: u64) {
+        self.received[usize::from(!to.is_host())] += bytes;
+    }
+}
 
 /// Names an operation from its post until it has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,6 +157,7 @@ impl Op {
 pub(super) struct Ops {
     table: Box<[Op]>,
     free: Vec<u16>,
+    pub(super) traffic: Traffic,
 }
 
 impl Ops {
@@ -155,7 +175,11 @@ impl Ops {
             write: false,
             sizes: [0; MAX_GROUP],
         };
-        Ops { table: vec![op; MAX_OPS].into_boxed_slice(), free: (0..MAX_OPS as u16).rev().collect() }
+        Ops {
+            table: vec![op; MAX_OPS].into_boxed_slice(),
+            free: (0..MAX_OPS as u16).rev().collect(),
+            traffic: Traffic::default(),
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -279,6 +303,7 @@ impl Ops {
         }
         if op.parts_left == 0 && op.outcome == Outcome::Pending {
             op.outcome = Outcome::Done(op.bytes);
+            self.traffic.receives += 1;
         }
     }
 

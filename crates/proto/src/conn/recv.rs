@@ -147,8 +147,11 @@ impl<B: Buf> Receives<B> {
     }
 
     fn finish(&mut self, index: usize, ops: &mut Ops, result: Result<u64, OpError>) {
-        let Slot { ticket, part, .. } = self.slots[index];
+        let Slot { ticket, part, buf, .. } = self.slots[index];
         self.release(index);
+        if let Ok(bytes) = result {
+            ops.traffic.received(buf, bytes);
+        }
         ops.part(ticket, usize::from(part), result);
     }
 
@@ -255,6 +258,9 @@ impl<B: Buf> Engine<B> {
             if let Some(payload) = self.unexpected.take(tag) {
                 self.recvs.bytes_to_return += cost(payload.len());
                 let result = deliver(buf, payload, tag);
+                if let Ok(bytes) = result {
+                    self.ops.traffic.received(buf, bytes);
+                }
                 self.ops.part(ticket, part, result);
             } else {
                 grant.id = self.recvs.take_slot(tag, buf, ticket, part);

@@ -199,6 +199,7 @@ impl<B: Buf> Engine<B> {
             self.sends.segmenting.pop_front();
             let Some(ticket) = cut.ticket else {
                 self.onesided.answered();
+                self.ops.traffic.answered[usize::from(!cut.src.is_host())] += len;
                 continue;
             };
             self.ops.all_out(ticket, self.cfg.acked);

@@ -44,7 +44,9 @@ pub(crate) fn all(a: &Guest, b: &Guest, way: MeasuredPath<'_>) -> Result<()> {
         let mut server = b.spawn(&serve)?;
         b.until("the server", SOON, "pidof lspan >/dev/null && netstat -ltn 2>/dev/null | grep -q LISTEN")?;
         let said = a.run(SOON * 4, &format!("{env} lspan perf {test} {at} --path {path} {SMALL} {more} 2>&1"))?;
-        check(said.code == 0 && said.out.contains(device), || {
+        // 3: it works, and something faster was left out, which the text names.
+        let works = said.code == 0 || path == "auto" && said.code == 3;
+        check(works && said.out.contains(device), || {
             let there = b.sh("cat /tmp/serve.log; dmesg | tail -5").unwrap_or_default();
             let text = format!("{}{}", said.out, said.err);
             format!("lspan perf {test} ended with {} or names no {device}: {text}\n{there}", said.code)

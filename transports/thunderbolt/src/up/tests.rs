@@ -81,6 +81,8 @@ fn hops_that_cannot_be_had_are_named() {
 #[test]
 fn a_host_is_allowed_by_its_uuid() {
     let tree = Tree::new("allow", A, B);
+    let refused = tree.root().allow(B, true).expect_err("no module").to_string();
+    assert!(refused.starts_with("LS1533 linkspan.ko is not loaded"), "{refused}");
     tree.put("sys/class/linkspan/linkspan0/peer", B);
     tree.put("sys/class/linkspan/linkspan0/allowed", "0");
     let allowed = || fs::read_to_string(tree.0.join("sys/class/linkspan/linkspan0/allowed")).expect("read");

@@ -68,6 +68,7 @@ fn json_has_the_fields_that_scripts_read() {
         load_avg: vec![0.5],
         library_build_type: "release",
         path: "shm".into(),
+        downgrades: Vec::new(),
     };
     let text = json(&context, &[run(8192, 2.0, 1.0, 10)]).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
