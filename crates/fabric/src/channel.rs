@@ -74,8 +74,8 @@ pub struct Channel {
     rails_lost: u64,
     missed: MissingRails,
     reported_lost: bool,
-    /// How the keepalive connection ended.
-    ended: Option<Ended>,
+    /// How the keepalive connection ended, and when that was seen.
+    ended: Option<(Ended, Instant)>,
     /// The message posted last was alone in flight.
     lonely: bool,
     /// It was made over RDMA: streams are on standby behind queue pairs.
@@ -346,9 +346,15 @@ impl Channel {
         self.reported_lost = true;
         if let Some(keepalive) = &mut self.keepalive {
             if keepalive.check().is_err() {
-                self.ended = keepalive.ended();
+                self.ended = keepalive.ended().map(|ended| (ended, Instant::now()));
             }
             keepalive.leave();
+        }
+        // Its end says something together with that of the rails, and these have not ended by themselves.
+        if self.conn.lost().is_none()
+            && let Some((ended @ Ended::Closed, _)) = &mut self.ended
+        {
+            *ended = Ended::Broken;
         }
         self.conn.fail(Down::PeerGone { path: String::new(), why: why.to_owned() });
     }

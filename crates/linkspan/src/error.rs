@@ -17,8 +17,8 @@ pub enum Error {
         "LS1101 the operation was not done within its timeout; what of it was under way was revoked, and the transport stays usable"
     )]
     Timeout,
-    /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped,
-    /// or its host does not answer): bytes of the operation may still land in the peer's memory, none in ours.
+    /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped
+    /// or dead, or its host does not answer): bytes of the operation may still land in the peer's memory, none in ours.
     #[error(
         "LS1102 the operation was not done within its timeout and the peer has not confirmed the revocation: its bytes may still land in the peer's memory"
     )]

@@ -45,7 +45,7 @@ const ANSWER: Duration = Duration::from_micros(20);
 /// Answers in a row after which the next one is expected, and the acknowledgement left to it.
 const HABIT: u8 = 4;
 
-/// What is said of a peer that is proven dead.
+/// What is said of a peer that is dead.
 const DEAD: &str = "the peer's process has ended";
 
 /// Notifications kept over the end of a path; as many as a connection itself keeps.
@@ -87,8 +87,10 @@ pub(crate) struct Making {
     until: Instant,
     /// When expired operations report that they were not confirmed.
     revoke_by: Option<Instant>,
-    /// What will tell of the peer's death.
+    /// What will tell that the peer's process has ended.
     liveness: Option<PeerLiveness>,
+    /// It seems to have ended: who cannot be dialled then is dead.
+    gone: bool,
 }
 
 enum Dial {
@@ -401,16 +403,20 @@ impl TransportState {
     }
 
     fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer_state: PeerState) {
-        let liveness = match peer_state {
-            PeerState::Gone => return self.bereaved(),
-            PeerState::Ask(liveness) => Some(liveness),
-            PeerState::Open => None,
+        let (liveness, gone) = match peer_state {
+            PeerState::Gone if self.target.is_none() => {
+                self.bereaved();
+                return;
+            }
+            PeerState::Gone => (None, true),
+            PeerState::Ask(liveness) => (Some(liveness), false),
+            PeerState::Open => (None, false),
         };
         if self.carry.len() > MAX_CARRY {
             return self.breaks("the peer sent more notifications than were waited for");
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
-        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, liveness });
+        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, liveness, gone });
         self.why = Arc::from(why_remade(&self.target));
     }
 
@@ -430,10 +436,12 @@ impl TransportState {
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
     }
 
-    /// The peer is proven dead: nothing of ours lands there any more, and it will not reconnect.
-    fn bereaved(&mut self) {
-        self.ops.end(Fail::Timeout, |op| op.expired);
+    /// The peer is dead as far as its streams tell. That is no proof that nothing of ours lands there any more: they may have
+    /// been ended on the way.
+    fn bereaved(&mut self) -> bool {
+        self.ops.end(Fail::Unrevoked, |op| op.expired);
         self.breaks(DEAD);
+        true
     }
 
     /// Breaks the transport permanently.
@@ -460,7 +468,8 @@ impl TransportState {
             Phase::Making(_) => return Err(Error::HasPeer),
             Phase::Up(_) => {}
             Phase::Idle => {
-                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, liveness: None };
+                let making =
+                    Making { dial: Dial::At(now), since: now, until, revoke_by: None, liveness: None, gone: false };
                 self.phase = Phase::Making(making);
                 self.why = Arc::from("the time was up");
             }
@@ -504,10 +513,8 @@ impl TransportState {
         let now = Instant::now();
         let Phase::Making(making) = &mut self.phase else { return true };
         match making.liveness.take().map(PeerLiveness::ask) {
-            Some(PeerState::Gone) => {
-                self.bereaved();
-                return true;
-            }
+            Some(PeerState::Gone) if self.target.is_none() => return self.bereaved(),
+            Some(PeerState::Gone) => making.gone = true,
             Some(PeerState::Ask(liveness)) => making.liveness = Some(liveness),
             Some(PeerState::Open) | None => {}
         }
@@ -528,7 +535,7 @@ impl TransportState {
                         active = true;
                         Dial::Connecting(Box::new(connecting))
                     }
-                    Err(error) => return self.give_up(&chain(&error)),
+                    Err(error) => return self.undialled(chain(&error), false, now),
                 }
             }
             (Dial::Connecting(mut connecting), _) => match connecting.poll() {
@@ -538,17 +545,16 @@ impl TransportState {
                     if let Err(why) = self.outfit(&mut ch) {
                         return self.give_up(&why);
                     }
-                    match say(&mut ch, self.hello(self.epoch + 1)) {
-                        true => Dial::Join(Box::new(PendingHello::new(ch))),
-                        false => Dial::At(now + RECONNECT),
+                    if !say(&mut ch, self.hello(self.epoch + 1)) {
+                        return self.undialled("the new path was lost at once".to_owned(), true, now);
                     }
+                    Dial::Join(Box::new(PendingHello::new(ch)))
                 }
-                // There is no listener any more, or the settings forbid every path: trying again cannot succeed.
-                Err(error @ (linkspan_fabric::Error::Vanished { .. } | linkspan_fabric::Error::Timeout { .. })) => {
-                    self.why = Arc::from(chain(&error));
-                    Dial::At(now + RECONNECT)
+                Err(error) => {
+                    use linkspan_fabric::Error as E;
+                    let again = matches!(error, E::Vanished { .. } | E::Timeout { .. });
+                    return self.undialled(chain(&error), again, now);
                 }
-                Err(error) => return self.give_up(&chain(&error)),
             },
             (Dial::Join(mut pending), _) => match pending.poll() {
                 Ok(None) => Dial::Join(pending),
@@ -559,10 +565,7 @@ impl TransportState {
                     self.up(pending.channel, &hello);
                     return true;
                 }
-                Err(why) => {
-                    self.why = Arc::from(why);
-                    Dial::At(now + RECONNECT)
-                }
+                Err(why) => return self.undialled(why, true, now),
             },
             (dial, _) => dial,
         };
@@ -570,6 +573,21 @@ impl TransportState {
             making.dial = next;
         }
         active
+    }
+
+    /// A dial has come to nothing. A path that was up is dialled again until its deadline, whatever the error: a cable that is out, or
+    /// a listener that is full, looks like one that is gone. A first one only where that may help: without a listener, or
+    /// where the settings forbid every path, it does not.
+    fn undialled(&mut self, why: String, again: bool, now: Instant) -> bool {
+        match &mut self.phase {
+            Phase::Making(making) if making.gone => self.bereaved(),
+            Phase::Making(making) if again || self.epoch > 0 => {
+                making.dial = Dial::At(now + RECONNECT);
+                self.why = Arc::from(why);
+                false
+            }
+            _ => self.give_up(&why),
+        }
     }
 
     /// No path comes about.
