@@ -312,6 +312,11 @@ impl Channel {
         self.conn.notifies_seen()
     }
 
+    /// See [`Conn::notifies_refused`].
+    pub fn notifies_refused(&self) -> [u64; 8] {
+        self.conn.notifies_refused()
+    }
+
     /// See [`Conn::flush`].
     pub fn flush(&mut self) {
         self.conn.flush();

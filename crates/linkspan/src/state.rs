@@ -11,7 +11,7 @@ use linkspan_fabric::{
 
 use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
-use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST};
+use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST, Refused};
 use crate::ops::{Ending, Fail, Ops};
 use crate::regions::Regions;
 use crate::{Error, Url, View};
@@ -133,7 +133,7 @@ pub(crate) struct TransportState {
     pub(crate) why: Arc<str>,
     /// Paths made so far.
     pub(crate) epoch: u32,
-    past: [(u32, u64); PAST],
+    past: [(u32, u64, Refused); PAST],
     /// Notifications of paths that have ended.
     carry: VecDeque<u64>,
     steps: u32,
@@ -166,7 +166,7 @@ impl TransportState {
             gpu: None,
             why: Arc::from("no peer has connected"),
             epoch: 0,
-            past: [(0, 0); PAST],
+            past: Default::default(),
             carry: VecDeque::new(),
             steps: 0,
             kept: Instant::now(),
@@ -374,7 +374,7 @@ impl TransportState {
             self.carry.push_back(value);
         }
         self.past.rotate_right(1);
-        self.past[0] = (self.epoch, ch.notifies_seen());
+        self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
         ch.cut(why);
         let peer_state = ch.peer_state();
         self.regions.settle(None, &mut self.ops.left.holds);
@@ -668,7 +668,7 @@ impl TransportState {
     }
 
     fn up(&mut self, ch: Channel, hello: &Hello) {
-        let seen = hello.seen(self.past[0].0);
+        let (seen, refused) = hello.seen(self.past[0].0);
         self.epoch = hello.epoch;
         self.peer = hello.from;
         if let Some(target) = &mut self.target {
@@ -679,7 +679,7 @@ impl TransportState {
         if self.epoch > 1 {
             self.ctx.fabric().log().info(&format!("path {} in use: {line}", self.epoch));
         }
-        self.ops.relink(seen);
+        self.ops.relink(seen, &refused);
         self.ops.connected();
         self.settle();
         if let Phase::Up(ch) = &mut self.phase {

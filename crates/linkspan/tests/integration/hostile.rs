@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::url::handle_of;
 use crate::common::{BRIEF, LONG, PATHS, check, context, filled, pair};
-use linkspan::hello::Hello;
+use linkspan::hello::{HELLO_LEN, Hello};
 use linkspan::{Access, Error, Memory, Notify, Transport, Url};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log, RemoteSlice, Ticket};
 
@@ -35,7 +35,7 @@ impl Raw {
                 break channel;
             }
         };
-        let buf = HostBuf::new(80);
+        let buf = HostBuf::new(HELLO_LEN);
         assert!(buf.slice().fill(0, &hello.encode()));
         channel.post_send(u32::MAX, buf.slice()).unwrap().unwrap();
         let mut raw = Raw { channel };
