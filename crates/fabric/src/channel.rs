@@ -67,7 +67,12 @@ pub struct Channel {
     unheard: u32,
     /// What was sent last went as one control message.
     small: bool,
+    /// Something has moved since the last periodic check.
+    moved: bool,
+    /// The first operation of those in flight was posted since then.
+    fresh: bool,
     last_tick: Instant,
+    /// No operation in flight has been without an answer since before this.
     last_active: Instant,
     /// When anything moved last.
     last_moved: Instant,
@@ -136,6 +141,8 @@ impl Channel {
             calls: 0,
             unheard: 0,
             small: false,
+            moved: false,
+            fresh: false,
             last_tick: now,
             last_active: now,
             last_moved: now,
@@ -226,12 +233,19 @@ impl Channel {
         self.rails_lost
     }
 
+    /// An operation is posted. What was before the first of those in flight is no silence.
+    #[inline]
+    fn posts(&mut self) {
+        self.fresh |= self.conn.in_flight() == 0;
+    }
+
     /// See [`Conn::post_send`].
     ///
     /// # Errors
     /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_send(tag, src);
         self.small = src.len() <= EAGER_MAX;
         self.meter.add(Counter::TxOps, 1);
@@ -257,6 +271,7 @@ impl Channel {
     /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_recv(parts);
         self.meter.posted(answer, Counter::RxBytes, 0)
     }
@@ -272,6 +287,7 @@ impl Channel {
         to: RemoteSlice,
         notify: Option<u64>,
     ) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_write(src, to, notify);
         self.meter.add(Counter::TxOps, 1);
         self.meter.posted(answer, Counter::TxBytes, src.len() as u64)
@@ -282,6 +298,7 @@ impl Channel {
     /// # Errors
     /// As [`Channel::post_write`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_read(dst, from);
         self.meter.posted(answer, Counter::RxBytes, 0)
     }
@@ -424,8 +441,9 @@ impl Channel {
         self.calls = self.calls.wrapping_add(1);
         self.unheard = 0;
         let result = self.conn.progress();
+        self.moved |= matches!(result, Ok(Poll::Active));
         if self.calls.is_multiple_of(TICK_CALLS) {
-            self.tick(matches!(result, Ok(Poll::Active)));
+            self.tick();
         }
         if result.is_err() {
             self.report_loss();
@@ -464,7 +482,7 @@ impl Channel {
     /// Runs the periodic checks (lost rails, the peer's process) after a sleep that [`Channel::arm`] prepared.
     pub fn after_sleep(&mut self) {
         self.last_tick = self.last_tick.checked_sub(TICK).unwrap_or(self.last_tick);
-        self.tick(false);
+        self.tick();
     }
 
     /// Why the connection was lost, if it was.
@@ -482,14 +500,15 @@ impl Channel {
     }
 
     #[cold]
-    fn tick(&mut self, active: bool) {
+    fn tick(&mut self) {
         let now = Instant::now();
         self.meter.report();
         linkspan_tcp::closing::sweep();
-        if active || self.conn.in_flight() == 0 {
+        let moved = std::mem::take(&mut self.moved);
+        if std::mem::take(&mut self.fresh) || moved || self.conn.in_flight() == 0 {
             self.last_active = now;
         }
-        if active {
+        if moved {
             self.last_moved = now;
         }
         if now.duration_since(self.last_tick) < TICK {
@@ -498,7 +517,10 @@ impl Channel {
         self.last_tick = now;
         self.watch(now);
         let silence = now.duration_since(self.last_active);
-        if self.fabric.config().stall.is_some_and(|stall| silence > stall) {
+        // What has come while nobody called is read first.
+        if self.fabric.config().stall.is_some_and(|stall| silence > stall)
+            && !matches!(self.conn.progress(), Ok(Poll::Active))
+        {
             let why = format!("silent for {} ms with operations in flight (LINKSPAN_STALL_MS)", silence.as_millis());
             self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }

@@ -14,6 +14,7 @@ use crate::transport::AnyRail;
 use crate::{Config, Log};
 
 mod around;
+mod stall;
 
 const LONG: Duration = Duration::from_secs(60);
 
