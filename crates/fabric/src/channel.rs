@@ -50,7 +50,7 @@ pub(crate) enum ReconnectPolicy {
     Never,
     /// The peer dials again, our listener's acceptor receives.
     Accepts { acceptor: Arc<Mutex<Acceptor>>, conn: u64 },
-    /// We dial again, each time under the next number: a stream logs in once.
+    /// We dial again, each time under the next number: a stream logs in once. Behind the last one it begins again.
     Dials { handle: Handle, conn: u64, next: u16, reconnectors: Vec<Reconnector> },
 }
 
