@@ -363,19 +363,22 @@ impl Channel {
     }
 
     /// Ends the connection without notice to the peer: when this returns, nothing of ours reads or writes any memory
-    /// given to it. The peer learns that we live.
+    /// given to it. The peer learns that we live, where the connection was not lost already: then from the end of
+    /// [`PeerLiveness`].
     pub fn cut(&mut self, why: &str) {
         self.reported_lost = true;
+        let lost = self.conn.lost().is_some();
         if let Some(keepalive) = &mut self.keepalive {
-            if keepalive.check().is_err() {
+            let ended = keepalive.check().is_err();
+            if ended {
                 self.ended = keepalive.ended().map(|ended| (ended, Instant::now()));
             }
-            keepalive.leave();
+            if ended || !lost {
+                keepalive.leave();
+            }
         }
         // Its end says something together with that of the rails, and these have not ended by themselves.
-        if self.conn.lost().is_none()
-            && let Some((ended @ Ended::Closed, _)) = &mut self.ended
-        {
+        if !lost && let Some((ended @ Ended::Closed, _)) = &mut self.ended {
             *ended = Ended::Broken;
         }
         self.conn.fail(Down::PeerGone { path: String::new(), why: why.to_owned() });

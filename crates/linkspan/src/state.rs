@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{
-    Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerLiveness, PeerState, Poll, WaitFd, chain,
-};
+use linkspan_fabric::{Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, WaitFd, chain};
 
 use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
@@ -87,10 +85,8 @@ pub(crate) struct Making {
     until: Instant,
     /// When expired operations report that they were not confirmed.
     revoke_by: Option<Instant>,
-    /// What will tell that the peer's process has ended.
-    liveness: Option<PeerLiveness>,
-    /// It seems to have ended: who cannot be dialled then is dead.
-    gone: bool,
+    /// What is known of the peer's process. One that seems to have ended and cannot be dialled is dead.
+    peer: PeerState,
 }
 
 enum Dial {
@@ -402,21 +398,16 @@ impl TransportState {
         }
     }
 
-    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer_state: PeerState) {
-        let (liveness, gone) = match peer_state {
-            PeerState::Gone if self.target.is_none() => {
-                self.bereaved();
-                return;
-            }
-            PeerState::Gone => (None, true),
-            PeerState::Ask(liveness) => (Some(liveness), false),
-            PeerState::Open => (None, false),
-        };
+    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer: PeerState) {
+        if matches!(peer, PeerState::Gone) && self.target.is_none() {
+            self.bereaved();
+            return;
+        }
         if self.carry.len() > MAX_CARRY {
             return self.breaks("the peer sent more notifications than were waited for");
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
-        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, liveness, gone });
+        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, peer });
         self.why = Arc::from(why_remade(&self.target));
     }
 
@@ -468,8 +459,7 @@ impl TransportState {
             Phase::Making(_) => return Err(Error::HasPeer),
             Phase::Up(_) => {}
             Phase::Idle => {
-                let making =
-                    Making { dial: Dial::At(now), since: now, until, revoke_by: None, liveness: None, gone: false };
+                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, peer: PeerState::Open };
                 self.phase = Phase::Making(making);
                 self.why = Arc::from("the time was up");
             }
@@ -512,11 +502,12 @@ impl TransportState {
         let mut active = self.poll_acceptor();
         let now = Instant::now();
         let Phase::Making(making) = &mut self.phase else { return true };
-        match making.liveness.take().map(PeerLiveness::ask) {
-            Some(PeerState::Gone) if self.target.is_none() => return self.bereaved(),
-            Some(PeerState::Gone) => making.gone = true,
-            Some(PeerState::Ask(liveness)) => making.liveness = Some(liveness),
-            Some(PeerState::Open) | None => {}
+        making.peer = match std::mem::replace(&mut making.peer, PeerState::Open) {
+            PeerState::Ask(liveness) => liveness.ask(),
+            known => known,
+        };
+        if matches!(making.peer, PeerState::Gone) && self.target.is_none() {
+            return self.bereaved();
         }
         if making.revoke_by.is_some_and(|by| now >= by) {
             making.revoke_by = None;
@@ -580,7 +571,7 @@ impl TransportState {
     /// where the settings forbid every path, it does not.
     fn undialled(&mut self, why: String, again: bool, now: Instant) -> bool {
         match &mut self.phase {
-            Phase::Making(making) if making.gone => self.bereaved(),
+            Phase::Making(Making { peer: PeerState::Gone, .. }) => self.bereaved(),
             Phase::Making(making) if again || self.epoch > 0 => {
                 making.dial = Dial::At(now + RECONNECT);
                 self.why = Arc::from(why);
@@ -702,7 +693,9 @@ impl TransportState {
             }
             Phase::Making(making) => {
                 let mut until = making.until.min(making.revoke_by.unwrap_or(making.until));
-                fds.extend(making.liveness.as_ref().map(PeerLiveness::wait_fd));
+                if let PeerState::Ask(liveness) = &making.peer {
+                    fds.push(liveness.wait_fd());
+                }
                 match &mut making.dial {
                     Dial::Off => {}
                     Dial::At(when) => until = until.min(*when),

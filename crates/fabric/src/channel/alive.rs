@@ -35,7 +35,9 @@ pub enum PeerState {
     Ask(PeerLiveness),
 }
 
-/// The keepalive connection of a connection whose rails are lost already.
+/// The keepalive connection of a connection whose rails are lost already. The peer is told that we live when it is dropped, and before
+/// only where we have ended the rails: of a process that is killed with that byte unread the kernel sends a reset in place of the
+/// end, and others send resets too.
 #[derive(Debug)]
 pub struct PeerLiveness(Keepalive);
 
@@ -54,6 +56,12 @@ impl PeerLiveness {
     /// The descriptor that becomes ready when the answer may have changed.
     pub fn wait_fd(&self) -> WaitFd {
         self.0.wait_fd()
+    }
+}
+
+impl Drop for PeerLiveness {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 
