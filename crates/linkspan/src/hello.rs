@@ -16,7 +16,7 @@ const MAGIC: [u8; 4] = *b"LSHI";
 const VERSION: u8 = 2;
 
 /// Of the last 512 notifications of a path those of refused writes: of number `n` bit `n % 64` of word `n / 64 % 8`.
-pub type Refused = [u64; 8];
+pub(crate) type Refused = [u64; 8];
 
 /// Whether notification `n` was of a refused write.
 pub(crate) fn is_refused(refused: &Refused, n: u64) -> bool {
@@ -33,7 +33,7 @@ pub struct Hello {
     /// Number of the path that begins here.
     pub epoch: u32,
     /// Numbers of the last paths the speaker was on, newest first, 0 for none, each with the notifications that had come to
-    /// it there, and which of them were of writes that it refused.
+    /// it there, and which of the last 512 were of writes that it refused: of number `n` bit `n % 64` of word `n / 64 % 8`.
     pub past: [(u32, u64, Refused); PAST],
 }
 

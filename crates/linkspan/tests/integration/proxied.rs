@@ -83,7 +83,9 @@ impl Cable {
         let Ok(()) = client.read_exact(&mut hello) else { return };
         let mut server = TcpStream::connect(to).unwrap();
         server.write_all(&hello).unwrap();
-        [&client, &server].map(|end| end.set_read_timeout(Some(Duration::from_millis(5))).unwrap());
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        }
         let stream = Arc::new(Stream { number: u16::from_le_bytes([hello[10], hello[11]]), ends: [client, server] });
         let mut state = self.lock();
         let age = state.streams.len();
