@@ -92,8 +92,9 @@ fn lives(fabric: &Fabric, peer: Option<u64>, policy: &ReconnectPolicy) -> bool {
 impl Channel {
     /// Asks the keepalive connection. Its end, with that of the rails, tells that the process is gone; alone it tells nothing where
     /// rails tell their end themselves, for a proxy may close what carries nothing. Its silence or a reset tells that its own
-    /// path is gone, and the peer with it where no other path carries, unless the mesh reports the peer's host: then it is the cable that is dead, and a
-    /// way around may need longer than the keepalive connection, which counts from the last answer before the cut.
+    /// path is gone, and the peer with it where no other path carries, unless the mesh reports the peer's host: then it is the
+    /// cable that is dead, and a way around may need longer than the keepalive connection, which counts from the last answer
+    /// before the cut.
     pub(super) fn watch(&mut self, now: Instant) {
         if let Some(keepalive) = self.keepalive.as_mut()
             && let Err(why) = keepalive.check()
@@ -117,10 +118,8 @@ impl Channel {
                 && self.conn.lost().is_none()
                 && self.conn.rails().all(|(_, rail)| rail.transport().tells_end())
             {
-                self.fabric
-                    .log()
-                    .info(&format!("the keepalive connection was closed, the rails carry on: {}", chain(&why)));
-                return;
+                let line = format!("the keepalive connection was closed, the rails carry on: {}", chain(&why));
+                return self.fabric.log().info(&line);
             }
             self.unwatched = Some(Unwatched { since: now, reported: false, waits: false, renewed: false, why });
             if !path_lost {
