@@ -16,7 +16,7 @@
 // The call did what it should.
 #define LINKSPAN_OK 0
 
-// LS1101: not done in time; the path was revoked and is made again, the transport stays usable.
+// LS1101: not done in time. If it was under way its path was revoked and is made again. The transport stays usable.
 #define LINKSPAN_TIMEOUT 1101
 
 // LS1102: as LINKSPAN_TIMEOUT, but the peer has not confirmed: bytes may still land in its memory, none in ours.
@@ -643,8 +643,11 @@ int32_t linkspan_read_batch_start(struct linkspan_transport *transport,
                                   int64_t timeout_ms,
                                   struct linkspan_op **out);
 
-// Waits for one notification of the peer, the oldest first; each is taken by one wait. `value` may be null.
-int32_t linkspan_wait_for_write(struct linkspan_transport *transport, int64_t timeout_ms, uint64_t *value);
+// Waits for one notification of the peer, the oldest first; each is taken by one wait. `value` may be null. A wait that times
+// out leaves the path alone, so a timeout of 0 is the way to poll.
+int32_t linkspan_wait_for_write(struct linkspan_transport *transport,
+                                int64_t timeout_ms,
+                                uint64_t *value);
 
 // As linkspan_wait_for_write, without waiting; the value is what that gives. The operation is freed by linkspan_op_free.
 int32_t linkspan_wait_for_write_start(struct linkspan_transport *transport,
@@ -665,7 +668,8 @@ int32_t linkspan_send_start(struct linkspan_transport *transport,
                             int64_t timeout_ms,
                             struct linkspan_op **out);
 
-// Receives a message with this tag; `bytes` becomes its length and may be null.
+// Receives a message with this tag; `bytes` becomes its length and may be null. A receive that times out revokes its path, and
+// both sides connect anew: do not poll with short timeouts, but start one and ask linkspan_op_test.
 int32_t linkspan_recv(struct linkspan_transport *transport,
                       uint32_t tag,
                       struct linkspan_view local,

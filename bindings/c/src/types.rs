@@ -10,7 +10,7 @@ pub use ring::*;
 
 /// The call did what it should.
 pub const LINKSPAN_OK: i32 = 0;
-/// LS1101: not done in time; the path was revoked and is made again, the transport stays usable.
+/// LS1101: not done in time. If it was under way its path was revoked and is made again. The transport stays usable.
 pub const LINKSPAN_TIMEOUT: i32 = 1101;
 /// LS1102: as LINKSPAN_TIMEOUT, but the peer has not confirmed: bytes may still land in its memory, none in ours.
 pub const LINKSPAN_TIMED_OUT_UNREVOKED: i32 = 1102;

@@ -313,7 +313,8 @@ impl Transport {
         Ok(begun(py.detach(|| inner.read_batch(&parts, timeout)), Gives::Number))
     }
 
-    /// Takes the oldest notification of the peer, waiting for it if need be. Returns its value, 0 for `notify=True`.
+    /// Takes the oldest notification of the peer, waiting for it if need be. Returns its value, 0 for `notify=True`. A wait that
+    /// times out leaves the path alone, so `wait_for_write(0)` is the way to poll.
     #[pyo3(signature = (timeout = None))]
     fn wait_for_write(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, timeout) = (self.inner()?, seconds(timeout)?);
@@ -341,7 +342,8 @@ impl Transport {
         Ok(begun(py.detach(|| inner.send(tag, &view, timeout)), Gives::Number))
     }
 
-    /// Receives a message with this tag. Returns its length.
+    /// Receives a message with this tag. Returns its length. A receive that times out revokes its path, and both sides connect anew:
+    /// do not poll with short timeouts, but keep one `recv_async` and ask its `done()`.
     #[pyo3(signature = (tag, into, timeout = None))]
     fn recv(&self, py: Python<'_>, tag: u32, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, view, timeout) = (self.inner()?, mutable_of(into)?, seconds(timeout)?);

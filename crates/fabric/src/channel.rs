@@ -52,7 +52,7 @@ pub(crate) enum ReconnectPolicy {
     Never,
     /// The peer dials again, our listener's acceptor receives.
     Accepts { acceptor: Arc<Mutex<Acceptor>>, conn: u64 },
-    /// We dial again, each time under the next number: a stream logs in once.
+    /// We dial again, each time under the next number: a stream logs in once. Behind the last one it begins again.
     Dials { handle: Handle, conn: u64, next: u16, reconnectors: Vec<Reconnector> },
 }
 
@@ -69,7 +69,12 @@ pub struct Channel {
     unheard: u32,
     /// What was sent last went as one control message.
     small: bool,
+    /// Something has moved since the last periodic check.
+    moved: bool,
+    /// The first operation of those in flight was posted since then.
+    fresh: bool,
     last_tick: Instant,
+    /// No operation in flight has been without an answer since before this.
     last_active: Instant,
     /// When anything moved last.
     last_moved: Instant,
@@ -80,8 +85,8 @@ pub struct Channel {
     lost_untold: u64,
     missed: MissingRails,
     reported_lost: bool,
-    /// How the keepalive connection ended.
-    ended: Option<Ended>,
+    /// How the keepalive connection ended, and when that was seen.
+    ended: Option<(Ended, Instant)>,
     /// The message posted last was alone in flight.
     lonely: bool,
     /// It was made over RDMA: streams are on standby behind queue pairs.
@@ -147,6 +152,8 @@ impl Channel {
             calls: 0,
             unheard: 0,
             small: false,
+            moved: false,
+            fresh: false,
             last_tick: now,
             last_active: now,
             last_moved: now,
@@ -234,12 +241,19 @@ impl Channel {
         self.rails_lost
     }
 
+    /// An operation is posted. What was before the first of those in flight is no silence.
+    #[inline]
+    fn posts(&mut self) {
+        self.fresh |= self.conn.in_flight() == 0;
+    }
+
     /// See [`Conn::post_send`].
     ///
     /// # Errors
     /// As [`Conn::post_send`]: [`ConnError::DeviceMemory`], [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_send(tag, src);
         self.small = src.len() <= EAGER_MAX;
         self.meter.posted(answer, Some(src))
@@ -264,6 +278,7 @@ impl Channel {
     /// [`ConnError::Closed`], [`ConnError::Lost`].
     #[inline]
     pub fn post_recv(&mut self, parts: &[(u32, MemSlice)]) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_recv(parts);
         self.meter.posted(answer, None)
     }
@@ -279,6 +294,7 @@ impl Channel {
         to: RemoteSlice,
         notify: Option<u64>,
     ) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_write(src, to, notify);
         self.meter.posted(answer, Some(src))
     }
@@ -288,6 +304,7 @@ impl Channel {
     /// # Errors
     /// As [`Channel::post_write`].
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, ConnError> {
+        self.posts();
         let answer = self.conn.post_read(dst, from);
         self.meter.posted(answer, None)
     }
@@ -334,6 +351,11 @@ impl Channel {
         self.conn.notifies_seen()
     }
 
+    /// See [`Conn::notifies_refused`].
+    pub fn notifies_refused(&self) -> [u64; 8] {
+        self.conn.notifies_refused()
+    }
+
     /// See [`Conn::flush`].
     pub fn flush(&mut self) {
         self.conn.flush();
@@ -363,14 +385,23 @@ impl Channel {
     }
 
     /// Ends the connection without notice to the peer: when this returns, nothing of ours reads or writes any memory
-    /// given to it. The peer learns that we live.
+    /// given to it. The peer learns that we live, where the connection was not lost already: then from the end of
+    /// [`PeerLiveness`].
     pub fn cut(&mut self, why: &str) {
         self.reported_lost = true;
+        let lost = self.conn.lost().is_some();
         if let Some(keepalive) = &mut self.keepalive {
-            if keepalive.check().is_err() {
-                self.ended = keepalive.ended();
+            let ended = keepalive.check().is_err();
+            if ended {
+                self.ended = keepalive.ended().map(|ended| (ended, Instant::now()));
             }
-            keepalive.leave();
+            if ended || !lost {
+                keepalive.leave();
+            }
+        }
+        // Its end says something together with that of the rails, and these have not ended by themselves.
+        if !lost && let Some((ended @ Ended::Closed, _)) = &mut self.ended {
+            *ended = Ended::Broken;
         }
         self.conn.fail(Down::PeerGone { path: String::new(), why: why.to_owned() });
     }
@@ -434,8 +465,9 @@ impl Channel {
         self.calls = self.calls.wrapping_add(1);
         self.unheard = 0;
         let result = self.conn.progress();
+        self.moved |= matches!(result, Ok(Poll::Active));
         if self.calls.is_multiple_of(TICK_CALLS) {
-            self.tick(matches!(result, Ok(Poll::Active)));
+            self.tick();
         }
         if result.is_err() {
             self.report_loss();
@@ -474,7 +506,7 @@ impl Channel {
     /// Runs the periodic checks (lost rails, the peer's process) after a sleep that [`Channel::arm`] prepared.
     pub fn after_sleep(&mut self) {
         self.last_tick = self.last_tick.checked_sub(TICK).unwrap_or(self.last_tick);
-        self.tick(false);
+        self.tick();
     }
 
     /// Why the connection was lost, if it was.
@@ -492,15 +524,16 @@ impl Channel {
     }
 
     #[cold]
-    fn tick(&mut self, active: bool) {
+    fn tick(&mut self) {
         let now = Instant::now();
         self.meter.traffic(self.conn.traffic());
         self.meter.report();
         linkspan_tcp::closing::sweep();
-        if active || self.conn.in_flight() == 0 {
+        let moved = std::mem::take(&mut self.moved);
+        if std::mem::take(&mut self.fresh) || moved || self.conn.in_flight() == 0 {
             self.last_active = now;
         }
-        if active {
+        if moved {
             self.last_moved = now;
         }
         if now.duration_since(self.last_tick) < TICK {
@@ -509,7 +542,10 @@ impl Channel {
         self.last_tick = now;
         self.watch(now);
         let silence = now.duration_since(self.last_active);
-        if self.fabric.config().stall.is_some_and(|stall| silence > stall) {
+        // What has come while nobody called is read first.
+        if self.fabric.config().stall.is_some_and(|stall| silence > stall)
+            && !matches!(self.conn.progress(), Ok(Poll::Active))
+        {
             let why = format!("silent for {} ms with operations in flight (LINKSPAN_STALL_MS)", silence.as_millis());
             self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }

@@ -12,6 +12,7 @@ use linkspan_transport::{MAX_RAILS, Rail};
 
 use crate::cable::Candidate;
 use crate::handshake::Handshake;
+use crate::listener::FIRST_RETURN;
 use crate::logins::{LoginRun, LoginStep};
 use crate::mesh::hops::{self, Hops, RelayMark};
 use crate::route::{Path, PendingDial};
@@ -238,8 +239,8 @@ impl Reconnector {
                 Ok(None) => State::Dialing(dial),
                 Ok(Some((stream, hops))) => {
                     let number = *numbers;
-                    // The last number is tried without limit and without effect: after 65,000 logins that failed.
-                    *numbers = number.saturating_add(1);
+                    // Behind the last one the first is free again: a listener remembers 4096 logins.
+                    *numbers = number.checked_add(1).unwrap_or(FIRST_RETURN);
                     let candidate = self.candidate(fabric, &stream, hops);
                     let cable = self.cable.as_ref().map(|link| fabric.cables().candidate_at(fabric.config(), link));
                     let candidate = cable.map_or(candidate, |cable| cable.ok().map(|cable| (cable, None)));

@@ -139,6 +139,11 @@ impl AnyRail {
         }
     }
 
+    /// Whether the end of the peer's process ends the rail at once, as the kernel tells of streams and of processes of this host.
+    pub(crate) fn tells_end(&self) -> bool {
+        !matches!(self, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_))
+    }
+
     /// Whether nothing has been acknowledged for so long that the way is dead, not merely disturbed.
     pub(crate) fn unanswered(&self) -> bool {
         match self {

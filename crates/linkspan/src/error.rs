@@ -11,14 +11,12 @@ use crate::{Access, OpError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operation was not done in time. If bytes of it were under way its path was revoked and is made again. No byte
-    /// of it lands any more, no notification of it comes, its local memory is free, and the transport stays usable.
-    #[error(
-        "LS1101 the operation was not done within its timeout; what of it was under way was revoked, and the transport stays usable"
-    )]
+    /// The operation was not done in time. If it was under way its path was revoked and is made again; a wait for a notification
+    /// never is. No byte of it lands any more, no notification of it comes, its local memory is free, and the transport stays usable.
+    #[error("LS1101 the operation was not done within its timeout and has ended; the transport stays usable")]
     Timeout,
-    /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped,
-    /// or its host does not answer): bytes of the operation may still land in the peer's memory, none in ours.
+    /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped
+    /// or dead, or its host does not answer): bytes of the operation may still land in the peer's memory, none in ours.
     #[error(
         "LS1102 the operation was not done within its timeout and the peer has not confirmed the revocation: its bytes may still land in the peer's memory"
     )]

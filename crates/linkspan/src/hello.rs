@@ -4,7 +4,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a [`Hello`].
-pub const HELLO_LEN: usize = 80;
+pub const HELLO_LEN: usize = 336;
 
 /// Earlier paths a hello tells of: those that may have ended half made since both sides last agreed, and some more.
 pub const PAST: usize = 4;
@@ -13,7 +13,15 @@ pub const PAST: usize = 4;
 pub(crate) const HELLO_TAG: u32 = u32::MAX;
 
 const MAGIC: [u8; 4] = *b"LSHI";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// Of the last 512 notifications of a path those of refused writes: of number `n` bit `n % 64` of word `n / 64 % 8`.
+pub(crate) type Refused = [u64; 8];
+
+/// Whether notification `n` was of a refused write.
+pub(crate) fn is_refused(refused: &Refused, n: u64) -> bool {
+    refused[(n / 64 % 8) as usize] >> (n % 64) & 1 == 1
+}
 
 /// A hello, decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,8 +33,8 @@ pub struct Hello {
     /// Number of the path that begins here.
     pub epoch: u32,
     /// Numbers of the last paths the speaker was on, newest first, 0 for none, each with the notifications that had come to
-    /// it there.
-    pub past: [(u32, u64); PAST],
+    /// it there, and which of the last 512 were of writes that it refused: of number `n` bit `n % 64` of word `n / 64 % 8`.
+    pub past: [(u32, u64, Refused); PAST],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -41,6 +49,7 @@ struct Wire {
     spare: U32,
     past: [U32; PAST],
     seen: [U64; PAST],
+    refused: [[U64; 8]; PAST],
 }
 
 const _: () = assert!(size_of::<Wire>() == HELLO_LEN);
@@ -58,13 +67,14 @@ impl Hello {
             spare: U32::ZERO,
             past: self.past.map(|p| U32::new(p.0)),
             seen: self.past.map(|p| U64::new(p.1)),
+            refused: self.past.map(|p| p.2.map(U64::new)),
         };
         zerocopy::transmute!(wire)
     }
 
-    /// Notifications that the sender had received on path `epoch`.
-    pub fn seen(&self, epoch: u32) -> u64 {
-        self.past.iter().find(|p| p.0 == epoch && epoch != 0).map_or(0, |p| p.1)
+    /// Notifications that the sender had received on path `epoch`, and which of them were of refused writes.
+    pub fn seen(&self, epoch: u32) -> (u64, Refused) {
+        self.past.iter().find(|p| p.0 == epoch && epoch != 0).map_or_else(Default::default, |p| (p.1, p.2))
     }
 
     /// Reads a hello; total over any bytes. What a later release writes into the spare bytes is not looked at.
@@ -89,7 +99,7 @@ impl Hello {
             from: wire.from.get(),
             to: wire.to.get(),
             epoch: wire.epoch.get(),
-            past: std::array::from_fn(|n| (wire.past[n].get(), wire.seen[n].get())),
+            past: std::array::from_fn(|n| (wire.past[n].get(), wire.seen[n].get(), wire.refused[n].map(U64::get))),
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
 
+use crate::hello::{Refused, is_refused};
 use crate::memory::Hold;
 
 type Posted = Result<Option<Ticket>, ChannelError>;
@@ -177,7 +178,7 @@ pub(crate) struct Ops {
     active: VecDeque<OpId>,
     /// Those whose notification follows in a write of its own, in order.
     tails: VecDeque<OpId>,
-    /// Those whose notification was given to the connection and that have not reported, in that order.
+    /// Those whose notification was given to the connection, in that order, from the first that has not reported.
     emitted: VecDeque<OpId>,
     /// Notifications given to the connection before those.
     resolved: u64,
@@ -594,29 +595,30 @@ impl Ops {
             None => Ok(op.bytes),
             Some(error) => Err(Fail::Op(error)),
         };
-        if op.emitted {
-            // The connection drops the notification of a large write that was refused; a small one's always leaves.
-            let large = op.parts.len() == 1 && op.parts[0].local.len() > linkspan_proto::head::EAGER_MAX;
-            let sent = op.fail.is_none() || !(large && op.tail == Tail::None);
+        // The connection drops the notification of a large write that was refused; a small one's always leaves, in its turn.
+        let large = op.parts.len() == 1 && op.parts[0].local.len() > linkspan_proto::head::EAGER_MAX;
+        if op.emitted && op.fail.is_some() && large && op.tail == Tail::None {
             self.emitted.retain(|&e| e != id);
-            self.resolved += u64::from(sent);
         }
         self.finish(id, result);
+        while self.emitted.front().is_some_and(|&id| !self.is_open(id)) {
+            self.emitted.pop_front();
+            self.resolved += 1;
+        }
         true
     }
 
-    /// The peer has confirmed that nothing of the old path lands any more, and that `seen` notifications of it had come:
-    /// reports what is decided by that, and queues the rest again, in order.
-    pub(crate) fn relink(&mut self, seen: u64) {
+    /// The peer has confirmed that nothing of the old path lands any more, and that `seen` notifications of it had come, some of
+    /// them of writes that it refused: reports what is decided by that, and queues the rest again, in order.
+    pub(crate) fn relink(&mut self, seen: u64, refused: &Refused) {
         let emitted = std::mem::take(&mut self.emitted);
-        for (n, &id) in emitted.iter().enumerate() {
-            if self.resolved + (n as u64) >= seen {
-                break;
-            }
-            if let Some(op) = self.open(id) {
-                let bytes = op.parts.iter().map(|p| p.local.len() as u64).sum();
-                self.finish(id, Ok(bytes));
-            }
+        for (number, &id) in (self.resolved..seen).zip(&emitted) {
+            let Some(op) = self.open(id) else { continue };
+            let bytes = op.parts.iter().map(|p| p.local.len() as u64).sum();
+            let key = op.parts.last().map_or(0, |p| p.remote.key);
+            let result =
+                if is_refused(refused, number) { Err(Fail::Op(OpError::RemoteAccess { key })) } else { Ok(bytes) };
+            self.finish(id, result);
         }
         self.resolved = 0;
         self.tails.clear();

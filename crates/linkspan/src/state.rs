@@ -5,14 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{
-    Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerLiveness, PeerState, Poll, WaitFd, chain,
-};
+use linkspan_fabric::{Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, WaitFd, chain};
 use linkspan_proto::login::Secret;
 
 use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
-use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST};
+use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST, Refused};
 use crate::ops::{Ending, Fail, Ops};
 use crate::regions::Regions;
 use crate::{Error, Url, View};
@@ -46,7 +44,7 @@ const ANSWER: Duration = Duration::from_micros(20);
 /// Answers in a row after which the next one is expected, and the acknowledgement left to it.
 const HABIT: u8 = 4;
 
-/// What is said of a peer that is proven dead.
+/// What is said of a peer that is dead.
 const DEAD: &str = "the peer's process has ended";
 
 /// Notifications kept over the end of a path; as many as a connection itself keeps.
@@ -88,8 +86,8 @@ pub(crate) struct Making {
     until: Instant,
     /// When expired operations report that they were not confirmed.
     revoke_by: Option<Instant>,
-    /// What will tell of the peer's death.
-    liveness: Option<PeerLiveness>,
+    /// What is known of the peer's process. One that seems to have ended and cannot be dialled is dead.
+    peer: PeerState,
 }
 
 enum Dial {
@@ -132,7 +130,7 @@ pub(crate) struct TransportState {
     pub(crate) why: Arc<str>,
     /// Paths made so far.
     pub(crate) epoch: u32,
-    past: [(u32, u64); PAST],
+    past: [(u32, u64, Refused); PAST],
     /// Notifications of paths that have ended.
     carry: VecDeque<u64>,
     steps: u32,
@@ -165,7 +163,7 @@ impl TransportState {
             gpu: None,
             why: Arc::from("no peer has connected"),
             epoch: 0,
-            past: [(0, 0); PAST],
+            past: Default::default(),
             carry: VecDeque::new(),
             steps: 0,
             kept: Instant::now(),
@@ -373,7 +371,7 @@ impl TransportState {
             self.carry.push_back(value);
         }
         self.past.rotate_right(1);
-        self.past[0] = (self.epoch, ch.notifies_seen());
+        self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
         ch.cut(why);
         let peer_state = ch.peer_state();
         self.regions.settle(None, &mut self.ops.left.holds);
@@ -401,17 +399,16 @@ impl TransportState {
         }
     }
 
-    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer_state: PeerState) {
-        let liveness = match peer_state {
-            PeerState::Gone => return self.bereaved(),
-            PeerState::Ask(liveness) => Some(liveness),
-            PeerState::Open => None,
-        };
+    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer: PeerState) {
+        if matches!(peer, PeerState::Gone) && self.target.is_none() {
+            self.bereaved();
+            return;
+        }
         if self.carry.len() > MAX_CARRY {
             return self.breaks("the peer sent more notifications than were waited for");
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
-        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, liveness });
+        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, peer });
         self.why = Arc::from(why_remade(&self.target));
     }
 
@@ -431,10 +428,12 @@ impl TransportState {
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
     }
 
-    /// The peer is proven dead: nothing of ours lands there any more, and it will not reconnect.
-    fn bereaved(&mut self) {
-        self.ops.end(Fail::Timeout, |op| op.expired);
+    /// The peer is dead as far as its streams tell. That is no proof that nothing of ours lands there any more: they may have
+    /// been ended on the way.
+    fn bereaved(&mut self) -> bool {
+        self.ops.end(Fail::Unrevoked, |op| op.expired);
         self.breaks(DEAD);
+        true
     }
 
     /// Breaks the transport permanently.
@@ -461,7 +460,7 @@ impl TransportState {
             Phase::Making(_) => return Err(Error::HasPeer),
             Phase::Up(_) => {}
             Phase::Idle => {
-                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, liveness: None };
+                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, peer: PeerState::Open };
                 self.phase = Phase::Making(making);
                 self.why = Arc::from("the time was up");
             }
@@ -504,13 +503,12 @@ impl TransportState {
         let mut active = self.poll_acceptor();
         let now = Instant::now();
         let Phase::Making(making) = &mut self.phase else { return true };
-        match making.liveness.take().map(PeerLiveness::ask) {
-            Some(PeerState::Gone) => {
-                self.bereaved();
-                return true;
-            }
-            Some(PeerState::Ask(liveness)) => making.liveness = Some(liveness),
-            Some(PeerState::Open) | None => {}
+        making.peer = match std::mem::replace(&mut making.peer, PeerState::Open) {
+            PeerState::Ask(liveness) => liveness.ask(),
+            known => known,
+        };
+        if matches!(making.peer, PeerState::Gone) && self.target.is_none() {
+            return self.bereaved();
         }
         if making.revoke_by.is_some_and(|by| now >= by) {
             making.revoke_by = None;
@@ -529,7 +527,7 @@ impl TransportState {
                         active = true;
                         Dial::Connecting(Box::new(connecting))
                     }
-                    Err(error) => return self.give_up(&chain(&error)),
+                    Err(error) => return self.undialled(chain(&error), false, now),
                 }
             }
             (Dial::Connecting(mut connecting), _) => match connecting.poll() {
@@ -539,17 +537,16 @@ impl TransportState {
                     if let Err(why) = self.outfit(&mut ch) {
                         return self.give_up(&why);
                     }
-                    match say(&mut ch, self.hello(self.epoch + 1)) {
-                        true => Dial::Join(Box::new(PendingHello::new(ch))),
-                        false => Dial::At(now + RECONNECT),
+                    if !say(&mut ch, self.hello(self.epoch + 1)) {
+                        return self.undialled("the new path was lost at once".to_owned(), true, now);
                     }
+                    Dial::Join(Box::new(PendingHello::new(ch)))
                 }
-                // There is no listener any more, or the settings forbid every path: trying again cannot succeed.
-                Err(error @ (linkspan_fabric::Error::Vanished { .. } | linkspan_fabric::Error::Timeout { .. })) => {
-                    self.why = Arc::from(chain(&error));
-                    Dial::At(now + RECONNECT)
+                Err(error) => {
+                    use linkspan_fabric::Error as E;
+                    let again = matches!(error, E::Vanished { .. } | E::Timeout { .. });
+                    return self.undialled(chain(&error), again, now);
                 }
-                Err(error) => return self.give_up(&chain(&error)),
             },
             (Dial::Join(mut pending), _) => match pending.poll() {
                 Ok(None) => Dial::Join(pending),
@@ -560,10 +557,7 @@ impl TransportState {
                     self.up(pending.channel, &hello);
                     return true;
                 }
-                Err(why) => {
-                    self.why = Arc::from(why);
-                    Dial::At(now + RECONNECT)
-                }
+                Err(why) => return self.undialled(why, true, now),
             },
             (dial, _) => dial,
         };
@@ -571,6 +565,21 @@ impl TransportState {
             making.dial = next;
         }
         active
+    }
+
+    /// A dial has come to nothing. A path that was up is dialled again until its deadline, whatever the error: a cable that is out, or
+    /// a listener that is full, looks like one that is gone. A first one only where that may help: without a listener, or
+    /// where the settings forbid every path, it does not.
+    fn undialled(&mut self, why: String, again: bool, now: Instant) -> bool {
+        match &mut self.phase {
+            Phase::Making(Making { peer: PeerState::Gone, .. }) => self.bereaved(),
+            Phase::Making(making) if again || self.epoch > 0 => {
+                making.dial = Dial::At(now + RECONNECT);
+                self.why = Arc::from(why);
+                false
+            }
+            _ => self.give_up(&why),
+        }
     }
 
     /// No path comes about.
@@ -651,7 +660,7 @@ impl TransportState {
     }
 
     fn up(&mut self, ch: Channel, hello: &Hello) {
-        let seen = hello.seen(self.past[0].0);
+        let (seen, refused) = hello.seen(self.past[0].0);
         self.epoch = hello.epoch;
         self.peer = hello.from;
         if let Some(target) = &mut self.target {
@@ -662,7 +671,7 @@ impl TransportState {
         if self.epoch > 1 {
             self.ctx.fabric().log().info(&format!("path {} in use: {line}", self.epoch));
         }
-        self.ops.relink(seen);
+        self.ops.relink(seen, &refused);
         self.ops.connected();
         self.settle();
         if let Phase::Up(ch) = &mut self.phase {
@@ -685,7 +694,9 @@ impl TransportState {
             }
             Phase::Making(making) => {
                 let mut until = making.until.min(making.revoke_by.unwrap_or(making.until));
-                fds.extend(making.liveness.as_ref().map(PeerLiveness::wait_fd));
+                if let PeerState::Ask(liveness) = &making.peer {
+                    fds.push(liveness.wait_fd());
+                }
                 match &mut making.dial {
                     Dial::Off => {}
                     Dial::At(when) => until = until.min(*when),

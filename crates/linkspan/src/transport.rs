@@ -338,7 +338,7 @@ impl Transport {
     }
 
     /// Waits for one notification of the peer, the oldest first; each is taken by one wait. Output: its value, 0 for
-    /// [`Notify::COUNT`]. A wait that times out leaves the path alone.
+    /// [`Notify::COUNT`]. A wait that times out leaves the path alone, so a timeout of zero is the way to poll.
     ///
     /// # Errors
     /// [`Error::Timeout`]: no notification came in time. [`Error::NotConnected`], [`Error::Broken`],
@@ -377,6 +377,9 @@ impl Transport {
     }
 
     /// Receives a message with this tag. Output: its length.
+    ///
+    /// A receive is under way from its call, so one that times out revokes its path, and both sides connect anew. Do not poll with
+    /// short timeouts: keep one receive and ask [`Op::test`].
     ///
     /// # Errors
     /// As [`Transport::send`].

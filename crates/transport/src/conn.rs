@@ -253,6 +253,11 @@ impl<R: Rail> Conn<R> {
         self.engine.notifies_seen()
     }
 
+    /// Which of them were of refused writes; see [`Engine::notifies_refused`].
+    pub fn notifies_refused(&self) -> [u64; 8] {
+        self.engine.notifies_refused()
+    }
+
     /// The oldest notification not taken yet.
     pub fn take_notify(&mut self) -> Option<u64> {
         self.engine.take_notify()

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use linkspan::{Access, Context, Memory, Notify, RemoteBuffer};
 use linkspan_fabric::nic::AnyNic;
 use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, HostBuf, Level, Log, Poll, Ticket};
@@ -14,6 +15,10 @@ use linkspan_proto::mesh::{Keys, LISTEN_ID};
 
 /// Messages in flight.
 const WINDOW: usize = 8;
+
+/// Bytes of a one-sided write, and the time that it has.
+const PAGE: usize = 4096;
+const WRITE: Duration = Duration::from_millis(500);
 
 pub(crate) fn main(args: &[&str]) -> ExitCode {
     match run(args) {
@@ -26,6 +31,11 @@ pub(crate) fn main(args: &[&str]) -> ExitCode {
 }
 
 fn run(args: &[&str]) -> Result<(), String> {
+    match args {
+        ["expose"] => return expose().map_err(|e| linkspan_fabric::chain(&e)),
+        ["write", url, remote] => return write(url, remote),
+        _ => {}
+    }
     let config = Config::from_env().map_err(|e| linkspan_fabric::chain(&e))?;
     let log = Log::to(|level, line| println!("{} {line}", if level == Level::Warn { "WARN" } else { "INFO" }));
     let (fabric, args) = match args {
@@ -36,8 +46,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     match args {
         ["listen", count, size, rest @ ..] => {
             let listener = fabric.listen(0).map_err(|e| linkspan_fabric::chain(&e))?;
-            let hex: String = listener.handle().iter().map(|b| format!("{b:02x}")).collect();
-            println!("handle {hex}");
+            println!("handle {}", hex(&listener.handle()));
             loop {
                 if let Some(mut channel) = listener.accept().map_err(|e| linkspan_fabric::chain(&e))? {
                     println!("up {}", channel.describe());
@@ -47,11 +56,7 @@ fn run(args: &[&str]) -> Result<(), String> {
             }
         }
         ["connect", handle, count, size, rest @ ..] => {
-            let mut bytes = [0; HANDLE_LEN];
-            for (n, byte) in bytes.iter_mut().enumerate() {
-                *byte =
-                    u8::from_str_radix(handle.get(2 * n..2 * n + 2).unwrap_or("x"), 16).map_err(|e| e.to_string())?;
-            }
+            let bytes: [u8; HANDLE_LEN] = from_hex(handle)?.try_into().map_err(|_| "a handle of another length")?;
             let mut connecting = fabric.connect(0, &bytes).map_err(|e| linkspan_fabric::chain(&e))?;
             loop {
                 if let Some(mut channel) = connecting.poll().map_err(|e| linkspan_fabric::chain(&e))? {
@@ -114,6 +119,48 @@ fn soft(interfaces: &str) -> Result<Vec<AnyNic>, String> {
         Ok(AnyNic::Soft(net.nic(SoftConfig::roce(&format!("soft-{name}"), [10, 78, 0, n].into(), index))))
     };
     (1..).zip(interfaces.split(',').filter(|name| !name.is_empty())).map(nic).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+    let byte = |at| u8::from_str_radix(text.get(at..at + 2).unwrap_or("x"), 16).map_err(|e| e.to_string());
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
+/// The library's side that is written to: a line for each notification.
+fn expose() -> Result<(), linkspan::Error> {
+    let transport = Context::new(Config::from_env()?, Log::off())?.transport()?;
+    let memory = Memory::host(PAGE);
+    let region = transport.expose(&memory.view(), Access::Write)?;
+    println!("at {} {}", transport.bind()?, hex(&region.remote().encode()));
+    transport.wait_connected_blocking(WRITE * 20)?;
+    loop {
+        println!("got {}", transport.wait_for_write_blocking(None)?);
+    }
+}
+
+/// The one that writes: a line for each write, with its error if it has one. Ends when the transport is broken.
+fn write(url: &str, remote: &str) -> Result<(), String> {
+    let all = |e: linkspan::Error| linkspan_fabric::chain(&e);
+    let transport = Context::new(Config::from_env().map_err(|e| all(e.into()))?, Log::off()).map_err(all)?;
+    let transport = transport.transport().map_err(all)?;
+    let to = RemoteBuffer::decode(&from_hex(remote)?).map_err(all)?;
+    transport
+        .connect_blocking(&url.parse().map_err(|e: linkspan::UrlError| e.to_string())?, WRITE * 20)
+        .map_err(all)?;
+    let memory = Memory::host(PAGE);
+    for n in 0.. {
+        match transport.write_blocking(&memory.view(), &to, Some(Notify::value(n)), Some(WRITE)) {
+            Ok(_) => println!("wrote {n}"),
+            Err(error) if error.is_broken() => return Err(all(error)),
+            Err(error) => println!("late {n}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 fn number(text: &str) -> Result<usize, String> {

@@ -30,6 +30,12 @@ pub(crate) const ALL: &[Test] = &[
         run: clean_end,
     },
     Test {
+        name: "short-cut",
+        what: "a cable that is out for 3 s breaks no transport of one-sided writes, though their time is up",
+        waits: true,
+        run: short_cut,
+    },
+    Test {
         name: "late-rail",
         what: "a cable that is down when the connection is made is taken in when it comes up",
         waits: false,
@@ -232,6 +238,30 @@ fn clean_end() -> Outcome<String> {
         }
     }
     Ok("12 runs of lspan perf and 3 jobs with the plugin, no warning".into())
+}
+
+fn short_cut() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    let mut to = world.node("b", &[CABLES], &["expose"])?;
+    let at = to.expect("at", SOON)?;
+    let (url, remote) = at.split_once(' ').ok_or("no remote buffer")?;
+    let mut from = world.node("a", &[CABLES], &["write", url, remote])?;
+    to.expect("got", SOON)?;
+    from.expect("wrote", SOON)?;
+    let cut = Instant::now();
+    // The route goes with the cable, so that every dial fails at once.
+    world.ip("a", "link set cab0 down")?;
+    let late = from.expect("late", SOON)?;
+    std::thread::sleep(Duration::from_secs(3).saturating_sub(cut.elapsed()));
+    world.ip("a", "link set cab0 up")?;
+    // What came before the cut is not waited for again.
+    let (_, since) = (to.heard("got"), Instant::now());
+    let again = to.expect("got", SOON);
+    if from.heard("error") > 0 || again.is_err() {
+        return Err(format!("nothing is written any more: {}", from.expect("error", SOON).unwrap_or_default()));
+    }
+    Ok(format!("written again {:.1?} after the cable came back; {late}", since.elapsed()))
 }
 
 /// Two hosts of which b listens on two shaped cables; `cut` makes the second one useless before a connects, `mend` undoes it.

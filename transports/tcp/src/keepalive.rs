@@ -98,8 +98,9 @@ impl Keepalive {
     /// Tells the peer that this side ends the connection of its own will and lives. The stream is empty, so the byte
     /// leaves at once where there is a path at all. To a peer that is gone it would be answered by a reset, so check first.
     pub fn leave(&mut self) {
-        self.said = true;
-        let _ = linkspan_net::send(self.stream.as_fd(), &[LEAVING]);
+        if !std::mem::replace(&mut self.said, true) {
+            let _ = linkspan_net::send(self.stream.as_fd(), &[LEAVING]);
+        }
     }
 
     /// Whether the last check found this path lost (the peer's host does not answer on it, or has given it up) rather than an end

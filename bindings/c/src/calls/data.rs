@@ -187,7 +187,8 @@ pub unsafe extern "C" fn linkspan_read_batch_start(
     })
 }
 
-/// Waits for one notification of the peer, the oldest first; each is taken by one wait. `value` may be null.
+/// Waits for one notification of the peer, the oldest first; each is taken by one wait. `value` may be null. A wait that times
+/// out leaves the path alone, so a timeout of 0 is the way to poll.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_wait_for_write(
     transport: *mut linkspan_transport,
@@ -253,7 +254,8 @@ pub unsafe extern "C" fn linkspan_send_start(
     })
 }
 
-/// Receives a message with this tag; `bytes` becomes its length and may be null.
+/// Receives a message with this tag; `bytes` becomes its length and may be null. A receive that times out revokes its path, and
+/// both sides connect anew: do not poll with short timeouts, but start one and ask linkspan_op_test.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_recv(
     transport: *mut linkspan_transport,

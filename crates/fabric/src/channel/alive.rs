@@ -19,10 +19,15 @@ const GRACE: Duration = Duration::from_secs(25);
 /// holds some tens at most, so a correct peer's last bytes fit; one that sends more does not hold this call.
 const LAST_LOOKS: usize = 256;
 
+/// The end of the keepalive connection and that of the rails are told as one within this time: a process that ends closes all of
+/// them, and what its rails still carry is read before their end.
+const TOGETHER: Duration = Duration::from_secs(1);
+
 /// What is known of the end of a peer whose path was lost.
 #[derive(Debug)]
 pub enum PeerState {
-    /// Its process has ended, or has closed the connection permanently.
+    /// All its streams have ended without a word, as those of a process that has ended do. No proof of that: whoever is on the way
+    /// can end streams too.
     Gone,
     /// It has closed the path and is still running, or nothing is known.
     Open,
@@ -30,7 +35,9 @@ pub enum PeerState {
     Ask(PeerLiveness),
 }
 
-/// The keepalive connection of a connection whose rails are lost already.
+/// The keepalive connection of a connection whose rails are lost already. The peer is told that we live when it is dropped, and before
+/// only where we have ended the rails: of a process that is killed with that byte unread the kernel sends a reset in place of the
+/// end, and others send resets too.
 #[derive(Debug)]
 pub struct PeerLiveness(Keepalive);
 
@@ -49,6 +56,12 @@ impl PeerLiveness {
     /// The descriptor that becomes ready when the answer may have changed.
     pub fn wait_fd(&self) -> WaitFd {
         self.0.wait_fd()
+    }
+}
+
+impl Drop for PeerLiveness {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 
@@ -77,17 +90,22 @@ fn lives(fabric: &Fabric, peer: Option<u64>, policy: &ReconnectPolicy) -> bool {
 }
 
 impl Channel {
-    /// Asks the keepalive connection. Its end proves that the process is gone; its silence or a reset that its own path is, and the peer
-    /// with it where no other path carries, unless the mesh reports the peer's host: then it is the cable that is dead, and a
-    /// way around may need longer than the keepalive connection, which counts from the last answer before the cut.
+    /// Asks the keepalive connection. Its end, with that of the rails, tells that the process is gone; alone it tells nothing where
+    /// rails tell their end themselves, for a proxy may close what carries nothing. Its silence or a reset tells that its own
+    /// path is gone, and the peer with it where no other path carries, unless the mesh reports the peer's host: then it is the
+    /// cable that is dead, and a way around may need longer than the keepalive connection, which counts from the last answer
+    /// before the cut.
     pub(super) fn watch(&mut self, now: Instant) {
         if let Some(keepalive) = self.keepalive.as_mut()
             && let Err(why) = keepalive.check()
         {
-            let path_lost = keepalive.path_lost();
-            self.ended = keepalive.ended();
-            // We live, whatever has become of the peer: it may be asking the same.
-            keepalive.leave();
+            let (path_lost, ended) = (keepalive.path_lost(), keepalive.ended());
+            self.ended = ended.map(|ended| (ended, now));
+            // We live, whatever has become of the peer: it may be asking the same. Where it is closed over there nobody reads that, and
+            // a proxy that has closed it may live on.
+            if ended != Some(Ended::Closed) {
+                keepalive.leave();
+            }
             // The end of the keepalive connection may overtake bytes that are still in the rails: read them first.
             for _ in 0..LAST_LOOKS {
                 self.conn.rails().for_each(|(_, rail)| rail.transport().look());
@@ -96,6 +114,13 @@ impl Channel {
                 }
             }
             self.keepalive = None;
+            if ended == Some(Ended::Closed)
+                && self.conn.lost().is_none()
+                && self.conn.rails().all(|(_, rail)| rail.transport().tells_end())
+            {
+                let line = format!("the keepalive connection was closed, the rails carry on: {}", cause(&why));
+                return self.fabric.log().info(&line);
+            }
             self.unwatched = Some(Unwatched { since: now, reported: false, waits: false, renewed: false, why });
             if !path_lost {
                 self.end_unwatched();
@@ -133,7 +158,7 @@ impl Channel {
 
     /// Whether the peer has closed the path of its own will.
     pub(super) fn peer_closed(&self) -> bool {
-        self.conn.peer_sent_goaway() || self.ended == Some(Ended::Left)
+        self.conn.peer_sent_goaway() || self.ended.is_some_and(|(ended, _)| ended == Ended::Left)
     }
 
     /// Keeps in mind which host of the mesh the peer is on, as long as the keepalive connection's path shows it: when that is dead the
@@ -161,7 +186,7 @@ impl Channel {
     /// What is known of the peer of a connection that is lost.
     pub fn peer_state(mut self) -> PeerState {
         match (self.ended, self.keepalive.take()) {
-            (Some(Ended::Closed), _) => PeerState::Gone,
+            (Some((Ended::Closed, when)), _) if when.elapsed() < TOGETHER => PeerState::Gone,
             (Some(_), _) | (None, None) => PeerState::Open,
             (None, Some(keepalive)) => PeerLiveness(keepalive).ask(),
         }

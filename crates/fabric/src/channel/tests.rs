@@ -14,6 +14,7 @@ use crate::transport::AnyRail;
 use crate::{Config, Log};
 
 mod around;
+mod stall;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -78,6 +79,49 @@ fn silenced() -> (Keepalive, TcpStream) {
     let keepalive = Keepalive::new(stream);
     socket.set_tcp_user_timeout(Some(Duration::from_millis(50))).unwrap();
     (keepalive, far)
+}
+
+/// Two ends over loopback, as if on two hosts, with one more setting.
+fn tcp(setting: (&str, &str)) -> [Channel; 2] {
+    let get = |name: &str| match name {
+        "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
+        "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
+        "LINKSPAN_PATH" => Some("tcp".to_owned()),
+        name => (name == setting.0).then(|| setting.1.to_owned()),
+    };
+    let fabric = Fabric::with_nics(Config::read(&get).unwrap(), Log::off(), false, Vec::new()).unwrap();
+    let listener = fabric.listen(0).unwrap();
+    let real = Handle::decode(&listener.handle()).unwrap();
+    let mut handle = Handle::new(real.listen_id, real.token.clone(), real.host ^ 1);
+    handle.push(real.addrs()[0]).unwrap();
+    let mut connecting = fabric.connect(0, &handle.encode()).unwrap();
+    let (mut here, mut there) = (None, None);
+    let since = Instant::now();
+    while here.is_none() || there.is_none() {
+        assert!(since.elapsed() < LONG);
+        here = here.or_else(|| connecting.poll().unwrap());
+        there = there.or_else(|| listener.accept().unwrap());
+    }
+    [here.unwrap(), there.unwrap()]
+}
+
+#[test]
+fn rails_come_back_when_the_numbers_of_streams_have_run_out() {
+    let [mut a, mut b] = tcp(("LINKSPAN_TCP_STREAMS", "2"));
+    let ReconnectPolicy::Dials { next, .. } = &mut a.policy else { panic!("it dials") };
+    *next = u16::MAX;
+    let since = Instant::now();
+    for number in [u16::MAX, crate::listener::FIRST_RETURN] {
+        let slot = a.conn.rails().next().unwrap().0;
+        let why = Down::PeerGone { path: String::new(), why: "lost".into() };
+        a.conn.give_up_rail(slot, why).unwrap();
+        assert_eq!(a.conn.rails().count(), 1);
+        while a.conn.rails().count() < 2 || b.conn.rails().count() < 2 {
+            assert!(since.elapsed() < LONG, "number {number} brings no rail back");
+            a.progress().unwrap();
+            b.progress().unwrap();
+        }
+    }
 }
 
 fn said(lines: &Lines, what: &str) -> bool {

@@ -3,22 +3,30 @@ use proptest::prelude::*;
 use super::*;
 
 fn sample() -> Hello {
-    Hello { from: 5, to: 6, epoch: 3, past: [(2, 40), (1, 7), (0, 0), (0, 0)] }
+    let (mut refused, none) = ([0; 8], [0; 8]);
+    refused[1] = 0x0102_0304;
+    Hello { from: 5, to: 6, epoch: 3, past: [(2, 40, refused), (1, 7, none), (0, 0, none), (0, 0, none)] }
 }
 
 #[test]
 fn golden_bytes() {
     let wire = sample().encode();
-    assert_eq!(wire[..8], *b"LSHI\x01\0\0\0");
+    assert_eq!(wire[..8], *b"LSHI\x02\0\0\0");
     assert_eq!(wire[8..32], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire[32..48], [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire[48..64], [40, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(wire[80..96], [0, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
+    assert!(wire[96..].iter().all(|&b| b == 0));
     assert_eq!(Hello::decode(&wire), Ok(sample()));
 }
 
 #[test]
 fn what_had_come_is_told_per_path() {
-    assert_eq!([sample().seen(2), sample().seen(1), sample().seen(9), sample().seen(0)], [40, 7, 0, 0]);
+    assert_eq!([2, 1, 9, 0].map(|epoch| sample().seen(epoch).0), [40, 7, 0, 0]);
+    let (_, refused) = sample().seen(2);
+    let told: Vec<u64> = (0..512).filter(|&n| is_refused(&refused, n)).collect();
+    assert_eq!(told, [66, 72, 73, 81, 88]);
+    assert!(is_refused(&refused, 66 + 512 * 7));
 }
 
 #[test]
@@ -36,7 +44,7 @@ fn errors_say_what_is_wrong() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_hello_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+    fn any_bytes_are_a_hello_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         if let Ok(hello) = Hello::decode(&bytes) {
             prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         }

@@ -1,6 +1,7 @@
-//! One-sided operations under seeded faults: paths that stall, end or are revoked in the middle of anything and are made again.
-//! Checked: no notification is lost, doubled, early or out of order; once an operation has reported, no byte of its local
-//! memory changes; once a timeout has reported, no byte of it lands at the target any more.
+//! One-sided operations under seeded faults: paths that stall, end or are revoked in the middle of anything and are made again, and
+//! operations that the peer refuses. Checked: no notification is lost, doubled, early or out of order, and none of a refused write comes;
+//! what is refused says so and is never done; once an operation has reported, no byte of its local memory changes; once a timeout has
+//! reported, no byte of it lands at the target any more.
 //!
 //! `SEEDS=10000 cargo test --release -p linkspan seeds` runs that many; `SEED=17` runs one.
 
@@ -52,12 +53,15 @@ enum End1 {
     Done,
     TimedOut,
     Dropped,
+    Refused,
 }
 
 /// One operation as the model knows it. Its number is its notification's value.
 struct Known {
     id: OpId,
     read: bool,
+    /// A piece of it goes where the peer allows none.
+    refused: bool,
     notify: Option<Notify>,
     /// Pieces of local memory, one behind the other at `at` of the target.
     pieces: Vec<Memory>,
@@ -74,6 +78,7 @@ struct Met {
     timed_out: u64,
     done: u64,
     dropped: u64,
+    refused: u64,
     late_success: u64,
 }
 
@@ -150,23 +155,39 @@ impl Run {
     }
 
     fn begin(&mut self) {
-        let number = self.known.len() as u64;
         let rng = &mut self.rng;
         let timeout = rng.one_in(3).then(|| Duration::from_nanos(rng.below(40 * MS)));
         let read = rng.one_in(4);
         let count = if rng.one_in(4) { rng.within(2, 6) as usize } else { 1 };
         let lens: Vec<usize> = (0..count).map(|_| *rng.choose(&[0, 8, 3000, 8192, 8193, 20_000, 9000])).collect();
+        let fence = rng.one_in(4).then_some(true);
+        let fence = (!read && !rng.one_in(3)).then_some(fence.is_some());
+        let refused = rng.one_in(5).then(|| rng.below(count as u64) as usize);
+        self.post(read, &lens, fence, timeout, refused);
+    }
+
+    /// Posts an operation of pieces of these lengths; with `fence` it notifies. Piece `refused` goes where the peer allows none.
+    fn post(
+        &mut self,
+        read: bool,
+        lens: &[usize],
+        fence: Option<bool>,
+        timeout: Option<Duration>,
+        refused: Option<usize>,
+    ) {
+        let number = self.known.len() as u64;
         let len: usize = lens.iter().sum();
-        let notify = Notify { value: number, fence: rng.one_in(4) };
-        let notify = (!read && !rng.one_in(3)).then_some(notify);
+        let notify = fence.map(|fence| Notify { value: number, fence });
         let at = if read { 0 } else { self.used };
         let content = if read { vec![0; len] } else { bytes(len, number) };
         let (mut pieces, mut begin) = (Vec::new(), 0);
         let id = self.ops.start_within(if read { Kind::Read } else { Kind::Write }, notify, timeout);
         let mut parts = Vec::new();
-        for len in lens {
+        for (n, &len) in lens.iter().enumerate() {
             let memory = Memory::copy_of(&content[begin..begin + len]);
-            let remote = RemoteSlice { key: if read { READ_KEY } else { WRITE_KEY }, offset: (at + begin) as u64 };
+            let key = if read == (refused == Some(n)) { WRITE_KEY } else { READ_KEY };
+            let offset = if refused == Some(n) { 0 } else { (at + begin) as u64 };
+            let remote = RemoteSlice { key, offset };
             parts.push((Part { local: memory.view().raw(), remote }, memory.view().hold()));
             pieces.push(memory);
             begin += len;
@@ -175,7 +196,8 @@ impl Run {
         self.ops.submit(id);
         self.used += if read { 0 } else { len };
         assert!(self.used <= self.target.len(), "the model's target is too small");
-        self.known.push(Known { id, read, notify, pieces, at, len, heard: false, end: End1::Open });
+        let refused = refused.is_some();
+        self.known.push(Known { id, read, refused, notify, pieces, at, len, heard: false, end: End1::Open });
         if let Some(a) = &mut self.a {
             self.ops.pump(a);
         }
@@ -196,11 +218,14 @@ impl Run {
             self.last_heard = Some(value);
             let known = &self.known[number];
             assert!(!known.heard && known.end != End1::TimedOut, "notification {value} of a write that timed out");
+            assert!(!known.refused, "notification {value} of a refused write");
             assert!(known.end == End1::Dropped || self.there(known) == bytes(known.len, value), "{value} is early");
             if known.notify.is_some_and(|n| n.fence) {
                 for (n, earlier) in self.known[..number].iter().enumerate().filter(|(_, k)| !k.read) {
                     // One that timed out later, or now, may have been passed over: it was ended, not done.
-                    let over = matches!(earlier.end, End1::TimedOut | End1::Dropped) || self.ops.is_expired(earlier.id);
+                    let over = matches!(earlier.end, End1::TimedOut | End1::Dropped)
+                        || earlier.refused
+                        || self.ops.is_expired(earlier.id);
                     assert!(over || self.there(earlier) == bytes(earlier.len, n as u64), "{value} passed {n}");
                 }
             }
@@ -220,6 +245,7 @@ impl Run {
             let end = match result {
                 Ok(count) => {
                     assert_eq!(count, known.len as u64, "bytes of {n}");
+                    assert!(!known.refused, "{n} is done although the peer has refused it");
                     if known.read {
                         let got: Vec<u8> = known.pieces.iter().flat_map(Memory::to_vec).collect();
                         assert!(got == bytes(SHOWN, 5)[..known.len], "read {n} brought other bytes");
@@ -236,6 +262,10 @@ impl Run {
                     let place = self.target.slice().sub(known.at as u64, known.len as u64).expect("inside");
                     assert!(known.read || place.fill(0, &vec![0xEE; known.len]));
                     End1::TimedOut
+                }
+                Err(Fail::Op(OpError::RemoteAccess { .. })) if known.refused => {
+                    self.met.refused += 1;
+                    End1::Refused
                 }
                 other => panic!("operation {n}: {other:?}"),
             };
@@ -259,12 +289,12 @@ impl Run {
     fn remake(&mut self) {
         let _ = self.b.progress();
         self.hear();
-        let seen = self.b.notifies_seen();
+        let (seen, refused) = (self.b.notifies_seen(), self.b.notifies_refused());
         let (mut a, b) = path(&self.world, &mut self.rng, &self.target, &self.shown);
         // The drop of the old one comes first: from here on nothing of it lands.
         self.b = b;
         let before: Vec<bool> = self.known.iter().map(|k| self.ops.is_expired(k.id)).collect();
-        self.ops.relink(seen);
+        self.ops.relink(seen, &refused);
         let late = before.iter().zip(&self.known).filter(|(was, k)| **was && k.heard).count();
         self.met.late_success += late as u64;
         self.ops.pump(&mut a);
@@ -308,7 +338,17 @@ impl Run {
 
     fn go(mut self) -> Met {
         let total = self.rng.within(5, 40) as usize;
+        self.until_over(total, None);
+        self.finish()
+    }
+
+    /// Lets `total` operations come to their end, those that are not posted yet and faults at random. With `cut_at` the path is cut
+    /// before that round, and nothing else goes wrong. Rounds that it took.
+    fn until_over(&mut self, total: usize, cut_at: Option<u32>) -> u32 {
         for round in 0..MAX_ROUNDS {
+            if cut_at == Some(round) {
+                self.cut();
+            }
             if self.known.len() < total && self.rng.one_in(4) {
                 self.begin();
             }
@@ -353,7 +393,7 @@ impl Run {
             let notified = |k: &Known| k.end != End1::Done || k.notify.is_none() || k.heard;
             let over = self.known.len() == total && self.known.iter().all(|k| k.end != End1::Open && notified(k));
             if over {
-                return self.finish();
+                return round;
             }
             if !active && !self.world.pass() && round % 16 == 0 {
                 self.world.advance(MS);
@@ -409,13 +449,63 @@ fn no_notification_is_lost_or_early_and_no_byte_late() {
         sum.timed_out += met.timed_out;
         sum.done += met.done;
         sum.dropped += met.dropped;
+        sum.refused += met.refused;
         sum.late_success += met.late_success;
     }
-    let Met { revoked, lost, timed_out, done, dropped, late_success } = sum;
+    let Met { revoked, lost, timed_out, done, dropped, refused, late_success } = sum;
     println!(
-        "{done} done, {timed_out} timed out, {dropped} dropped, {late_success} done although late; {revoked} paths revoked, {lost} lost"
+        "{done} done, {timed_out} timed out, {dropped} dropped, {refused} refused, {late_success} done although late; {revoked} paths revoked, {lost} lost"
     );
     if many {
-        assert!([revoked, lost, timed_out, done, dropped].iter().all(|&n| n > 10), "some faults hardly happened");
+        assert!(
+            [revoked, lost, timed_out, done, dropped, refused].iter().all(|&n| n > 10),
+            "some faults hardly happened"
+        );
     }
+}
+
+/// The peer has seen the notifications and refused some of their writes, and its refusals may be lost with the path.
+#[test]
+fn a_refused_write_is_never_done_whenever_its_path_is_lost() {
+    for seed in 0..3 {
+        // The first one knows how many rounds there are. Slow rails have thousands.
+        let rounds = refused_and_cut(seed, 0);
+        for cut_at in (1..=rounds).step_by(1 + rounds as usize / 100) {
+            refused_and_cut(seed, cut_at);
+        }
+    }
+}
+
+/// Writes of which some are refused, over rails of this seed, with the path cut before a round. Rounds that it took.
+fn refused_and_cut(seed: u64, cut_at: u32) -> u32 {
+    let mut run = Run::new(seed);
+    let batch = [8, 20_000, 8];
+    for (lens, refused) in [
+        (&[100][..], None),
+        (&[100], Some(0)),
+        (&[8], None),
+        (&[20_000], None),
+        // Behind the notification of a large write these follow in messages of their own.
+        (&[100], Some(0)),
+        (&[20_000], Some(0)),
+        (&[0], None),
+        (&batch, Some(2)),
+        (&batch, Some(1)),
+        (&batch, None),
+        (&[8], Some(0)),
+    ] {
+        run.post(false, lens, Some(false), None, refused);
+    }
+    let total = run.known.len();
+    let took = run.until_over(total, Some(cut_at));
+    for (n, known) in run.known.iter().enumerate() {
+        let end = if known.refused { End1::Refused } else { End1::Done };
+        assert_eq!(
+            (known.end, known.heard),
+            (end, !known.refused),
+            "write {n}, seed {seed}, cut before round {cut_at}"
+        );
+    }
+    run.finish();
+    took
 }

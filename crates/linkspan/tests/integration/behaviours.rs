@@ -271,6 +271,23 @@ fn timeout_immediately() {
 }
 
 #[test]
+fn to_poll_for_a_notification_leaves_the_path_alone_and_to_poll_with_a_receive_does_not() {
+    let (a, b) = pair(PATHS[0].1);
+    for _ in 0..100 {
+        let none = b.wait_for_write_blocking(Some(Duration::ZERO)).unwrap_err();
+        assert!(matches!(none, Error::Timeout) && !none.to_string().contains("revoked"), "{none}");
+    }
+    let (inbox, remote) = open(&b, 8);
+    a.write_blocking(&filled(8, 1).view(), &remote, Some(Notify::value(7)), Some(LONG)).unwrap();
+    until("the notification", || b.wait_for_write_blocking(Some(Duration::ZERO)).is_ok());
+    check(&inbox, 0, 8, 1);
+    assert_eq!((a.epoch(), b.epoch()), (1, 1));
+    let none = a.recv_blocking(1, &Memory::host(8).view_mut().unwrap(), Some(Duration::from_millis(1))).unwrap_err();
+    assert!(matches!(none, Error::Timeout), "{none}");
+    assert_eq!(a.epoch(), 2);
+}
+
+#[test]
 fn timeout_with_duration() {
     let (_a, b) = pair(PATHS[1].1);
     let started = Instant::now();

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::common::url::handle_of;
 use crate::common::{BRIEF, LONG, PATHS, check, context, filled, pair};
-use linkspan::hello::Hello;
+use linkspan::hello::{HELLO_LEN, Hello};
 use linkspan::{Access, Error, Memory, Notify, Transport, Url};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log, RemoteSlice, Ticket};
 
@@ -34,7 +35,7 @@ impl Raw {
                 break channel;
             }
         };
-        let buf = HostBuf::new(80);
+        let buf = HostBuf::new(HELLO_LEN);
         assert!(buf.slice().fill(0, &hello.encode()));
         channel.post_send(u32::MAX, buf.slice()).unwrap().unwrap();
         let mut raw = Raw { channel };
@@ -76,31 +77,6 @@ impl Raw {
         assert!(result.is_ok() || dst.slice().to_vec().iter().all(|&b| b == 0), "a refused read has brought bytes");
         result
     }
-}
-
-/// The handle inside a URL: 112 bytes from the tenth of its base64url.
-fn handle_of(url: &Url) -> [u8; 128] {
-    let text = url.to_string();
-    let body = text.rsplit('/').next().unwrap();
-    let (mut bits, mut n, mut bytes) = (0u32, 0, Vec::new());
-    for c in body.bytes() {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'-' => 62,
-            _ => 63,
-        };
-        bits = bits << 6 | u32::from(value);
-        n += 6;
-        if n >= 8 {
-            n -= 8;
-            bytes.push((bits >> n) as u8);
-        }
-    }
-    let mut handle = [0; 128];
-    handle[..112].copy_from_slice(&bytes[9..121]);
-    handle
 }
 
 fn id_of(url: &Url) -> u64 {

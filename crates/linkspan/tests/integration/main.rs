@@ -10,3 +10,4 @@ mod examples;
 mod hostile;
 mod idle;
 mod processes;
+mod proxied;

@@ -171,7 +171,7 @@ impl<B: Buf> Engine<B> {
     }
 
     /// Brings a rail up in slot `rail`, below [`MAX_RAILS`]. `id` numbers rails over the life of the connection, is the
-    /// same on both sides, never used twice and never `u32::MAX`. False: the peer has given this rail up already, or
+    /// same on both sides, used again only long after its rail is gone, and never `u32::MAX`. False: the peer has given this rail up already, or
     /// the number is in use; drop it.
     ///
     /// # Panics

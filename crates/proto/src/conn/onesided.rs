@@ -18,6 +18,9 @@ const MAX_NOTIFIES: usize = 64 << 10;
 /// Answers to reads under way at a time: as many reads as a peer can have posted.
 const MAX_ANSWERS: usize = MAX_RECVS;
 
+/// Words of the bitmap of refused notifications: a bit for each write that a peer can have under way.
+pub(super) const REFUSED_WORDS: usize = MAX_OPS / 64;
+
 const INDEX_BITS: u32 = 12;
 const _: () = assert!(MAX_REGIONS == 1 << INDEX_BITS);
 
@@ -69,6 +72,8 @@ pub(super) struct OneSided<B> {
     answers: usize,
     /// Notifications that have come, those of refused writes included.
     seen: u64,
+    /// Of the last ones those of refused writes: bit `n % MAX_OPS` for the one with number `n`, from 0.
+    refused: [u64; REFUSED_WORDS],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +103,17 @@ impl<B: Buf> OneSided<B> {
             disowned: VecDeque::new(),
             answers: 0,
             seen: 0,
+            refused: [0; REFUSED_WORDS],
+        }
+    }
+
+    /// A notification has come: what becomes of its write.
+    fn came(&mut self, refused: bool) {
+        let (word, bit) = (self.seen as usize % MAX_OPS / 64, 1 << (self.seen % 64));
+        self.seen += 1;
+        self.refused[word] &= !bit;
+        if refused {
+            self.refused[word] |= bit;
         }
     }
 
@@ -308,6 +324,12 @@ impl<B: Buf> Engine<B> {
         self.onesided.seen
     }
 
+    /// Which of the last notifications of [`Engine::notifies_seen`] were of writes that were refused: of the one with number `n`, from
+    /// 0, bit `n % 64` of word `n / 64 % 8`. A peer that has not heard the refusal yet has no more writes under way than there are bits.
+    pub fn notifies_refused(&self) -> [u64; REFUSED_WORDS] {
+        self.onesided.refused
+    }
+
     fn check_onesided(&self, offset: u64, len: u64) -> Result<(), Refused> {
         if !self.cfg.acked {
             return Err(Refused::Failed(OpError::NotAcked));
@@ -341,16 +363,20 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_inline_put(&mut self, head: &Head, payload: &[u8], notifies: bool) -> Result<(), Broken> {
-        if notifies {
-            self.onesided.seen += 1;
-        }
         match self.onesided.find(head.id.get(), head.offset.get(), payload.len() as u64, true) {
             Some(buf) if buf.fill(0, payload) => {
                 self.ops.traffic.received(buf, payload.len() as u64);
-                if notifies { self.notified(head.total.get()) } else { Ok(()) }
+                if notifies {
+                    self.onesided.came(false);
+                    self.notified(head.total.get())
+                } else {
+                    Ok(())
+                }
             }
             _ => {
-                if !notifies && head.total.get() != 0 {
+                if notifies {
+                    self.onesided.came(true);
+                } else if head.total.get() != 0 {
                     if self.onesided.disowned.len() >= MAX_OPS {
                         return Err(Broken(format!(
                             "more than {MAX_OPS} small writes refused before their notifications"
@@ -375,14 +401,11 @@ impl<B: Buf> Engine<B> {
     }
 
     pub(super) fn on_notify(&mut self, head: &Head) -> Result<(), Broken> {
-        self.onesided.seen += 1;
         let disowned = &mut self.onesided.disowned;
         let follows = |&seq: &u32| head.offset.get() == 1 + u64::from(seq);
-        if let Some(at) = disowned.iter().position(follows) {
-            disowned.remove(at);
-            return Ok(());
-        }
-        self.notified(head.total.get())
+        let refused = disowned.iter().position(follows).and_then(|at| disowned.remove(at)).is_some();
+        self.onesided.came(refused);
+        if refused { Ok(()) } else { self.notified(head.total.get()) }
     }
 
     fn notified(&mut self, value: u64) -> Result<(), Broken> {

@@ -19,7 +19,7 @@ pub struct ClientParams {
     pub token: Token,
     /// Random, the same for all streams of one connection.
     pub conn_id: u64,
-    /// Which stream of the connection: a number that it has not used before.
+    /// Which stream of the connection: a number that it has not used lately.
     pub stream: u16,
     /// What guards the stream beside the token.
     pub guard: Guard,

@@ -1,5 +1,7 @@
 //! Two transports in one process, over each path a machine has.
 
+pub(crate) mod url;
+
 use std::time::{Duration, Instant};
 
 use linkspan::{Config, Context, Log, Memory, Transport};

@@ -91,7 +91,11 @@ fn a_refused_write_whose_notification_was_held_back_leaves_nothing_behind() {
         assert_eq!(joined.ends[1].take_notify(), Some(round));
         assert_eq!(joined.ends[1].take_notify(), None);
         assert_eq!(joined.ends[1].onesided.disowned.len(), 0, "round {round}");
-        assert_eq!(joined.ends[1].notifies_seen(), 3 * (round + 1));
+        let (seen, refused) = (joined.ends[1].notifies_seen(), joined.ends[1].notifies_refused());
+        assert_eq!(seen, 3 * (round + 1));
+        for n in seen.saturating_sub(512)..seen {
+            assert_eq!(refused[(n / 64 % 8) as usize] >> (n % 64) & 1 == 1, n % 3 == 1, "notification {n} of {seen}");
+        }
     }
 }
 
