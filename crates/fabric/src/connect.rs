@@ -59,7 +59,9 @@ pub struct Connecting {
     index: usize,
     /// All ways have failed; the next try begins then.
     again: Option<Instant>,
-    /// How they did.
+    /// They are not tried again.
+    once: bool,
+    /// How they failed before.
     failed_before: String,
     /// Since when nothing is under way, in a mesh that may still tell of a route.
     stuck: Option<Instant>,
@@ -118,6 +120,7 @@ impl Connecting {
             fabric: fabric.clone(),
             index,
             again: None,
+            once: false,
             failed_before: String::new(),
             stuck: None,
             conn_id: u64::from_le_bytes(id),
@@ -294,6 +297,12 @@ impl Connecting {
         Ok(())
     }
 
+    /// Tries each way once only: for a caller that begins anew itself and wants to know of each failure.
+    #[must_use]
+    pub fn once(self) -> Connecting {
+        Connecting { once: true, ..self }
+    }
+
     fn time_left(&self) -> Duration {
         self.fabric.config().connect_timeout.saturating_sub(self.since.elapsed())
     }
@@ -317,7 +326,7 @@ impl Connecting {
         }
         match self.step() {
             Err(passing @ (Error::Unreachable { .. } | Error::Vanished { .. }))
-                if !self.tries.is_empty() && self.time_left() > AGAIN =>
+                if !self.once && !self.tries.is_empty() && self.time_left() > AGAIN =>
             {
                 self.failed_before = match passing {
                     Error::Unreachable { tried } => tried,

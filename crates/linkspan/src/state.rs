@@ -525,6 +525,8 @@ impl TransportState {
                 match self.ctx.fabric().connect(self.device, target.handle.expose()) {
                     Ok(connecting) => {
                         active = true;
+                        // A dial that nobody answers tells something of a peer that we had.
+                        let connecting = if self.epoch > 0 { connecting.once() } else { connecting };
                         Dial::Connecting(Box::new(connecting))
                     }
                     Err(error) => return self.undialled(chain(&error), false, now),
