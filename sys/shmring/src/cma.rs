@@ -4,7 +4,7 @@
 //! use them late: a thread that decided to copy can be stopped before it enters the kernel and go on hours later.
 //! So each copy carries, as its first remote element, eight bytes of a *guard page* of the memory's owner. The kernel
 //! works through the elements in order and ends at the first one it cannot reach (process_vm_readv(2)), so once
-//! the owner has taken the rights from the guard page page, a copy that enters the kernel moves nothing. What is left are
+//! the owner has taken the rights from the guard page, a copy that enters the kernel moves nothing. What is left are
 //! copies that were inside the kernel already, and a thread that was is neither stopped nor doing anything else
 //! ([`crate::peer::Task`]).
 
@@ -21,9 +21,9 @@ use crate::slot::MAX_SLICES;
 mod tests;
 
 /// Bytes of the guard page mapping: the largest page size Linux runs on (64 KiB on some ARM kernels).
-const GATE_BYTES: usize = 64 << 10;
+const GUARD_BYTES: usize = 64 << 10;
 
-/// Where in the guard page page the rail's nonce lies, for the peer's probe.
+/// Where in the guard page the rail's nonce lies, for the peer's probe.
 const NONCE_AT: usize = 64;
 
 /// A page of this process that a peer's copies pass first.
@@ -46,7 +46,7 @@ impl AccessGuard {
         let page = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
-                GATE_BYTES,
+                GUARD_BYTES,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE,
             )?
@@ -70,7 +70,7 @@ impl AccessGuard {
     pub fn close(&mut self) -> io::Result<()> {
         self.keep = true;
         // SAFETY: our own mapping, of which no reference exists.
-        unsafe { rustix::mm::mprotect(self.page.as_ptr().cast(), GATE_BYTES, MprotectFlags::empty())? };
+        unsafe { rustix::mm::mprotect(self.page.as_ptr().cast(), GUARD_BYTES, MprotectFlags::empty())? };
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl Drop for AccessGuard {
     fn drop(&mut self) {
         if !self.keep {
             // SAFETY: our own mapping, of which no reference exists.
-            let unmapped = unsafe { rustix::mm::munmap(self.page.as_ptr().cast(), GATE_BYTES) };
+            let unmapped = unsafe { rustix::mm::munmap(self.page.as_ptr().cast(), GUARD_BYTES) };
             debug_assert!(unmapped.is_ok());
         }
     }
@@ -98,7 +98,7 @@ pub struct Remote {
 }
 
 /// Bytes that a copy moves at the guard page.
-const GATE: usize = 8;
+const GUARD_TOUCHED: usize = 8;
 
 /// What one call copies: ranges of ours, each with its place in the peer. Neighbours become one range, on either side by
 /// itself: the kernel pins each range of the peer by itself, for which it takes as long as for copying 4 KiB.
@@ -138,7 +138,7 @@ impl List {
     }
 
     fn behind(&mut self, base: u64) -> &[libc::iovec] {
-        self.entries[0] = iov(base, GATE);
+        self.entries[0] = iov(base, GUARD_TOUCHED);
         &self.entries[..self.used]
     }
 }
@@ -223,7 +223,7 @@ impl Remote {
         let (locals, remotes) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
         // SAFETY: writes to `word` and to the local ranges, which are writable by the promise of `MemSlice::new`.
         let n = unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), locals, remote.as_ptr(), remotes, 0) };
-        whole(n, GATE + ranges.bytes)
+        whole(n, GUARD_TOUCHED + ranges.bytes)
     }
 
     /// Writes our side of `ranges` to the peer's, who has granted it. (Where the peer is this very process, as in a
@@ -238,7 +238,7 @@ impl Remote {
         // SAFETY: reads `word` and the local ranges, which are readable by the promise of `MemSlice::new`; what it
         // writes is the peer's, at the addresses that it published for this.
         let n = unsafe { libc::process_vm_writev(self.pid, local.as_ptr(), locals, remote.as_ptr(), remotes, 0) };
-        whole(n, GATE + ranges.bytes)
+        whole(n, GUARD_TOUCHED + ranges.bytes)
     }
 
     /// Whether this process may read the peer's memory, and whether the peer is who it says: the nonce at its guard page.

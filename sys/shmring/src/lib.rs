@@ -1,5 +1,5 @@
 //! What the shared-memory transport needs of the machine: lock-free rings and transfer slots in a sealed memfd,
-//! cross-memory attach behind a gate, and proofs that a peer process ended or stands still.
+//! cross-memory attach behind a guard page, and proofs that a peer process ended or stands still.
 //!
 //! The map is shared with a process that may write anything to it. Everything in it is an atomic or is moved by raw
 //! copies; no Rust reference to plain data in it is ever made, each index is read once and bounds-checked, and what

@@ -2,7 +2,7 @@
 //!
 //! The listening side opens an abstract Unix socket under a random name and passes name and token on; the connecting
 //! side sends the memory. Both ask the kernel which process is at the other end of the socket, hold a pidfd of it,
-//! see each other's nonce in the shared memory, and try to read the nonce at each other's gate. Nothing here blocks:
+//! see each other's nonce in the shared memory, and try to read the nonce at each other's guard page. Nothing here blocks:
 //! both are polled until they are ready, fail, or run out of time.
 
 use std::io;

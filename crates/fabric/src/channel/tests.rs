@@ -187,6 +187,35 @@ fn a_keepalive_that_ends_in_good_order_ends_everything() {
     assert!(matches!(b.peer_state(), PeerState::Gone), "its process has ended");
 }
 
+#[test]
+fn what_the_rails_have_brought_is_read_before_the_end_of_the_keepalive_is_believed() {
+    let (near, far) = stream();
+    let (_net, _nic, [mut a, mut b], lines) = pair("another0", Keepalive::new(near));
+    let (src, dst) = (HostBuf::new(100), HostBuf::new(100));
+    let recvs: Vec<_> = (0..10).map(|_| b.post_recv(&[(1, dst.slice())]).unwrap().unwrap()).collect();
+    let since = Instant::now();
+    for _ in 0..recvs.len() {
+        let send = loop {
+            if let Some(send) = a.post_send(1, src.slice()).unwrap() {
+                break send;
+            }
+            assert!(since.elapsed() < LONG, "{lines:?}");
+            a.progress().unwrap();
+        };
+        while a.test(send).unwrap().is_none() {
+            assert!(since.elapsed() < LONG, "{lines:?}");
+            a.progress().unwrap();
+        }
+    }
+    drop(far);
+    while b.lost().is_none() {
+        assert!(since.elapsed() < LONG, "{lines:?}");
+        b.watch(Instant::now());
+    }
+    let missing = recvs.into_iter().filter(|&recv| !matches!(b.test(recv), Ok(Some(100)))).count();
+    assert_eq!(missing, 0, "its last messages");
+}
+
 fn carries_on(keepalive: Keepalive) {
     let (_net, _nic, [mut a, mut b], lines) = pair("another0", keepalive);
     let since = Instant::now();

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 
+use linkspan_proto::login::Token;
 use linkspan_tcp::{Dial, Options};
 use linkspan_topology::mesh::Route;
 use linkspan_verbs_sys::AnyNic;
@@ -39,6 +40,17 @@ fn stream() -> Stream {
         if let Some(stream) = dial.poll().unwrap() {
             return stream;
         }
+    }
+}
+
+/// What only tests make.
+impl Reconnector {
+    /// One whose stream is in its login, which nobody answers.
+    pub(crate) fn logging_in(reach: Path, stream: Stream) -> Reconnector {
+        let params = ClientParams::new(9, Token::random().unwrap(), 5, 64);
+        let login = Login::client(params, Seed::random().unwrap(), clock::now()).unwrap();
+        let state = State::Login(Box::new(LoginRun { stream, login }), 64, None);
+        Reconnector { state, ..Reconnector::later(reach) }
     }
 }
 
@@ -129,4 +141,25 @@ fn rails_over_a_stream_have_numbers_that_no_stream_and_no_other_rail_has() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), count);
+}
+
+#[test]
+fn nobody_is_dialled_for_queue_pairs_or_a_cable_while_there_is_no_port_or_cable_of_ours() {
+    let to = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let from = Some((Ipv4Addr::LOCALHOST, 0).into());
+    let direct = || Reconnector::now(Path::Plain { from, to, device: None });
+    let no_cable = || Reconnector { cable: Some("0-1".to_owned()), ..direct() };
+    for (device, mut reconnect, dials) in [
+        (false, direct().wanting(true), false),
+        (true, direct().wanting(true), true),
+        (true, no_cable(), false),
+        (false, direct(), true),
+    ] {
+        let (fabric, _) = fabric(device, "auto");
+        let (handle, now) = (Handle::new(9, Token::random().unwrap(), 7), Instant::now());
+        assert!(reconnect.poll(&fabric, &handle, 5, &mut 64, now).is_none());
+        assert_eq!(reconnect.is_busy(), dials);
+        // It asks its own host as seldom as it would dial.
+        assert_eq!(reconnect.wait, if dials { RECONNECT } else { 2 * RECONNECT });
+    }
 }

@@ -5,7 +5,8 @@ use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
 use linkspan_fabric::nic::{self, AnyNic, Mr, Nic, SendOp, SendWr};
 use linkspan_fabric::{Buf, Fabric, HostBuf};
 
-use crate::{Access, Config, Context, Log, Memory, Notify};
+use crate::shared::Shared;
+use crate::{Access, Config, Context, Error, Log, Memory, Notify, Transport};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -36,6 +37,74 @@ fn sides_that_dial_at_once_and_take_each_others_path_stay_connected() {
         let mut got = [0; 100];
         inbox.read(0, &mut got).expect("read");
         assert_eq!(got, [7; 100]);
+    }
+}
+
+#[test]
+fn notifications_that_had_come_are_kept_over_the_end_of_their_path() {
+    let (ours, theirs) = (context(), context());
+    let (a, b) = (ours.transport().expect("a transport"), theirs.transport().expect("a transport"));
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    let (inbox, source) = (Memory::host(100), Memory::copy_of(&[7; 100]));
+    let remote = b.expose(&inbox.view(), Access::Write).expect("exposed").remote();
+    for _ in 0..3 {
+        a.write_blocking(&source.view(), &remote, Some(Notify::COUNT), Some(LONG)).expect("written");
+    }
+    // A receive that is under way when its time is up takes its path with it.
+    a.recv_blocking(1, &source.view_mut().expect("ours"), Some(Duration::from_millis(1)))
+        .expect_err("nothing was sent");
+    let since = Instant::now();
+    while b.epoch() < 2 {
+        assert!(since.elapsed() < LONG, "no new path");
+        std::thread::yield_now();
+    }
+    for n in 0..3 {
+        b.wait_for_write_blocking(Some(Duration::from_secs(10))).unwrap_or_else(|e| panic!("notification {n}: {e}"));
+    }
+}
+
+#[test]
+fn a_message_that_was_under_way_when_its_path_ended_is_interrupted() {
+    let (ours, theirs) = (context(), context());
+    let (a, b) = (ours.transport().expect("a transport"), theirs.transport().expect("a transport"));
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    let (one, two) = (Memory::host(100), Memory::host(100));
+    let (one, two) = (one.view_mut().expect("ours"), two.view_mut().expect("ours"));
+    let under_way = a.recv(2, &two, Some(Duration::from_secs(10)));
+    a.recv_blocking(1, &one, Some(Duration::from_millis(1))).expect_err("nothing was sent");
+    let end = under_way.wait();
+    assert!(matches!(end, Err(Error::Interrupted)), "{end:?}");
+}
+
+#[test]
+fn what_had_arrived_when_a_path_is_cut_is_reported_as_done() {
+    let (ours, theirs) = (context(), context());
+    let shared = Shared::new(super::TransportState::new(&ours, 0, 41)).expect("a transport");
+    let (a, b) = (Transport::from_shared(shared.clone()), theirs.transport().expect("a transport"));
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    let (inbox, source) = (Memory::host(100), Memory::copy_of(&[7; 100]));
+    let message = a.recv(2, &inbox.view_mut().expect("ours"), Some(LONG));
+    let mut state = shared.lock();
+    // The message arrives, and nobody asks after it.
+    let (since, mut sent) = (Instant::now(), b.send(2, &source.view(), Some(LONG)));
+    while !matches!(sent.test(), Some(Ok(100))) {
+        assert!(since.elapsed() < LONG, "nothing arrives");
+        state.channel().expect("up").progress().expect("up");
+    }
+    state.revoke("the test wants it", Instant::now());
+    shared.wake_all(state);
+    assert!(matches!(message.wait(), Ok(100)));
+}
+
+#[test]
+fn a_lost_path_is_dialled_for_10_s_and_awaited_for_2_s_and_longer_where_a_revocation_may_take_longer() {
+    for (revoke, dials, waits) in [(1000, 10, 2), (4000, 10, 8), (20_000, 20, 40)] {
+        let settings = [("LINKSPAN_REVOKE_MS", revoke.to_string()), ("LINKSPAN_STATS_DIR", "off".to_owned())];
+        let config = Config::read(&|name| settings.iter().find(|p| p.0 == name).map(|p| p.1.clone()));
+        let context = Context::new(config.expect("settings"), Log::off()).expect("a context");
+        let state = super::TransportState::new(&context, 0, 1);
+        let limits = [true, false].map(|can_dial| state.patience(can_dial).as_secs());
+        assert_eq!(limits, [dials, waits], "{revoke} ms");
     }
 }
 

@@ -308,7 +308,7 @@ impl<B: Buf> Engine<B> {
     pub(super) fn on_rail_down(&mut self, head: &Head) -> Result<(), Broken> {
         let id = head.id.get();
         let Some(slot) = self.hear(id, head.total.get())? else {
-            return self.on_stranger_down(id);
+            return self.on_unknown_rail_down(id);
         };
         // The caller drops this rail before it asks after any operation, so nothing of it is read any more.
         self.hand_back(slot, u64::MAX);
@@ -328,11 +328,11 @@ impl<B: Buf> Engine<B> {
 
     /// The peer had brought up a rail of ours that never came up on this side. It waits for our word that nothing of
     /// what it sent there can land any more, so that it may send it elsewhere.
-    fn on_stranger_down(&mut self, id: u32) -> Result<(), Broken> {
+    fn on_unknown_rail_down(&mut self, id: u32) -> Result<(), Broken> {
         if !self.cfg.acked || self.control.queue_is_full() {
             return Err(Broken(format!("message about rail {id}, which never existed")));
         }
-        self.rails.bury(id);
+        self.rails.note_given_up(id);
         let mut head = Head::new(Kind::RailDown);
         head.id.set(id);
         self.control.queue(head);

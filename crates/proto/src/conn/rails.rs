@@ -52,7 +52,7 @@ const MAX_ARRIVING: usize = 512;
 
 /// Rails remembered that the peer declared down before they came up on this side; far more than can be in the making
 /// at a time.
-const MAX_BURIED: usize = 64;
+const MAX_GIVEN_UP: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Rail<B> {
@@ -79,7 +79,7 @@ pub(super) struct Rails<B> {
     live: usize,
     /// Slots that were ever used; looking no further keeps one rail as cheap as one.
     used: usize,
-    buried: VecDeque<u32>,
+    given_up: VecDeque<u32>,
 }
 
 impl<B: Buf> Rails<B> {
@@ -101,14 +101,14 @@ impl<B: Buf> Rails<B> {
             control: None,
             live: 0,
             used: 0,
-            buried: VecDeque::new(),
+            given_up: VecDeque::new(),
         }
     }
 
     /// False: the peer has given the rail up already, or the number is in use.
     pub(super) fn up(&mut self, slot: usize, id: u32) -> bool {
         let mut known = self.rails.iter().filter(|r| r.live || r.unsettled);
-        if self.buried.contains(&id) || known.any(|r| r.id == id) {
+        if self.given_up.contains(&id) || known.any(|r| r.id == id) {
             return false;
         }
         let rail = &mut self.rails[slot];
@@ -129,11 +129,11 @@ impl<B: Buf> Rails<B> {
     }
 
     /// A rail that never came up here never will.
-    pub(super) fn bury(&mut self, id: u32) {
-        if self.buried.len() == MAX_BURIED {
-            self.buried.pop_front();
+    pub(super) fn note_given_up(&mut self, id: u32) {
+        if self.given_up.len() == MAX_GIVEN_UP {
+            self.given_up.pop_front();
         }
-        self.buried.push_back(id);
+        self.given_up.push_back(id);
     }
 
     /// A slot for one more rail.

@@ -6,7 +6,7 @@ use linkspan_transport::HostBuf;
 use super::*;
 use crate::cma::AccessGuard;
 
-/// Both sides in this process, each with a gate of its own, on one map.
+/// Both sides in this process, each with a guard page of its own, on one map.
 fn sides(watch: [Watch; 2]) -> ([Bare; 2], [AccessGuard; 2]) {
     let map = Arc::new(Map::create(crate::layout::RING_MIN).unwrap());
     let guards = [AccessGuard::new([1, 2]).unwrap(), AccessGuard::new([3, 4]).unwrap()];
@@ -24,7 +24,7 @@ fn unwatched() -> [Watch; 2] {
 #[test]
 fn words_go_to_and_fro_in_every_mode() {
     for idle in [Idle::Spin, Idle::Adaptive(Duration::from_micros(50)), Idle::Sleep] {
-        let ([mut a, mut b], _gates) = sides(unwatched());
+        let ([mut a, mut b], _guards) = sides(unwatched());
         a.set_idle(idle);
         b.set_idle(idle);
         let other = std::thread::spawn(move || (0..300).try_for_each(|_| b.catch()));
@@ -39,7 +39,7 @@ fn words_go_to_and_fro_in_every_mode() {
 fn memory_is_copied_by_both_in_every_mode() {
     const LEN: usize = 300_000;
     for idle in [Idle::Spin, Idle::Sleep] {
-        let ([mut a, mut b], _gates) = sides(unwatched());
+        let ([mut a, mut b], _guards) = sides(unwatched());
         a.set_idle(idle);
         b.set_idle(idle);
         let (from, to) = (HostBuf::new(LEN), HostBuf::new(LEN));
@@ -68,7 +68,7 @@ fn memory_is_copied_by_both_in_every_mode() {
 #[test]
 fn a_side_that_leaves_ends_the_others_wait() {
     for idle in [Idle::Spin, Idle::Sleep] {
-        let ([mut a, b], _gates) = sides(unwatched());
+        let ([mut a, b], _guards) = sides(unwatched());
         a.set_idle(idle);
         drop(b);
         assert_eq!(a.throw().unwrap_err().kind(), io::ErrorKind::ConnectionReset);
@@ -84,7 +84,7 @@ fn a_watch_ends_the_wait() {
             true => Err(io::ErrorKind::TimedOut.into()),
             false => Ok(()),
         });
-        let ([mut a, _b], _gates) = sides([watch, Box::new(|| Ok(()))]);
+        let ([mut a, _b], _guards) = sides([watch, Box::new(|| Ok(()))]);
         a.set_idle(idle);
         let since = Instant::now();
         let waiting = std::thread::spawn(move || a.throw());

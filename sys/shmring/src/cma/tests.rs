@@ -54,7 +54,7 @@ fn many_ranges_go_each_to_its_place() {
     }
 }
 
-/// The claim that the whole revocation stands on: a closed gate ends a copy before its first byte of payload.
+/// The claim that the whole revocation stands on: a closed guard page ends a copy before its first byte of payload.
 #[test]
 fn a_closed_gate_stops_a_copy_before_its_first_byte() {
     let mut guard = AccessGuard::new([1, 2]).unwrap();
@@ -70,13 +70,13 @@ fn a_closed_gate_stops_a_copy_before_its_first_byte() {
 
 #[test]
 fn an_address_that_was_kept_closed_stays_closed() {
-    let (address, src) = (gate_left_closed(), HostBuf::new(8));
+    let (address, src) = (guard_left_closed(), HostBuf::new(8));
     let more: Vec<AccessGuard> = (0..64).filter_map(|_| AccessGuard::new([0; 2]).ok()).collect();
     assert!(more.iter().all(|g| g.address() != address), "the address is not handed out again");
     assert!(Remote::new(me(), address).push(src.slice(), src.slice().as_ptr() as u64).is_err());
 }
 
-fn gate_left_closed() -> u64 {
+fn guard_left_closed() -> u64 {
     let mut guard = AccessGuard::new([0; 2]).unwrap();
     guard.close().unwrap();
     guard.address()

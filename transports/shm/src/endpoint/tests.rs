@@ -220,3 +220,33 @@ fn a_piece_at_an_impossible_offset_is_a_lie() {
         assert!(error.to_string().contains("LS0103"), "{error}");
     }
 }
+
+#[test]
+fn a_rail_is_gone_only_when_the_peers_copy_into_our_memory_is_over() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use linkspan_shmring::{Side, peer::this_thread};
+
+    let (a, _b) = pair(Config::default()).expect("a pair");
+    let (map, left) = (a.reach.map().clone(), Arc::new(AtomicBool::new(false)));
+    let (theirs, out) = (map.clone(), left.clone());
+    // A thread of the peer in the middle of a copy: it runs, so nobody but itself can say that it is out.
+    let copying = std::thread::spawn(move || {
+        theirs.inside(Side::B).store(this_thread(), Ordering::SeqCst);
+        while theirs.closed(Side::A).load(Ordering::Acquire) == 0 {
+            std::hint::spin_loop();
+        }
+        for _ in 0..100_000 {
+            std::hint::spin_loop();
+        }
+        out.store(true, Ordering::SeqCst);
+        theirs.inside(Side::B).store(0, Ordering::SeqCst);
+    });
+    while map.inside(Side::B).load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    drop(a);
+    assert!(left.load(Ordering::SeqCst), "its memory may be freed while the peer writes it");
+    copying.join().expect("it ends");
+}

@@ -11,7 +11,7 @@ use crate::common::{Catch, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
 use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, ShmOffer, ShmRail};
 use linkspan_transport::{Buf, Down, HostBuf, MemSlice, Poll, Rail};
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open};
 
 const CHUNK: usize = 1 << 20;
 const ROLE: &str = "LINKSPAN_SHM_TEST_ROLE";
@@ -188,6 +188,40 @@ fn a_receiver_killed_in_mid_stream_is_noticed() {
         }
         expect_death(peer, &mut sink);
     }
+}
+
+/// Descriptors of the peer that outlive it, as in a process that it had forked, hide nothing: its sockets stay open.
+#[test]
+fn a_peer_killed_whose_sockets_are_still_open_is_noticed() {
+    let area = HostBuf::new(CHUNK);
+    let mut sink = Catch::new(area.slice());
+    let peer = Peer::start("recv");
+    let pidfd = pidfd_open(Pid::from_child(&peer.child), PidfdFlags::empty()).expect("a step");
+    let fds = std::fs::read_dir(format!("/proc/{}/fd", peer.child.id())).expect("a step");
+    let fds = fds.map(|fd| fd.expect("a step").file_name().into_string().expect("a number"));
+    let kept: Vec<_> = fds
+        .filter_map(|fd| pidfd_getfd(&pidfd, fd.parse().expect("a number"), PidfdGetfdFlags::empty()).ok())
+        .collect();
+    assert!(kept.len() > 3, "its sockets could not be had");
+    expect_death(peer, &mut sink);
+}
+
+#[test]
+fn the_first_poll_after_a_sleep_tells_that_the_peer_has_died() {
+    let mut sink = Catch::new(MemSlice::EMPTY);
+    let mut peer = Peer::start("recv");
+    let end = Instant::now() + BUSY;
+    loop {
+        assert!(Instant::now() < end, "it never sleeps");
+        // The set-up is over, and this process has looked at the peer's just now.
+        peer.rail.poll(&mut sink).expect("a step");
+        if peer.rail.arm().is_some() {
+            break;
+        }
+    }
+    peer.signal(Signal::KILL);
+    peer.child.wait().expect("a step");
+    assert!(matches!(peer.rail.poll(&mut sink), Err(Down::PeerGone { .. })), "it slept, and looks at once");
 }
 
 #[test]

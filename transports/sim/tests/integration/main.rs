@@ -4,5 +4,6 @@
 mod common;
 mod conformance;
 mod device;
+mod lost_rails;
 mod planted;
 mod seeds;

@@ -279,6 +279,23 @@ fn a_peer_that_only_closes_its_sending_side_is_gone() {
     assert_eq!(gone(&poll_to_end(&mut rail, &mut Model::new())), "end of stream");
 }
 
+/// A filter that drops every segment stands for a cable that was cut.
+#[test]
+fn a_rail_whose_segments_nobody_acknowledges_has_stopped_carrying() {
+    let (mut rail, raw) = rail_with_raw();
+    assert!(!rail.stalled());
+    // `BPF_RET | BPF_K`, 0 bytes (linux/bpf_common.h).
+    socket2::SockRef::from(&raw).attach_filter(&[socket2::SockFilter::new(6, 0, 0, 0)]).unwrap();
+    let body = HostBuf::new(1000);
+    rail.data(&head(Kind::Chunk, 1000, 0), body.slice()).unwrap();
+    until("timeouts", || {
+        rail.flush().expect("the kernel goes on trying");
+        rail.stalled().then_some(())
+    });
+    let timeouts = rail.tcp_info().unwrap().timeouts;
+    assert!(timeouts >= 3, "after {timeouts} timeouts");
+}
+
 /// A peer that never reads costs memory up to fixed limits and no time.
 #[test]
 fn a_peer_that_never_reads_makes_us_busy() {

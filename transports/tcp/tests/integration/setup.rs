@@ -268,6 +268,14 @@ fn a_keepalive_sees_the_end_and_minds_chatter() {
 }
 
 #[test]
+fn a_keepalive_ends_after_25_s_although_bytes_of_the_login_are_outstanding() {
+    let (a, _b) = streams(V4, &Options::default());
+    let socket = SockRef::from(&a).try_clone().unwrap();
+    let _keepalive = Keepalive::new(a);
+    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(25)));
+}
+
+#[test]
 fn a_keepalive_tells_a_side_that_leaves_from_one_that_is_gone() {
     let both = || {
         let (a, b) = streams(V4, &Options::default());

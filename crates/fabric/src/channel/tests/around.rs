@@ -95,7 +95,7 @@ fn ends(fabric: &Fabric, policy: ReconnectPolicy) -> (SoftNet, SoftNic, [Channel
 }
 
 /// The cable is cut, the keepalive connection ends, and the mesh still reports the host: the connection waits, and goes on over what comes.
-fn waits(fabric: &Fabric, lines: &Lines, policy: ReconnectPolicy) {
+fn waits(fabric: &Fabric, lines: &Lines, policy: ReconnectPolicy, interface: &str) {
     let (net, nic, [mut a, mut b], _far) = ends(fabric, policy);
     let (since, mut seq) = (Instant::now(), 1);
     // Known while the keepalive connection's path is there; afterwards the host tells of the cable no more.
@@ -108,7 +108,7 @@ fn waits(fabric: &Fabric, lines: &Lines, policy: ReconnectPolicy) {
         beacon(fabric, seq, None);
         assert!(b.progress().is_ok(), "{:?} {lines:?}", b.lost());
     }
-    let (_, [one, two]) = rails(&net, "another0", 1);
+    let (_, [one, two]) = rails(&net, interface, 1);
     a.add(one, MAX_RAILS as u32, Instant::now());
     b.add(two, MAX_RAILS as u32, Instant::now());
     let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
@@ -134,13 +134,37 @@ fn waits(fabric: &Fabric, lines: &Lines, policy: ReconnectPolicy) {
 #[test]
 fn who_dials_waits_while_the_mesh_hears_the_peers_host() {
     let (fabric, lines) = meshed(false);
-    waits(&fabric, &lines, dials(PEER));
+    waits(&fabric, &lines, dials(PEER), "another0");
 }
 
 #[test]
 fn who_accepted_waits_too() {
     let (fabric, lines) = meshed(false);
-    waits(&fabric, &lines, accepts(&fabric));
+    waits(&fabric, &lines, accepts(&fabric), "another0");
+}
+
+#[test]
+fn a_rail_that_has_come_up_since_carries_on_whatever_its_interface() {
+    let (fabric, lines) = meshed(false);
+    waits(&fabric, &lines, dials(PEER), "lo");
+}
+
+#[test]
+fn a_relayed_stream_that_is_being_set_up_is_waited_for_though_nobody_hears_the_peers_host() {
+    let (fabric, lines) = meshed(false);
+    let (stream, _server) = stream();
+    let (from, hops) = (Ipv4Addr::LOCALHOST.into(), vec![stream.peer_addr(), "10.0.9.9:7".parse().unwrap()]);
+    let route = Route { interface: "lo".into(), from, hops, over: vec!["spark-b".into()], mbps: 0 };
+    let ReconnectPolicy::Dials { handle, conn, next, .. } = dials(PEER) else { panic!("it dials") };
+    let reconnectors = vec![Reconnector::logging_in(Path::Over(route), stream)];
+    let policy = ReconnectPolicy::Dials { handle, conn, next, reconnectors };
+    let (net, nic, [_a, mut b], _far) = ends(&fabric, policy);
+    net.cable(&nic, false);
+    let since = Instant::now();
+    while !said(&lines, "waiting for another route") {
+        assert!(since.elapsed() < LONG, "{lines:?}");
+        assert!(b.progress().is_ok(), "{:?} {lines:?}", b.lost());
+    }
 }
 
 /// How a connection ends at once whose keepalive connection falls silent.

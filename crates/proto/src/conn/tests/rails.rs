@@ -1,6 +1,6 @@
 //! Rails that come and go while messages about them cross.
 
-use super::super::OpError;
+use super::super::{Access, OpError, RemoteSlice};
 use super::{Joined, Mem};
 use crate::{Head, Kind};
 
@@ -238,4 +238,61 @@ fn the_last_acknowledgement_comes_after_its_rail_has_gone() {
     // The peer has closed, so nothing is pumped any more.
     assert!(!joined.lose(0, 0));
     assert_eq!(joined.done(0, send), 16_000);
+}
+
+#[test]
+fn full_logs_on_both_sides_survive_the_loss_of_the_acknowledgements_that_empty_them() {
+    let mut joined = Joined::new(2, true);
+    for end in [0, 1] {
+        joined.wires[end].depth = 10_000;
+        // As many numbered messages as a log keeps; these are about a rail that is gone.
+        for _ in 0..2048 {
+            let mut head = Head::new(Kind::Ack);
+            head.id.set(99);
+            joined.ends[end].control.queue(head);
+        }
+        joined.pump(end, true);
+        assert!(joined.ends[end].control.is_quiet(), "all of them fit");
+    }
+    // The acknowledgements that would empty the logs leave without a number, and are lost.
+    for from in [0, 1] {
+        while joined.deliver(from, 0).unwrap() {}
+    }
+    for end in [0, 1] {
+        joined.pump(end, true);
+        assert_eq!(joined.wires[end].queues[0].len(), 1);
+    }
+    for end in [0, 1] {
+        assert!(joined.lose(end, 0));
+    }
+    joined.settle();
+    assert!(joined.ends.iter().all(|end| end.live_rails() == 1));
+}
+
+#[test]
+fn an_answer_to_a_read_is_not_sent_again_from_a_region_that_was_withdrawn() {
+    let mut joined = Joined::new(2, true);
+    let (region, dst) = (Mem::filled(20_000, 1), Mem::new(20_000));
+    let key = joined.ends[1].expose(region, Access::Read).unwrap();
+    let read = joined.ends[0].post_read(&mut joined.wires[0], dst, RemoteSlice { key, offset: 0 }).unwrap();
+    joined.deliver(0, 0).unwrap();
+    joined.pump(1, true);
+    assert_eq!(joined.wires[1].queues.iter().flatten().filter(|i| i.kind().is_payload()).count(), 5, "all of it");
+    assert!(!joined.ends[1].unexpose(key), "chunks are being read from it");
+    assert!(joined.lose(0, 1));
+    joined.pump(0, true);
+    for _ in 0..20 {
+        if joined.ends[1].unexpose(key) {
+            region.set_all(2);
+        }
+        joined.deliver(1, 0).unwrap();
+        joined.pump(0, true);
+        while joined.deliver(0, 0).unwrap() {}
+        joined.obey();
+        joined.pump(1, true);
+    }
+    assert!(joined.ends[1].unexpose(key));
+    joined.settle();
+    assert_eq!(joined.failed(0, read), OpError::RemoteAccess { key });
+    assert!(!dst.bytes().contains(&2), "what the memory holds now was read");
 }
