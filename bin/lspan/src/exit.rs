@@ -34,7 +34,7 @@ pub(crate) const TABLE: &str = "Exit codes:
   0    ok
   1    failed
   2    the command line or an environment value cannot be understood
-  3    degraded: a path is missing or slower than this machine could give (lspan, lspan mesh; every command with LINKSPAN_STRICT=1)
+  3    degraded: a path is missing or slower than this machine could give (lspan, lspan status, lspan mesh; every command with LINKSPAN_STRICT=1)
   4    no peer or no device
   5    not permitted
   6    wrong data arrived

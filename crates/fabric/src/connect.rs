@@ -588,6 +588,11 @@ impl Connecting {
             if let Some(what) = self.relays(None).filter(|_| !cabled) {
                 self.downgrade(what)?;
             }
+            // Said when the fabric was made.
+            if let (true, false, Some(what)) = (self.fabric.config().strict, self.same_host, self.fabric.last_resort())
+            {
+                return Err(Error::Strict { what });
+            }
             let up = self.tries.iter().filter(|t| rail_up(t)).take(if routed { 1 } else { MAX_RAILS });
             let streams: Vec<u16> = up.map(|t| t.number).collect();
             // What may get more rails later must be able to carry several.

@@ -72,9 +72,9 @@ pub(crate) fn look(filter: Option<&IfFilter>, mesh: bool) -> Result<Vec<(Interfa
         })
         .collect();
     let list = interfaces(&Roots::default(), &entries);
-    let mut verdicts = judge(&list, filter);
+    let everywhere = default_routes(&Roots::default());
+    let mut verdicts = judge(&list, filter, if mesh { &[] } else { &everywhere });
     if mesh {
-        let everywhere = default_routes(&Roots::default());
         for (interface, verdict) in list.iter().zip(&mut verdicts) {
             let asked = filter.is_some_and(|f| f.asks_for(&interface.name));
             let default = everywhere.contains(&interface.name) && !asked;
@@ -141,7 +141,9 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
         let reasons: Vec<String> = survey
             .iter()
             .map(|(i, v)| match v {
-                Verdict::Usable => format!("{} has no address of the family in NCCL_SOCKET_FAMILY", i.name),
+                Verdict::Usable | Verdict::LastResort => {
+                    format!("{} has no address of the family in NCCL_SOCKET_FAMILY", i.name)
+                }
                 Verdict::LeftOut(reason) => format!("{} {reason}", i.name),
             })
             .collect();

@@ -618,6 +618,13 @@ impl PendingConn {
             }
             fabric.log().warn(&format!("downgrade: {what}"));
         }
+        // Said when the fabric was made. Processes of this host come by no interface.
+        let far = members.iter().any(|s| !s.secured.stream.is_local());
+        if let (Carrier::Tcp, true, true, Some(what)) =
+            (plan.carrier, far, fabric.config().strict, fabric.last_resort())
+        {
+            return Err(Error::Strict { what });
+        }
         let lost_devmem = members.iter().map(|s| &s.no_devmem).find(|why| !why.is_empty()).cloned();
         if let (Carrier::Tcp, Some(why)) = (plan.carrier, &lost_devmem) {
             let what = format!("TCP in place of device-memory TCP: {why}");

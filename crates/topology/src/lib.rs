@@ -36,7 +36,7 @@ pub use pci::{Distance, PciPlace, PcieLink, PcieLinks, distance};
 pub use rdma::{Gid, GidKind, LinkLayer, NotReady, RdmaDevice, RdmaPort};
 pub use sysfs::Roots;
 pub use thunderbolt::{Domain, Lanes, Link, Router, Service, XDomain};
-pub use verdict::{FAR_SLOWER, Reason, Verdict, judge};
+pub use verdict::{FAR_SLOWER, LAST_RESORT, Reason, Verdict, judge};
 
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;

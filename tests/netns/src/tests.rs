@@ -40,6 +40,12 @@ pub(crate) const ALL: &[Test] = &[
         waits: false,
         run: same_docker0,
     },
+    Test {
+        name: "pods",
+        what: "containers with one virtual cable each reach each other over it, a downgrade with a name",
+        waits: false,
+        run: pods,
+    },
     Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
     Test {
         name: "strict",
@@ -241,6 +247,51 @@ fn same_docker0() -> Outcome<String> {
     to.expect("done", SOON)?;
     from.expect("done", SOON)?;
     Ok(done)
+}
+
+/// Two pods of a node: each has `eth0`, a virtual cable to a bridge of the node, and the default route over it.
+fn pods() -> Outcome<String> {
+    let world = World::new(&["node", "a", "b"])?;
+    world.ip("node", "link add cni0 type bridge")?;
+    world.ip("node", "addr add 10.88.0.1/16 dev cni0")?;
+    world.ip("node", "link set cni0 up")?;
+    for (pod, addr) in [("a", "10.88.0.2"), ("b", "10.88.0.3")] {
+        world.ip("node", &format!("link add pod{pod} type veth peer name eth0 netns {}", world.ns(pod)))?;
+        world.ip("node", &format!("link set pod{pod} up master cni0"))?;
+        world.ip(pod, &format!("addr add {addr}/16 dev eth0"))?;
+        world.ip(pod, "link set eth0 up")?;
+        world.ip(pod, "route add default via 10.88.0.1")?;
+    }
+    let named = "WARN downgrade: LS0517 eth0 (";
+    let (mut from, mut to) = up(&world, &[], 64, 1_000_003)?;
+    to.expect("done", SOON * 3)?;
+    from.expect("done", SOON)?;
+    if (from.heard(named), to.heard(named), from.heard("WARN"), to.heard("WARN")) != (1, 1, 1, 1) {
+        return Err("not one warning on each side, which names the interface".into());
+    }
+    let strict = ("LINKSPAN_STRICT", "1");
+    let mut b = world.node("b", &[strict], &["listen", "1", "8"])?;
+    let handle = b.expect("handle", SOON)?;
+    let _a = world.node("a", &[], &["connect", &handle, "1", "8"])?;
+    let error = b.expect("error", SOON)?;
+    if !error.contains("LS0509") || !error.contains("LS0517 eth0 (") {
+        return Err(format!("the listening side accepts it in strict mode: {error}"));
+    }
+
+    let mut server = world.lspan("b", &[], "perf serve")?;
+    server.expect("lspan: waiting on", SOON)?;
+    for (line, env, wanted, warnings, text) in [
+        ("perf bw -s 1M -n 20 10.88.0.3", &[][..], 0, 1, "10.88.0.2:"),
+        ("perf lat -s 8 -n 20 10.88.0.3", &[strict], 3, 1, "LS0509"),
+        ("perf lat -s 8 -n 20 10.88.0.3", &[strict, ("LINKSPAN_IFNAME", "eth0")], 0, 0, "10.88.0.2:"),
+        ("status", &[], 3, 1, "yes, for want of a better one: it has the default route"),
+    ] {
+        let (code, said) = world.lspan("a", env, line)?.end(SOON * 3)?;
+        if code != Some(wanted) || said.matches(named).count() != warnings || !said.contains(text) {
+            return Err(format!("{line} {env:?}: {code:?}: {said}"));
+        }
+    }
+    Ok(error)
 }
 
 fn killed_peer() -> Outcome<String> {
