@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use linkspan_fabric::{Fabric, HANDLE_LEN};
+use linkspan_topology::IfAddr;
 use linkspan_transport::WaitFd;
 
 use crate::exit::{Exit, Failure};
@@ -33,8 +34,9 @@ impl RendezvousServer {
         if addrs.is_empty() {
             addrs.push(IpAddr::from([127, 0, 0, 1]));
             let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
-            let global = usable.flat_map(|(iface, _)| &iface.addrs).filter(|addr| !addr.is_link_local());
-            for addr in global {
+            // Without its scope a link-local IPv6 address is none.
+            let whole = |addr: &&IfAddr| addr.ip.is_ipv4() || !addr.is_link_local();
+            for addr in usable.flat_map(|(iface, _)| &iface.addrs).filter(whole) {
                 if !addrs.contains(&addr.ip) {
                     addrs.push(addr.ip);
                 }

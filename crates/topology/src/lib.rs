@@ -28,7 +28,7 @@ pub use default_route::default_routes;
 pub use filter::{BadFilter, IfFilter};
 pub use gpu::Gpu;
 pub use host::{Host, NumaNode};
-pub use iface::{AddrEntry, IfAddr, Interface, interfaces};
+pub use iface::{AddrEntry, IfAddr, Interface, interfaces, is_link_local};
 pub use kind::Kind;
 pub use machine::Machine;
 pub use neighbour::Neighbour;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{IfFilter, Interface, Kind};
+use crate::{IfAddr, IfFilter, Interface, Kind};
 
 /// An interface this many times slower than the fastest one is left out: it would carry a small part of each
 /// message and decide when the whole arrives. 2.5 beside 10 Gb/s stays, 1 beside 10 does not.
@@ -108,13 +108,11 @@ pub fn judge(list: &[Interface], filter: Option<&IfFilter>, everywhere: &[String
     let asked = |iface: &Interface| filter.is_some_and(|filter| filter.asks_for(&iface.name));
     let mut verdicts: Vec<Verdict> = list.iter().map(|iface| alone(iface, filter, asked(iface))).collect();
 
-    let wired = list.iter().zip(&verdicts).any(|(iface, verdict)| verdict.is_usable() && iface.kind != Kind::Wireless);
-    let fastest = list
-        .iter()
-        .zip(&verdicts)
-        .filter(|(_, verdict)| verdict.is_usable())
-        .filter_map(|(iface, _)| Some((iface.speed_mbps?, iface.name.clone())))
-        .max_by_key(|(mbps, _)| *mbps);
+    // A cable to one neighbour makes no interface needless by which others are reached.
+    let broad = || list.iter().zip(&verdicts).filter(|(iface, verdict)| verdict.is_usable() && !iface.is_bare_cable());
+    let wired = broad().any(|(iface, _)| iface.kind != Kind::Wireless);
+    let fastest =
+        broad().filter_map(|(iface, _)| Some((iface.speed_mbps?, iface.name.clone()))).max_by_key(|(mbps, _)| *mbps);
     for (iface, verdict) in list.iter().zip(&mut verdicts) {
         if !verdict.is_usable() || asked(iface) {
             continue;
@@ -159,7 +157,7 @@ fn alone(iface: &Interface, filter: Option<&IfFilter>, asked: bool) -> Verdict {
             Kind::Veth => Some(Reason::Veth),
             Kind::Tunnel(what) => Some(Reason::Tunnel(what.clone())),
             Kind::Virtual => Some(Reason::Virtual),
-            _ if iface.addrs.iter().all(crate::IfAddr::is_link_local) => Some(Reason::LinkLocalOnly),
+            _ if iface.addrs.iter().all(IfAddr::is_link_local) && !iface.is_bare_cable() => Some(Reason::LinkLocalOnly),
             _ => None,
         }
     };

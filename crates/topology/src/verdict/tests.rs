@@ -24,7 +24,9 @@ fn machine() -> (Fixture, Vec<AddrEntry>) {
     fix.iface(9, "thunderbolt0", &[]).device("thunderbolt0", "pci0000:00/0000:00:0d.2/0-1.0", "0", "thunderbolt-net");
     fix.iface(10, "eth5", &[]).device("eth5", "pci0000:00/0000:00:07.0", "0", "x");
     fix.iface(11, "veth0", &[("iflink", "99")]);
+    fix.iface(12, "eth6", &[]).device("eth6", "pci0000:00/0000:00:08.0", "0", "x");
     let addrs = [
+        ("eth6", "169.254.3.5"),
         ("lo", "127.0.0.1"),
         ("eth0", "10.0.0.1"),
         ("eth1", "10.0.1.1"),
@@ -68,9 +70,10 @@ fn defaults() {
         ("wlan0", Some(Reason::Wireless)),
         ("eth3", Some(Reason::Down)),
         ("eth4", Some(Reason::NoCarrier)),
-        ("thunderbolt0", Some(Reason::LinkLocalOnly)),
+        ("thunderbolt0", None),
         ("eth5", Some(Reason::NoAddress)),
         ("veth0", Some(Reason::Veth)),
+        ("eth6", Some(Reason::LinkLocalOnly)),
     ];
     assert_eq!(reasons(None), want.map(|(name, reason)| (name.to_owned(), reason)));
 }
@@ -101,6 +104,29 @@ fn a_radio_alone_is_used() {
     fix.iface(6, "wlan0", &[("wireless/x", "")]).device("wlan0", "pci0000:00/0000:00:04.0", "0", "x");
     let list = interfaces(&fix.roots(), &[entry("wlan0", "192.168.1.2")]);
     assert_eq!(judge(&list, None, &[]), [Verdict::Usable]);
+}
+
+/// Whoever is at the end of such a cable, others are reached by the other interfaces.
+#[test]
+fn a_cable_with_link_local_addresses_alone_is_used_and_makes_no_other_needless() {
+    let fix = Fixture::new();
+    fix.iface(2, "eth0", &[("speed", "1000")]).device("eth0", "pci0000:00/0000:00:01.0", "0", "x");
+    fix.iface(6, "wlan0", &[("wireless/x", "")]).device("wlan0", "pci0000:00/0000:00:04.0", "0", "x");
+    let tb = [("speed", "40000")];
+    fix.iface(9, "thunderbolt0", &tb).device("thunderbolt0", "pci0000:00/0000:00:0d.2/0-1.0", "0", "thunderbolt-net");
+    let judged = |addrs: &[(&str, &str)]| {
+        let addrs: Vec<AddrEntry> = addrs.iter().map(|(name, ip)| entry(name, ip)).collect();
+        judge(&interfaces(&fix.roots(), &addrs), None, &[])
+    };
+    let (eth, wlan) = (("eth0", "10.0.0.1"), ("wlan0", "192.168.1.2"));
+    for bare in [("thunderbolt0", "169.254.3.4"), ("thunderbolt0", "fe80::2")] {
+        assert_eq!(judged(&[wlan, bare])[1..], [Verdict::Usable, Verdict::Usable], "the radio stays");
+        let radio = Verdict::LeftOut(Reason::Wireless);
+        assert_eq!(judged(&[eth, wlan, bare]), [Verdict::Usable, radio, Verdict::Usable], "the slow card too");
+        let both = judged(&[eth, bare, ("thunderbolt0", "10.0.9.1")]);
+        let slow = Reason::Slow { mbps: 1000, than: "thunderbolt0".into(), fastest_mbps: 40000 };
+        assert_eq!(both[0], Verdict::LeftOut(slow), "a cable with an address of its own is as any");
+    }
 }
 
 #[test]
