@@ -32,11 +32,12 @@ fn job(path: PathArg) -> Job {
 
 pub(crate) fn run() -> Result<Exit, Failure> {
     let mut out = Out::default();
-    out.text(&status::view()?)?;
+    let (view, mut exit) = status::view()?;
+    out.text(&view)?;
     out.text("\nbetween two processes on this machine, every byte checked:\n")?;
     let mut rows =
         vec![cells(["path", "8 B us", "p99", "64K us", "8 B M/s", "64K GB/s", "4M GB/s", "4M Gb/s", "#wrong"])];
-    let (mut notes, mut exit) = (String::new(), Exit::Ok);
+    let mut notes = String::new();
     for path in [PathArg::Tcp, PathArg::Shm] {
         let name = path.name();
         let mut found: Vec<Row> = Vec::new();

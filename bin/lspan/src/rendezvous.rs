@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Fabric, HANDLE_LEN};
 use linkspan_net::AcceptPause;
+use linkspan_topology::IfAddr;
 use linkspan_transport::WaitFd;
 
 use crate::exit::{Exit, Failure};
@@ -38,8 +39,9 @@ impl RendezvousServer {
         }
         if open {
             let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
-            let global = usable.flat_map(|(iface, _)| &iface.addrs).filter(|addr| !addr.is_link_local());
-            for addr in global {
+            // Without its scope a link-local IPv6 address is none.
+            let whole = |addr: &&IfAddr| addr.ip.is_ipv4() || !addr.is_link_local();
+            for addr in usable.flat_map(|(iface, _)| &iface.addrs).filter(whole) {
                 if !addrs.contains(&addr.ip) {
                     addrs.push(addr.ip);
                 }

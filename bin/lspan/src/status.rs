@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 use linkspan_fabric::{Device, Fabric, MemoryName};
-use linkspan_topology::{Cable, Interface, Machine, Roots, Transports, Verdict, cables};
+use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Transports, Verdict, cables};
 
 use crate::cli::{PathArg, StatusArgs};
 use crate::exit::{Exit, Failure};
@@ -31,12 +31,18 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Exit, Failure> {
     } else {
         out.text(&text(&fabric))?;
     }
-    Ok(Exit::Ok)
+    Ok(exit(&fabric))
+}
+
+/// How the view ends the program.
+fn exit(fabric: &Fabric) -> Exit {
+    if fabric.last_resort().is_some() { Exit::Degraded } else { Exit::Ok }
 }
 
 /// The view for the default command.
-pub(crate) fn view() -> Result<String, Failure> {
-    Ok(text(&crate::fabric::open(PathArg::Auto, MemoryName::Host)?))
+pub(crate) fn view() -> Result<(String, Exit), Failure> {
+    let fabric = crate::fabric::open(PathArg::Auto, MemoryName::Host)?;
+    Ok((text(&fabric), exit(&fabric)))
 }
 
 fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {
@@ -88,6 +94,7 @@ fn addresses(iface: &Interface) -> Vec<String> {
 fn reason(verdict: &Verdict) -> Option<String> {
     match verdict {
         Verdict::Usable => None,
+        Verdict::LastResort => Some(LAST_RESORT.to_owned()),
         Verdict::LeftOut(reason) => Some(reason.to_string()),
     }
 }

@@ -14,6 +14,7 @@ use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_thunderbolt::Role;
 use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
+use linkspan_topology::{FAR_SLOWER, Interface, Kind};
 use linkspan_transport::{MAX_RAILS, Rail, WaitFd};
 
 use crate::cable::{Candidate, leads_elsewhere};
@@ -30,6 +31,9 @@ use tries::TryState;
 
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// The same for a cable that may lead to another host: a neighbour at its other end accepts at once.
+const CABLE_GRACE: Duration = Duration::from_millis(100);
 
 /// Number of the keepalive connection's stream.
 const KEEPALIVE: u16 = 32;
@@ -145,19 +149,46 @@ impl Connecting {
         }
         // What shares a subnet is tried beside relays too: the mesh may not have beacons from both ends of a cable yet.
         if same_host || !connecting.ask_mesh()? || connecting.relayed {
-            let mesh = fabric.config().meshes() && !same_host;
-            for (reach, why, mbps) in pairs(&device, &connecting.handle, streams, same_host, mesh) {
+            for (reach, why, mbps) in pairs(fabric, &device, &connecting.handle, streams, same_host) {
                 connecting.start(reach, why, mbps);
             }
         }
         connecting.start_setup(&device);
-        // On one host the kernel tells a death by the rail itself; who makes paths again must know it from a path that was ended.
-        let watched = !same_host || (fabric.acked() && fabric.config().path != PathChoice::Shm);
-        let first = connecting.tries.iter().find(|t| watched && t.reach.relays() == 0);
-        if let Some((reach, why)) = first.map(|t| (t.reach.clone(), t.why.clone())) {
-            connecting.begin(reach, KEEPALIVE, why, 0);
-        }
+        connecting.start_keepalive(|t| t.reach.relays() == 0 && !t.reach.is_guess());
         Ok(connecting)
+    }
+
+    /// Beside the first stream that will do.
+    fn start_keepalive(&mut self, will_do: impl Fn(&Try) -> bool) {
+        // On one host the kernel tells a death by the rail itself; who makes paths again must know it from a path that was ended.
+        let watched = !self.same_host || (self.fabric.acked() && self.fabric.config().path != PathChoice::Shm);
+        let first = self.tries.iter().find(|t| watched && will_do(t));
+        if let Some((reach, why)) = first.map(|t| (t.reach.clone(), t.why.clone())) {
+            self.begin(reach, KEEPALIVE, why, 0);
+        }
+    }
+
+    /// Whether another host than the peer is, or seems to be, at the end of its cable. A cable has two ends: who has found the
+    /// peer at one has no other.
+    fn is_astray(&self, t: &Try) -> bool {
+        let taken = |up: &Try| (up.reach.from() == t.reach.from()) != (up.reach.to().ip() == t.reach.to().ip());
+        let silent =
+            || self.first_up.is_some_and(|up| up.elapsed() > CABLE_GRACE) && matches!(t.state, TryState::Dial(_));
+        t.reach.is_guess() && (silent() || self.tries.iter().any(|up| up.reach.is_guess() && up.is_up() && taken(up)))
+    }
+
+    /// Whether a cable that leads to the peer makes it needless: one over routes, a radio, or a far slower interface.
+    fn is_needless(&self, t: &Try) -> bool {
+        let cables = self.tries.iter().filter(|c| c.reach.is_guess() && c.is_up());
+        let Some(fastest) = cables.map(|c| c.speed).max().filter(|_| t.number != KEEPALIVE && !t.reach.is_guess())
+        else {
+            return false;
+        };
+        let from = t.reach.from().map(|from| from.ip());
+        let radio = |i: &Interface| i.kind == Kind::Wireless && i.addrs.iter().any(|a| Some(a.ip) == from);
+        from.is_none()
+            || t.speed > 0 && t.speed.saturating_mul(FAR_SLOWER.into()) < fastest
+            || self.fabric.survey().iter().any(|(i, _)| radio(i))
     }
 
     fn start(&mut self, reach: Path, why: impl Into<String>, mbps: u32) {
@@ -343,6 +374,9 @@ impl Connecting {
         for n in 0..self.tries.len() {
             self.poll_try(n)?;
         }
+        if self.tries.iter().all(|t| t.number != KEEPALIVE) {
+            self.start_keepalive(|t| t.reach.is_guess() && t.is_up());
+        }
         self.seek()?;
         if self.since.elapsed() > self.fabric.config().connect_timeout {
             return Err(Error::Timeout { ms: self.since.elapsed().as_millis(), tried: self.tried() });
@@ -387,6 +421,9 @@ impl Connecting {
         loop {
             // One stream asks for the other's offer: a second offer would take the place of the first.
             let wants_local = self.wants_local() && self.tries[n].number != KEEPALIVE;
+            // Which guess is right shows here.
+            let asked = self.tries.iter().any(|t| matches!(t.candidate, Some(Candidate::Cable(_))));
+            let unsure = self.tries[0].reach.is_guess() && !asked;
             let attempt = &mut self.tries[n];
             attempt.state = match &mut attempt.state {
                 TryState::Dial(dial) => match dial.poll() {
@@ -405,7 +442,10 @@ impl Connecting {
                                 Err(why) => attempt.verbs = Err(why),
                             }
                             // A cable belongs to no interface: one stream asks for it.
-                            if n == 0 && attempt.candidate.is_none() && attempt.reach.relays() == 0 {
+                            if (n == 0 || unsure && attempt.reach.is_guess())
+                                && attempt.candidate.is_none()
+                                && attempt.reach.relays() == 0
+                            {
                                 match self.fabric.cables().candidate(config) {
                                     Ok(candidate) => attempt.candidate = Some(candidate),
                                     Err(why) if why.is_empty() => {}
@@ -483,19 +523,21 @@ impl Connecting {
         }
     }
 
+    /// Whether it may be part of the connection; `cabled`: some way without relays is up.
+    fn counts(&self, t: &Try, cabled: bool) -> bool {
+        (!cabled || t.reach.relays() == 0) && !self.is_needless(t)
+    }
+
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
         // A handshake has a deadline of its own.
         if self.tries.iter().any(Try::is_handshake) {
             return Ok(false);
         }
-        let is_up = |t: &Try| matches!(t.state, TryState::Up(..)) && t.number != KEEPALIVE && t.beside.is_none();
         // A cable of ours makes relays needless.
-        let cabled = self.tries.iter().any(|t| is_up(t) && t.reach.relays() == 0);
-        let counts = |t: &Try| !cabled || t.reach.relays() == 0;
-        let rail_up = |t: &Try| is_up(t) && counts(t);
-        let open = self.tries.iter().any(|t| t.is_open() && counts(t));
-        let Some(speaker) = self.tries.iter().position(rail_up) else {
+        let cabled = self.tries.iter().any(|t| t.is_up() && t.reach.relays() == 0);
+        let open = self.tries.iter().any(|t| t.is_open() && self.counts(t, cabled) && !self.is_astray(t));
+        let Some(speaker) = self.tries.iter().position(|t| t.is_up() && self.counts(t, cabled)) else {
             // In a mesh a way may still be told of.
             let mesh = self.fabric.config().meshes() && !self.same_host;
             let stuck = match open {
@@ -544,7 +586,7 @@ impl Connecting {
         let lost: Vec<&str> = self
             .tries
             .iter()
-            .filter(|t| counts(t))
+            .filter(|t| self.counts(t, cabled))
             .filter_map(|t| t.verbs.as_ref().err().map(String::as_str))
             .filter(|w| !w.is_empty())
             .collect();
@@ -588,8 +630,10 @@ impl Connecting {
                 keepalive: None,
             }
         } else {
-            let routed = self.tries.iter().all(|t| t.reach.from().is_none());
-            let counted = self.tries.iter().filter(|t| counts(t) && t.beside.is_none());
+            // A cable that leads to another host is nothing that was lost.
+            let counted = || self.tries.iter().filter(|t| self.counts(t, cabled) && (t.is_up() || !t.reach.is_guess()));
+            let routed = counted().all(|t| t.reach.from().is_none());
+            let counted = counted().filter(|t| t.beside.is_none());
             let failed: Vec<String> = counted.filter_map(Try::failure).collect();
             if !failed.is_empty() && !routed {
                 self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
@@ -597,7 +641,13 @@ impl Connecting {
             if let Some(what) = self.relays(None).filter(|_| !cabled) {
                 self.downgrade(what)?;
             }
-            let up = self.tries.iter().filter(|t| rail_up(t)).take(if routed { 1 } else { MAX_RAILS });
+            // Said when the fabric was made.
+            if let (true, false, Some(what)) = (self.fabric.config().strict, self.same_host, self.fabric.last_resort())
+            {
+                return Err(Error::Strict { what });
+            }
+            let up = self.tries.iter().filter(|t| t.is_up() && self.counts(t, cabled));
+            let up = up.take(if routed { 1 } else { MAX_RAILS });
             let streams: Vec<u16> = up.map(|t| t.number).collect();
             // What may get more rails later must be able to carry several.
             let mesh = self.fabric.config().meshes();

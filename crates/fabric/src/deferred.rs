@@ -20,7 +20,7 @@ pub(crate) fn ports(config: &Config, survey: &[(Interface, Verdict)], device: &D
 
 fn would_be_used(interface: &Interface, config: &Config) -> bool {
     let up = Interface { up: true, carrier: Some(true), operstate: "up".into(), ..interface.clone() };
-    judge(&[up], config.interfaces.as_ref()).iter().all(Verdict::is_usable)
+    judge(&[up], config.interfaces.as_ref(), &[]).iter().all(Verdict::is_usable)
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
 }
 
 /// The same with a filter. In a mesh no cable is too slow, for it may be the only one to that neighbour, and the interface
-/// with the default route is left out.
+/// with the default route is left out. Relays lead over addresses that are more than link-local.
 pub(crate) fn look(filter: Option<&IfFilter>, mesh: bool) -> Result<Vec<(Interface, Verdict)>, Error> {
     let entries: Vec<AddrEntry> = linkspan_net::interfaces()
         .map_err(Error::Interfaces)?
@@ -72,13 +72,16 @@ pub(crate) fn look(filter: Option<&IfFilter>, mesh: bool) -> Result<Vec<(Interfa
         })
         .collect();
     let list = interfaces(&Roots::default(), &entries);
-    let mut verdicts = judge(&list, filter);
+    let everywhere = default_routes(&Roots::default());
+    let mut verdicts = judge(&list, filter, if mesh { &[] } else { &everywhere });
     if mesh {
-        let everywhere = default_routes(&Roots::default());
         for (interface, verdict) in list.iter().zip(&mut verdicts) {
             let asked = filter.is_some_and(|f| f.asks_for(&interface.name));
             let default = everywhere.contains(&interface.name) && !asked;
             match verdict {
+                Verdict::Usable if interface.is_bare_cable() && !asked => {
+                    *verdict = Verdict::LeftOut(Reason::LinkLocalOnly);
+                }
                 Verdict::Usable if default => *verdict = Verdict::LeftOut(Reason::Management),
                 Verdict::LeftOut(Reason::Slow { .. }) if !default => *verdict = Verdict::Usable,
                 _ => {}
@@ -88,15 +91,20 @@ pub(crate) fn look(filter: Option<&IfFilter>, mesh: bool) -> Result<Vec<(Interfa
     Ok(list.into_iter().zip(verdicts).collect())
 }
 
-/// The address by which an interface is used: global before link-local, IPv4 before IPv6, unless
-/// NCCL_SOCKET_FAMILY asks for one family.
+/// The address by which an interface is used: global before link-local, IPv4 before IPv6 (of link-local ones IPv6, which the
+/// kernel gives to every interface and keeps apart by scope), unless NCCL_SOCKET_FAMILY asks for one family.
 fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
     let fits = |a: &&IfAddr| match family {
         Some("AF_INET") => a.ip.is_ipv4(),
         Some("AF_INET6") => a.ip.is_ipv6(),
         _ => true,
     };
-    interface.addrs.iter().filter(fits).min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6())).copied()
+    interface
+        .addrs
+        .iter()
+        .filter(fits)
+        .min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6() != a.is_link_local()))
+        .copied()
 }
 
 /// The address family that NCCL_SOCKET_FAMILY asks for.
@@ -141,7 +149,9 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
         let reasons: Vec<String> = survey
             .iter()
             .map(|(i, v)| match v {
-                Verdict::Usable => format!("{} has no address of the family in NCCL_SOCKET_FAMILY", i.name),
+                Verdict::Usable | Verdict::LastResort => {
+                    format!("{} has no address of the family in NCCL_SOCKET_FAMILY", i.name)
+                }
                 Verdict::LeftOut(reason) => format!("{} {reason}", i.name),
             })
             .collect();
@@ -151,7 +161,7 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
 }
 
 fn device(host: &Host, mut members: Vec<(&Interface, DeviceInterface)>) -> Device {
-    members.sort_by_key(|(_, port)| std::cmp::Reverse(port.mbps));
+    members.sort_by_key(|(_, port)| (port.addr.is_link_local(), std::cmp::Reverse(port.mbps)));
     let name = members.iter().map(|(i, _)| i.name.as_str()).collect::<Vec<_>>().join("+");
     let pci_path =
         members[0].0.pci_path.clone().filter(|p| members.iter().all(|(i, _)| i.pci_path.as_ref() == Some(p)));
@@ -165,6 +175,14 @@ fn device(host: &Host, mut members: Vec<(&Interface, DeviceInterface)>) -> Devic
         loopback: members.iter().all(|(i, _)| i.kind == Kind::Loopback),
         ports: members.into_iter().map(|(_, port)| port).collect(),
         name,
+    }
+}
+
+impl DeviceInterface {
+    /// The interface that sockets are tied to because routes do not tell it from others: they know one of all with
+    /// 169.254.0.0/16. (IPv6 has scopes for that.)
+    pub(crate) fn tie(&self) -> Option<String> {
+        (self.addr.is_link_local() && self.addr.ip.is_ipv4()).then(|| self.name.clone())
     }
 }
 

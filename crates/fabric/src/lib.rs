@@ -75,7 +75,7 @@ use stats::Stats;
 
 use linkspan_proto::login::Guard;
 use linkspan_topology::mesh::Graph;
-use linkspan_topology::{Host, Interface, Roots, Verdict};
+use linkspan_topology::{Host, Interface, LAST_RESORT, Roots, Verdict};
 
 /// A process's view of its machine. Cloning is cheap; may be used from any thread.
 #[derive(Clone, Debug)]
@@ -180,6 +180,9 @@ impl Fabric {
                 log.warn(&format!("{}: there is no interface called {name} (or beginning so)", filter.shown()));
             }
         }
+        if let Some(what) = last_resort(&survey) {
+            log.warn(&format!("downgrade: {what}"));
+        }
         let stats = Stats::new(config.stats_dir.as_deref()).unwrap_or_else(|why| {
             log.info(&why);
             Stats::default()
@@ -217,6 +220,11 @@ impl Fabric {
     /// All interfaces with the verdict on each.
     pub fn survey(&self) -> &[(Interface, Verdict)] {
         &self.0.survey
+    }
+
+    /// What is lost where other hosts are reached over an interface that would be left out if there was another.
+    pub fn last_resort(&self) -> Option<String> {
+        last_resort(&self.0.survey)
     }
 
     /// The RDMA ports that connections may use, and why there are none or some are left out. Opens the devices.
@@ -478,6 +486,11 @@ impl Fabric {
             (rail, _) => rail,
         })
     }
+}
+
+fn last_resort(survey: &[(Interface, Verdict)]) -> Option<String> {
+    let (i, _) = survey.iter().find(|(_, verdict)| *verdict == Verdict::LastResort)?;
+    Some(format!("LS0517 {} ({}) carries what goes to other hosts, {LAST_RESORT}", i.name, i.kind))
 }
 
 /// A host that is no other, for tests.

@@ -62,21 +62,35 @@ impl Listener {
         let mut handle = Handle::new(listen_id, token.clone(), fabric.host_hash());
         handle.psk = !matches!(fabric.config().guard, linkspan_proto::login::Guard::Token);
         handle.encrypt = fabric.config().encrypts();
-        let mut sockets = Vec::new();
+        let (mut sockets, mut refused) = (Vec::new(), None);
         for port in &device.ports {
             let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
             // In a mesh one subnet may be on two cables; answers go back over the one they came by. The first port is
             // left to the routes: processes of this host come to it over loopback.
             let twice = |other: &DeviceInterface| other.name != port.name && port.addr.same_subnet(other.addr.ip);
             let tied = fabric.config().meshes() && !sockets.is_empty() && device.ports.iter().any(twice);
-            let options = Options { device: tied.then(|| port.name.clone()), ..fabric.tcp_options() };
-            let socket = Listen::bind(addr, &options)?;
+            let tie = port.tie().or_else(|| tied.then(|| port.name.clone()));
+            let options = Options { device: tie, ..fabric.tcp_options() };
+            let socket = match Listen::bind(addr, &options) {
+                Ok(socket) => socket,
+                // The kernel may not be done with looking for a duplicate of it, or it went with its cable.
+                Err(why) if port.addr.is_link_local() => {
+                    let line = format!("{} is left out by a listener: {}", port.name, chain(&why));
+                    fabric.log().warn_seldom(&port.name, &line);
+                    refused = Some(why);
+                    continue;
+                }
+                Err(why) => return Err(why.into()),
+            };
             let entry = Addr { ip: port.addr.ip, port: socket.local_addr().port(), prefix: port.addr.prefix };
             match handle.push(entry) {
                 Ok(()) => sockets.push(socket),
                 Err(full @ HandleError::Full { .. }) => fabric.log().warn(&full.to_string()),
                 Err(other) => return Err(other.into()),
             }
+        }
+        if let (true, Some(why)) = (sockets.is_empty(), refused) {
+            return Err(why.into());
         }
         let acceptor = Acceptor {
             fabric: fabric.clone(),
@@ -624,6 +638,13 @@ impl PendingConn {
                 return Err(Error::Strict { what });
             }
             fabric.log().warn(&format!("downgrade: {what}"));
+        }
+        // Said when the fabric was made. Processes of this host come by no interface.
+        let far = members.iter().any(|s| !s.secured.stream.is_local());
+        if let (Carrier::Tcp, true, true, Some(what)) =
+            (plan.carrier, far, fabric.config().strict, fabric.last_resort())
+        {
+            return Err(Error::Strict { what });
         }
         let lost_devmem = members.iter().map(|s| &s.no_devmem).find(|why| !why.is_empty()).cloned();
         if let (Carrier::Tcp, Some(why)) = (plan.carrier, &lost_devmem) {

@@ -41,7 +41,7 @@ params! {
     PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs", "thunderbolt", "devmem"]), "auto",
         "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else device-memory TCP (`devmem`) where `lspan devmem up` runs for both interfaces, else TCP.";
     IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
-        "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Overrides NCCL_SOCKET_IFNAME.";
+        "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Overrides NCCL_SOCKET_IFNAME. Unset: those of network cards and cables (with link-local addresses alone only Thunderbolt cables); a bridge without a card, a virtual cable or a tunnel only where it has the default route and no other is usable, as in a container (a downgrade). `lspan status` says of each why.";
     DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
         "`group`: one device per NUMA node with all its interfaces as rails. `split`: one device per interface.";
     PSK_FILE = "LINKSPAN_PSK_FILE", Takes::Text, "",

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linkspan_tcp::{Dial, Options, Stream};
+use linkspan_topology::is_link_local;
 use linkspan_topology::mesh::{MeshLink, Route};
 use linkspan_transport::WaitFd;
 
@@ -78,6 +79,11 @@ impl Path {
             (Path::Over(_), Some(Hops::Tcp(why))) => Err(why),
             _ => Ok((candidate, None)),
         }
+    }
+
+    /// Whether it leads over a cable of ours that may have another host at its other end: link-local addresses do not say.
+    pub(crate) fn is_guess(&self) -> bool {
+        matches!(self, Path::Plain { from: Some(_), to, .. } if is_link_local(to.ip()))
     }
 
     /// Hosts on the way.

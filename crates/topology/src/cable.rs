@@ -131,7 +131,7 @@ impl CablePath {
             (verdict, whole) = (next, Some(master));
         }
         let why = match verdict {
-            Verdict::Usable => None,
+            Verdict::Usable | Verdict::LastResort => None,
             Verdict::LeftOut(reason) => Some(reason.to_string()),
         };
         let reason = match (whole, why) {

@@ -1,4 +1,5 @@
-//! Interfaces that lead to everywhere: on a host with cables to its neighbours, the one to the management network.
+//! Interfaces that lead to everywhere: on a host with cables to its neighbours, the one to the management network; in a
+//! container often the only one.
 
 use crate::sysfs::{self, Roots};
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{AddrEntry, Interface, Roots, Verdict, interfaces, judge};
+use crate::{AddrEntry, Interface, Roots, Verdict, default_routes, interfaces, judge};
 
 /// Like a DGX Spark: one adapter whose two ports are each reached through two PCIe links.
 pub const SPARK: &str = include_str!("../fixtures/spark.tree");
@@ -121,7 +121,7 @@ impl Fixture {
     /// Its interfaces with the verdict on each.
     pub fn survey(&self) -> Vec<(Interface, Verdict)> {
         let list = interfaces(&self.roots(), &self.addrs);
-        let verdicts = judge(&list, None);
+        let verdicts = judge(&list, None, &default_routes(&self.roots()));
         list.into_iter().zip(verdicts).collect()
     }
 

@@ -34,12 +34,9 @@ pub struct IfAddr {
 }
 
 impl IfAddr {
-    /// Whether the address means something on its own link only: 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
+    /// As [`is_link_local`].
     pub fn is_link_local(&self) -> bool {
-        match self.ip {
-            IpAddr::V4(ip) => ip.is_link_local(),
-            IpAddr::V6(ip) => ip.is_unicast_link_local(),
-        }
+        is_link_local(self.ip)
     }
 
     /// The subnet, as in `10.0.4.0/22`.
@@ -62,6 +59,14 @@ impl IfAddr {
             (IpAddr::V6(a), IpAddr::V6(b)) => same_prefix(&a.octets(), &b.octets(), self.prefix),
             _ => false,
         }
+    }
+}
+
+/// Whether the address means something on its own link only: 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
+pub fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
     }
 }
 
@@ -129,6 +134,12 @@ impl Interface {
         };
         let list = |text: String| Some(cpu_list(&text)).filter(|cpus| !cpus.is_empty());
         named.and_then(list).or_else(|| node().and_then(list)).unwrap_or_default()
+    }
+
+    /// Whether it is a cable to one neighbour with none but link-local addresses, as NetworkManager leaves a Thunderbolt cable
+    /// whose ends nobody gave addresses: it leads to that neighbour or nowhere.
+    pub fn is_bare_cable(&self) -> bool {
+        self.kind == Kind::Thunderbolt && self.addrs.iter().all(IfAddr::is_link_local)
     }
 
     fn bare(name: &str) -> Interface {

@@ -28,7 +28,7 @@ pub use default_route::default_routes;
 pub use filter::{BadFilter, IfFilter};
 pub use gpu::Gpu;
 pub use host::{Host, NumaNode};
-pub use iface::{AddrEntry, IfAddr, Interface, interfaces};
+pub use iface::{AddrEntry, IfAddr, Interface, interfaces, is_link_local};
 pub use kind::Kind;
 pub use machine::Machine;
 pub use neighbour::Neighbour;
@@ -36,7 +36,7 @@ pub use pci::{Distance, PciPlace, PcieLink, PcieLinks, distance};
 pub use rdma::{Gid, GidKind, LinkLayer, NotReady, RdmaDevice, RdmaPort};
 pub use sysfs::Roots;
 pub use thunderbolt::{Domain, Lanes, Link, Router, Service, XDomain};
-pub use verdict::{FAR_SLOWER, Reason, Verdict, judge};
+pub use verdict::{FAR_SLOWER, LAST_RESORT, Reason, Verdict, judge};
 
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;

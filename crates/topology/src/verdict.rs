@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{IfFilter, Interface, Kind};
+use crate::{IfAddr, IfFilter, Interface, Kind};
 
 /// An interface this many times slower than the fastest one is left out: it would carry a small part of each
 /// message and decide when the whole arrives. 2.5 beside 10 Gb/s stays, 1 beside 10 does not.
@@ -13,14 +13,20 @@ pub const FAR_SLOWER: u32 = 8;
 pub enum Verdict {
     /// It may.
     Usable,
+    /// It is of a kind that is left out, but has the default route, and no other may carry any.
+    LastResort,
     /// It is left out.
     LeftOut(Reason),
 }
 
+/// What there is to know of [`Verdict::LastResort`].
+pub const LAST_RESORT: &str = "for want of a better one: it has the default route, and no interface of a network card is usable here; \
+                               one (host network, macvlan or SR-IOV) would be faster, and naming this one in LINKSPAN_IFNAME accepts it";
+
 impl Verdict {
     /// Whether it may carry traffic.
     pub fn is_usable(&self) -> bool {
-        *self == Verdict::Usable
+        matches!(self, Verdict::Usable | Verdict::LastResort)
     }
 }
 
@@ -96,18 +102,17 @@ impl fmt::Display for Reason {
 }
 
 /// Judges every interface; the answer has the order of `list`. A filter that names an interface overrules every
-/// reason but a missing link or address.
-pub fn judge(list: &[Interface], filter: Option<&IfFilter>) -> Vec<Verdict> {
+/// reason but a missing link or address. `everywhere` names the interfaces of default routes: where none is usable, as in a
+/// container whose only interface is a virtual cable, the kind of these is no reason to leave them out.
+pub fn judge(list: &[Interface], filter: Option<&IfFilter>, everywhere: &[String]) -> Vec<Verdict> {
     let asked = |iface: &Interface| filter.is_some_and(|filter| filter.asks_for(&iface.name));
     let mut verdicts: Vec<Verdict> = list.iter().map(|iface| alone(iface, filter, asked(iface))).collect();
 
-    let wired = list.iter().zip(&verdicts).any(|(iface, verdict)| verdict.is_usable() && iface.kind != Kind::Wireless);
-    let fastest = list
-        .iter()
-        .zip(&verdicts)
-        .filter(|(_, verdict)| verdict.is_usable())
-        .filter_map(|(iface, _)| Some((iface.speed_mbps?, iface.name.clone())))
-        .max_by_key(|(mbps, _)| *mbps);
+    // A cable to one neighbour makes no interface needless by which others are reached.
+    let broad = || list.iter().zip(&verdicts).filter(|(iface, verdict)| verdict.is_usable() && !iface.is_bare_cable());
+    let wired = broad().any(|(iface, _)| iface.kind != Kind::Wireless);
+    let fastest =
+        broad().filter_map(|(iface, _)| Some((iface.speed_mbps?, iface.name.clone()))).max_by_key(|(mbps, _)| *mbps);
     for (iface, verdict) in list.iter().zip(&mut verdicts) {
         if !verdict.is_usable() || asked(iface) {
             continue;
@@ -119,6 +124,13 @@ pub fn judge(list: &[Interface], filter: Option<&IfFilter>) -> Vec<Verdict> {
         {
             let (than, fastest_mbps) = (than.clone(), *fastest_mbps);
             *verdict = Verdict::LeftOut(Reason::Slow { mbps, than, fastest_mbps });
+        }
+    }
+    if !verdicts.iter().any(Verdict::is_usable) {
+        for (_, verdict) in list.iter().zip(&mut verdicts).filter(|(iface, _)| everywhere.contains(&iface.name)) {
+            if let Verdict::LeftOut(Reason::Bridge | Reason::Veth | Reason::Tunnel(_) | Reason::Virtual) = verdict {
+                *verdict = Verdict::LastResort;
+            }
         }
     }
     verdicts
@@ -145,7 +157,7 @@ fn alone(iface: &Interface, filter: Option<&IfFilter>, asked: bool) -> Verdict {
             Kind::Veth => Some(Reason::Veth),
             Kind::Tunnel(what) => Some(Reason::Tunnel(what.clone())),
             Kind::Virtual => Some(Reason::Virtual),
-            _ if iface.addrs.iter().all(crate::IfAddr::is_link_local) => Some(Reason::LinkLocalOnly),
+            _ if iface.addrs.iter().all(IfAddr::is_link_local) && !iface.is_bare_cable() => Some(Reason::LinkLocalOnly),
             _ => None,
         }
     };

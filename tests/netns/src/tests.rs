@@ -53,6 +53,18 @@ pub(crate) const ALL: &[Test] = &[
         waits: false,
         run: same_docker0,
     },
+    Test {
+        name: "pods",
+        what: "containers with one virtual cable each reach each other over it, a downgrade with a name",
+        waits: false,
+        run: pods,
+    },
+    Test {
+        name: "bare-cables",
+        what: "Thunderbolt cables with link-local addresses alone carry a connection, whichever leads where",
+        waits: false,
+        run: bare_cables,
+    },
     Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
     Test {
         name: "strict",
@@ -320,6 +332,145 @@ fn same_docker0() -> Outcome<String> {
     to.expect("done", SOON)?;
     from.expect("done", SOON)?;
     Ok(done)
+}
+
+/// Two pods of a node: each has `eth0`, a virtual cable to a bridge of the node, and the default route over it.
+fn pods() -> Outcome<String> {
+    let world = World::new(&["node", "a", "b"])?;
+    world.ip("node", "link add cni0 type bridge")?;
+    world.ip("node", "addr add 10.88.0.1/16 dev cni0")?;
+    world.ip("node", "link set cni0 up")?;
+    for (pod, addr) in [("a", "10.88.0.2"), ("b", "10.88.0.3")] {
+        world.ip("node", &format!("link add pod{pod} type veth peer name eth0 netns {}", world.ns(pod)))?;
+        world.ip("node", &format!("link set pod{pod} up master cni0"))?;
+        world.ip(pod, &format!("addr add {addr}/16 dev eth0"))?;
+        world.ip(pod, "link set eth0 up")?;
+        world.ip(pod, "route add default via 10.88.0.1")?;
+    }
+    let named = "WARN downgrade: LS0517 eth0 (";
+    let (mut from, mut to) = up(&world, &[], 64, 1_000_003)?;
+    to.expect("done", SOON * 3)?;
+    from.expect("done", SOON)?;
+    if (from.heard(named), to.heard(named), from.heard("WARN"), to.heard("WARN")) != (1, 1, 1, 1) {
+        return Err("not one warning on each side, which names the interface".into());
+    }
+    let strict = ("LINKSPAN_STRICT", "1");
+    let mut b = world.node("b", &[strict], &["listen", "1", "8"])?;
+    let handle = b.expect("handle", SOON)?;
+    let _a = world.node("a", &[], &["connect", &handle, "1", "8"])?;
+    let error = b.expect("error", SOON)?;
+    if !error.contains("LS0509") || !error.contains("LS0517 eth0 (") {
+        return Err(format!("the listening side accepts it in strict mode: {error}"));
+    }
+
+    let mut server = world.lspan("b", &[], "perf serve --open")?;
+    server.expect("lspan: waiting on", SOON)?;
+    for (line, env, wanted, warnings, text) in [
+        ("perf bw -s 1M -n 20 10.88.0.3", &[][..], 0, 1, "10.88.0.2:"),
+        ("perf lat -s 8 -n 20 10.88.0.3", &[strict], 3, 1, "LS0509"),
+        ("perf lat -s 8 -n 20 10.88.0.3", &[strict, ("LINKSPAN_IFNAME", "eth0")], 0, 0, "10.88.0.2:"),
+        ("status", &[], 3, 1, "yes, for want of a better one: it has the default route"),
+    ] {
+        let (code, said) = world.lspan("a", env, line)?.end(SOON * 3)?;
+        if code != Some(wanted) || said.matches(named).count() != warnings || !said.contains(text) {
+            return Err(format!("{line} {env:?}: {code:?}: {said}"));
+        }
+    }
+    Ok(error)
+}
+
+/// Shows a process a sysfs in which `cab*` are cables of thunderbolt_net and `wlan*` radios.
+const THUNDERBOLT: &[&str] = &[
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    "mount -t tmpfs none /mnt && cd /sys/class/net && for i in *; do
+        mkdir /mnt/$i
+        for f in ifindex iflink type flags mtu address uevent; do cat $i/$f > /mnt/$i/$f 2> /dev/null; done
+        case $i in
+            cab*) mkdir /mnt/$i/device && ln -s /sys/bus/thunderbolt/drivers/thunderbolt-net /mnt/$i/device/driver ;;
+            wlan*) mkdir /mnt/$i/device /mnt/$i/wireless ;;
+        esac
+    done; mount --bind /mnt /sys/class/net && exec \"$0\" \"$@\"",
+];
+
+/// Hosts whose kernel gives every interface an address of fe80::/10, which can be used at once.
+fn bare_world() -> Outcome<World> {
+    let world = World::new(&["a", "b", "c"])?;
+    for host in ["a", "b", "c"] {
+        let dad = "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad";
+        world.program(host, &[], &["sh", "-c", dad])?.end(SOON)?;
+    }
+    Ok(world)
+}
+
+/// The connection of a to b, and whether its paths are these.
+fn bare_up(world: &World, env: &[(&str, &str)], paths: &[&str]) -> Outcome<String> {
+    let strict = [env, &[("LINKSPAN_STRICT", "1")]].concat();
+    let mut b = world.node_under("b", THUNDERBOLT, &strict, &["listen", "64", "1000003"])?;
+    let handle = b.expect("handle", SOON)?;
+    let mut a = world.node_under("a", THUNDERBOLT, &strict, &["connect", &handle, "64", "1000003"])?;
+    let up = a.expect("up", SOON)?;
+    b.expect("done", SOON * 3)?;
+    a.expect("done", SOON)?;
+    let mut found: Vec<&str> =
+        up.split_whitespace().filter(|w| ["cab0", "cab1", "cab2", "wlan0"].contains(w)).collect();
+    found.dedup();
+    let warned = a.heard("WARN") + b.heard("WARN");
+    if found != paths || warned > 0 { Err(format!("{env:?}: {warned} warnings, {found:?} in {up}")) } else { Ok(up) }
+}
+
+fn bare_cables() -> Outcome<String> {
+    let world = bare_world()?;
+    let (v4, v6) = (("NCCL_SOCKET_FAMILY", "AF_INET"), ("NCCL_SOCKET_FAMILY", "AF_INET6"));
+    let cable = |(a, from, ip): (&str, &str, &str), (b, to, peer): (&str, &str, &str)| {
+        let (ns, other) = (world.ns(a), world.ns(b));
+        crate::world::sh(&format!("ip link add {from} netns {ns} type veth peer name {to} netns {other}"))?;
+        for (host, name, ip) in [(a, from, ip), (b, to, peer)] {
+            world.ip(host, &format!("addr add {ip}/16 dev {name}"))?;
+            world.ip(host, &format!("link set {name} up"))?;
+        }
+        Ok::<(), String>(())
+    };
+    // Two join the hosts, one of each leads elsewhere.
+    cable(("a", "cab0", "169.254.1.1"), ("c", "cab0", "169.254.3.1"))?;
+    cable(("a", "cab1", "169.254.1.2"), ("b", "cab2", "169.254.2.3"))?;
+    cable(("a", "cab2", "169.254.1.3"), ("b", "cab1", "169.254.2.2"))?;
+    cable(("b", "cab0", "169.254.2.1"), ("c", "cab1", "169.254.3.2"))?;
+    // The kernel is in no hurry to give IPv6 addresses.
+    for host in ["a", "b"] {
+        let all = "until [ $(ip -6 -o addr show scope link -tentative | wc -l) = 3 ]; do sleep 0.05; done";
+        world.program(host, &[], &["sh", "-c", all])?.end(SOON)?;
+    }
+    let mut said = String::new();
+    for env in [&[][..], &[v4], &[v6]] {
+        said = bare_up(&world, env, &["cab1", "cab2"])?;
+    }
+    let mut server = world.lspan_under("b", THUNDERBOLT, &[], "perf serve --open")?;
+    server.expect("lspan: waiting on", SOON)?;
+    // The question, unlike the connection, goes by the routes, which know one interface for all of that prefix.
+    world.ip("a", "route add 169.254.2.3/32 dev cab1")?;
+    world.ip("b", "route add 169.254.1.2/32 dev cab2")?;
+    let (code, text) = world.lspan_under("a", THUNDERBOLT, &[], "perf bw -s 1M -n 20 169.254.2.3")?.end(SOON * 3)?;
+    if code != Some(0) || !text.contains("cab1 ") || !text.contains("cab2 ") || text.contains("downgrade") {
+        return Err(format!("{code:?}: {text}"));
+    }
+    drop(server);
+
+    // A radio beside: it carries where no cable leads to the peer, and is needless where one does.
+    cable(("a", "wlan0", "10.77.0.1"), ("b", "wlan0", "10.77.0.2"))?;
+    bare_up(&world, &[], &["cab1", "cab2"])?;
+    world.ip("a", "link del cab1")?;
+    world.ip("a", "link del cab2")?;
+    bare_up(&world, &[], &["wlan0"])?;
+    // One host: whatever its cables.
+    let mut b = world.node_under("a", THUNDERBOLT, &[("LINKSPAN_PATH", "tcp"), v4], &["listen", "4", "100000"])?;
+    let handle = b.expect("handle", SOON)?;
+    let connect = ["connect", &handle, "4", "100000"];
+    world.node_under("a", THUNDERBOLT, &[("LINKSPAN_PATH", "tcp")], &connect)?.expect("done", SOON)?;
+    b.expect("done", SOON)?;
+    Ok(said)
 }
 
 fn killed_peer() -> Outcome<String> {

@@ -78,7 +78,11 @@ fn interfaces(text: &mut String, view: &View<'_>) {
             dash(iface.speed_mbps),
             dash(iface.mtu),
             if addrs.is_empty() { "-".into() } else { addrs.join(" ") },
-            reason(verdict).map_or_else(|| "yes".into(), |why| format!("no: {why}")),
+            match (verdict.is_usable(), reason(verdict)) {
+                (true, None) => "yes".into(),
+                (true, Some(what)) => format!("yes, {what}"),
+                (false, why) => format!("no: {}", why.unwrap_or_default()),
+            },
         ]);
     }
     push(text, &rows, |row| view.survey.get(row).is_some_and(|(_, verdict)| verdict.is_usable()));

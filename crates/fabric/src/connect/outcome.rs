@@ -110,7 +110,8 @@ impl Connecting {
             let cabled = rails.iter().any(|rail| matches!(rail, AnyRail::Thunderbolt(_)));
             let taken = |t: &Try| t.number == KEEPALIVE || t.beside.is_some() || plan.streams.contains(&t.number);
             // Cables need one stream of all.
-            let wanted = |t: &&Try| !taken(t) && !cabled && (t.first || !verbs);
+            let wanted =
+                |t: &&Try| !taken(t) && !cabled && (t.first || !verbs) && !t.reach.is_guess() && !self.is_needless(t);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             let late = late.filter(|t| t.reach.from().is_some());
             reconnectors.extend(late.map(|t| Reconnector::later(t.reach.clone()).wanting(verbs)));

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use linkspan_proto::handle::{Addr, Handle};
-use linkspan_topology::FAR_SLOWER;
+use linkspan_topology::{FAR_SLOWER, is_link_local};
 use linkspan_transport::MAX_RAILS;
 
 use crate::Fabric;
-use crate::device::{Device, DeviceInterface};
+use crate::device::{Device, DeviceInterface, family};
 use crate::listener::socket_addr;
 use crate::route::Path;
 
@@ -20,6 +20,10 @@ pub(super) fn later(
 ) -> Vec<(SocketAddr, SocketAddr, String)> {
     let mut list = Vec::new();
     for port in crate::deferred::ports(fabric.config(), fabric.survey(), device) {
+        // It may lead to another host, which is no reason to try for ever.
+        if port.addr.is_link_local() {
+            continue;
+        }
         // Another of our interfaces in that subnet is what reaches it already.
         let served = |to: &Addr| device.ports.iter().any(|p| to.same_subnet(p.addr.ip));
         let to = handle.addrs().iter().find(|to| to.same_subnet(port.addr.ip) && !served(to));
@@ -32,33 +36,43 @@ pub(super) fn later(
     list
 }
 
+/// A cable of ours by its link-local address of the family that the peer has chosen on its end.
+fn of_its_family(fabric: &Fabric, port: &DeviceInterface, to: &Addr) -> Option<DeviceInterface> {
+    let all = fabric.survey().iter().find(|(i, _)| i.name == port.name).filter(|_| family().is_none());
+    let all = all.map_or(&[][..], |(i, _)| &i.addrs).iter().filter(|addr| addr.is_link_local());
+    let fits = all.chain([&port.addr]).find(|addr| to.same_subnet(addr.ip))?;
+    Some(DeviceInterface { addr: *fits, ..port.clone() })
+}
+
 /// Whether a cable is left out beside the fastest that leads to the same host.
 pub(super) fn far_slower(mbps: u32, fastest: u32) -> bool {
     mbps != 0 && mbps.saturating_mul(FAR_SLOWER) < fastest
 }
 
-/// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say. In a mesh
-/// the interfaces are fixed with the addresses, every pair is tried where one subnet is on several cables, and routes do
-/// not count: they lead over networks that a mesh keeps clear of.
+/// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say; and each
+/// link-local one of ours with each of theirs. In a mesh the interfaces are fixed with the addresses, every pair is tried where
+/// one subnet is on several cables, and routes do not count: they lead over networks that a mesh keeps clear of.
 pub(super) fn pairs(
+    fabric: &Fabric,
     device: &Device,
     handle: &Handle,
     streams: usize,
     same_host: bool,
-    mesh: bool,
 ) -> Vec<(Path, &'static str, u32)> {
-    let mut free: Vec<_> = device.ports.iter().collect();
+    let mesh = fabric.config().meshes() && !same_host;
+    let (cables, mut free): (Vec<_>, Vec<_>) = device.ports.iter().partition(|p| !mesh && p.addr.is_link_local());
     let mut list = Vec::new();
     if same_host {
         let to = handle.addrs()[0];
-        let scope = free.iter().find(|p| p.addr.ip == to.ip).map_or(0, |p| p.addr.scope);
-        let mbps = free.first().map_or(0, |p| p.mbps);
+        let own = fabric.survey().iter().flat_map(|(i, _)| &i.addrs).find(|a| a.ip == to.ip);
+        let scope = own.map_or(0, |a| a.scope);
+        let mbps = device.ports.first().map_or(0, |p| p.mbps);
         let reach = Path::Plain { from: None, to: socket_addr(to.ip, to.port, scope), device: None };
         return vec![(reach, "same host", mbps)];
     }
     let pair = |port: &DeviceInterface, to: &Addr| {
         let from = Some(socket_addr(port.addr.ip, 0, port.addr.scope));
-        let device = mesh.then(|| port.name.clone());
+        let device = port.tie().or_else(|| mesh.then(|| port.name.clone()));
         (Path::Plain { from, to: socket_addr(to.ip, to.port, port.addr.scope), device }, "same subnet", port.mbps)
     };
     for to in handle.addrs() {
@@ -75,8 +89,22 @@ pub(super) fn pairs(
         list.extend(others.filter(|(p, to)| to.same_subnet(p.addr.ip)).map(|(p, to)| pair(p, to)));
     } else if list.is_empty() {
         let routed = |to: &Addr| Path::Plain { from: None, to: to.socket(), device: None };
-        list.extend(handle.addrs().iter().map(|to| (routed(to), "routed: no interface shares a subnet", 0)));
+        let there = handle.addrs().iter().filter(|to| !is_link_local(to.ip));
+        list.extend(there.map(|to| (routed(to), "routed: no interface shares a subnet", 0)));
     }
     list.truncate(MAX_RAILS);
+    // Which cable of ours leads to which of theirs is not known: first, second, ... with their first, second, ..., then crossed.
+    let there: Vec<&Addr> = handle.addrs().iter().filter(|to| is_link_local(to.ip)).collect();
+    for crossed in 0..there.len() {
+        for (n, port) in cables.iter().enumerate() {
+            let to = there[(n + crossed) % there.len()];
+            if let Some(port) = of_its_family(fabric, port, to) {
+                let (path, ..) = pair(&port, to);
+                let one = (path, "a cable of this host", port.mbps);
+                list.extend((0..fabric.streams_for(port.mbps)).map(|_| one.clone()));
+            }
+        }
+    }
+    list.truncate(3 * MAX_RAILS);
     list
 }

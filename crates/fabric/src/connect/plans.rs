@@ -42,7 +42,7 @@ impl Connecting {
         let guard =
             |t: &&Try| (cabled || !self.relayed) && t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
         // What may get more rails later must be able to carry several; in a mesh, ways over other hosts.
-        let missing = self.tries.iter().any(|t| t.first && t.failure().is_some());
+        let missing = self.tries.iter().any(|t| t.first && !t.reach.is_guess() && t.failure().is_some());
         let grows = missing || !self.later.is_empty() || self.fabric.config().meshes();
         (rails > 0).then(|| Plan {
             carrier: Carrier::Verbs,

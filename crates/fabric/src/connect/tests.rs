@@ -1,9 +1,12 @@
-//! Ways whose rails take long to come up.
+//! Ways whose rails take long to come up, and cables that may lead to another host.
 
+use linkspan_proto::login::Token;
 use linkspan_tcp::{Dial, Listen, Options, Stream};
+use linkspan_topology::IfAddr;
 use linkspan_topology::mesh::Route;
 
 use super::*;
+use crate::device::DeviceInterface;
 use crate::handshake::Handshake;
 use crate::secured::Secured;
 use crate::{Config, Log};
@@ -58,4 +61,48 @@ fn a_way_over_others_is_waited_for_while_its_rails_are_set_up() {
         assert!(connecting.poll().unwrap().is_none());
     }
     assert!(connecting.tries[0].verbs.as_ref().is_err_and(|why| why.contains("the peer says: no")));
+}
+
+fn port(name: &str, ip: &str, scope: u32) -> DeviceInterface {
+    let addr = IfAddr { ip: ip.parse().unwrap(), prefix: if ip.contains(':') { 64 } else { 16 }, scope };
+    DeviceInterface { name: name.into(), addr, mbps: 10_000 }
+}
+
+/// From what, tied to which interface, to what, with the scope.
+fn shown(ports: Vec<DeviceInterface>, theirs: &[&str]) -> Vec<String> {
+    let fabric = fabric();
+    let device = Device { ports, ..fabric.devices().remove(0) };
+    let mut handle = Handle::new(1, Token::random().unwrap(), 2);
+    for ip in theirs {
+        let prefix = if ip.contains(':') { 64 } else { 16 };
+        handle.push(Addr { ip: ip.parse().unwrap(), port: 7, prefix }).unwrap();
+    }
+    let list = pairs(&fabric, &device, &handle, 1, false);
+    let shown = list.iter().map(|(path, ..)| match path {
+        Path::Plain { from, to, device } => {
+            let from = from.map_or("any".into(), |from| from.to_string());
+            format!("{from} {} {to}", device.as_deref().unwrap_or("-"))
+        }
+        Path::Over(_) => panic!(),
+    });
+    shown.collect()
+}
+
+#[test]
+fn a_link_local_address_is_tried_from_each_cable_and_by_no_route() {
+    let v4 = |n| port(&format!("tb{n}"), &format!("169.254.0.{n}"), 0);
+    let v6 = |n| port(&format!("tb{n}"), &format!("fe80::{n}"), n);
+    let eth = || port("eth0", "10.1.0.1", 0);
+    let four = ["169.254.0.1:0 tb1 169.254.9.1:7", "169.254.0.2:0 tb2 169.254.9.2:7"];
+    let crossed = ["169.254.0.1:0 tb1 169.254.9.2:7", "169.254.0.2:0 tb2 169.254.9.1:7"];
+    assert_eq!(shown(vec![v4(1), v4(2)], &["169.254.9.1", "169.254.9.2"]), [four, crossed].concat());
+    let six = ["[fe80::1%1]:0 - [fe80::9:1%1]:7", "[fe80::2%2]:0 - [fe80::9:1%2]:7"];
+    assert_eq!(shown(vec![v6(1), v6(2)], &["fe80::9:1"]), six);
+    let both = ["10.1.0.1:0 - 10.1.9.1:7", six[0]];
+    assert_eq!(shown(vec![eth(), v6(1)], &["10.1.9.1", "fe80::9:1"]), both);
+    let routed = ["any - 10.2.9.1:7", six[0]];
+    assert_eq!(shown(vec![eth(), v6(1)], &["10.2.9.1", "fe80::9:1"]), routed, "routes still count");
+    assert_eq!(shown(vec![eth()], &["10.2.9.1", "169.254.9.1", "fe80::9:1"]), routed[..1]);
+    assert!(shown(vec![eth()], &["169.254.9.1"]).is_empty(), "a route leads anywhere but there");
+    assert!(shown(vec![v4(1)], &["fe80::9:1"]).is_empty());
 }

@@ -123,6 +123,12 @@ impl Try {
         matches!(self.state, TryState::Meet(..))
     }
 
+    /// Whether it is a way for payload, and up.
+    pub(super) fn is_up(&self) -> bool {
+        let up = matches!(self.state, TryState::Up(..) | TryState::Used);
+        up && self.number != KEEPALIVE && self.beside.is_none()
+    }
+
     /// What to say of it where it did not become a rail.
     pub(super) fn failure(&self) -> Option<String> {
         let up = matches!(self.state, TryState::Up(..) | TryState::Used);

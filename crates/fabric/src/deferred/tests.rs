@@ -35,7 +35,7 @@ fn card(name: &str, ip: &str, kind: Kind, node: u32) -> Interface {
 /// Names of what the first device may get later.
 fn later(ifname: &'static str, list: &[Interface]) -> Vec<String> {
     let config = config(ifname);
-    let verdicts = judge(list, config.interfaces.as_ref());
+    let verdicts = judge(list, config.interfaces.as_ref(), &[]);
     let survey: Vec<_> = list.iter().cloned().zip(verdicts).collect();
     let device = devices(&config, &survey).unwrap().remove(0);
     ports(&config, &survey, &device).into_iter().map(|p| p.name).collect()

@@ -34,7 +34,7 @@ pub(super) fn cabled(filter: Option<&IfFilter>, rdma: &[(String, bool)]) -> Vec<
                 let asked = filter.is_some_and(|f| f.asks_for(&interface.name));
                 (real || asked).then_some((interface, None))
             }
-            Verdict::LeftOut(_) => None,
+            Verdict::LeftOut(_) | Verdict::LastResort => None,
         })
         .collect();
     used.sort_by(|a, b| a.0.name.cmp(&b.0.name));
