@@ -98,7 +98,13 @@ impl World {
 
     /// Starts a program on a host.
     pub(crate) fn program(&self, host: &str, env: &[(&str, &str)], line: &[&str]) -> Outcome<Node> {
-        let mut child = Command::new("ip")
+        let mut command = Command::new("ip");
+        // Settings of whoever runs the tests are not those of the hosts.
+        let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LINKSPAN_"));
+        ours.for_each(|(name, _)| {
+            command.env_remove(name);
+        });
+        let mut child = command
             .args(["netns", "exec", &self.ns(host)])
             .args(line)
             .env("LINKSPAN_STATS_DIR", "off")

@@ -213,7 +213,7 @@ impl SoftNet {
     /// device looks for the request's ranges in the protection domain of `nic`.
     ///
     /// # Errors
-    /// As [`Qp::post_send`]; ENODEV where there is no such queue pair.
+    /// As [`Qp::post_send`](crate::Qp::post_send); ENODEV where there is no such queue pair.
     pub fn forge(&self, nic: &SoftNic, qpn: u32, wr: SendWr) -> Result<(), PostError> {
         nic.forge(qpn, wr)
     }
