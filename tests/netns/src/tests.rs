@@ -703,7 +703,7 @@ fn devmem_refused() -> Outcome<String> {
     // Queues that are named are tried when GPU memory comes, and nothing of it is seen before.
     let queues = ("LINKSPAN_DEVMEM_QUEUES", "cab0:0");
     let (code, said) = world.lspan("a", &[CABLES, queues], "perf lat -s 8 -n 20 10.77.0.2")?.end(SOON)?;
-    if code != Some(0) || !said.contains("TCP in place of device-memory TCP: the peer's card is not set up for it") {
+    if code != Some(3) || !said.contains("TCP in place of device-memory TCP: the peer's card is not set up for it") {
         return Err(format!("one side only: {code:?}: {said}"));
     }
     Ok(words)
