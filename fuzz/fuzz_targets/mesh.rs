@@ -38,6 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
     while let Some(([a, b, port, pause], tail)) = rest.split_first_chunk::<4>() {
         let (body, next) = tail.split_at(usize::from(u16::from_le_bytes([*a, *b])).min(tail.len()));
         rest = next;
+        Beacon::claimed_name(body);
         let mut sealed = body.to_vec();
         keys.seal(&mut sealed);
         if let Ok(beacon) = Beacon::decode(&sealed, &keys) {

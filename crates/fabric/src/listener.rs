@@ -303,7 +303,6 @@ impl Acceptor {
                 Ok(None) => empty += 1,
                 Err(shortage @ linkspan_tcp::Error::Shortage { .. }) => {
                     self.fabric.log().warn(&chain(&shortage));
-                    self.drop_overdue();
                     return Ok(());
                 }
                 Err(broken) => return Err(broken.into()),

@@ -115,6 +115,22 @@ impl Shared {
         })
     }
 
+    /// Of a host that knows of no other.
+    #[cfg(test)]
+    fn alone(id: u64) -> Arc<Shared> {
+        let node = Node {
+            id,
+            epoch: 1,
+            seq: 1,
+            name: "own".into(),
+            relays: false,
+            server_port: 1,
+            ports: vec![],
+            heard: vec![],
+        };
+        Shared::new(node, None)
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -245,19 +261,9 @@ impl Mesh {
     /// One without a thread, which receives what a test gives it.
     #[cfg(test)]
     pub(crate) fn deaf(id: u64, psk: Psk) -> Mesh {
-        let node = Node {
-            id,
-            epoch: 1,
-            seq: 1,
-            name: "own".into(),
-            relays: false,
-            server_port: 1,
-            ports: vec![],
-            heard: vec![],
-        };
         let means = Means { keys: Keys::new(&psk), psk, options: Options::default() };
         let (wake, _) = UnixStream::pair().unwrap();
-        Mesh { id, means, shared: Shared::new(node, None), thread: None, wake, since: clock::now() }
+        Mesh { id, means, shared: Shared::alone(id), thread: None, wake, since: clock::now() }
     }
 
     /// Gives it a beacon of a node, sent by `sender`.

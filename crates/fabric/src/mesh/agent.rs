@@ -253,10 +253,10 @@ impl Agent {
             for _ in 0..BURST {
                 let Some((bytes, from)) = socket.hear(&mut buf) else { break };
                 match Beacon::decode(bytes, &self.means.keys) {
-                    Ok(beacon) if !self.mute => {
+                    _ if self.mute => {}
+                    Ok(beacon) => {
                         self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
                     }
-                    Ok(_) => {}
                     // Datagrams without our key are believed nothing, but the user may want to know of them.
                     Err(_) => {
                         let Some(name) = Beacon::claimed_name(bytes) else { continue };

@@ -127,6 +127,26 @@ fn names_of_peers_are_cleaned() {
     odd.node.name = "a\x1b[31m\u{e9}".into();
     let name = Beacon::decode(&odd.encode(&keys(1)), &keys(1)).unwrap().node.name;
     assert_eq!(name, "a?[31m??");
+    assert_eq!(Beacon::claimed_name(&odd.encode(&keys(2))).unwrap(), "a?[31m??");
+}
+
+/// What a host with another key calls itself is read before anything is proven.
+#[test]
+fn the_claimed_name_is_read_from_any_bytes_and_is_none_for_what_is_no_beacon() {
+    let bytes = beacon().encode(&keys(2));
+    assert_eq!(Beacon::claimed_name(&bytes), Some(beacon().node.name));
+    assert_eq!(Beacon::claimed_name(&[0; BEACON_MAX]), None, "no magic");
+    assert_eq!(Beacon::claimed_name(&bytes[..95]), None, "cut in the head");
+    assert_eq!(Beacon::claimed_name(&[&bytes[..], &[0; BEACON_MAX]].concat()), None, "longer than any");
+    let mut bad = bytes.clone();
+    bad[9] = 33;
+    assert_eq!(Beacon::claimed_name(&bad), None, "a name longer than its field");
+    for bit in 0..96 * 8 {
+        let mut bad = bytes.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let clean = |name: String| name.len() <= 32 && name.bytes().all(|b| (b' '..=b'~').contains(&b));
+        assert!(Beacon::claimed_name(&bad).is_none_or(clean), "bit {bit}");
+    }
 }
 
 fn hop(text: &str) -> SocketAddr {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use linkspan_proto::mesh::Node;
 use linkspan_tcp::{Dial, Listen, Options};
 use linkspan_thunderbolt::Role;
 use linkspan_transport::{Buf, Conn, HostBuf};
@@ -38,20 +37,6 @@ fn streams() -> (Stream, Stream) {
     (a.unwrap(), b.unwrap())
 }
 
-fn shared() -> Arc<Shared> {
-    let own = Node {
-        id: 1,
-        epoch: 0,
-        seq: 0,
-        name: "r".into(),
-        relays: true,
-        server_port: 1,
-        ports: Vec::new(),
-        heard: Vec::new(),
-    };
-    Shared::new(own, None)
-}
-
 /// Two ends and the relays between them, every hop with a NIC at each end.
 struct RelayedPair {
     ends: [Secured; 2],
@@ -82,7 +67,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
     };
     let first = port(0, 1);
     let stats = Arc::new(Stats::new(Some(&dir)).unwrap());
-    let (shared, mut threads) = (shared(), Vec::new());
+    let (shared, mut threads) = (Shared::alone(1), Vec::new());
     let marks: Vec<RelayMark> = (0..relays).map(|_| RelayMark::random().unwrap()).collect();
     let (a, mut from) = streams();
     for n in 0..relays {
