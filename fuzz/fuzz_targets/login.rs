@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use linkspan_proto::login::{
-    BLOB_MAX, ClientParams, Guard, Login, LoginTable, Progress, Psk, Seed, ServerParams, Session, Token,
+    Admit, BLOB_MAX, ClientParams, Guard, KeyPair, Login, LoginTable, Progress, Psk, Secret, Seed, ServerParams, Session, Token,
 };
 
 const NOW: Duration = Duration::from_secs(1);
@@ -29,7 +29,8 @@ fuzz_target!(|bytes: &[u8]| {
 /// Two sides that know each other; the bits choose the guard of each.
 fn sides(choice: u8) -> (Login, Login) {
     let guard = |bits: u8| match bits & 3 {
-        0 | 1 => Guard::Token,
+        0 => Guard::Token,
+        1 => Guard::Keys { own: KeyPair::new(Secret::new([9; 32])), admit: Admit::Anyone, encrypt: false },
         bits => Guard::Psk { psk: Psk::new([9; 32]), encrypt: bits == 3 },
     };
     let mut client = ClientParams::new(7, Token::new([3; 16]), 11, 2);

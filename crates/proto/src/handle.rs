@@ -30,7 +30,8 @@ pub const SCRATCH_AT: usize = HANDLE_LEN - SCRATCH_LEN;
 
 const FLAG_PSK: u8 = 1;
 const FLAG_ENCRYPT: u8 = 2;
-const FLAGS_KNOWN: u8 = FLAG_PSK | FLAG_ENCRYPT;
+const FLAG_KEYS: u8 = 4;
+const FLAGS_KNOWN: u8 = FLAG_PSK | FLAG_ENCRYPT | FLAG_KEYS;
 
 /// The handle as it lies in memory. No `Debug`: it holds the token.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -61,6 +62,8 @@ pub struct Handle {
     pub token: Token,
     /// The listener has a cluster PSK and refuses peers without it.
     pub psk: bool,
+    /// The listener takes logins by key pairs, and refuses others.
+    pub keys: bool,
     /// The listener insists on encrypted streams.
     pub encrypt: bool,
     addrs: Vec<Addr>,
@@ -131,7 +134,7 @@ pub enum HandleError {
 impl Handle {
     /// A handle without addresses yet.
     pub fn new(listen_id: u64, token: Token, host: u64) -> Handle {
-        Handle { listen_id, host, token, psk: false, encrypt: false, addrs: Vec::new() }
+        Handle { listen_id, host, token, psk: false, keys: false, encrypt: false, addrs: Vec::new() }
     }
 
     /// Adds an address, best first. [`HandleError::Full`] leaves the handle as it was; the caller says so in a WARN
@@ -155,12 +158,13 @@ impl Handle {
 
     /// The bytes as they travel. They contain the token.
     pub fn encode(&self) -> [u8; HANDLE_LEN] {
+        let flag = |on, flag| if on { flag } else { 0 };
         // `push` keeps the addresses within the space, so the fallback is never taken.
         let (addrs, used) = addrs::pack(&self.addrs).unwrap_or(([0; ADDR_BYTES], 0));
         let raw = Raw {
             magic: HANDLE_MAGIC,
             version: HANDLE_VERSION,
-            flags: if self.psk { FLAG_PSK } else { 0 } | if self.encrypt { FLAG_ENCRYPT } else { 0 },
+            flags: flag(self.psk, FLAG_PSK) | flag(self.keys, FLAG_KEYS) | flag(self.encrypt, FLAG_ENCRYPT),
             count: self.addrs.len() as u8,
             used,
             listen_id: U64::new(self.listen_id),
@@ -181,7 +185,9 @@ impl Handle {
         if raw.version != HANDLE_VERSION {
             return Err(HandleError::Version(raw.version));
         }
-        if raw.flags & !FLAGS_KNOWN != 0 || raw.flags & FLAGS_KNOWN == FLAG_ENCRYPT {
+        // One method or none, and encryption with one alone.
+        let methods = raw.flags & (FLAG_PSK | FLAG_KEYS);
+        if raw.flags & !FLAGS_KNOWN != 0 || methods.count_ones() > 1 || raw.flags == FLAG_ENCRYPT {
             return Err(HandleError::Flags(raw.flags));
         }
         let (count, used) = (usize::from(raw.count), usize::from(raw.used));
@@ -193,6 +199,7 @@ impl Handle {
             host: raw.host.get(),
             token: Token::new(raw.token),
             psk: raw.flags & FLAG_PSK != 0,
+            keys: raw.flags & FLAG_KEYS != 0,
             encrypt: raw.flags & FLAG_ENCRYPT != 0,
             addrs: addrs::unpack(&raw.addrs[..used], count)?,
         };

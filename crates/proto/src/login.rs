@@ -1,5 +1,5 @@
-//! The login of one stream: mutual proof that both ends hold the listener's token (and the cluster key where one is
-//! set), agreement on a protocol version, exchange of capabilities. Sans-IO: bytes and time in, bytes out.
+//! The login of one stream: mutual proof that both ends hold the listener's token (and the cluster key, or a key pair that
+//! the other trusts, where those are set), agreement on a protocol version, exchange of capabilities. Sans-IO: bytes and time in, bytes out.
 //!
 //! ```text
 //! client                                   server
@@ -13,6 +13,7 @@
 
 mod client;
 mod error;
+mod keys;
 mod noise;
 mod psk;
 mod record;
@@ -25,6 +26,7 @@ mod wire;
 
 pub use client::ClientParams;
 pub use error::{LoginError, Versions};
+pub use keys::{Admit, KeyPair, PublicKey, pair_fingerprint};
 pub use psk::{PSK_FILE_MAX, PskError, check_mode, parse_psk};
 pub use record::{Opener, RECORD_HEAD, RECORD_MAX, RECORD_TAG, RecordError, Sealer};
 pub(crate) use secret::{MAC_LEN, derive, mac, mac_is};
@@ -63,7 +65,7 @@ pub enum Standing {
     Silent,
     /// Its hello has the right code. A hello that was overheard and sent again has it too.
     Hello,
-    /// It has answered our nonce, and with a cluster key shown that it has the same.
+    /// It has answered our nonce, and shown that it has the same cluster key, or a key pair that is admitted.
     Proven,
 }
 

@@ -104,6 +104,7 @@ fn each_fault_has_its_own_error() {
     assert_eq!(broken(|w| w[4] = 2), HandleError::Version(2));
     assert_eq!(broken(|w| w[5] = 0x81), HandleError::Flags(0x81));
     assert_eq!(broken(|w| w[5] = 2), HandleError::Flags(2), "encryption needs a key");
+    assert_eq!(broken(|w| w[5] = 5), HandleError::Flags(5), "one method or none");
     assert_eq!(broken(|w| w[6] = 0), HandleError::Count { count: 0, used: 42 });
     assert_eq!(broken(|w| w[6] = 7), HandleError::Count { count: 7, used: 42 });
     assert_eq!(broken(|w| w[7] = 73), HandleError::Count { count: 4, used: 73 });

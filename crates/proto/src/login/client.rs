@@ -103,6 +103,9 @@ impl Client {
             (State::Finish, Guard::Psk { .. }) => {
                 ("the finish", "the peer went away, or its cluster key differs; its log names the reason")
             }
+            (State::Finish, Guard::Keys { .. }) => {
+                ("the finish", "the peer went away, or does not trust our key; its log names the reason")
+            }
         }
     }
 
@@ -128,7 +131,7 @@ impl Client {
             State::Reply => self.reply(bytes, out),
             State::Finish if bytes.starts_with(&REFUSAL_MAGIC) => self.refusal(bytes),
             State::Finish if bytes.len() == LEAD_LEN => {
-                let extra = if self.noise.is_some() { NOISE_EXTRA } else { 0 };
+                let extra = self.noise.as_ref().map_or(0, Noise::extra);
                 body_len(bytes, FINISH_MAGIC, "finish", extra).map(Step::More)
             }
             State::Finish => self.finish(bytes),
@@ -143,7 +146,7 @@ impl Client {
         let theirs = Versions { min: reply.version_min.get(), max: reply.version_max.get() };
         match reply.kind {
             KIND_WELCOME => {}
-            KIND_REFUSAL => return Err(refused(reply.reason.get(), ours, theirs)),
+            KIND_REFUSAL => return Err(self.refused(reply.reason.get(), ours, theirs)),
             _ => return Err(malformed("is neither a welcome nor a refusal")),
         }
         let version = reply.version.get();
@@ -156,20 +159,26 @@ impl Client {
         self.version = version;
         self.encrypt = reply.flags & FLAG_ENCRYPT != 0;
         let wanted = self.params.guard.flags();
-        if (reply.flags ^ wanted) & FLAG_PSK != 0
+        if (reply.flags ^ wanted) & FLAGS_METHOD != 0
             || wanted & !reply.flags & FLAG_ENCRYPT != 0
-            || self.encrypt && reply.flags & FLAG_PSK == 0
+            || self.encrypt && reply.flags & FLAGS_METHOD == 0
         {
             return Err(malformed("grants another protection than was asked for"));
         }
-        let confirm = match (&self.params.guard, self.ephemeral.take()) {
-            (Guard::Psk { psk, .. }, Some(ephemeral)) => {
-                let mut noise = Noise::new(true, psk, self.script.said(), ephemeral)?;
+        self.noise = match (&self.params.guard, self.ephemeral.take()) {
+            (Guard::Psk { psk, .. }, Some(ephemeral)) => Some(Noise::psk(true, psk, self.script.said(), ephemeral)?),
+            (Guard::Keys { own, .. }, Some(ephemeral)) => {
+                let prologue = &self.script.said()[..HELLO_LEN + REPLY_FIXED];
+                Some(Noise::keys_client(own, prologue, &reply.nonce, ephemeral)?)
+            }
+            _ => None,
+        };
+        let confirm = match &mut self.noise {
+            Some(noise) => {
                 let message = noise.write(&self.params.blob)?;
-                self.noise = Some(noise);
                 self.script.frame(CONFIRM_MAGIC, LABEL_CONFIRM, &message)
             }
-            _ => self.script.frame(CONFIRM_MAGIC, LABEL_CONFIRM, &self.params.blob),
+            None => self.script.frame(CONFIRM_MAGIC, LABEL_CONFIRM, &self.params.blob),
         };
         out.extend_from_slice(&confirm);
         self.state = State::Finish;
@@ -187,7 +196,7 @@ impl Client {
             _ => 0,
         };
         let version = Versions { min: self.version, max: self.version };
-        Err(refused(reason, self.params.versions, version))
+        Err(self.refused(reason, self.params.versions, version))
     }
 
     fn finish(&mut self, bytes: &[u8]) -> Result<Step, LoginError> {
@@ -196,19 +205,25 @@ impl Client {
             Some(noise) => noise.read(body(bytes))?,
             None => body(bytes).to_vec(),
         };
-        let psk = self.noise.is_some();
+        let psk = matches!(self.params.guard, Guard::Psk { .. });
+        let peer_key = self.params.guard.judge(self.noise.as_ref())?;
         let (session_key, ciphers) = self.script.keys(self.noise.take(), self.encrypt, true);
         let (conn_id, stream, version) = (self.params.conn_id, self.params.stream, self.version);
-        Ok(Step::Done(Box::new(Session { version, conn_id, stream, peer_blob, session_key, psk, ciphers })))
+        Ok(Step::Done(Box::new(Session { version, conn_id, stream, peer_blob, session_key, psk, peer_key, ciphers })))
     }
-}
 
-fn refused(reason: u16, ours: Versions, theirs: Versions) -> LoginError {
-    match reason {
-        r if r == Reason::Version as u16 => LoginError::Version { ours, theirs },
-        r if r == Reason::PskNeeded as u16 => LoginError::PskMissingHere,
-        r if r == Reason::PskUnknown as u16 => LoginError::PskMissingThere,
-        r if r == Reason::PskDiffers as u16 => LoginError::PskDiffers,
-        reason => LoginError::Refused { reason, ours, theirs },
+    fn refused(&self, reason: u16, ours: Versions, theirs: Versions) -> LoginError {
+        match (reason, &self.params.guard) {
+            (r, _) if r == Reason::Version as u16 => LoginError::Version { ours, theirs },
+            (r, _) if r == Reason::PskNeeded as u16 => LoginError::PskMissingHere,
+            (r, _) if r == Reason::PskUnknown as u16 => LoginError::PskMissingThere,
+            (r, _) if r == Reason::PskDiffers as u16 => LoginError::PskDiffers,
+            (r, _) if r == Reason::KeysNeeded as u16 => LoginError::KeysMissingHere,
+            (r, _) if r == Reason::KeysUnknown as u16 => LoginError::KeysMissingThere,
+            (r, Guard::Keys { own, .. }) if r == Reason::KeyNotAdmitted as u16 => {
+                LoginError::KeyNotAdmittedThere { key: own.public() }
+            }
+            (reason, _) => LoginError::Refused { reason, ours, theirs },
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Everything that ends a login without a session.
 
+use super::keys::PublicKey;
 use super::wire::BLOB_MAX;
 use std::fmt;
 use std::time::Duration;
@@ -44,6 +45,10 @@ impl LoginError {
                 | LoginError::PskMissingHere
                 | LoginError::PskMissingThere
                 | LoginError::PskDiffers
+                | LoginError::KeysMissingHere
+                | LoginError::KeysMissingThere
+                | LoginError::KeyNotAdmittedHere { .. }
+                | LoginError::KeyNotAdmittedThere { .. }
                 | LoginError::Refused { .. }
         )
     }
@@ -105,6 +110,37 @@ pub enum LoginError {
     /// Both have one, and they differ.
     #[error("LS0217 the peer's cluster key differs from ours: put the same key into LINKSPAN_PSK_FILE on every host")]
     PskDiffers,
+    /// The peer logs in by key pairs, we do not.
+    #[error(
+        "LS0227 the peer logs in by key pairs and this side does not: pair the two hosts with `lspan pair` and name the peer as it is listed by `lspan key list`"
+    )]
+    KeysMissingHere,
+    /// We log in by key pairs, the peer does not.
+    #[error(
+        "LS0228 this side logs in by key pairs and the peer does not: pair the two hosts with `lspan pair`, and use the peer's name on both"
+    )]
+    KeysMissingThere,
+    /// The peer's key is not one of those that we trust.
+    #[error(
+        "LS0229 the peer has the key {key:?}, which is not trusted here: pair the two hosts with `lspan pair`, or `lspan key add` the peer's key"
+    )]
+    KeyNotAdmittedHere {
+        /// The peer's.
+        key: PublicKey,
+    },
+    /// The peer does not trust our key.
+    #[error(
+        "LS0230 the peer does not trust our key {key:?}: pair the two hosts with `lspan pair`, or `lspan key add` it on the peer's host"
+    )]
+    KeyNotAdmittedThere {
+        /// Ours.
+        key: PublicKey,
+    },
+    /// The peer's part of the Noise exchange is wrong.
+    #[error(
+        "LS0231 the peer did not prove that it has the private half of its key: somebody who read the handle is between the hosts, or the messages were changed in transit"
+    )]
+    KeyProof,
     /// Time is up.
     #[error(
         "LS0218 the login was not done within {allowed:?}, still waiting for {waiting}: the peer is stopped, overloaded or not a linkspan"

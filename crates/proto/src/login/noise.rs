@@ -1,9 +1,13 @@
-//! `Noise_NNpsk0_25519_AESGCM_SHA256` (Noise specification, revision 34) over primitives of the same generation as
-//! the rest of the workspace. Both messages ride in confirm and finish; hello and reply are the prologue.
+//! Noise (specification, revision 34) over primitives of the same generation as the rest of the workspace.
+//!
+//! With a cluster key `Noise_NNpsk0_25519_AESGCM_SHA256`: the messages ride in confirm and finish; hello and reply are
+//! the prologue. With key pairs `Noise_XX_25519_AESGCM_SHA256`, begun by the server: its three messages are the reply's nonce (an
+//! ephemeral key and nothing else), confirm and finish; the prologue is the hello and the reply up to the nonce.
 
 use super::error::LoginError;
+use super::keys::{KeyPair, PublicKey};
 use super::secret::{Psk, Secret};
-use super::wire::{BLOB_MAX, NOISE_EXTRA};
+use super::wire::BLOB_MAX;
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Tag};
 use sha2::{Digest, Sha256};
@@ -14,49 +18,105 @@ use snow::{Builder, Error, HandshakeState};
 use std::sync::Mutex;
 use zeroize::Zeroize;
 
-const PARAMS: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
+const PSK: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
+const KEYS: &str = "Noise_XX_25519_AESGCM_SHA256";
 const TAG: usize = 16;
+const KEY: usize = 32;
 
 /// One side of the exchange.
-pub(super) struct Noise(Box<HandshakeState>);
+pub(super) struct Noise {
+    state: Box<HandshakeState>,
+    /// What our message and the peer's add to their blobs, bytes.
+    ours: usize,
+    theirs: usize,
+    /// By key pairs, so begun by the server.
+    keys: bool,
+}
 
 fn own(error: Error) -> LoginError {
     LoginError::Noise(error.to_string())
 }
 
+fn builder<'a>(pattern: &str, prologue: &'a [u8], ephemeral: Secret<32>) -> Result<Builder<'a>, LoginError> {
+    let resolver = Box::new(Primitives { ephemeral: Mutex::new(Some(ephemeral)) });
+    Builder::with_resolver(pattern.parse().map_err(own)?, resolver).prologue(prologue).map_err(own)
+}
+
 impl Noise {
-    pub(super) fn new(initiator: bool, psk: &Psk, prologue: &[u8], ephemeral: Secret<32>) -> Result<Noise, LoginError> {
-        let resolver = Box::new(Primitives { ephemeral: Mutex::new(Some(ephemeral)) });
-        let builder = Builder::with_resolver(PARAMS.parse().map_err(own)?, resolver)
-            .psk(0, psk.expose())
-            .and_then(|b| b.prologue(prologue))
-            .map_err(own)?;
-        let state = if initiator { builder.build_initiator() } else { builder.build_responder() };
-        Ok(Noise(Box::new(state.map_err(own)?)))
+    /// With the cluster key.
+    pub(super) fn psk(client: bool, psk: &Psk, prologue: &[u8], ephemeral: Secret<32>) -> Result<Noise, LoginError> {
+        let builder = builder(PSK, prologue, ephemeral)?.psk(0, psk.expose()).map_err(own)?;
+        let state = if client { builder.build_initiator() } else { builder.build_responder() };
+        Ok(Noise { state: Box::new(state.map_err(own)?), ours: KEY + TAG, theirs: KEY + TAG, keys: false })
+    }
+
+    /// With key pairs, and the first message.
+    pub(super) fn keys_server(
+        pair: &KeyPair,
+        prologue: &[u8],
+        ephemeral: Secret<32>,
+    ) -> Result<(Noise, [u8; KEY]), LoginError> {
+        let builder = builder(KEYS, prologue, ephemeral)?.local_private_key(pair.private().expose()).map_err(own)?;
+        let mut state = builder.build_initiator().map_err(own)?;
+        // snow wants space for a tag, also where nothing is encrypted yet.
+        let mut message = [0; KEY + TAG];
+        state.write_message(&[], &mut message).map_err(own)?;
+        let mut first = [0; KEY];
+        first.copy_from_slice(&message[..KEY]);
+        // s and se; e, s and es (an encrypted key has a tag, and so has the blob).
+        Ok((Noise { state: Box::new(state), ours: KEY + 2 * TAG, theirs: 2 * KEY + 2 * TAG, keys: true }, first))
+    }
+
+    /// With key pairs, after the first message.
+    pub(super) fn keys_client(
+        pair: &KeyPair,
+        prologue: &[u8],
+        first: &[u8],
+        ephemeral: Secret<32>,
+    ) -> Result<Noise, LoginError> {
+        let builder = builder(KEYS, prologue, ephemeral)?.local_private_key(pair.private().expose()).map_err(own)?;
+        let mut state = builder.build_responder().map_err(own)?;
+        state.read_message(first, &mut []).map_err(|_| LoginError::KeyProof)?;
+        Ok(Noise { state: Box::new(state), ours: 2 * KEY + 2 * TAG, theirs: KEY + 2 * TAG, keys: true })
+    }
+
+    /// What the peer's message adds to its blob, bytes.
+    pub(super) fn extra(&self) -> usize {
+        self.theirs
     }
 
     pub(super) fn write(&mut self, blob: &[u8]) -> Result<Vec<u8>, LoginError> {
-        let mut message = vec![0; blob.len() + NOISE_EXTRA];
-        let len = self.0.write_message(blob, &mut message).map_err(own)?;
+        let mut message = vec![0; blob.len() + self.ours];
+        // With key pairs it multiplies by the peer's key, which may be none.
+        let len = self.state.write_message(blob, &mut message).map_err(|error| match error {
+            Error::Dh => LoginError::KeyProof,
+            error => own(error),
+        })?;
         message.truncate(len);
         Ok(message)
     }
 
     /// The peer's blob; any failure means another key, for the outer code has excluded damage.
     pub(super) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, LoginError> {
-        let mut blob = vec![0; BLOB_MAX + NOISE_EXTRA];
-        let len = self.0.read_message(message, &mut blob).map_err(|_| LoginError::PskDiffers)?;
+        let mut blob = vec![0; BLOB_MAX + self.theirs];
+        let wrong = if self.keys { LoginError::KeyProof } else { LoginError::PskDiffers };
+        let len = self.state.read_message(message, &mut blob).map_err(|_| wrong)?;
         blob.truncate(len);
         Ok(blob)
     }
 
-    /// The two keys after both messages: client to server, server to client.
+    /// The key that the peer has proven, once its message was read.
+    pub(super) fn peer_key(&self) -> Option<PublicKey> {
+        self.state.get_remote_static()?.first_chunk().map(|key| PublicKey::new(*key))
+    }
+
+    /// The two keys after all messages: client to server, server to client.
     pub(super) fn split(mut self) -> (Secret<32>, Secret<32>) {
-        let (mut up, mut down) = self.0.dangerously_get_raw_split();
-        let keys = (Secret::new(up), Secret::new(down));
-        up.zeroize();
-        down.zeroize();
-        keys
+        let (mut first, mut second) = self.state.dangerously_get_raw_split();
+        let (a, b) = (Secret::new(first), Secret::new(second));
+        first.zeroize();
+        second.zeroize();
+        if self.keys { (b, a) } else { (a, b) }
     }
 }
 
@@ -83,7 +143,7 @@ impl CryptoResolver for Primitives {
     }
 }
 
-/// Gives out the one ephemeral key that a side of NN needs.
+/// Gives out the one ephemeral key that a side needs.
 struct Once(Option<Secret<32>>);
 
 impl Random for Once {

@@ -1,6 +1,7 @@
 //! The side that accepts.
 
 use super::error::{LoginError, Versions};
+use super::keys::PublicKey;
 use super::noise::Noise;
 use super::script::{Script, body, body_len, check_blob};
 use super::secret::{Secret, Token};
@@ -63,6 +64,7 @@ pub(super) struct Server {
     version: u16,
     conn_id: u64,
     stream: u16,
+    peer_key: Option<PublicKey>,
     standing: Standing,
     state: State,
 }
@@ -82,6 +84,7 @@ impl Server {
             version: 0,
             conn_id: 0,
             stream: 0,
+            peer_key: None,
             standing: Standing::Silent,
             state: State::Hello,
             params,
@@ -127,7 +130,7 @@ impl Server {
         match self.state {
             State::Hello => self.hello(bytes, out),
             State::Confirm if bytes.len() == LEAD_LEN => {
-                let extra = if self.noise.is_some() { NOISE_EXTRA } else { 0 };
+                let extra = self.noise.as_ref().map_or(0, Noise::extra);
                 body_len(bytes, CONFIRM_MAGIC, "confirm", extra).map(Step::More)
             }
             State::Confirm => self.confirm(bytes, out),
@@ -161,12 +164,12 @@ impl Server {
         let flags = self.params.guard.flags();
         let refusal = match ours.common(theirs) {
             None => Some((Reason::Version, LoginError::Version { ours, theirs })),
-            Some(_) if hello.flags & FLAG_PSK > flags & FLAG_PSK => {
-                Some((Reason::PskUnknown, LoginError::PskMissingHere))
-            }
-            Some(_) if hello.flags & FLAG_PSK < flags & FLAG_PSK => {
-                Some((Reason::PskNeeded, LoginError::PskMissingThere))
-            }
+            Some(_) if (hello.flags ^ flags) & FLAGS_METHOD != 0 => Some(match (flags, hello.flags) {
+                (ours, _) if ours & FLAG_PSK != 0 => (Reason::PskNeeded, LoginError::PskMissingThere),
+                (ours, _) if ours & FLAG_KEYS != 0 => (Reason::KeysNeeded, LoginError::KeysMissingThere),
+                (_, theirs) if theirs & FLAG_PSK != 0 => (Reason::PskUnknown, LoginError::PskMissingHere),
+                _ => (Reason::KeysUnknown, LoginError::KeysMissingHere),
+            }),
             Some(version) if !(Versions::OURS.min..=Versions::OURS.max).contains(&version) => {
                 Some((Reason::Version, LoginError::Version { ours: Versions::OURS, theirs }))
             }
@@ -175,7 +178,7 @@ impl Server {
                 None
             }
         };
-        self.encrypt = (hello.flags | flags) & FLAG_ENCRYPT != 0 && flags & FLAG_PSK != 0;
+        self.encrypt = (hello.flags | flags) & FLAG_ENCRYPT != 0 && flags & FLAGS_METHOD != 0;
 
         let mut reply = Reply::new_zeroed();
         reply.magic = REPLY_MAGIC;
@@ -186,6 +189,13 @@ impl Server {
         reply.version_max = U16::new(ours.max);
         reply.reason = U16::new(refusal.as_ref().map_or(0, |(reason, _)| *reason as u16));
         reply.nonce = *self.nonce.expose();
+        if let (None, Guard::Keys { own, .. }) = (&refusal, &self.params.guard)
+            && let Some(ephemeral) = self.ephemeral.take()
+        {
+            let prologue = [self.script.said(), &reply.as_bytes()[..REPLY_FIXED]].concat();
+            let (noise, first) = Noise::keys_server(own, &prologue, ephemeral)?;
+            (self.noise, reply.nonce) = (Some(noise), first);
+        }
         let mut reply = reply.as_bytes().to_vec();
         self.script.seal(LABEL_REPLY, &mut reply);
         out.extend_from_slice(&reply);
@@ -193,7 +203,7 @@ impl Server {
             return Err(error);
         }
         if let (Guard::Psk { psk, .. }, Some(ephemeral)) = (&self.params.guard, self.ephemeral.take()) {
-            self.noise = Some(Noise::new(false, psk, self.script.said(), ephemeral)?);
+            self.noise = Some(Noise::psk(false, psk, self.script.said(), ephemeral)?);
         }
         self.state = State::Confirm;
         Ok(Step::Next(LEAD_LEN))
@@ -201,17 +211,26 @@ impl Server {
 
     fn confirm(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Step, LoginError> {
         self.script.hear(LABEL_CONFIRM, "confirm", bytes)?;
-        let peer_blob = match &mut self.noise {
-            Some(noise) => match noise.read(body(bytes)) {
-                Ok(blob) => blob,
-                Err(error) => {
-                    let reason = (Reason::PskDiffers as u16).to_le_bytes();
-                    out.extend_from_slice(&self.script.frame(REFUSAL_MAGIC, LABEL_REFUSAL, &reason));
-                    return Err(error);
-                }
-            },
-            None => body(bytes).to_vec(),
+        let read = match &mut self.noise {
+            Some(noise) => noise.read(body(bytes)),
+            None => Ok(body(bytes).to_vec()),
         };
+        let judged = read.and_then(|blob| Ok((blob, self.params.guard.judge(self.noise.as_ref())?)));
+        let (peer_blob, peer_key) = match judged {
+            Ok(judged) => judged,
+            Err(error) => {
+                let reason = match error {
+                    LoginError::PskDiffers => Reason::PskDiffers,
+                    LoginError::KeyNotAdmittedHere { .. } => Reason::KeyNotAdmitted,
+                    // Whoever cannot prove its key is told nothing.
+                    error => return Err(error),
+                };
+                let reason = (reason as u16).to_le_bytes();
+                out.extend_from_slice(&self.script.frame(REFUSAL_MAGIC, LABEL_REFUSAL, &reason));
+                return Err(error);
+            }
+        };
+        self.peer_key = peer_key;
         // Between hello and here another stream may have claimed the same number.
         self.params.table.claim(self.conn_id, self.stream)?;
         self.standing = Standing::Proven;
@@ -235,9 +254,10 @@ impl Server {
             None => self.script.frame(FINISH_MAGIC, LABEL_FINISH, blob),
         };
         out.extend_from_slice(&finish);
-        let psk = self.noise.is_some();
+        let psk = matches!(self.params.guard, Guard::Psk { .. });
         let (session_key, ciphers) = self.script.keys(self.noise.take(), self.encrypt, false);
         let (conn_id, stream, version) = (self.conn_id, self.stream, self.version);
-        Ok(Step::Done(Box::new(Session { version, conn_id, stream, peer_blob, session_key, psk, ciphers })))
+        let peer_key = self.peer_key;
+        Ok(Step::Done(Box::new(Session { version, conn_id, stream, peer_blob, session_key, psk, peer_key, ciphers })))
     }
 }

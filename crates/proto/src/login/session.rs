@@ -1,9 +1,11 @@
 //! What goes into a login beside the names, and what comes out.
 
 use super::error::LoginError;
+use super::keys::{Admit, KeyPair, PublicKey};
+use super::noise::Noise;
 use super::record::{Opener, Sealer};
 use super::secret::{Psk, Secret};
-use super::wire::{FLAG_ENCRYPT, FLAG_PSK};
+use super::wire::{FLAG_ENCRYPT, FLAG_KEYS, FLAG_PSK};
 use std::fmt;
 
 /// What guards a stream beside the token.
@@ -18,15 +20,31 @@ pub enum Guard {
         /// Require encrypted records after the login. It is enough that either side does.
         encrypt: bool,
     },
+    /// A key pair on each side, by Noise XX. Each must be one that the other admits.
+    Keys {
+        /// Ours.
+        own: KeyPair,
+        /// Whose is accepted.
+        admit: Admit,
+        /// As in [`Guard::Psk`].
+        encrypt: bool,
+    },
 }
 
 impl Guard {
     pub(super) fn flags(&self) -> u8 {
         match self {
             Guard::Token => 0,
-            Guard::Psk { encrypt: false, .. } => FLAG_PSK,
-            Guard::Psk { encrypt: true, .. } => FLAG_PSK | FLAG_ENCRYPT,
+            Guard::Psk { encrypt, .. } => FLAG_PSK | if *encrypt { FLAG_ENCRYPT } else { 0 },
+            Guard::Keys { encrypt, .. } => FLAG_KEYS | if *encrypt { FLAG_ENCRYPT } else { 0 },
         }
+    }
+
+    /// The key that the peer has proven in a login by key pairs, if it is one that is admitted.
+    pub(super) fn judge(&self, noise: Option<&Noise>) -> Result<Option<PublicKey>, LoginError> {
+        let Guard::Keys { admit, .. } = self else { return Ok(None) };
+        let key = noise.and_then(Noise::peer_key).ok_or(LoginError::KeyProof)?;
+        if admit.admits(&key) { Ok(Some(key)) } else { Err(LoginError::KeyNotAdmittedHere { key }) }
     }
 }
 
@@ -69,6 +87,8 @@ pub struct Session {
     pub session_key: Secret<32>,
     /// The peer proved the cluster key.
     pub psk: bool,
+    /// The key that the peer proved to have, in a login by key pairs; one that our side admits.
+    pub peer_key: Option<PublicKey>,
     /// Present where the stream must be encrypted from here on.
     pub ciphers: Option<(Sealer, Opener)>,
 }
@@ -81,6 +101,7 @@ impl fmt::Debug for Session {
             .field("stream", &self.stream)
             .field("peer_blob", &format_args!("{} bytes", self.peer_blob.len()))
             .field("psk", &self.psk)
+            .field("peer_key", &self.peer_key)
             .field("encrypted", &self.ciphers.is_some())
             .finish_non_exhaustive()
     }

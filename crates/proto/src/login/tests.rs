@@ -3,6 +3,7 @@
 mod flow;
 mod golden;
 mod hostile;
+mod keys;
 mod secrecy;
 mod skew;
 mod tables;
@@ -27,6 +28,18 @@ fn psk(byte: u8) -> Psk {
 
 fn guard(key: u8, encrypt: bool) -> Guard {
     Guard::Psk { psk: psk(key), encrypt }
+}
+
+fn pair(byte: u8) -> KeyPair {
+    KeyPair::new(Secret::new([byte; 32]))
+}
+
+fn only(keys: &[u8]) -> Admit {
+    Admit::Only(keys.iter().map(|byte| pair(*byte).public()).collect())
+}
+
+fn keys(own: u8, admit: Admit) -> Guard {
+    Guard::Keys { own: pair(own), admit, encrypt: false }
 }
 
 /// Deterministic and different for each `start`.
@@ -125,8 +138,9 @@ fn messages(params: (ClientParams, ServerParams)) -> [Vec<u8>; 4] {
 }
 
 /// The guards under which everything is tried.
-fn all_guards() -> [Guard; 3] {
-    [Guard::Token, guard(7, false), guard(7, true)]
+fn all_guards() -> [Guard; 5] {
+    let mutual = |encrypt| Guard::Keys { own: pair(1), admit: only(&[1]), encrypt };
+    [Guard::Token, guard(7, false), guard(7, true), mutual(false), mutual(true)]
 }
 
 fn hex(bytes: &[u8]) -> String {

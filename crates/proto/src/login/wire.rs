@@ -25,6 +25,10 @@ pub(super) const ROLE_CLIENT: u8 = 1;
 
 pub(super) const FLAG_PSK: u8 = 1;
 pub(super) const FLAG_ENCRYPT: u8 = 2;
+pub(super) const FLAG_KEYS: u8 = 4;
+
+/// What a login may rest on beside the token: one of these, or none.
+pub(super) const FLAGS_METHOD: u8 = FLAG_PSK | FLAG_KEYS;
 
 pub(super) const KIND_WELCOME: u8 = 1;
 pub(super) const KIND_REFUSAL: u8 = 2;
@@ -32,8 +36,8 @@ pub(super) const KIND_REFUSAL: u8 = 2;
 /// Most bytes of a capabilities blob.
 pub const BLOB_MAX: usize = 1024;
 
-/// What Noise adds to a blob: an ephemeral key (32) and a tag (16).
-pub(super) const NOISE_EXTRA: usize = 48;
+/// Bytes of the reply before its nonce.
+pub(super) const REPLY_FIXED: usize = 16;
 
 /// First message, client to server.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -86,6 +90,7 @@ pub(super) const LEAD_LEN: usize = size_of::<Lead>();
 pub(super) const REFUSAL_LEN: usize = LEAD_LEN + 2 + MAC_LEN;
 
 const _: () = assert!(HELLO_LEN == 96 && REPLY_LEN == 80 && LEAD_LEN == 8);
+const _: () = assert!(std::mem::offset_of!(Reply, nonce) == REPLY_FIXED);
 
 /// Why a server refuses a client that proved the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,4 +100,7 @@ pub(super) enum Reason {
     PskNeeded = 2,
     PskUnknown = 3,
     PskDiffers = 4,
+    KeysNeeded = 5,
+    KeysUnknown = 6,
+    KeyNotAdmitted = 7,
 }

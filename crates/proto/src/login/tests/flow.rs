@@ -14,8 +14,10 @@ fn every_guard_logs_in() {
         let (c, s) = run_params(guarded(g.clone(), g.clone()));
         let (c, s) = (c.unwrap(), s.unwrap());
         same_keys(&c, &s);
-        assert_eq!(c.psk, g != Guard::Token);
-        assert_eq!(c.ciphers.is_some(), matches!(g, Guard::Psk { encrypt: true, .. }));
+        assert_eq!(c.psk, matches!(g, Guard::Psk { .. }));
+        assert_eq!(c.peer_key.is_some(), matches!(g, Guard::Keys { .. }));
+        let encrypts = matches!(g, Guard::Psk { encrypt: true, .. } | Guard::Keys { encrypt: true, .. });
+        assert_eq!(c.ciphers.is_some(), encrypts);
         assert_eq!(s.ciphers.is_some(), c.ciphers.is_some());
     }
 }
@@ -23,16 +25,24 @@ fn every_guard_logs_in() {
 #[test]
 fn either_sides_wish_encrypts() {
     for (a, b) in [(true, false), (false, true)] {
-        let (c, s) = run_params(guarded(guard(7, a), guard(7, b)));
-        let (mut c_seal, mut c_open) = c.unwrap().ciphers.unwrap();
-        let (mut s_seal, mut s_open) = s.unwrap().ciphers.unwrap();
-        for (seal, open) in [(&mut c_seal, &mut s_open), (&mut s_seal, &mut c_open)] {
-            let mut text = *b"between the two of us";
-            let (head, tag) = seal.seal(&mut text).unwrap();
-            assert_ne!(&text, b"between the two of us");
-            assert_eq!(Opener::text_len(head), Ok(text.len()));
-            open.open(&mut text, tag).unwrap();
-            assert_eq!(&text, b"between the two of us");
+        for (c, s) in [
+            guarded(guard(7, a), guard(7, b)),
+            guarded(
+                Guard::Keys { own: pair(1), admit: only(&[2]), encrypt: a },
+                Guard::Keys { own: pair(2), admit: only(&[1]), encrypt: b },
+            ),
+        ] {
+            let (c, s) = run_params((c, s));
+            let (mut c_seal, mut c_open) = c.unwrap().ciphers.unwrap();
+            let (mut s_seal, mut s_open) = s.unwrap().ciphers.unwrap();
+            for (seal, open) in [(&mut c_seal, &mut s_open), (&mut s_seal, &mut c_open)] {
+                let mut text = *b"between the two of us";
+                let (head, tag) = seal.seal(&mut text).unwrap();
+                assert_ne!(&text, b"between the two of us");
+                assert_eq!(Opener::text_len(head), Ok(text.len()));
+                open.open(&mut text, tag).unwrap();
+                assert_eq!(&text, b"between the two of us");
+            }
         }
     }
 }

@@ -69,8 +69,8 @@ fn the_four_messages() {
 #[test]
 fn noise_messages_and_keys() {
     let psk = Psk::new([0x33; 32]);
-    let mut i = Noise::new(true, &psk, b"prologue", Secret::new([0x11; 32])).unwrap();
-    let mut r = Noise::new(false, &psk, b"prologue", Secret::new([0x22; 32])).unwrap();
+    let mut i = Noise::psk(true, &psk, b"prologue", Secret::new([0x11; 32])).unwrap();
+    let mut r = Noise::psk(false, &psk, b"prologue", Secret::new([0x22; 32])).unwrap();
     let first = i.write(b"client blob").unwrap();
     assert_eq!(
         hex(&first),

@@ -250,6 +250,11 @@ fn a_forged_welcome_is_not_believed() {
         (guard(7, true), FLAG_PSK),
         (Guard::Token, FLAG_PSK),
         (Guard::Token, FLAG_ENCRYPT),
+        (Guard::Token, FLAG_KEYS),
+        (guard(7, false), FLAG_KEYS),
+        (keys(1, Admit::Anyone), 0),
+        (keys(1, Admit::Anyone), FLAG_PSK),
+        (keys(1, Admit::Anyone), FLAG_KEYS | FLAG_PSK),
     ] {
         let mut params = client_params();
         params.guard = g;
@@ -291,7 +296,11 @@ fn a_version_out_of_the_blue_is_not_believed() {
 #[test]
 fn oversized_bodies_are_refused_from_their_lead() {
     for g in all_guards() {
-        let extra = if g == Guard::Token { 0 } else { NOISE_EXTRA };
+        let extra = match g {
+            Guard::Token => 0,
+            Guard::Psk { .. } => 48,
+            Guard::Keys { .. } => 96,
+        };
         let len = (BLOB_MAX + extra + 1) as u16;
         let lie = &mut |turn, bytes: &mut Vec<u8>| {
             if turn == 2 {
@@ -391,8 +400,8 @@ proptest! {
     }
 
     #[test]
-    fn servers_are_total_behind_a_good_hello(bytes in proptest::collection::vec(any::<u8>(), 0..3000), len in 0..1200u16, key: bool) {
-        let g = if key { guard(7, false) } else { Guard::Token };
+    fn servers_are_total_behind_a_good_hello(bytes in proptest::collection::vec(any::<u8>(), 0..3000), len in 0..1200u16, which in 0..5usize) {
+        let g = all_guards()[which].clone();
         let (c, s) = guarded(g.clone(), g);
         let mut s = server(s);
         s.feed(&drain(&mut client(c)));

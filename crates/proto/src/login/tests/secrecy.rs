@@ -64,6 +64,8 @@ fn nothing_shows_a_secret() {
     for error in [c.unwrap_err(), s.unwrap_err()] {
         shown.push(format!("{error} {error:?}"));
     }
+    let (c, s) = guarded(keys(0xA7, Admit::Anyone), keys(0xA7, Admit::Anyone));
+    shown.push(format!("{c:?} {s:?} {:?}", pair(0xA7)));
     let almost = DIGITS.replace('1', "g");
     let error = parse_psk(almost.as_bytes()).unwrap_err();
     shown.push(format!("{error} {error:?}"));
