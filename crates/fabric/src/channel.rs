@@ -15,12 +15,13 @@ use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::head::EAGER_MAX;
+use linkspan_proto::login::PublicKey;
 use linkspan_tcp::{Ended, Keepalive};
 use linkspan_transport::{
     Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
 };
 
-use crate::listener::Acceptor;
+use crate::listener::{Acceptor, ConnId};
 use crate::meter::Meter;
 use crate::missing::MissingRails;
 use crate::rdma::{ConnMemory, Registered};
@@ -51,7 +52,7 @@ pub(crate) enum ReconnectPolicy {
     /// They do not: there is one rail, or it is not TCP.
     Never,
     /// The peer dials again, our listener's acceptor receives.
-    Accepts { acceptor: Arc<Mutex<Acceptor>>, conn: u64 },
+    Accepts { acceptor: Arc<Mutex<Acceptor>>, conn: ConnId },
     /// We dial again, each time under the next number: a stream logs in once. Behind the last one it begins again.
     Dials { handle: Handle, conn: u64, next: u16, reconnectors: Vec<Reconnector> },
 }
@@ -105,6 +106,7 @@ pub struct Channel {
     looked: Instant,
     /// The peer's host in the mesh.
     peer: Option<u64>,
+    peer_key: Option<PublicKey>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -122,6 +124,8 @@ pub(crate) struct Parts {
     pub(crate) device: String,
     /// Which side this is: `connected` or `accepted`.
     pub(crate) verb: &'static str,
+    /// The key that the peer has proven.
+    pub(crate) peer_key: Option<PublicKey>,
     /// Paths that were tried without success.
     pub(crate) left_out: Vec<String>,
 }
@@ -139,8 +143,9 @@ impl Channel {
             ReconnectPolicy::Dials { handle, .. } => Some(handle.host),
             ReconnectPolicy::Accepts { .. } | ReconnectPolicy::Never => None,
         };
+        let name = parts.peer_key.map(|key| fabric.config().name_of(&key));
         let channel = Channel {
-            meter: Meter::new(fabric.stats(), &parts.device, transport),
+            meter: Meter::new(fabric.stats(), &parts.device, transport, name.as_deref().unwrap_or_default()),
             conn: parts.conn,
             fabric: fabric.clone(),
             keepalive: parts.keepalive,
@@ -170,8 +175,10 @@ impl Channel {
             queue: None,
             looked: now,
             peer,
+            peer_key: parts.peer_key,
         };
-        let mut line = format!("{} via {}", parts.verb, channel.describe());
+        let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+        let mut line = format!("{}{name} via {}", parts.verb, channel.describe());
         if !parts.left_out.is_empty() {
             line.push_str(&format!("; not used: {}", parts.left_out.join("; ")));
         }
@@ -219,6 +226,16 @@ impl Channel {
     /// Whether some path writes device memory by itself, so that what has arrived must be flushed before the GPU looks.
     pub fn writes_device_memory(&self) -> bool {
         self.gpu.is_some() && self.conn.rails().any(|(_, rail)| rail.writes_devices())
+    }
+
+    /// The key that the peer has proven, in a login by key pairs.
+    pub fn peer_key(&self) -> Option<&PublicKey> {
+        self.peer_key.as_ref()
+    }
+
+    /// What the peer is called here, in a login by key pairs: the name that it was paired under, or else its key's fingerprint.
+    pub fn peer_name(&self) -> Option<String> {
+        Some(self.fabric.config().name_of(self.peer_key()?))
     }
 
     /// Which path carries the connection and why, one line.

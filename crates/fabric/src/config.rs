@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use linkspan_proto::login::{Guard, PSK_FILE_MAX, check_mode, parse_psk};
+use linkspan_proto::login::{Admit, Guard, PSK_FILE_MAX, PublicKey, check_mode, parse_psk};
 use linkspan_thunderbolt::Tier;
 use linkspan_topology::IfFilter;
 use zeroize::Zeroizing;
@@ -15,6 +16,7 @@ use crate::Error;
 use crate::cable::TierChoice;
 use crate::devmem::{Backend, DevmemConfig};
 use crate::helpers::Wish;
+use crate::keys::Keyring;
 use crate::params;
 use crate::rdma::RdmaConfig;
 use crate::zerocopy::ZeroCopy;
@@ -83,6 +85,8 @@ pub struct Config {
     pub revoke: Duration,
     /// What guards connections beside the token in the handle.
     pub guard: Guard,
+    /// Names the peers of logins by key pairs; set by [`Config::use_keys`].
+    pub keyring: Option<Arc<Keyring>>,
     /// GPU memory in the NCCL plugin.
     pub gpu: GpuWish,
     /// Whether connections may be given device memory that their path does not reach.
@@ -193,9 +197,43 @@ impl Config {
             stall,
             revoke,
             guard,
+            keyring: None,
             stats_dir: stats_dir(params::STATS_DIR.read(get)?, get),
             warnings,
         })
+    }
+
+    /// Log in by the user's key pair, in place of what else guards connections: listeners let in every trusted peer, those too
+    /// that become one later; connections go to `peer` alone where it is given. `encrypt`: only over encrypted streams.
+    pub fn use_keys(&mut self, ring: Arc<Keyring>, peer: Option<&PublicKey>, encrypt: bool) {
+        self.guard = match peer {
+            Some(peer) => ring.guard_to(peer, encrypt),
+            None => ring.guard(encrypt),
+        };
+        self.keyring = Some(ring);
+    }
+
+    /// The guard of a stream that is accepted now.
+    pub(crate) fn listening_guard(&self) -> Guard {
+        match (&self.guard, &self.keyring) {
+            (Guard::Keys { encrypt, .. }, Some(ring)) => ring.guard(*encrypt),
+            (guard, _) => guard.clone(),
+        }
+    }
+
+    /// The guard of another stream to the peer of a connection.
+    pub(crate) fn guard_to(&self, peer: Option<&PublicKey>) -> Guard {
+        match (&self.guard, peer) {
+            (Guard::Keys { own, encrypt, .. }, Some(peer)) => {
+                Guard::Keys { own: own.clone(), admit: Admit::Only([*peer].into()), encrypt: *encrypt }
+            }
+            (guard, _) => guard.clone(),
+        }
+    }
+
+    /// What the peer with this key is called: by its name where it has one here, else by its fingerprint.
+    pub fn name_of(&self, key: &PublicKey) -> String {
+        self.keyring.as_ref().and_then(|ring| ring.name_of(key)).unwrap_or_else(|| key.fingerprint())
     }
 
     /// Whether this process takes part in a mesh: it has a mesh port and the cluster key, without which no host relays.
@@ -210,7 +248,7 @@ impl Config {
 
     /// Whether bytes may leave this host only encrypted.
     pub fn encrypts(&self) -> bool {
-        matches!(self.guard, Guard::Psk { encrypt: true, .. })
+        matches!(self.guard, Guard::Psk { encrypt: true, .. } | Guard::Keys { encrypt: true, .. })
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
-use linkspan_proto::login::{ClientParams, Login, LoginError, Seed};
+use linkspan_proto::login::{ClientParams, Login, LoginError, PublicKey, Seed};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_thunderbolt::Role;
 use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
@@ -71,6 +71,8 @@ pub struct Connecting {
     stuck: Option<Instant>,
     handle: Handle,
     conn_id: u64,
+    /// The key that the peer has proven on the first stream; the others must prove the same.
+    peer_key: Option<PublicKey>,
     tries: Vec<Try>,
     since: Instant,
     first_up: Option<Instant>,
@@ -128,6 +130,7 @@ impl Connecting {
             failed_before: String::new(),
             stuck: None,
             conn_id: u64::from_le_bytes(id),
+            peer_key: None,
             tries: Vec::new(),
             since,
             first_up: None,
@@ -487,8 +490,14 @@ impl Connecting {
                         let TryState::Login(run) = std::mem::replace(&mut attempt.state, TryState::Used) else {
                             return Ok(());
                         };
-                        self.first_up.get_or_insert_with(Instant::now);
-                        attempt.logged_in(&self.fabric, *session, run.stream)
+                        if self.first_up.is_none() {
+                            (self.first_up, self.peer_key) = (Some(Instant::now()), session.peer_key);
+                        }
+                        if session.peer_key == self.peer_key {
+                            attempt.logged_in(&self.fabric, *session, run.stream)
+                        } else {
+                            TryState::Failed("another peer answers there, with a key of its own".into())
+                        }
                     }
                     Ok(_) => return Ok(()),
                     Err(error) => match error.refusal() {

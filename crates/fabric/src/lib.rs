@@ -17,6 +17,7 @@ mod error;
 pub mod gpus;
 mod handshake;
 mod helpers;
+pub mod keys;
 mod listener;
 mod local;
 mod log;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
 use linkspan_proto::login::{
-    LOGIN_DEADLINE, Login, LoginTable, Secret, Seed, ServerParams, Session, Token, USED_BOUND,
+    Guard, LOGIN_DEADLINE, Login, LoginTable, PublicKey, Secret, Seed, ServerParams, Session, Token, USED_BOUND,
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Options, Stream};
@@ -60,7 +60,8 @@ impl Listener {
         getrandom::fill(&mut id).map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let listen_id = u64::from_le_bytes(id);
         let mut handle = Handle::new(listen_id, token.clone(), fabric.host_hash());
-        handle.psk = !matches!(fabric.config().guard, linkspan_proto::login::Guard::Token);
+        handle.psk = fabric.config().has_key();
+        handle.keys = matches!(fabric.config().guard, Guard::Keys { .. });
         handle.encrypt = fabric.config().encrypts();
         let (mut sockets, mut refused) = (Vec::new(), None);
         for port in &device.ports {
@@ -191,6 +192,13 @@ struct PendingStream {
     inbox: Vec<u8>,
 }
 
+/// A connection, as its peer numbers it. Streams of another key are of another connection, whatever number they give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConnId {
+    pub(crate) number: u64,
+    pub(crate) peer_key: Option<PublicKey>,
+}
+
 /// The streams of one connection that is coming up.
 struct PendingConn {
     peer: SocketAddr,
@@ -211,18 +219,18 @@ pub(crate) struct Acceptor {
     token: Token,
     table: Arc<LoginTable>,
     pending_logins: Vec<PendingLogin>,
-    pending_conns: HashMap<u64, PendingConn>,
+    pending_conns: HashMap<ConnId, PendingConn>,
     /// The listener's owner looks after the sockets for as long as there are connections.
     attended: bool,
     /// Reconnected rails of connections that are up.
-    returned: Vec<(u64, Recovered)>,
+    returned: Vec<(ConnId, Recovered)>,
     /// Queue pairs being set up for them.
     handshakes: Vec<PendingRecovery>,
 }
 
 /// Reconnected queue pairs of a connection that is up.
 struct PendingRecovery {
-    conn: u64,
+    conn: ConnId,
     number: u16,
     secured: Secured,
     handshake: Handshake,
@@ -335,7 +343,7 @@ impl Acceptor {
 
     fn enter(&mut self, slot: Slot, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
         let params = ServerParams {
-            guard: self.fabric.config().guard.clone(),
+            guard: self.fabric.config().listening_guard(),
             blob: None,
             ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
         };
@@ -359,8 +367,9 @@ impl Acceptor {
         let PendingLogin { run, slot, peer, offer, asked_setup, candidate, no_rdma, no_devmem, relays } = pending;
         let candidate = candidate.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
+        let conn = ConnId { number: session.conn_id, peer_key: session.peer_key };
         if session.stream >= FIRST_RETURN {
-            let (conn, number) = (session.conn_id, session.stream);
+            let number = session.stream;
             match candidate {
                 Some(candidate) => {
                     make_space(&mut self.handshakes);
@@ -378,7 +387,7 @@ impl Acceptor {
             }
             return;
         }
-        let pending_conn = self.pending_conns.entry(session.conn_id).or_insert_with(|| PendingConn {
+        let pending_conn = self.pending_conns.entry(conn).or_insert_with(|| PendingConn {
             peer,
             since: Instant::now(),
             streams: Vec::new(),
@@ -400,11 +409,11 @@ impl Acceptor {
             return Ok(None);
         };
         let policy = ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: id };
-        pending_conn.finish(&self.fabric, &self.device, policy).map(Some)
+        pending_conn.finish(&self.fabric, &self.device, policy, id.peer_key).map(Some)
     }
 
     /// A reconnected rail of connection `conn`.
-    pub(crate) fn returned(&mut self, conn: u64) -> Option<Recovered> {
+    pub(crate) fn returned(&mut self, conn: ConnId) -> Option<Recovered> {
         let pumped = if self.attended { Ok(()) } else { self.pump() };
         if let Err(error) = pumped {
             self.fabric.log().warn(&chain(&error));
@@ -414,11 +423,11 @@ impl Acceptor {
     }
 
     /// Whether rails for connection `conn` are being set up: the client has shown that it is alive.
-    pub(crate) fn meets(&self, conn: u64) -> bool {
+    pub(crate) fn meets(&self, conn: ConnId) -> bool {
         self.handshakes.iter().any(|m| m.conn == conn) || self.returned.iter().any(|r| r.0 == conn)
     }
 
-    fn back(&mut self, conn: u64, back: Recovered) {
+    fn back(&mut self, conn: ConnId, back: Recovered) {
         make_space(&mut self.returned);
         self.returned.push((conn, back));
     }
@@ -596,7 +605,13 @@ impl PendingConn {
         }
     }
 
-    fn finish(mut self, fabric: &Fabric, device: &str, policy: ReconnectPolicy) -> Result<Channel, Error> {
+    fn finish(
+        mut self,
+        fabric: &Fabric,
+        device: &str,
+        policy: ReconnectPolicy,
+        peer_key: Option<PublicKey>,
+    ) -> Result<Channel, Error> {
         let (speaker, plan) = self.plan.take().ok_or(Error::Vanished { peer: self.peer })?;
         let bad = |why: String| Error::Plan { peer: self.peer, why };
         let take = |number: u16, streams: &mut Vec<PendingStream>| {
@@ -736,6 +751,7 @@ impl PendingConn {
                 policy,
                 device: device.to_owned(),
                 verb: "accepted",
+                peer_key,
                 left_out: Vec::new(),
             },
         ))

@@ -22,8 +22,9 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(stats: &Arc<Stats>, device: &str, transport: &str) -> Meter {
-        let slot = stats.slot(device, transport);
+    /// `peer`: what it is called, where it has a name.
+    pub(crate) fn new(stats: &Arc<Stats>, device: &str, transport: &str, peer: &str) -> Meter {
+        let slot = stats.slot(device, transport, peer);
         let mut meter = Meter {
             stats: stats.clone(),
             slot,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
-use linkspan_proto::login::{ClientParams, Login, Seed};
+use linkspan_proto::login::{ClientParams, Login, PublicKey, Seed};
 use linkspan_tcp::Stream;
 use linkspan_thunderbolt::Role;
 use linkspan_transport::{MAX_RAILS, Rail};
@@ -47,6 +47,14 @@ enum State {
     Dialing(PendingDial),
     Login(Box<LoginRun>, u16, Option<(Candidate, Option<RelayMark>)>),
     Meet(Box<(Secured, Handshake)>, u16, Candidate),
+}
+
+/// Whose connection it is a rail of.
+#[derive(Clone, Copy)]
+pub(crate) struct Dialled<'a> {
+    pub(crate) handle: &'a Handle,
+    pub(crate) conn: u64,
+    pub(crate) peer_key: Option<&'a PublicKey>,
 }
 
 /// What was reconnected.
@@ -221,8 +229,7 @@ impl Reconnector {
     pub(crate) fn poll(
         &mut self,
         fabric: &Fabric,
-        handle: &Handle,
-        conn: u64,
+        to: Dialled<'_>,
         numbers: &mut u16,
         now: Instant,
     ) -> Option<Recovered> {
@@ -249,9 +256,9 @@ impl Reconnector {
                     let cable = matches!(candidate, Some((Candidate::Cable(_), _)));
                     let greeting = Greeting { relays, rdma, cable, ..Greeting::default() };
                     let params = ClientParams {
-                        guard: fabric.config().guard.clone(),
+                        guard: fabric.config().guard_to(to.peer_key),
                         blob: greeting.encode(),
-                        ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
+                        ..ClientParams::new(to.handle.listen_id, to.handle.token.clone(), to.conn, number)
                     };
                     match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {
                         Ok(login) => State::Login(Box::new(LoginRun { stream, login }), number, candidate),

@@ -2,10 +2,10 @@
 //!
 //! The file `PID.stats` in the statistics directory (`LINKSPAN_STATS_DIR`) is an array of 64-bit words in the machine's
 //! byte order. Words 0 to 7: magic `LSPNSTAT`, layout version, process number, start (ns since 1970), number of record
-//! slots, words per record, two words reserved. Records of [`RECORD`] words follow, one per device and transport: 8 words of
+//! slots, words per record, two words reserved. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
 //! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
-//! 64 is timed). Counters only grow, except [`Counter::Open`]. They are written every few dozen calls and on close.
+//! 64 is timed), then 8 words of the peer's name where it logged in by a key pair. Counters only grow, except [`Counter::Open`]. They are written every few dozen calls and on close.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -29,13 +29,17 @@ const HEADER: usize = 8;
 const NAME: usize = 8;
 const COUNTERS: usize = NAME + 1;
 const LATENCY: usize = COUNTERS + Counter::ALL.len();
+const PEER: usize = LATENCY + BUCKETS;
 const RECORDS: usize = 32;
 
-const _: () = assert!(LATENCY + BUCKETS <= RECORD);
+/// Most records of named peers; those of further peers count into the record without a name, which so has a place.
+const NAMED: usize = 24;
+
+const _: () = assert!(PEER + NAME <= RECORD);
 
 macro_rules! counters {
     ($($id:ident $name:literal $text:literal,)*) => {
-        /// What is counted per device and transport.
+        /// What is counted per device, transport and named peer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Counter { $(#[doc = $text] $id,)* }
 
@@ -121,20 +125,32 @@ impl Stats {
         Ok(Stats(Some((page, path, Mutex::new(())))))
     }
 
-    /// The record of a device and transport, made if need be. `None`: no page, or all records are taken.
-    pub(crate) fn slot(&self, device: &str, transport: &str) -> Option<Slot> {
+    /// The record of a device, a transport and a peer (empty: one without a name), made if need be. `None`: no page, or all
+    /// records are taken.
+    pub(crate) fn slot(&self, device: &str, transport: &str, peer: &str) -> Option<Slot> {
         let (page, _, lock) = self.0.as_ref()?;
         let _one = lock.lock().unwrap_or_else(|e| e.into_inner());
         let (device, transport) = (pack::<NAME>(device), pack::<1>(transport)[0]);
+        let mut peer = pack::<NAME>(peer);
+        let holds =
+            |at: usize, words: &[u64]| words.iter().enumerate().all(|(i, w)| page.word(at + i).load(Relaxed) == *w);
+        let named = (0..RECORDS).map(|n| HEADER + n * RECORD).filter(|at| page.word(at + PEER).load(Relaxed) != 0);
+        let known = |at: usize| {
+            page.word(at + NAME).load(Relaxed) == transport && holds(at, &device) && holds(at + PEER, &peer)
+        };
+        if named.clone().count() >= NAMED && !named.clone().any(known) {
+            peer = [0; NAME];
+        }
         for n in 0..RECORDS {
             let at = HEADER + n * RECORD;
             let taken = page.word(at + NAME).load(Relaxed);
             if taken == 0 {
-                device.iter().enumerate().for_each(|(i, w)| page.word(at + i).store(*w, Relaxed));
+                let texts = device.iter().enumerate().chain(peer.iter().enumerate().map(|(i, w)| (PEER + i, w)));
+                texts.for_each(|(i, w)| page.word(at + i).store(*w, Relaxed));
                 page.word(at + NAME).store(transport, Release);
                 return Some(Slot(at));
             }
-            if taken == transport && (0..NAME).all(|i| page.word(at + i).load(Relaxed) == device[i]) {
+            if taken == transport && holds(at, &device) && holds(at + PEER, &peer) {
                 return Some(Slot(at));
             }
         }
@@ -204,13 +220,15 @@ fn unpack(words: impl Iterator<Item = u64>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// One device and transport of a process, as read.
+/// One device, transport and peer of a process, as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Device name (cut at 64 bytes).
     pub device: String,
     /// Transport.
     pub transport: String,
+    /// Name of the peer, where it logged in by a key pair; else empty.
+    pub peer: String,
     /// In the order of [`Counter::ALL`].
     pub counters: Vec<u64>,
     /// Latency buckets.
@@ -263,6 +281,7 @@ fn read_page(path: &Path) -> Option<ProcessStats> {
         records.push(Record {
             device: unpack(span(at, NAME).into_iter()),
             transport: unpack(span(at + NAME, 1).into_iter()),
+            peer: unpack(span(at + PEER, NAME).into_iter()),
             counters: span(at + COUNTERS, Counter::ALL.len()),
             latency: span(at + LATENCY, BUCKETS),
         });

@@ -8,7 +8,7 @@ use linkspan_topology::mesh::{MeshRoute, ROUTES_MAX};
 use linkspan_transport::Rail;
 
 use super::{Channel, ReconnectPolicy, TICK};
-use crate::reconnect::{Reconnector, Recovered, rail_id};
+use crate::reconnect::{Dialled, Reconnector, Recovered, rail_id};
 use crate::route::Path;
 use crate::stats::Counter;
 use crate::transport::AnyRail;
@@ -118,7 +118,8 @@ impl Channel {
                 back.extend(acceptor.returned(*conn));
             }
             ReconnectPolicy::Dials { handle, conn, next, reconnectors } => {
-                back.extend(reconnectors.iter_mut().filter_map(|r| r.poll(&self.fabric, handle, *conn, next, now)));
+                let to = Dialled { handle, conn: *conn, peer_key: self.peer_key.as_ref() };
+                back.extend(reconnectors.iter_mut().filter_map(|r| r.poll(&self.fabric, to, next, now)));
             }
         }
         let some = !back.is_empty();

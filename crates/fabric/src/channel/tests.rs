@@ -50,7 +50,10 @@ fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNe
         let rail = fabric.path_rail(AnyRail::Verbs(Box::new(rail)));
         let (policy, device) = (ReconnectPolicy::Never, "lo".to_owned());
         let conn = Conn::new([rail], false);
-        Channel::new(&fabric, Parts { conn, keepalive, policy, device, verb: "made", left_out: Vec::new() })
+        Channel::new(
+            &fabric,
+            Parts { conn, keepalive, policy, device, verb: "made", peer_key: None, left_out: Vec::new() },
+        )
     };
     let ends = [channel(one, None), channel(two, Some(keepalive))];
     let [first, _] = nics;

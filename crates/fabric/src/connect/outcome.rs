@@ -139,6 +139,7 @@ impl Connecting {
                 policy,
                 device: self.device.clone(),
                 verb: "connected",
+                peer_key: self.peer_key,
                 left_out,
             },
         ))

@@ -153,7 +153,7 @@ impl Pipe {
 /// go over to RDMA.
 pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlot, stats: &Stats, log: &Log) {
     let name = format!("{} > {}", a.interface(), b.interface());
-    let mut told = RelayStats { stats, slot: stats.slot(&name, "relay"), tally: Tally::default() };
+    let mut told = RelayStats { stats, slot: stats.slot(&name, "relay", ""), tally: Tally::default() };
     told.tally.add(Counter::Open, 1);
     told.tally.add(Counter::Connections, 1);
     let (mut there, mut back) = (Pipe::new(over.as_ref().map(|o| o.mark)), Pipe::new(None));
@@ -317,7 +317,7 @@ struct Rails<'a> {
 
 impl<'a> Rails<'a> {
     fn new(relay: Box<Relay<AnyNic>>, stats: &'a Stats, name: &str) -> Rails<'a> {
-        let mut told = RelayStats { stats, slot: stats.slot(name, "rdma-hop"), tally: Tally::default() };
+        let mut told = RelayStats { stats, slot: stats.slot(name, "rdma-hop", ""), tally: Tally::default() };
         told.tally.add(Counter::Open, 1);
         told.tally.add(Counter::Connections, 1);
         Rails { relay, told, bytes: [0; 2] }

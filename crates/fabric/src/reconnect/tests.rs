@@ -157,7 +157,7 @@ fn nobody_is_dialled_for_queue_pairs_or_a_cable_while_there_is_no_port_or_cable_
     ] {
         let (fabric, _) = fabric(device, "auto");
         let (handle, now) = (Handle::new(9, Token::random().unwrap(), 7), Instant::now());
-        assert!(reconnect.poll(&fabric, &handle, 5, &mut 64, now).is_none());
+        assert!(reconnect.poll(&fabric, Dialled { handle: &handle, conn: 5, peer_key: None }, &mut 64, now).is_none());
         assert_eq!(reconnect.is_busy(), dials);
         // It asks its own host as seldom as it would dial.
         assert_eq!(reconnect.wait, if dials { RECONNECT } else { 2 * RECONNECT });

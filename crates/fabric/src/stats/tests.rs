@@ -10,14 +10,14 @@ fn scratch(name: &str) -> PathBuf {
 fn what_is_told_is_read() {
     let dir = scratch("told");
     let stats = Stats::new(Some(&dir)).unwrap();
-    let slot = stats.slot("eth0+eth1", "tcp").unwrap();
+    let slot = stats.slot("eth0+eth1", "tcp", "").unwrap();
     let mut tally = Tally::default();
     tally.add(Counter::TxBytes, 5);
     tally.took(Duration::from_micros(3));
     stats.report(slot, &mut tally);
     tally.add(Counter::TxBytes, 2);
-    stats.report(stats.slot("eth0+eth1", "tcp").unwrap(), &mut tally);
-    stats.slot("eth0+eth1", "shm").unwrap();
+    stats.report(stats.slot("eth0+eth1", "tcp", "").unwrap(), &mut tally);
+    stats.slot("eth0+eth1", "shm", "").unwrap();
     let read_back = read(&dir).unwrap();
     assert_eq!(read_back.len(), 1);
     assert_eq!(read_back[0].pid, std::process::id());
@@ -34,7 +34,7 @@ fn what_is_told_is_read() {
 fn foreign_and_damaged_files_are_passed_over() {
     let dir = scratch("foreign");
     let stats = Stats::new(Some(&dir)).unwrap();
-    stats.slot("eth0", "tcp").unwrap();
+    stats.slot("eth0", "tcp", "").unwrap();
     let whole = std::fs::read(dir.join(format!("{}.stats", std::process::id()))).unwrap();
     for cut in [0, 8, 40, 64, 600, whole.len() - 8] {
         std::fs::write(dir.join("cut.stats"), &whole[..cut]).unwrap();
@@ -60,9 +60,32 @@ fn the_table_of_records_is_bounded() {
     let dir = scratch("bound");
     let stats = Stats::new(Some(&dir)).unwrap();
     for n in 0..RECORDS {
-        assert!(stats.slot(&format!("dev{n}"), "tcp").is_some());
+        assert!(stats.slot(&format!("dev{n}"), "tcp", "").is_some());
     }
-    assert!(stats.slot("one more", "tcp").is_none());
+    assert!(stats.slot("one more", "tcp", "").is_none());
+    drop(stats);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn named_peers_have_records_of_their_own_up_to_a_bound() {
+    let dir = scratch("named");
+    let stats = Stats::new(Some(&dir)).unwrap();
+    let mut tally = Tally::default();
+    for n in 0..NAMED + 5 {
+        tally.add(Counter::TxBytes, 1);
+        stats.report(stats.slot("eth0", "tcp", &format!("peer{n}")).unwrap(), &mut tally);
+    }
+    tally.add(Counter::TxBytes, 10);
+    stats.report(stats.slot("eth0", "tcp", "peer0").unwrap(), &mut tally);
+    let records = read(&dir).unwrap().remove(0).records;
+    let sent = |peer: &str| {
+        let one = records.iter().find(|r| r.peer == peer);
+        one.map(|r| r.counters[Counter::TxBytes as usize])
+    };
+    assert_eq!((sent("peer0"), sent("peer1"), sent("")), (Some(11), Some(1), Some(5)));
+    assert_eq!(records.len(), NAMED + 1);
+    assert_eq!(records.last().unwrap().latency.iter().sum::<u64>(), 0, "a name is no latency");
     drop(stats);
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -6,6 +6,7 @@ mod device;
 mod devmem;
 mod helpers;
 mod hostile;
+mod keys;
 mod pair;
 mod psk;
 mod strangers;

@@ -11,6 +11,7 @@ use linkspan_transport::MAX_RAILS;
 
 use super::*;
 use crate::mesh::Mesh;
+use crate::reconnect::Dialled;
 use crate::route::Path;
 
 /// The peer's host, and one that leads around.
@@ -67,7 +68,10 @@ fn dials(host: u64) -> ReconnectPolicy {
 }
 
 fn accepts(fabric: &Fabric) -> ReconnectPolicy {
-    ReconnectPolicy::Accepts { acceptor: fabric.listen(0).unwrap().acceptor, conn: 5 }
+    ReconnectPolicy::Accepts {
+        acceptor: fabric.listen(0).unwrap().acceptor,
+        conn: ConnId { number: 5, peer_key: None },
+    }
 }
 
 /// Two ends of a queue pair on `interface`.
@@ -88,7 +92,10 @@ fn ends(fabric: &Fabric, policy: ReconnectPolicy) -> (SoftNet, SoftNic, [Channel
     let channel = |rail, keepalive, policy| {
         let conn = Conn::new([fabric.path_rail(rail)], true);
         let device = "lo".to_owned();
-        Channel::new(fabric, Parts { conn, keepalive, policy, device, verb: "made", left_out: Vec::new() })
+        Channel::new(
+            fabric,
+            Parts { conn, keepalive, policy, device, verb: "made", peer_key: None, left_out: Vec::new() },
+        )
     };
     let ends = [channel(one, None, ReconnectPolicy::Never), channel(two, Some(keepalive), policy)];
     (net, nic, ends, far)
@@ -229,7 +236,7 @@ fn a_way_around_that_fails_is_told() {
     let failed = || -> Vec<String> { lines.lock().unwrap().iter().filter(|l| l.contains("failed")).cloned().collect() };
     while failed().len() < 3 {
         assert!(since.elapsed() < LONG, "{lines:?}");
-        assert!(way.poll(&fabric, &handle, 5, &mut number, now).is_none());
+        assert!(way.poll(&fabric, Dialled { handle: &handle, conn: 5, peer_key: None }, &mut number, now).is_none());
         // The next try is due at once.
         now += if way.is_busy() { Duration::ZERO } else { Duration::from_secs(1) };
     }
