@@ -40,6 +40,16 @@ pub(crate) enum Command {
     Selftest(SelftestArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
+    /// Pair with a user of another host, so that each trusts the other from then on
+    ///
+    /// Without LINE: prints a join line and waits for it to be used, for ten minutes. With the line that the other host printed:
+    /// joins. Both sides show the same fingerprint. What is served to paired peers is named in `lspan key list`.
+    Pair(PairArgs),
+    /// This user's key, and the peers that are trusted
+    Key {
+        #[command(subcommand)]
+        key: KeyCommand,
+    },
     /// Device-memory TCP: payload from the network card straight into GPU memory
     Devmem {
         #[command(subcommand)]
@@ -71,6 +81,61 @@ pub(crate) struct StatusArgs {
     /// Print JSON (schema linkspan.status/1)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PairArgs {
+    /// The join line, or - to read it from standard input, where other users of this host do not see it
+    #[arg(value_name = "LINE", num_args = 0..=16)]
+    pub(crate) line: Vec<String>,
+    /// What the peer is called here [default: as it calls itself]
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) peer: Option<String>,
+    /// What this side calls itself [default: this host's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Print JSON, one object in a line (schema linkspan.pair/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make this user's key
+    New {
+        /// Also where there is one; peers that trust the old one do not know the new one
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Print this user's public key, as `lspan key add` reads it on another host
+    Show {
+        /// What this side calls itself [default: this host's name]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// List the peers that are trusted
+    List {
+        /// Print JSON (schema linkspan.keys/1)
+        #[arg(long)]
+        json: bool,
+    },
+    /// Trust the peer whose public key standard input has, as `lspan key show` printed it there
+    ///
+    /// With ssh to the peer, both ways: `lspan key show | ssh HOST lspan key add` and `ssh HOST lspan key show | lspan key add`.
+    Add {
+        /// What the peer is called here [default: as it calls itself]
+        #[arg(long = "as", value_name = "NAME")]
+        peer: Option<String>,
+        /// An address or a host name of the peer; repeat it for more
+        #[arg(long, value_name = "HOST")]
+        host: Vec<String>,
+    },
+    /// Trust a peer no more
+    Forget {
+        /// Its name or fingerprint, as `lspan key list` shows them
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -235,15 +300,15 @@ pub(crate) enum Perf {
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on; repeat it for more [default: loopback; with a cluster key as with --open]
+    /// Address to listen on; repeat it for more [default: loopback; with a cluster key or paired peers every usable interface]
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Vec<std::net::IpAddr>,
-    /// Listen on every usable interface and on loopback: without a cluster key (LINKSPAN_PSK_FILE) every host that reaches
-    /// one of them may run tests
-    #[arg(long, conflicts_with = "bind")]
+    /// Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on
+    /// loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set
+    #[arg(long)]
     pub(crate) open: bool,
     /// TCP port to listen on
-    #[arg(long, value_name = "N", default_value_t = crate::rendezvous::PORT)]
+    #[arg(long, value_name = "N", default_value_t = linkspan_service::rendezvous::PERF.port)]
     pub(crate) port: u16,
     /// Memory for the tests of all clients together, MiB [default: 6144, or half of this host's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
@@ -271,7 +336,7 @@ pub(crate) struct ServeArgs {
 /// What every test takes.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Measure {
-    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT; without it the other side is started on this machine
+    /// Peer that runs `lspan perf serve`, as the name of a paired peer, HOST or HOST:PORT; without it the other side is started on this machine
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4

@@ -1,14 +1,34 @@
 //! The fabric with the settings of the environment and of the command line.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Config, Fabric, Gpu, Level, Log, MemoryName, PathChoice, chain, gpus};
+use linkspan_service::rendezvous;
 use linkspan_topology::IfFilter;
 
 use crate::cli::PathArg;
 use crate::exit::{Exit, Failure};
 use crate::peer_lines;
+
+/// Who the other side must prove to be, in every connection of this process.
+static LOGIN: OnceLock<Login> = OnceLock::new();
+
+enum Login {
+    To(rendezvous::Peer),
+    From(Arc<Keyring>),
+}
+
+/// Connections go to this peer, which proves who it is.
+pub(crate) fn connect_to(peer: rendezvous::Peer) {
+    let _ = LOGIN.set(Login::To(peer));
+}
+
+/// Connections are taken from paired peers alone.
+pub(crate) fn accept_paired(ring: Arc<Keyring>) {
+    let _ = LOGIN.set(Login::From(ring));
+}
 
 /// Warnings of this process.
 static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -115,6 +135,11 @@ pub(crate) fn gpu(memory: MemoryName) -> Result<Option<Arc<dyn Gpu>>, Failure> {
 fn config(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
     let mut config = Config::from_env()?;
     config.stage |= memory != MemoryName::Host;
+    match LOGIN.get() {
+        Some(Login::To(peer)) => peer.secure(&mut config, false)?,
+        Some(Login::From(ring)) => config.use_keys(ring.clone(), None, false),
+        None => {}
+    }
     match path {
         PathArg::Auto => {}
         PathArg::Tcp => config.path = PathChoice::Tcp,

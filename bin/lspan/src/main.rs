@@ -8,6 +8,7 @@ mod devmem;
 mod env;
 mod exit;
 mod fabric;
+mod keys;
 mod link;
 mod mesh;
 mod older;
@@ -18,7 +19,6 @@ mod pages;
 mod peer_lines;
 mod perf;
 mod pools;
-mod rendezvous;
 #[cfg(test)]
 #[path = "../tests/integration/schema/mod.rs"]
 mod schema;
@@ -71,6 +71,8 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Key { key } => keys::run(&key),
+        Command::Pair(args) => keys::pair(&args),
         Command::Link { link } => cables::run(&link),
         Command::Devmem { devmem: Devmem::Probe(args) } => devmem::run(&args),
         Command::Devmem { devmem: Devmem::Up(args) } => devmem::up(&args),

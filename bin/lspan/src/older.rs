@@ -56,7 +56,7 @@ pub(crate) fn spelling(args: &[OsString]) -> Option<Command> {
 impl Older {
     fn perf(self) -> Perf {
         let Some(peer) = self.client else {
-            let port = crate::rendezvous::PORT;
+            let port = linkspan_service::rendezvous::PERF.port;
             return Perf::Serve(ServeArgs { port, device: self.device, open: true, ..ServeArgs::default() });
         };
         let measure = Measure { peer, device: self.device, seed: 1, ..Measure::default() };

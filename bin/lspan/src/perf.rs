@@ -10,6 +10,7 @@ use linkspan_perf::baseline::{Found, compare};
 use linkspan_perf::link::{Connector, LinkError};
 use linkspan_perf::record::Row;
 use linkspan_perf::{Client, PerfError, Spec, Test, connects, multi};
+use linkspan_service::rendezvous;
 
 use crate::child::OtherSide;
 use crate::cli::{Measure, PathArg, Perf};
@@ -17,7 +18,6 @@ use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::link::{FabricConnector, FabricLink};
 use crate::out::Progress;
-use crate::rendezvous;
 use crate::signals;
 use sink::Sink;
 
@@ -32,7 +32,12 @@ impl Peer {
     pub(crate) fn find(name: Option<&str>, path: PathArg, device: usize, memory: MemoryName) -> Result<Peer, Failure> {
         let gpu = fabric::gpu(memory)?;
         let (fabric, handle, other_side, peer): (Fabric, _, _, _) = match name {
-            Some(name) => (fabric::open(path, memory)?, rendezvous::ask(name)?, None, name.to_owned()),
+            Some(name) => {
+                let found = rendezvous::ask(name, rendezvous::PERF)?;
+                let handle = found.handle;
+                fabric::connect_to(found);
+                (fabric::open(path, memory)?, handle, None, name.to_owned())
+            }
             None => {
                 let fabric = fabric::local(path, memory, false)?;
                 let side = OtherSide::start(path, device, memory)?;

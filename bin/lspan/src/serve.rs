@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, Gpu, chain};
+use linkspan_fabric::keys::Keyring;
+use linkspan_fabric::{Channel, Config, Gpu, chain};
 use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
+use linkspan_service::rendezvous::RendezvousServer;
 use linkspan_topology::{Host, Roots};
 
 use crate::child;
@@ -18,7 +20,6 @@ use crate::fabric;
 use crate::link::FabricLink;
 use crate::onesided::OneSidedOffers;
 use crate::peer_lines;
-use crate::rendezvous::RendezvousServer;
 use crate::signals;
 
 /// Sessions at once; a client beyond that is refused at once. Each has a thread, one more for a baseline, and one for
@@ -43,6 +44,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let idle = (!args.stdio).then(|| args.idle.unwrap_or(IDLE));
     let limits = Limits { memory: Quota::new(memory(args)), idle, bare: true, cma: fabric::cma()? };
     let gpu = fabric::gpu(args.mem)?;
+    let paired = if args.stdio || args.open { None } else { paired()? };
+    if let Some(ring) = &paired {
+        fabric::accept_paired(ring.clone());
+    }
     let fabric = match args.stdio {
         true => fabric::local(args.path, args.mem, true)?,
         false => fabric::serving(args.path, args.mem)?,
@@ -58,17 +63,27 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         None
     } else {
         let key = fabric.config().has_key();
-        let open = args.open || key && args.bind.is_empty();
+        let open = (args.open || key || paired.is_some()) && args.bind.is_empty();
         let rendezvous_server = RendezvousServer::open(&fabric, &args.bind, open, args.port)?;
         let addrs: Vec<String> = rendezvous_server.addrs().iter().map(ToString::to_string).collect();
         let local = rendezvous_server.addrs().iter().all(|addr| addr.ip().is_loopback());
-        let whom = match (key, local) {
-            (true, _) => "for everybody who has the cluster key; measure with `lspan perf bw HOST` from another host",
-            (false, true) => "for everybody on this host; --open or --bind ADDR lets other hosts in",
-            (false, false) => {
-                "for everybody who reaches that, as there is no cluster key (LINKSPAN_PSK_FILE); measure with \
-                 `lspan perf bw HOST` from another host"
+        let measure = "measure with `lspan perf bw HOST` from another host";
+        let whom = match (key, &paired, local) {
+            (true, ..) => format!("for everybody who has the cluster key; {measure}"),
+            (false, Some(ring), _) => {
+                let names: Vec<String> = ring.peers().iter().map(|peer| peer.name.clone()).collect();
+                format!(
+                    "for paired peers ({}); {measure}, where HOST is what this one is called there",
+                    names.join(", ")
+                )
             }
+            (false, None, true) => {
+                "for everybody on this host; `lspan pair` lets another host in, --open or --bind ADDR every host".into()
+            }
+            (false, None, false) => format!(
+                "for everybody who reaches that, as there is no cluster key (LINKSPAN_PSK_FILE) and --open or --bind lets \
+                 every host in; {measure}"
+            ),
         };
         eprintln!("lspan: waiting on {}, {whom}", addrs.join(", "));
         Some(rendezvous_server)
@@ -79,7 +94,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let mut begun = false;
     loop {
         if let Some(rendezvous_server) = &mut rendezvous_server {
-            rendezvous_server.serve(&listener.handle());
+            if let Some(error) = rendezvous_server.serve(&listener.handle()) {
+                peer_lines::say(&format!("lspan: no peer can be taken at the moment: {error}"));
+            }
         }
         loop {
             match listener.accept() {
@@ -172,6 +189,14 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+/// This user's keys, where they decide who may measure: there are peers, and no cluster key goes before.
+fn paired() -> Result<Option<Arc<Keyring>>, Failure> {
+    if Config::from_env()?.has_key() {
+        return Ok(None);
+    }
+    Ok(Keyring::find()?.filter(|ring| !ring.peers().is_empty()).map(Arc::new))
 }
 
 /// Memory for the tests of all clients, bytes. A parent knows what it asks for.

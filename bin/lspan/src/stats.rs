@@ -58,6 +58,9 @@ fn process(process: &ProcessStats) -> Value {
             let mut fields = Map::new();
             fields.insert("device".into(), record.device.as_str().into());
             fields.insert("transport".into(), record.transport.as_str().into());
+            if !record.peer.is_empty() {
+                fields.insert("peer".into(), record.peer.as_str().into());
+            }
             for (counter, value) in Counter::ALL.iter().zip(&record.counters) {
                 fields.insert(counter.name().into(), (*value).into());
             }
@@ -84,6 +87,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
         "up s",
         "device",
         "path",
+        "peer",
         "conns",
         "sent GB",
         "received GB",
@@ -99,7 +103,9 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
     for process in found {
         for record in &process.records {
             let (tx, rx) = moved(record);
-            let same = |other: &&Record| (&other.device, &other.transport) == (&record.device, &record.transport);
+            let same = |other: &&Record| {
+                (&other.device, &other.transport, &other.peer) == (&record.device, &record.transport, &record.peer)
+            };
             let older = last.and_then(|(time, list)| {
                 let process = list.iter().find(|older| older.pid == process.pid)?;
                 Some((time, moved(process.records.iter().find(same)?)))
@@ -115,6 +121,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
                 process.uptime.as_secs().to_string(),
                 record.device.clone(),
                 record.transport.clone(),
+                if record.peer.is_empty() { "-".into() } else { record.peer.clone() },
                 of(record, Counter::Open).to_string(),
                 format!("{:.3}", tx as f64 / 1e9),
                 format!("{:.3}", rx as f64 / 1e9),

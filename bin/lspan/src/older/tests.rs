@@ -10,7 +10,9 @@ fn means(line: &str) -> Option<Perf> {
 
 #[test]
 fn the_older_spelling_means_the_new_commands() {
-    assert!(matches!(means("--server --device 0"), Some(Perf::Serve(args)) if args.port == crate::rendezvous::PORT));
+    assert!(
+        matches!(means("--server --device 0"), Some(Perf::Serve(args)) if args.port == linkspan_service::rendezvous::PERF.port)
+    );
     assert!(matches!(means("perf --server"), Some(Perf::Serve(_))));
     assert!(
         matches!(means("--client h --test bandwidth"), Some(Perf::Bw(args)) if args.measure.peer.as_deref() == Some("h"))

@@ -1,0 +1,286 @@
+//! How two sides find each other: the serving side gives its listener's handle to every client of a TCP port. So the handle
+//! is no secret, and every host that reaches the port may connect, unless the login needs a cluster key or a key pair
+//! ([`Peer::secure`]).
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::keys::{KeyError, Keyring};
+use linkspan_fabric::{Config, Fabric, HANDLE_LEN};
+use linkspan_net::AcceptPause;
+use linkspan_proto::handle::Handle;
+use linkspan_proto::login::PublicKey;
+use linkspan_topology::IfAddr;
+use linkspan_transport::WaitFd;
+
+/// What is served at a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Service {
+    /// The command that serves it.
+    pub command: &'static str,
+    /// Its port where no other is named.
+    pub port: u16,
+}
+
+/// `lspan perf serve`. No registered service that we know of uses the port.
+pub const PERF: Service = Service { command: "lspan perf serve", port: 24_680 };
+
+/// What the serving side says first: a name and a version.
+const HELLO: [u8; 8] = *b"LSPANRV1";
+
+/// How long a peer may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why there is no way to a peer, or no port to wait on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RendezvousError {
+    /// The host's name has no address.
+    #[error("LS0731 {peer}: the name cannot be resolved: {source}")]
+    Name {
+        /// As asked.
+        peer: String,
+        /// The resolver's answer.
+        source: io::Error,
+    },
+    /// Nobody answers, or something else.
+    #[error(
+        "LS0732 no answer from {peer}: {why}; is `{command}` running there, for other hosts too (paired, or --open)?"
+    )]
+    NoPeer {
+        /// As asked.
+        peer: String,
+        /// The last address and its error.
+        why: String,
+        /// What should run there.
+        command: &'static str,
+    },
+    /// A port that cannot be waited on.
+    #[error("LS0733 cannot wait on {addr}: {source}{hint}")]
+    Wait {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+        /// A way out, where there is a likely one.
+        hint: String,
+    },
+    /// A text that names no peer.
+    #[error("LS0738 PEER {peer:?} {why}; write NAME (of a paired peer), HOST, HOST:PORT, ADDRESS or [IPv6]:PORT")]
+    Spelling {
+        /// As asked.
+        peer: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A paired peer whose server does not prove who it is.
+    #[error(
+        "LS0739 {peer} is the name of a paired peer, but what answers there logs nobody in by keys, so that it may be anybody: serve there without --open, or name the host by its address"
+    )]
+    Unproven {
+        /// As asked.
+        peer: String,
+    },
+    /// A server for paired peers, and we have no keys.
+    #[error("LS0740 {peer} serves its paired peers alone: pair the two hosts with `lspan pair`")]
+    Unpaired {
+        /// As asked.
+        peer: String,
+    },
+    /// The user's keys.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+}
+
+/// Gives handles away.
+#[derive(Debug)]
+pub struct RendezvousServer {
+    listeners: Vec<TcpListener>,
+    pause: AcceptPause,
+}
+
+impl RendezvousServer {
+    /// Waits on these addresses; where there are none on loopback, and with `open` on those of every usable interface.
+    ///
+    /// # Errors
+    /// [`RendezvousError::Wait`].
+    pub fn open(fabric: &Fabric, bind: &[IpAddr], open: bool, port: u16) -> Result<RendezvousServer, RendezvousError> {
+        let mut addrs = bind.to_vec();
+        if addrs.is_empty() {
+            addrs.push(IpAddr::from([127, 0, 0, 1]));
+        }
+        if open {
+            let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
+            // Without its scope a link-local IPv6 address is none.
+            let whole = |addr: &&IfAddr| addr.ip.is_ipv4() || !addr.is_link_local();
+            for addr in usable.flat_map(|(iface, _)| &iface.addrs).filter(whole) {
+                if !addrs.contains(&addr.ip) {
+                    addrs.push(addr.ip);
+                }
+            }
+        }
+        let mut listeners = Vec::new();
+        for ip in addrs {
+            let addr = SocketAddr::new(ip, port);
+            let listener = TcpListener::bind(addr).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(listener)
+            });
+            listeners.push(listener.map_err(|source| {
+                let hint = match source.kind() {
+                    io::ErrorKind::AddrInUse => "; served already? choose another --port",
+                    io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
+                    _ => "",
+                };
+                RendezvousError::Wait { addr, source, hint: hint.to_owned() }
+            })?);
+        }
+        Ok(RendezvousServer { listeners, pause: AcceptPause::new() })
+    }
+
+    /// Where it waits.
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// What to wait for.
+    pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+        if !self.pause.is_over(Instant::now()) {
+            return;
+        }
+        fds.extend(self.listeners.iter().map(|listener| WaitFd { fd: listener.as_raw_fd(), read: true, write: false }));
+    }
+
+    /// Hands the handle to everybody who waits. Never blocks: what is said fits into any socket's buffer. Some: peers cannot be
+    /// taken at the moment, and why; said once in a minute.
+    pub fn serve(&mut self, handle: &[u8; HANDLE_LEN]) -> Option<io::Error> {
+        let now = Instant::now();
+        if !self.pause.is_over(now) {
+            return None;
+        }
+        let mut said = HELLO.to_vec();
+        said.extend_from_slice(handle);
+        let mut shortage = None;
+        for listener in &self.listeners {
+            // At most as many at a time as a listen queue holds, then it is the connections' turn.
+            for _ in 0..128 {
+                let mut stream = match listener.accept() {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        if error.kind() != io::ErrorKind::WouldBlock && self.pause.begin(now) {
+                            shortage = Some(error);
+                        }
+                        break;
+                    }
+                };
+                // A visitor that leaves early has only itself to blame.
+                let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&said));
+            }
+        }
+        shortage
+    }
+}
+
+/// A serving peer that has answered.
+#[derive(Debug)]
+pub struct Peer {
+    /// As asked.
+    pub name: String,
+    /// Its listener's handle.
+    pub handle: [u8; HANDLE_LEN],
+    /// The key of the paired peer that was named.
+    key: Option<PublicKey>,
+    ring: Option<Arc<Keyring>>,
+}
+
+impl Peer {
+    /// Has connections of this configuration prove who the peer is: that it is the paired peer that was named, or, where an
+    /// address was named and the peer serves paired peers, one of those. A cluster key goes before.
+    ///
+    /// # Errors
+    /// [`RendezvousError::Unproven`], [`RendezvousError::Unpaired`].
+    pub fn secure(&self, config: &mut Config, encrypt: bool) -> Result<(), RendezvousError> {
+        // A handle that cannot be read is refused when it is connected to.
+        let keys = Handle::decode(&self.handle).is_ok_and(|handle| handle.keys);
+        match (&self.ring, keys) {
+            _ if config.has_key() => Ok(()),
+            (Some(ring), true) => {
+                config.use_keys(ring.clone(), self.key.as_ref(), encrypt);
+                Ok(())
+            }
+            (None, true) => Err(RendezvousError::Unpaired { peer: self.name.clone() }),
+            (_, false) if self.key.is_some() => Err(RendezvousError::Unproven { peer: self.name.clone() }),
+            (_, false) => Ok(()),
+        }
+    }
+}
+
+/// Fetches the handle of a serving peer, named as a paired peer, HOST or HOST:PORT (an IPv6 address with a port in brackets).
+///
+/// # Errors
+/// [`RendezvousError::Spelling`], [`RendezvousError::Name`], [`RendezvousError::NoPeer`], [`RendezvousError::Keys`].
+pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
+    let ring = Keyring::find()?.map(Arc::new);
+    let (key, addrs) = resolve(peer, service, ring.as_deref())?;
+    let mut last = String::from("the name has no address");
+    for addr in addrs {
+        match TcpStream::connect_timeout(&addr, PATIENCE).and_then(|stream| fetch(stream, service)) {
+            Ok(handle) => return Ok(Peer { name: peer.to_owned(), handle, key, ring }),
+            Err(error) => last = format!("{addr}: {error}"),
+        }
+    }
+    Err(RendezvousError::NoPeer { peer: peer.to_owned(), why: last, command: service.command })
+}
+
+fn fetch(mut stream: TcpStream, service: Service) -> io::Result<[u8; HANDLE_LEN]> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let (mut hello, mut handle) = ([0; HELLO.len()], [0; HANDLE_LEN]);
+    stream.read_exact(&mut hello)?;
+    if hello != HELLO {
+        let text = format!("what answers there is not `{}` of this version", service.command);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    stream.read_exact(&mut handle)?;
+    Ok(handle)
+}
+
+/// Where a peer may be, and the key that it must have where it is a paired one.
+fn resolve(
+    peer: &str,
+    service: Service,
+    ring: Option<&Keyring>,
+) -> Result<(Option<PublicKey>, Vec<SocketAddr>), RendezvousError> {
+    let bad = |why| RendezvousError::Spelling { peer: peer.to_owned(), why };
+    if peer.is_empty() || peer.starts_with('-') || peer.chars().any(char::is_whitespace) {
+        return Err(bad("cannot be a host"));
+    }
+    if let Ok(ip) = peer.parse::<IpAddr>() {
+        return Ok((None, vec![SocketAddr::new(ip, service.port)]));
+    }
+    let (host, port) = match peer.rsplit_once(':') {
+        // An IPv6 address with its interface.
+        Some((rest, last)) if rest.contains(':') && last.contains('%') => (peer, Some(service.port)),
+        Some((host, port)) => (host, port.parse::<u16>().ok().filter(|&port| port != 0)),
+        None => (peer, Some(service.port)),
+    };
+    let port = port.ok_or_else(|| bad("ends in something that is no port"))?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let paired = ring.and_then(|ring| ring.peer(host));
+    let mut addrs = Vec::new();
+    for place in paired.iter().flat_map(|peer| &peer.hosts) {
+        // An interface that is gone, a name that is no more: the others are tried.
+        addrs.extend((place.as_str(), port).to_socket_addrs().into_iter().flatten());
+    }
+    match (host, port).to_socket_addrs() {
+        Ok(found) => addrs.extend(found.filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>()),
+        Err(_) if !addrs.is_empty() => {}
+        Err(source) => return Err(RendezvousError::Name { peer: peer.to_owned(), source }),
+    }
+    Ok((paired.map(|peer| peer.key), addrs))
+}
+
+#[cfg(test)]
+mod tests;

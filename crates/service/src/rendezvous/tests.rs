@@ -1,0 +1,55 @@
+use super::*;
+use linkspan_fabric::keys;
+
+fn one(peer: &str) -> SocketAddr {
+    resolve(peer, PERF, None).unwrap().1[0]
+}
+
+#[test]
+fn spellings_of_a_peer() {
+    assert_eq!(one("127.0.0.1"), SocketAddr::from(([127, 0, 0, 1], PERF.port)));
+    assert_eq!(one("127.0.0.1:77"), SocketAddr::from(([127, 0, 0, 1], 77)));
+    assert_eq!(one("::1").to_string(), format!("[::1]:{}", PERF.port));
+    assert_eq!(one("[::1]:77").to_string(), "[::1]:77");
+    assert_eq!((one("fe80::1%lo").port(), one("fe80::1%lo").ip().to_string()), (PERF.port, "fe80::1".to_owned()));
+    for peer in ["", "a b", "-x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:99999"] {
+        let error = resolve(peer, PERF, None).unwrap_err();
+        assert!(matches!(error, RendezvousError::Spelling { .. }), "{peer}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("{peer:?}")) && text.contains("HOST:PORT"), "{text}");
+    }
+}
+
+#[test]
+fn a_paired_peer_is_where_it_was_and_has_its_key() {
+    let dir = std::env::temp_dir().join(format!("linkspan-rendezvous-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let ring = Keyring::make_in(&dir, false).unwrap();
+    let key = Keyring::make_in(&dir.join("other"), false).unwrap().public();
+    let hosts = vec!["fe80::1%no-such-if".to_owned(), "127.0.0.9".to_owned()];
+    ring.add(keys::Peer { name: "mini2.invalid".into(), key, hosts }).unwrap();
+    let (found, addrs) = resolve("mini2.invalid:80", PERF, Some(&ring)).unwrap();
+    assert_eq!((found, addrs), (Some(key), vec![SocketAddr::from(([127, 0, 0, 9], 80))]));
+    let (found, addrs) = resolve("127.0.0.9", PERF, Some(&ring)).unwrap();
+    assert_eq!((found, addrs.len()), (None, 1), "an address names nobody");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn an_impostor_is_named_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server =
+        std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"HTTP/1.1 400 Bad Request\r\n").unwrap());
+    let error = ask(&addr.to_string(), PERF).unwrap_err();
+    server.join().unwrap();
+    assert!(error.to_string().contains("not `lspan perf serve`"), "{error}");
+}
+
+#[test]
+fn nobody_there() {
+    let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = ask(&addr.to_string(), PERF).unwrap_err();
+    assert!(matches!(error, RendezvousError::NoPeer { .. }));
+    assert!(error.to_string().contains("refused") && error.to_string().contains("perf serve"), "{error}");
+}
