@@ -91,6 +91,12 @@ pub(crate) const ALL: &[Test] = &[
     Test { name: "idle", what: "64 idle connections cost less than 0.1 % of a core", waits: false, run: idle },
     Test { name: "lspan-perf", what: "lspan perf from one host to another, and Ctrl-C", waits: false, run: lspan_perf },
     Test {
+        name: "pairing",
+        what: "two hosts pair from nothing, measure each other by name, and nobody else is let in",
+        waits: false,
+        run: pairing,
+    },
+    Test {
         name: "devmem-refused",
         what: "device-memory TCP on a card that cannot: the kernel's own words, and nothing is changed",
         waits: false,
@@ -677,6 +683,53 @@ fn lspan_perf() -> Outcome<String> {
         return Err(format!("the server does not go on after a client's Ctrl-C: {said}"));
     }
     Ok(lines.concat())
+}
+
+/// The guide of docs/pairing.md, as printed.
+fn pairing() -> Outcome<String> {
+    let world = World::new(&["a", "b", "c"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    world.cable("cab1", ("b", "10.77.1.2/24"), ("c", "10.77.1.3/24"))?;
+    let homes = std::env::temp_dir().join(format!("linkspan-netns-keys-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&homes);
+    let home = |host: &str| homes.join(host).to_string_lossy().into_owned();
+    let (at_a, at_b, at_c) = (home("a"), home("b"), home("c"));
+    let keys = |home| [("XDG_CONFIG_HOME", home), CABLES];
+    let (a, b, c) = (keys(at_a.as_str()), keys(at_b.as_str()), keys(at_c.as_str()));
+
+    let mut offer = world.lspan("a", &a, "pair --name mini1")?;
+    let line = offer.expect("lspan pair ", SOON)?;
+    let (code, joined) = world.lspan("b", &b, &format!("pair {line} --name mini2"))?.end(SOON)?;
+    let (other, offered) = offer.end(SOON)?;
+    let of = |said: &str| said.lines().find_map(|l| l.strip_prefix("fingerprint of the pairing: ").map(str::to_owned));
+    if (code, other) != (Some(0), Some(0)) || of(&joined).is_none() || of(&joined) != of(&offered) {
+        return Err(format!("pairing: {code:?}: {joined}; {other:?}: {offered}"));
+    }
+    let (code, said) = world.lspan("c", &c, &format!("pair {line}"))?.end(SOON * 2)?;
+    if code != Some(4) || !said.contains("LS0546") {
+        return Err(format!("a line used twice: {code:?}: {said}"));
+    }
+
+    let mut server = world.lspan("b", &b, "perf serve")?;
+    server.expect("lspan: waiting on 127.0.0.1:24680, 10.77.0.2:24680", SOON)?;
+    let (code, said) = world.lspan("a", &a, "perf lat -s 8 -n 200 mini2")?.end(SOON)?;
+    if code != Some(0) || !said.contains("10.77.0.1:") || !said.contains("10.77.0.2:") {
+        return Err(format!("by name: {code:?}: {said}"));
+    }
+    let (code, said) = world.lspan("c", &c, "perf lat -s 8 -n 20 10.77.1.2")?.end(SOON)?;
+    if code != Some(5) || !said.contains("LS0230") || server.heard("LS0229") == 0 {
+        return Err(format!("one that is not paired: {code:?}: {said}"));
+    }
+    let (code, said) = world.lspan("a", &a, "key forget mini2")?.end(SOON)?;
+    if code != Some(0) {
+        return Err(format!("forget: {code:?}: {said}"));
+    }
+    let (code, said) = world.lspan("a", &a, "perf lat -s 8 -n 20 10.77.0.2")?.end(SOON)?;
+    if code != Some(5) || !said.contains("LS0229") {
+        return Err(format!("one that is forgotten: {code:?}: {said}"));
+    }
+    let _ = std::fs::remove_dir_all(&homes);
+    Ok(of(&joined).unwrap_or_default())
 }
 
 /// A virtual cable has no queues to bind. Kernels before 6.12 have no such interface at all, and say so in other words.

@@ -108,6 +108,8 @@ impl World {
             .args(["netns", "exec", &self.ns(host)])
             .args(line)
             .env("LINKSPAN_STATS_DIR", "off")
+            // Nor are its keys.
+            .env("XDG_CONFIG_HOME", "/nonexistent")
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

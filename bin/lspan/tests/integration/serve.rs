@@ -19,6 +19,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn lspan(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
     command.args(line.split_whitespace()).env("LINKSPAN_STATS_DIR", "off").env("LINKSPAN_LOG", "warn");
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
@@ -38,6 +39,7 @@ impl Server {
         command.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_lspan")]);
         command.args(["perf", "serve", "--port", &port.to_string()]).args(more.split_whitespace());
         command.env("LINKSPAN_IFNAME", "=lo").env("LINKSPAN_STATS_DIR", "off").env("LINKSPAN_LOG", "warn");
+        command.env("XDG_CONFIG_HOME", "/nonexistent");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let said = Arc::new(Mutex::new(Vec::new()));
