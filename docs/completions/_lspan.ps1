@@ -30,6 +30,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
+            [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
+            [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
             [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
@@ -69,14 +71,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;perf;serve' {
-            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more [default: loopback; with a cluster key as with --open]')
+            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more [default: loopback; with a cluster key or paired peers every usable interface]')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to listen on')
             [CompletionResult]::new('--memory', '--memory', [CompletionResultType]::ParameterName, 'Memory for the tests of all clients together, MiB [default: 6144, or half of this host''s]')
             [CompletionResult]::new('--idle', '--idle', [CompletionResultType]::ParameterName, 'End the session of a client that is silent for this time [default: 1m]')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages, as in the tests')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'As in the other tests, for the parent')
-            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Listen on every usable interface and on loopback: without a cluster key (LINKSPAN_PSK_FILE) every host that reaches one of them may run tests')
+            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set')
             [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End after one session')
             [CompletionResult]::new('--stdio', '--stdio', [CompletionResultType]::ParameterName, 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
@@ -351,6 +353,82 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'lspan;pair' {
+            [CompletionResult]::new('--as', '--as', [CompletionResultType]::ParameterName, 'What the peer is called here [default: as it calls itself]')
+            [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'What this side calls itself [default: this host''s name]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line (schema linkspan.pair/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;key' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('new', 'new', [CompletionResultType]::ParameterValue, 'Make this user''s key')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, as `lspan key add` reads it on another host')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the peers that are trusted')
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust the peer whose public key standard input has, as `lspan key show` printed it there')
+            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Trust a peer no more')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;key;new' {
+            [CompletionResult]::new('--replace', '--replace', [CompletionResultType]::ParameterName, 'Also where there is one; peers that trust the old one do not know the new one')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;key;show' {
+            [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'What this side calls itself [default: this host''s name]')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;key;list' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.keys/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;key;add' {
+            [CompletionResult]::new('--as', '--as', [CompletionResultType]::ParameterName, 'What the peer is called here [default: as it calls itself]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'An address or a host name of the peer; repeat it for more')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;key;forget' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;key;help' {
+            [CompletionResult]::new('new', 'new', [CompletionResultType]::ParameterValue, 'Make this user''s key')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, as `lspan key add` reads it on another host')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the peers that are trusted')
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust the peer whose public key standard input has, as `lspan key show` printed it there')
+            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Trust a peer no more')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;key;help;new' {
+            break
+        }
+        'lspan;key;help;show' {
+            break
+        }
+        'lspan;key;help;list' {
+            break
+        }
+        'lspan;key;help;add' {
+            break
+        }
+        'lspan;key;help;forget' {
+            break
+        }
+        'lspan;key;help;help' {
+            break
+        }
         'lspan;devmem' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
@@ -459,6 +537,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
+            [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
+            [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
             [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
@@ -516,6 +596,32 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;stats' {
+            break
+        }
+        'lspan;help;pair' {
+            break
+        }
+        'lspan;help;key' {
+            [CompletionResult]::new('new', 'new', [CompletionResultType]::ParameterValue, 'Make this user''s key')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, as `lspan key add` reads it on another host')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the peers that are trusted')
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust the peer whose public key standard input has, as `lspan key show` printed it there')
+            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Trust a peer no more')
+            break
+        }
+        'lspan;help;key;new' {
+            break
+        }
+        'lspan;help;key;show' {
+            break
+        }
+        'lspan;help;key;list' {
+            break
+        }
+        'lspan;help;key;add' {
+            break
+        }
+        'lspan;help;key;forget' {
             break
         }
         'lspan;help;devmem' {

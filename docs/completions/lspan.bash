@@ -28,6 +28,9 @@ _lspan() {
             lspan,help)
                 cmd="lspan__subcmd__help"
                 ;;
+            lspan,key)
+                cmd="lspan__subcmd__key"
+                ;;
             lspan,link)
                 cmd="lspan__subcmd__link"
                 ;;
@@ -36,6 +39,9 @@ _lspan() {
                 ;;
             lspan,mesh)
                 cmd="lspan__subcmd__mesh"
+                ;;
+            lspan,pair)
+                cmd="lspan__subcmd__pair"
                 ;;
             lspan,perf)
                 cmd="lspan__subcmd__perf"
@@ -85,6 +91,9 @@ _lspan() {
             lspan__subcmd__help,help)
                 cmd="lspan__subcmd__help__subcmd__help"
                 ;;
+            lspan__subcmd__help,key)
+                cmd="lspan__subcmd__help__subcmd__key"
+                ;;
             lspan__subcmd__help,link)
                 cmd="lspan__subcmd__help__subcmd__link"
                 ;;
@@ -93,6 +102,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,mesh)
                 cmd="lspan__subcmd__help__subcmd__mesh"
+                ;;
+            lspan__subcmd__help,pair)
+                cmd="lspan__subcmd__help__subcmd__pair"
                 ;;
             lspan__subcmd__help,perf)
                 cmd="lspan__subcmd__help__subcmd__perf"
@@ -114,6 +126,21 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__devmem,up)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__up"
+                ;;
+            lspan__subcmd__help__subcmd__key,add)
+                cmd="lspan__subcmd__help__subcmd__key__subcmd__add"
+                ;;
+            lspan__subcmd__help__subcmd__key,forget)
+                cmd="lspan__subcmd__help__subcmd__key__subcmd__forget"
+                ;;
+            lspan__subcmd__help__subcmd__key,list)
+                cmd="lspan__subcmd__help__subcmd__key__subcmd__list"
+                ;;
+            lspan__subcmd__help__subcmd__key,new)
+                cmd="lspan__subcmd__help__subcmd__key__subcmd__new"
+                ;;
+            lspan__subcmd__help__subcmd__key,show)
+                cmd="lspan__subcmd__help__subcmd__key__subcmd__show"
                 ;;
             lspan__subcmd__help__subcmd__link,allow)
                 cmd="lspan__subcmd__help__subcmd__link__subcmd__allow"
@@ -147,6 +174,42 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__perf,write)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__write"
+                ;;
+            lspan__subcmd__key,add)
+                cmd="lspan__subcmd__key__subcmd__add"
+                ;;
+            lspan__subcmd__key,forget)
+                cmd="lspan__subcmd__key__subcmd__forget"
+                ;;
+            lspan__subcmd__key,help)
+                cmd="lspan__subcmd__key__subcmd__help"
+                ;;
+            lspan__subcmd__key,list)
+                cmd="lspan__subcmd__key__subcmd__list"
+                ;;
+            lspan__subcmd__key,new)
+                cmd="lspan__subcmd__key__subcmd__new"
+                ;;
+            lspan__subcmd__key,show)
+                cmd="lspan__subcmd__key__subcmd__show"
+                ;;
+            lspan__subcmd__key__subcmd__help,add)
+                cmd="lspan__subcmd__key__subcmd__help__subcmd__add"
+                ;;
+            lspan__subcmd__key__subcmd__help,forget)
+                cmd="lspan__subcmd__key__subcmd__help__subcmd__forget"
+                ;;
+            lspan__subcmd__key__subcmd__help,help)
+                cmd="lspan__subcmd__key__subcmd__help__subcmd__help"
+                ;;
+            lspan__subcmd__key__subcmd__help,list)
+                cmd="lspan__subcmd__key__subcmd__help__subcmd__list"
+                ;;
+            lspan__subcmd__key__subcmd__help,new)
+                cmd="lspan__subcmd__key__subcmd__help__subcmd__new"
+                ;;
+            lspan__subcmd__key__subcmd__help,show)
+                cmd="lspan__subcmd__key__subcmd__help__subcmd__show"
                 ;;
             lspan__subcmd__link,allow)
                 cmd="lspan__subcmd__link__subcmd__allow"
@@ -233,7 +296,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh perf selftest stats devmem link env man completions help"
+            opts="-h -V --help --version status mesh perf selftest stats pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -421,7 +484,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh perf selftest stats devmem link env man completions help"
+            opts="status mesh perf selftest stats pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -532,6 +595,90 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__key)
+            opts="new show list add forget"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__key__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__key__subcmd__forget)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__key__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__key__subcmd__new)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__key__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__link)
             opts="up allow"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -589,6 +736,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__mesh)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__pair)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -784,6 +945,200 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__key)
+            opts="-h --help new show list add forget help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__add)
+            opts="-h --as --host --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__forget)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__help)
+            opts="new show list add forget help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__help__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__help__subcmd__forget)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__help__subcmd__new)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__list)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__new)
+            opts="-h --replace --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__key__subcmd__show)
+            opts="-h --name --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__link)
             opts="-h --help up allow help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -912,6 +1267,28 @@ _lspan() {
             fi
             case "${prev}" in
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__pair)
+            opts="-h --as --name --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

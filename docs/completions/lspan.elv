@@ -27,6 +27,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
+            cand pair 'Pair with a user of another host, so that each trusts the other from then on'
+            cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
@@ -62,14 +64,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;perf;serve'= {
-            cand --bind 'Address to listen on; repeat it for more [default: loopback; with a cluster key as with --open]'
+            cand --bind 'Address to listen on; repeat it for more [default: loopback; with a cluster key or paired peers every usable interface]'
             cand --port 'TCP port to listen on'
             cand --memory 'Memory for the tests of all clients together, MiB [default: 6144, or half of this host''s]'
             cand --idle 'End the session of a client that is silent for this time [default: 1m]'
             cand --device 'Device number, as `lspan status` lists them'
             cand --mem 'Memory of this side''s messages, as in the tests'
             cand --path 'As in the other tests, for the parent'
-            cand --open 'Listen on every usable interface and on loopback: without a cluster key (LINKSPAN_PSK_FILE) every host that reaches one of them may run tests'
+            cand --open 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set'
             cand --once 'End after one session'
             cand --stdio 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
             cand -h 'Print help'
@@ -322,6 +324,68 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;pair'= {
+            cand --as 'What the peer is called here [default: as it calls itself]'
+            cand --name 'What this side calls itself [default: this host''s name]'
+            cand --json 'Print JSON, one object in a line (schema linkspan.pair/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;key'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand new 'Make this user''s key'
+            cand show 'Print this user''s public key, as `lspan key add` reads it on another host'
+            cand list 'List the peers that are trusted'
+            cand add 'Trust the peer whose public key standard input has, as `lspan key show` printed it there'
+            cand forget 'Trust a peer no more'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;key;new'= {
+            cand --replace 'Also where there is one; peers that trust the old one do not know the new one'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;key;show'= {
+            cand --name 'What this side calls itself [default: this host''s name]'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;key;list'= {
+            cand --json 'Print JSON (schema linkspan.keys/1)'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;key;add'= {
+            cand --as 'What the peer is called here [default: as it calls itself]'
+            cand --host 'An address or a host name of the peer; repeat it for more'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;key;forget'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;key;help'= {
+            cand new 'Make this user''s key'
+            cand show 'Print this user''s public key, as `lspan key add` reads it on another host'
+            cand list 'List the peers that are trusted'
+            cand add 'Trust the peer whose public key standard input has, as `lspan key show` printed it there'
+            cand forget 'Trust a peer no more'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;key;help;new'= {
+        }
+        &'lspan;key;help;show'= {
+        }
+        &'lspan;key;help;list'= {
+        }
+        &'lspan;key;help;add'= {
+        }
+        &'lspan;key;help;forget'= {
+        }
+        &'lspan;key;help;help'= {
+        }
         &'lspan;devmem'= {
             cand -h 'Print help'
             cand --help 'Print help'
@@ -411,6 +475,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
+            cand pair 'Pair with a user of another host, so that each trusts the other from then on'
+            cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
@@ -454,6 +520,25 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;selftest'= {
         }
         &'lspan;help;stats'= {
+        }
+        &'lspan;help;pair'= {
+        }
+        &'lspan;help;key'= {
+            cand new 'Make this user''s key'
+            cand show 'Print this user''s public key, as `lspan key add` reads it on another host'
+            cand list 'List the peers that are trusted'
+            cand add 'Trust the peer whose public key standard input has, as `lspan key show` printed it there'
+            cand forget 'Trust a peer no more'
+        }
+        &'lspan;help;key;new'= {
+        }
+        &'lspan;help;key;show'= {
+        }
+        &'lspan;help;key;list'= {
+        }
+        &'lspan;help;key;add'= {
+        }
+        &'lspan;help;key;forget'= {
         }
         &'lspan;help;devmem'= {
             cand probe 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it'

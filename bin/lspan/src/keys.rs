@@ -85,7 +85,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Failure> {
         KeyCommand::List { json: true } => {
             let ring = ring()?;
             let own = Peer { name: host_name(), key: ring.public(), hosts: Vec::new() };
-            let peers: Vec<Value> = ring.peers().iter().map(|peer| described(peer)).collect();
+            let peers: Vec<Value> = ring.peers().iter().map(described).collect();
             out.json(&json!({ "schema": KEYS, "own": described(&own), "peers": peers }), true)?;
         }
         KeyCommand::List { json: false } => {

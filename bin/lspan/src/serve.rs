@@ -93,10 +93,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
     let mut begun = false;
     loop {
-        if let Some(rendezvous_server) = &mut rendezvous_server {
-            if let Some(error) = rendezvous_server.serve(&listener.handle()) {
-                peer_lines::say(&format!("lspan: no peer can be taken at the moment: {error}"));
-            }
+        if let Some(error) = rendezvous_server.as_mut().and_then(|server| server.serve(&listener.handle())) {
+            peer_lines::say(&format!("lspan: no peer can be taken at the moment: {error}"));
         }
         loop {
             match listener.accept() {
