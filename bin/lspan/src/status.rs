@@ -3,7 +3,8 @@
 mod json;
 mod text;
 
-use linkspan_fabric::{Device, Fabric, MemoryName};
+use linkspan_fabric::keys::Keyring;
+use linkspan_fabric::{Device, Fabric, MemoryName, chain};
 use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Transports, Verdict, cables};
 
 use crate::cli::{PathArg, StatusArgs};
@@ -71,6 +72,16 @@ fn text(fabric: &Fabric) -> String {
         },
         if config.strict { "; strict: a downgrade is an error" } else { "" }
     ));
+    match Keyring::find() {
+        Ok(None) => {}
+        Ok(Some(ring)) => {
+            let names: Vec<String> = ring.peers().iter().map(|peer| peer.name.clone()).collect();
+            if !names.is_empty() {
+                text.push_str(&format!("paired peers: {} (lspan key list)\n", names.join(", ")));
+            }
+        }
+        Err(error) => text.push_str(&format!("paired peers: {}\n", chain(&error))),
+    }
     let set = environment();
     for (name, instead) in older::names(set.iter().map(String::as_str)) {
         text.push_str(&format!("{name} is of an older project, and linkspan does not read it; instead: {instead}\n"));

@@ -70,6 +70,7 @@ fn keys_are_added_through_a_pipe_listed_and_forgotten() {
     assert_eq!(json["peers"][0]["hosts"][0], "10.0.0.7");
     assert!(shown.contains(json["peers"][0]["key"].as_str().unwrap()));
     assert!(out(&bob.run("key list")).contains("adas-box"));
+    assert!(out(&bob.run("status")).contains("paired peers: adas-box"));
     assert_eq!(bob.run("key forget adas-box").status.code(), Some(0));
     let gone = bob.run("key forget adas-box");
     assert!(gone.status.code() == Some(2) && err(&gone).contains("LS0530"), "{}", err(&gone));
