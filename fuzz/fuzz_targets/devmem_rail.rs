@@ -10,14 +10,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
+use linkspan_gpu::conformance::{StaticGpuBuf};
 use linkspan_devmem::{DevmemRail, Error, Lent, Pool, RailConfig, Socket, Via};
 use linkspan_gpu::devmem::Run;
-use linkspan_gpu::{Gpu, GpuBuf, SimConfig, SimGpu};
+use linkspan_gpu::{Gpu, SimConfig, SimGpu};
 use linkspan_net::Sent;
 use linkspan_netdev::Received;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, StaticBuf, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 
 const POOL: usize = 64 << 12;
 const PLACE: usize = 256 << 10;
@@ -54,7 +55,8 @@ type Shared = Arc<Mutex<Script>>;
 /// The control rail.
 struct Control(Shared, RailInfo);
 
-impl Rail for Control {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Rail for Control {
     fn info(&self) -> &RailInfo {
         &self.1
     }
@@ -109,7 +111,8 @@ impl std::fmt::Debug for Kernel {
     }
 }
 
-impl Socket for Kernel {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Socket for Kernel {
     fn fd(&self) -> BorrowedFd<'_> {
         self.1.as_fd()
     }
@@ -197,7 +200,7 @@ impl Socket for Kernel {
     }
 
     fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error> {
-        let memory = GpuBuf::new(gpu, POOL)?;
+        let memory = StaticGpuBuf::new(gpu, POOL)?;
         Ok(Pool { mem: memory.slice(), id: 1, lent: Arc::default(), via: Via::Socket, guard: Box::new(memory) })
     }
 
@@ -214,8 +217,8 @@ impl Socket for Kernel {
 
 /// Gives places on both sides and nowhere, and looks at the order.
 struct Places {
-    device: GpuBuf,
-    host: HostBuf,
+    device: StaticGpuBuf,
+    host: StaticBuf,
     placed: VecDeque<Head>,
     n: usize,
 }
@@ -254,8 +257,8 @@ fuzz_target!(|bytes: &[u8]| {
         DevmemRail::new(Control(script.clone(), info), Box::new(kernel), RailConfig::default()).expect("a descriptor");
     rail.attach(&any).expect("simulated memory");
     let mut places = Places {
-        device: GpuBuf::new(&any, PLACE).expect("simulated memory"),
-        host: HostBuf::new(PLACE),
+        device: StaticGpuBuf::new(&any, PLACE).expect("simulated memory"),
+        host: StaticBuf::new(PLACE),
         placed: VecDeque::new(),
         n: 0,
     };

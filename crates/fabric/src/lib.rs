@@ -3,7 +3,7 @@
 //! A [`Fabric`] is a process's view of its machine: devices made of interfaces. [`Fabric::listen`] gives a secret
 //! 128-byte handle; a process that has it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
 //! in one INFO line which path it took and why, every downgrade is one WARN line, and in strict mode an error.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cable;
 mod channel;

@@ -11,9 +11,27 @@ use crate::domain::{self, MemoryDomain};
 
 /// A range of memory, on the host or on a device. Copying the handle is free; it keeps nothing alive.
 ///
+/// Who has a handle may touch the memory, without `unsafe`. That is sound because nobody comes by one without: it is made by
+/// an `unsafe fn` ([`MemSlice::new`], [`HostBuf::slice`]), whose caller answers for all copies of it, and the traits that are
+/// given handles ([`crate::Rail`], [`DeviceMemory`](crate::DeviceMemory)) are `unsafe` to implement.
+///
 /// All access goes through raw copies, because a peer process or a GPU may look at the same bytes at any time; no
 /// Rust reference to the bytes is ever made. Bytes on a device are copied by the device's driver, and only rails
 /// whose [`crate::Caps::device_memory`] says so are given such a range ([`crate::Conn`] sees to it).
+///
+/// ```compile_fail,E0133
+/// // A handle may outlive its memory, so it is not to be had without a promise ...
+/// let late = linkspan_transport::HostBuf::new(8).slice();
+/// ```
+/// ```
+/// // ... which this one keeps.
+/// let buf = linkspan_transport::HostBuf::new(8);
+/// // SAFETY: the handle is used before `buf` is dropped.
+/// assert_eq!(unsafe { buf.slice() }.to_vec(), [0; 8]);
+/// ```
+/// ```compile_fail,E0133
+/// let anywhere = linkspan_transport::MemSlice::new(std::ptr::without_provenance_mut(4096), 8);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MemSlice {
     ptr: *mut u8,
@@ -41,9 +59,9 @@ impl MemSlice {
     /// Wraps `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// The range must stay mapped, readable and (where it is ever a destination) writable until no operation uses
-    /// this handle or a part of it any more: until each operation posted on it has reported, or its connection was
-    /// dropped.
+    /// The range must stay mapped, readable and (where it is ever a destination) writable as long as anything may use this
+    /// handle, a copy or a part of it: a [`crate::Conn`] until each operation posted on it has reported or the connection was
+    /// dropped, a region until it is exposed no more; other code as long as it has the handle.
     ///
     /// # Panics
     /// 2^48 bytes or more, which nothing can be.
@@ -257,9 +275,37 @@ impl HostBuf {
         self.len == 0
     }
 
-    /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
-    /// memory.
-    pub fn slice(&self) -> MemSlice {
+    /// Address of the first byte.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.whole.ptr
+    }
+
+    /// Copies `bytes` to `offset`. False, and nothing is written, where they do not fit.
+    #[must_use]
+    pub fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
+        self.all().fill(offset, bytes)
+    }
+
+    /// Copies bytes from `offset` into `out`. False, and nothing is written, where they are not inside.
+    #[must_use]
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> bool {
+        self.all().read(offset, out)
+    }
+
+    /// A copy of all bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.all().to_vec()
+    }
+
+    /// A handle on the whole buffer.
+    ///
+    /// # Safety
+    /// Nothing uses the handle, a copy or a part of it once the buffer is dropped; see [`MemSlice::new`].
+    pub unsafe fn slice(&self) -> MemSlice {
+        self.all()
+    }
+
+    fn all(&self) -> MemSlice {
         MemSlice::at(self.whole.ptr, self.len, MemoryDomain::HOST)
     }
 }
@@ -267,6 +313,35 @@ impl HostBuf {
 impl Drop for HostBuf {
     fn drop(&mut self) {
         POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(Buf::len(&self.whole)).or_default().push(self.whole);
+    }
+}
+
+/// A [`HostBuf`] for tests, whose memory stays allocated until the process ends, so that handles on it are always safe to use.
+/// The memory of dropped ones serves again.
+#[cfg(any(test, feature = "conformance"))]
+#[derive(Debug)]
+pub struct StaticBuf(HostBuf);
+
+#[cfg(any(test, feature = "conformance"))]
+impl StaticBuf {
+    /// `len` zero bytes.
+    pub fn new(len: usize) -> StaticBuf {
+        StaticBuf(HostBuf::new(len))
+    }
+
+    /// Bytes asked for.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no bytes were asked for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A handle on the whole buffer.
+    pub fn slice(&self) -> MemSlice {
+        self.0.all()
     }
 }
 

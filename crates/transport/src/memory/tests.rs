@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn ranges_stay_inside_of_their_memory() {
-    let buf = HostBuf::new(100);
+    let buf = StaticBuf::new(100);
     let all = buf.slice();
     assert!(all.is_host() && Buf::len(&all) == 100 && buf.len() == 100 && !buf.is_empty());
     assert!(all.fill(97, b"abc") && !all.fill(98, b"abc") && !all.fill(u64::MAX, b"abc"));
@@ -21,15 +21,15 @@ fn ranges_stay_inside_of_their_memory() {
 fn a_buffer_from_the_pool_is_as_new_and_nobody_elses() {
     // A size that no other test has.
     const LEN: usize = 3 * ALIGN - 7;
-    let first = HostBuf::new(LEN);
+    let first = StaticBuf::new(LEN);
     let at = first.slice().as_ptr();
     let ends = [0, LEN as u64 - 64];
     assert!(ends.iter().all(|&at| first.slice().fill(at, &[0xEE; 64])));
-    let other = HostBuf::new(LEN);
+    let other = StaticBuf::new(LEN);
     assert_ne!(other.slice().as_ptr(), at);
     let stale = first.slice();
     drop(first);
-    let again = HostBuf::new(LEN);
+    let again = StaticBuf::new(LEN);
     assert_eq!(again.slice().as_ptr(), at, "it comes from the pool");
     assert!(ends.iter().all(|&at| again.slice().sub(at, 64).unwrap().to_vec() == [0; 64]));
     // A handle that lived too long reaches memory that is mapped still.
@@ -39,7 +39,7 @@ fn a_buffer_from_the_pool_is_as_new_and_nobody_elses() {
 
 #[test]
 fn several_threads_copy_in_and_out_of_their_parts() {
-    let buf = HostBuf::new(64);
+    let buf = StaticBuf::new(64);
     std::thread::scope(|s| {
         for n in 0..4u8 {
             let part = buf.slice().sub(u64::from(n) * 16, 16).unwrap();
@@ -58,7 +58,8 @@ fn several_threads_copy_in_and_out_of_their_parts() {
 #[test]
 fn memory_of_a_device_that_is_gone_is_not_touched() {
     struct Dead;
-    impl domain::DeviceMemory for Dead {
+    // SAFETY: touches nothing.
+    unsafe impl domain::DeviceMemory for Dead {
         fn write(&self, _: MemSlice, _: &[u8]) -> bool {
             true
         }
