@@ -15,8 +15,8 @@ use crate::domain::{self, MemoryDomain};
 /// an `unsafe fn` ([`MemSlice::new`], [`HostBuf::slice`]), whose caller answers for all copies of it, and the traits that are
 /// given handles ([`crate::Rail`], [`DeviceMemory`](crate::DeviceMemory)) are `unsafe` to implement.
 ///
-/// All access goes through raw copies, because a peer process or a GPU may look at the same bytes at any time; no
-/// Rust reference to the bytes is ever made. Bytes on a device are copied by the device's driver, and only rails
+/// Other threads, a peer process or a GPU may look at the same bytes at any time, and change them: all access is a copy by
+/// [`linkspan_mem`], which may race, and no Rust reference to the bytes is ever made. Bytes on a device are copied by the device's driver, and only rails
 /// whose [`crate::Caps::device_memory`] says so are given such a range ([`crate::Conn`] sees to it).
 ///
 /// ```compile_fail,E0133
@@ -59,8 +59,8 @@ impl MemSlice {
     /// Wraps `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// The range must stay mapped, readable and (where it is ever a destination) writable as long as anything may use this
-    /// handle, a copy or a part of it: a [`crate::Conn`] until each operation posted on it has reported or the connection was
+    /// The range must stay mapped, readable and (where it is ever a destination) writable, and must not be accessed by Rust
+    /// references, as long as anything may use this handle, a copy or a part of it: a [`crate::Conn`] until each operation posted on it has reported or the connection was
     /// dropped, a region until it is exposed no more; other code as long as it has the handle.
     ///
     /// # Panics
@@ -126,8 +126,8 @@ impl MemSlice {
         if !self.is_host() || !to.is_host() || len != Buf::len(&to) {
             return false;
         }
-        // SAFETY: both are mapped for their whole length by the promise of `new`; `copy` allows any overlap.
-        unsafe { to.ptr.copy_from(self.ptr, len) };
+        // SAFETY: both are mapped for their whole length by the promise of `new`, and nobody makes references to them.
+        unsafe { linkspan_mem::copy(self.ptr, to.ptr, len) };
         true
     }
 
@@ -177,8 +177,8 @@ impl Buf for MemSlice {
         if !self.is_host() {
             return domain::write(part, bytes);
         }
-        // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `copy` allows any overlap.
-        unsafe { part.ptr.copy_from(bytes.as_ptr(), bytes.len()) };
+        // SAFETY: in bounds by `sub`; mapped by the promise of `new`, and nobody makes references to it.
+        unsafe { linkspan_mem::copy_in(bytes, part.ptr) };
         true
     }
 
@@ -190,8 +190,8 @@ impl Buf for MemSlice {
         if !self.is_host() {
             return domain::read(part, out);
         }
-        // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `out` is ours alone.
-        unsafe { part.ptr.copy_to(out.as_mut_ptr(), out.len()) };
+        // SAFETY: as in `fill`.
+        unsafe { linkspan_mem::copy_out(part.ptr, out) };
         true
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct UnsafePlace {
 }
 
 /// The allow-list. A new line here is a decision to be argued for in review.
-pub(crate) const PLACES: [UnsafePlace; 27] = [
+pub(crate) const PLACES: [UnsafePlace; 28] = [
     UnsafePlace { path: "sys/net/", why: "socket calls, control messages and options that no safe crate covers" },
     UnsafePlace { path: "sys/netdev/", why: "netlink sockets and the calls of device-memory TCP" },
     UnsafePlace {
@@ -29,6 +29,7 @@ pub(crate) const PLACES: [UnsafePlace; 27] = [
     UnsafePlace { path: "sys/verbs/src/", why: "the promises of devices, those in software included" },
     UnsafePlace { path: "sys/ncclnet/", why: "the C tables of NCCL and RCCL, and calls through their pointers" },
     UnsafePlace { path: "sys/tbring/", why: "calls of the device of linkspan.ko, and queues in memory that it maps" },
+    UnsafePlace { path: "sys/mem/", why: "copies of memory that others change meanwhile, and pages of the system" },
     UnsafePlace { path: "sys/uffd/", why: "userfaultfd, and tests that unmap" },
     UnsafePlace {
         path: "sys/dl/",
