@@ -1,10 +1,6 @@
 //! Memory as transports see it: raw ranges that some owner keeps mapped.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-
 use linkspan_proto::Buf;
 
 use crate::domain::{self, MemoryDomain};
@@ -12,7 +8,7 @@ use crate::domain::{self, MemoryDomain};
 /// A range of memory, on the host or on a device. Copying the handle is free; it keeps nothing alive.
 ///
 /// Who has a handle may touch the memory, without `unsafe`. That is sound because nobody comes by one without: it is made by
-/// an `unsafe fn` ([`MemSlice::new`], [`HostBuf::slice`]), whose caller answers for all copies of it, and the traits that are
+/// an `unsafe fn` ([`MemSlice::new`], [`crate::HostBuf::slice`]), whose caller answers for all copies of it, and the traits that are
 /// given handles ([`crate::Rail`], [`DeviceMemory`](crate::DeviceMemory)) are `unsafe` to implement.
 ///
 /// Other threads, a peer process or a GPU may look at the same bytes at any time, and change them: all access is a copy by
@@ -193,155 +189,6 @@ impl Buf for MemSlice {
         // SAFETY: as in `fill`.
         unsafe { linkspan_mem::copy_out(part.ptr, out) };
         true
-    }
-}
-
-/// Page-aligned, zeroed host memory from a pool that is never unmapped, so that handles on it are always safe to
-/// use. A dropped buffer goes back to the pool and is handed out again (zeroed) by a later [`HostBuf::new`].
-#[derive(Debug)]
-pub struct HostBuf {
-    whole: MemSlice,
-    len: usize,
-}
-
-/// Alignment of [`HostBuf`]: the page size of every platform we build for is 4 KiB or a multiple; 64 KiB serves
-/// ARM kernels with 64 KiB pages too.
-const ALIGN: usize = 64 << 10;
-
-/// Size of a huge page of x86-64, and of ARM with 4 KiB pages.
-const HUGE: usize = 2 << 20;
-
-/// Buffers of this size and more lie on huge pages where the system gives any: few enough that what one of them may waste is
-/// less than a half.
-const HUGE_FROM: usize = 2 * HUGE;
-
-/// `size` zero bytes that are never freed, on huge pages where there are any.
-fn huge(size: usize) -> Option<MemSlice> {
-    // By an alignment that needs no more than calloc does, memory comes untouched from the system, and the advice before its pages.
-    let layout = Layout::from_size_align(size.checked_add(HUGE)?, 16).ok()?;
-    // SAFETY: the layout has a size above zero.
-    let whole = unsafe { alloc_zeroed(layout) };
-    if whole.is_null() {
-        return None;
-    }
-    // SAFETY: at most HUGE - 1 bytes in, of an allocation that is HUGE longer than `size`.
-    let ptr = unsafe { whole.add(whole.align_offset(HUGE).min(HUGE - 1)) };
-    #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: whole pages of the allocation; neither advice changes a byte of them. A refusal leaves small pages, or pages that
-    // come when they are touched.
-    unsafe {
-        libc::madvise(ptr.cast(), size, libc::MADV_HUGEPAGE);
-        libc::madvise(ptr.cast(), size, libc::MADV_POPULATE_WRITE);
-    }
-    Some(MemSlice::at(ptr, size, MemoryDomain::HOST))
-}
-
-static POOL: Mutex<BTreeMap<usize, Vec<MemSlice>>> = Mutex::new(BTreeMap::new());
-
-impl HostBuf {
-    /// `len` zero bytes. Aborts, as every Rust allocation does, when the machine has no memory left.
-    pub fn new(len: usize) -> HostBuf {
-        let size = len.max(1).next_multiple_of(ALIGN);
-        let reused = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
-        let whole = match reused {
-            Some(mem) => {
-                // SAFETY: pool memory is as long as its handle says, never unmapped, and no other handle to it exists now.
-                unsafe { mem.ptr.write_bytes(0, Buf::len(&mem)) };
-                mem
-            }
-            None if size >= HUGE_FROM => {
-                huge(size).unwrap_or_else(|| handle_alloc_error(Layout::new::<[u8; HUGE_FROM]>()))
-            }
-            None => {
-                let layout = Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");
-                // SAFETY: the layout has a size above zero.
-                let ptr = unsafe { alloc_zeroed(layout) };
-                if ptr.is_null() {
-                    handle_alloc_error(layout);
-                }
-                MemSlice::at(ptr, size, MemoryDomain::HOST)
-            }
-        };
-        HostBuf { whole, len }
-    }
-
-    /// Bytes asked for.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether no bytes were asked for.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Address of the first byte.
-    pub fn as_ptr(&self) -> *const u8 {
-        self.whole.ptr
-    }
-
-    /// Copies `bytes` to `offset`. False, and nothing is written, where they do not fit.
-    #[must_use]
-    pub fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
-        self.all().fill(offset, bytes)
-    }
-
-    /// Copies bytes from `offset` into `out`. False, and nothing is written, where they are not inside.
-    #[must_use]
-    pub fn read(&self, offset: u64, out: &mut [u8]) -> bool {
-        self.all().read(offset, out)
-    }
-
-    /// A copy of all bytes.
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.all().to_vec()
-    }
-
-    /// A handle on the whole buffer.
-    ///
-    /// # Safety
-    /// Nothing uses the handle, a copy or a part of it once the buffer is dropped; see [`MemSlice::new`].
-    pub unsafe fn slice(&self) -> MemSlice {
-        self.all()
-    }
-
-    fn all(&self) -> MemSlice {
-        MemSlice::at(self.whole.ptr, self.len, MemoryDomain::HOST)
-    }
-}
-
-impl Drop for HostBuf {
-    fn drop(&mut self) {
-        POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(Buf::len(&self.whole)).or_default().push(self.whole);
-    }
-}
-
-/// A [`HostBuf`] for tests, whose memory stays allocated until the process ends, so that handles on it are always safe to use.
-/// The memory of dropped ones serves again.
-#[cfg(any(test, feature = "conformance"))]
-#[derive(Debug)]
-pub struct StaticBuf(HostBuf);
-
-#[cfg(any(test, feature = "conformance"))]
-impl StaticBuf {
-    /// `len` zero bytes.
-    pub fn new(len: usize) -> StaticBuf {
-        StaticBuf(HostBuf::new(len))
-    }
-
-    /// Bytes asked for.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether no bytes were asked for.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// A handle on the whole buffer.
-    pub fn slice(&self) -> MemSlice {
-        self.0.all()
     }
 }
 

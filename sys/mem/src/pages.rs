@@ -1,5 +1,6 @@
 //! Pages of the system.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::ptr::NonNull;
 
@@ -10,7 +11,12 @@ const HUGE: usize = 2 << 20;
 /// less than a half.
 const HUGE_FROM: usize = 2 * HUGE;
 
-/// Zeroed, readable and writable pages of this process. Dropping them gives them and their addresses back to the system.
+/// Ranges below this come from the allocator, as a process may have 65530 mappings only (`vm.max_map_count`), in whole multiples
+/// of a page.
+const MAPPED_FROM: usize = 64 << 10;
+
+/// Zeroed, readable and writable pages of this process. Dropping them gives them back: from 64 KiB on, them and their addresses to
+/// the system, smaller ones to the allocator.
 #[derive(Debug)]
 pub struct Pages {
     base: NonNull<u8>,
@@ -29,6 +35,12 @@ impl Pages {
     /// The error of `mmap(2)`: ENOMEM.
     pub fn new(len: usize) -> io::Result<Pages> {
         let len = len.max(1).checked_next_multiple_of(page()).ok_or(io::ErrorKind::OutOfMemory)?;
+        if !is_mapped(len) {
+            let layout = Layout::from_size_align(len, page()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            // SAFETY: the layout has a size above zero.
+            let base = NonNull::new(unsafe { alloc_zeroed(layout) });
+            return base.map(|base| Pages { base, len }).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
+        }
         if len < HUGE_FROM {
             return Pages::map(len);
         }
@@ -42,10 +54,9 @@ impl Pages {
         let pages = Pages { base: unsafe { base.add(skip) }, len };
         // SAFETY: the two ends, whole pages of our own mapping that nothing knows of.
         unsafe {
-            drop(Pages { base, len: skip });
-            drop(Pages { base: base.add(skip + len), len: spare });
+            unmap(base.as_ptr(), skip);
+            unmap(base.as_ptr().add(skip + len), spare);
         }
-        #[cfg(not(miri))]
         // SAFETY: our own pages, of which neither advice changes a byte. A refusal leaves small pages, or pages that come when
         // they are touched.
         unsafe {
@@ -83,11 +94,28 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        if self.len > 0 {
-            // SAFETY: our own mapping, or a part of it in whole pages.
-            let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
-            debug_assert_eq!(unmapped, 0);
+        if is_mapped(self.len) {
+            // SAFETY: our own mapping, whole, which nothing uses any more.
+            unsafe { unmap(self.base.as_ptr(), self.len) };
+        } else if let Ok(layout) = Layout::from_size_align(self.len, page()) {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.base.as_ptr(), layout) };
         }
+    }
+}
+
+/// Miri maps no part of a range.
+fn is_mapped(len: usize) -> bool {
+    len >= MAPPED_FROM && !cfg!(miri)
+}
+
+/// # Safety
+/// Whole pages of a mapping that is ours, which nothing uses any more.
+unsafe fn unmap(base: *mut u8, len: usize) {
+    if len > 0 {
+        // SAFETY: the caller's promise.
+        let unmapped = unsafe { libc::munmap(base.cast(), len) };
+        debug_assert_eq!(unmapped, 0);
     }
 }
 

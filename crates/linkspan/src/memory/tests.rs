@@ -143,6 +143,28 @@ fn mapped_memory_is_the_descriptors() {
     assert_eq!(outside.code(), "LS1117", "{outside}");
 }
 
+#[cfg(not(miri))]
+#[test]
+fn dropped_memory_goes_back_to_the_system() {
+    // Bytes of memory that this process has: the second field of statm(5), in pages.
+    let resident = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+    };
+    const EACH: usize = 64 << 20;
+    let before = resident();
+    for i in 0..8 {
+        let memory = Memory::host(EACH + (i << 16));
+        (0..EACH >> 20).for_each(|mib| memory.fill(mib << 20, &[1; 1 << 20]).unwrap());
+        let view = memory.view().shared();
+        drop(memory);
+        assert!(view.to_vec()[EACH - 1] == 1 && resident() >= before + EACH, "a view holds it");
+    }
+    // Other tests of this program have less than two of the eight.
+    let after = resident();
+    assert!(after < before + 2 * EACH, "{} MiB before, {} MiB after", before >> 20, after >> 20);
+}
+
 #[test]
 fn move_only_semantics() {
     // A handle may be moved and cloned; the bytes stay where they are, and are given back once, with the last of them.
