@@ -10,15 +10,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_gpu::conformance::{StaticGpuBuf};
 use linkspan_devmem::{DevmemRail, Error, Lent, Pool, RailConfig, Socket, Via};
 use linkspan_gpu::devmem::Run;
-use linkspan_gpu::{Gpu, SimConfig, SimGpu};
+use linkspan_gpu::{Gpu, GpuBuf, SimConfig, SimGpu};
 use linkspan_net::Sent;
 use linkspan_netdev::Received;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, Busy, Caps, Down, StaticBuf, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, StaticBuf, Violation, WaitFd};
 
 const POOL: usize = 64 << 12;
 const PLACE: usize = 256 << 10;
@@ -200,8 +199,10 @@ unsafe impl Socket for Kernel {
     }
 
     fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error> {
-        let memory = StaticGpuBuf::new(gpu, POOL)?;
-        Ok(Pool { mem: memory.slice(), id: 1, lent: Arc::default(), via: Via::Socket, guard: Box::new(memory) })
+        let memory = GpuBuf::new(gpu, POOL)?;
+        // SAFETY: the pool keeps the memory.
+        let mem = unsafe { memory.slice() };
+        Ok(Pool { mem, id: 1, lent: Arc::default(), via: Via::Socket, guard: Box::new(memory) })
     }
 
     fn lend(&mut self, _: &Arc<dyn Gpu>, _: MemSlice) -> Result<Lent, Error> {
@@ -217,7 +218,7 @@ unsafe impl Socket for Kernel {
 
 /// Gives places on both sides and nowhere, and looks at the order.
 struct Places {
-    device: StaticGpuBuf,
+    device: GpuBuf,
     host: StaticBuf,
     placed: VecDeque<Head>,
     n: usize,
@@ -232,7 +233,8 @@ impl Sink for Places {
         self.placed.push_back(*head);
         assert!(self.placed.len() <= 64, "more places than the contract allows");
         self.n += 1;
-        let mem = if self.n % 3 == 0 { self.host.slice() } else { self.device.slice() };
+        // SAFETY: the rail is dropped before the sink.
+        let mem = if self.n % 3 == 0 { self.host.slice() } else { unsafe { self.device.slice() } };
         Ok(if self.n % 7 == 0 { None } else { mem.sub(0, head.len.get().into()) })
     }
 
@@ -257,7 +259,7 @@ fuzz_target!(|bytes: &[u8]| {
         DevmemRail::new(Control(script.clone(), info), Box::new(kernel), RailConfig::default()).expect("a descriptor");
     rail.attach(&any).expect("simulated memory");
     let mut places = Places {
-        device: StaticGpuBuf::new(&any, PLACE).expect("simulated memory"),
+        device: GpuBuf::new(&any, PLACE).expect("simulated memory"),
         host: StaticBuf::new(PLACE),
         placed: VecDeque::new(),
         n: 0,

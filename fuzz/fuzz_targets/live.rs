@@ -11,11 +11,11 @@ use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
 use linkspan_fabric::{Access, Buf, Channel, Fabric, Listener, MemSlice};
-use linkspan_transport::StaticBuf;
 use linkspan_fuzz::frames::{self, Likely};
 use linkspan_fuzz::{Input, peer};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_proto::{Head, Kind};
+use linkspan_transport::StaticBuf;
 
 /// Clients that stay connected: more than a listener keeps half-open.
 const STRANGERS: usize = 272;

@@ -11,7 +11,7 @@ use linkspan_fuzz::Input;
 use linkspan_fuzz::frames::{self, Likely};
 use linkspan_proto::{Buf, Head, Kind};
 use linkspan_shm::{Config, ShmRail, pair};
-use linkspan_transport::{Access, Conn, StaticBuf, MemSlice, Ticket};
+use linkspan_transport::{Access, Conn, MemSlice, StaticBuf, Ticket};
 
 /// The memory as `sys/shmring/src/layout.rs` lays it out; the victim is side A.
 const LINE: usize = 64;
