@@ -17,7 +17,7 @@ use linkspan_net::Sent;
 use linkspan_netdev::Received;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, Busy, Caps, Down, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use linkspan_transport::{Buf, Busy, Caps, Down, MemSlice, Poll, Rail, RailInfo, Sink, StaticBuf, Violation, WaitFd};
 
 const POOL: usize = 64 << 12;
 const PLACE: usize = 256 << 10;
@@ -54,7 +54,8 @@ type Shared = Arc<Mutex<Script>>;
 /// The control rail.
 struct Control(Shared, RailInfo);
 
-impl Rail for Control {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Rail for Control {
     fn info(&self) -> &RailInfo {
         &self.1
     }
@@ -109,7 +110,8 @@ impl std::fmt::Debug for Kernel {
     }
 }
 
-impl Socket for Kernel {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Socket for Kernel {
     fn fd(&self) -> BorrowedFd<'_> {
         self.1.as_fd()
     }
@@ -198,7 +200,9 @@ impl Socket for Kernel {
 
     fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error> {
         let memory = GpuBuf::new(gpu, POOL)?;
-        Ok(Pool { mem: memory.slice(), id: 1, lent: Arc::default(), via: Via::Socket, guard: Box::new(memory) })
+        // SAFETY: the pool keeps the memory.
+        let mem = unsafe { memory.slice() };
+        Ok(Pool { mem, id: 1, lent: Arc::default(), via: Via::Socket, guard: Box::new(memory) })
     }
 
     fn lend(&mut self, _: &Arc<dyn Gpu>, _: MemSlice) -> Result<Lent, Error> {
@@ -215,7 +219,7 @@ impl Socket for Kernel {
 /// Gives places on both sides and nowhere, and looks at the order.
 struct Places {
     device: GpuBuf,
-    host: HostBuf,
+    host: StaticBuf,
     placed: VecDeque<Head>,
     n: usize,
 }
@@ -229,7 +233,8 @@ impl Sink for Places {
         self.placed.push_back(*head);
         assert!(self.placed.len() <= 64, "more places than the contract allows");
         self.n += 1;
-        let mem = if self.n % 3 == 0 { self.host.slice() } else { self.device.slice() };
+        // SAFETY: the rail is dropped before the sink.
+        let mem = if self.n % 3 == 0 { self.host.slice() } else { unsafe { self.device.slice() } };
         Ok(if self.n % 7 == 0 { None } else { mem.sub(0, head.len.get().into()) })
     }
 
@@ -255,7 +260,7 @@ fuzz_target!(|bytes: &[u8]| {
     rail.attach(&any).expect("simulated memory");
     let mut places = Places {
         device: GpuBuf::new(&any, PLACE).expect("simulated memory"),
-        host: HostBuf::new(PLACE),
+        host: StaticBuf::new(PLACE),
         placed: VecDeque::new(),
         n: 0,
     };

@@ -10,11 +10,12 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_fabric::{Access, Buf, Channel, Fabric, HostBuf, Listener, MemSlice};
+use linkspan_fabric::{Access, Buf, Channel, Fabric, Listener, MemSlice};
 use linkspan_fuzz::frames::{self, Likely};
 use linkspan_fuzz::{Input, peer};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_proto::{Head, Kind};
+use linkspan_transport::StaticBuf;
 
 /// Clients that stay connected: more than a listener keeps half-open.
 const STRANGERS: usize = 272;
@@ -126,7 +127,7 @@ impl World {
 
     fn still_works(&mut self) {
         let (mut here, mut there) = peer::honest(&self.fabric, &self.listener);
-        let (src, dst) = (HostBuf::new(100), HostBuf::new(100));
+        let (src, dst) = (StaticBuf::new(100), StaticBuf::new(100));
         assert!(src.slice().fill(0, &[7; 100]));
         let receive = there.post_recv(&[(0, dst.slice())]).expect("a fresh connection").expect("not busy");
         here.post_send(0, src.slice()).expect("a fresh connection").expect("not busy");
@@ -166,7 +167,7 @@ fn row(input: &mut Input<'_>, likely: &mut Likely, bytes: &mut Vec<u8>) {
 }
 
 fn attack(mut channel: Channel, mut streams: Vec<TcpStream>, input: &mut Input<'_>) {
-    let memory = HostBuf::new(ALL);
+    let memory = StaticBuf::new(ALL);
     let all = memory.slice();
     for (tag, range) in GRANTED.into_iter().enumerate() {
         assert!(matches!(channel.post_recv(&[(tag as u32, part(all, range))]), Ok(Some(_))));

@@ -84,7 +84,8 @@ impl<'a> Enemy<'a> {
     }
 }
 
-impl Link for Enemy<'_> {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Link for Enemy<'_> {
     fn describe(&self) -> LinkDesc {
         LinkDesc::default()
     }

@@ -11,7 +11,7 @@ use linkspan_fuzz::Input;
 use linkspan_fuzz::frames::{self, Likely};
 use linkspan_proto::{Buf, Head, Kind};
 use linkspan_shm::{Config, ShmRail, pair};
-use linkspan_transport::{Access, Conn, HostBuf, MemSlice, Ticket};
+use linkspan_transport::{Access, Conn, MemSlice, StaticBuf, Ticket};
 
 /// The memory as `sys/shmring/src/layout.rs` lays it out; the victim is side A.
 const LINE: usize = 64;
@@ -38,7 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
     let config = Config { ring: RING, cma, cma_from: 4096, slice: 4096, batches: choice & 4 != 0, ..Config::default() };
     let (rail, peer) = pair(config).expect("shared memory with ourselves");
     let mut victim = Conn::new([rail], choice & 2 != 0);
-    let memory = HostBuf::new(ALL);
+    let memory = StaticBuf::new(ALL);
     let all = memory.slice();
     let mut enemy = Enemy { peer, tail: 0, likely: likely(), input };
     post(&mut victim, all, cma, &mut enemy.likely.ids);

@@ -23,9 +23,11 @@ pub(crate) struct FabricLink {
 #[derive(Debug)]
 struct OnDevice(GpuBuf);
 
+#[allow(unsafe_code)]
 impl Memory for OnDevice {
-    fn slice(&self) -> MemSlice {
-        self.0.slice()
+    unsafe fn slice(&self) -> MemSlice {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.slice() }
     }
 }
 
@@ -59,7 +61,9 @@ impl FabricLink {
     }
 }
 
-impl Link for FabricLink {
+#[allow(unsafe_code)]
+// SAFETY: memory is posted on a channel, which forgets it when the operation has reported or the link is dropped.
+unsafe impl Link for FabricLink {
     fn describe(&self) -> LinkDesc {
         let join = |parts: Vec<&str>| {
             let mut once: Vec<&str> = Vec::new();

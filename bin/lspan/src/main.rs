@@ -1,5 +1,5 @@
 //! `lspan`: linkspan at the command line.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cables;
 mod child;

@@ -32,7 +32,9 @@ impl Sending {
     }
 }
 
-impl SendComm for Sending {
+#[allow(unsafe_code)]
+// SAFETY: memory is posted on a channel, which forgets it when the operation has reported or the channel is dropped.
+unsafe impl SendComm for Sending {
     type Mr = Mr;
 
     fn isend(&mut self, part: Part<'_, Mr>) -> Result<Option<u64>, Fail> {
@@ -103,7 +105,9 @@ impl Receiving {
     }
 }
 
-impl RecvComm for Receiving {
+#[allow(unsafe_code)]
+// SAFETY: memory is posted on a channel, which forgets it when the operation has reported or the channel is dropped.
+unsafe impl RecvComm for Receiving {
     type Mr = Mr;
 
     fn irecv(&mut self, parts: &[Part<'_, Mr>], hints: RecvHints) -> Result<Option<u64>, Fail> {

@@ -66,7 +66,9 @@ fn nccl_log(log: Logger) -> Log {
     })
 }
 
-impl NetPlugin for Plugin {
+#[allow(unsafe_code)]
+// SAFETY: registrations keep a range no longer than they live.
+unsafe impl NetPlugin for Plugin {
     const NAME: &'static CStr = c"linkspan";
     const MERGES: bool = true;
 

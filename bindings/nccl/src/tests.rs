@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::AnyNic;
 use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
-use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, GpuBuf, Log, MemSlice};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Log, MemSlice};
+use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_ncclnet::{Fail, Logger};
 
@@ -59,8 +60,9 @@ fn world(dmabuf: bool, strict: bool) -> World {
 
 impl World {
     /// Device memory in a dma-buf, with a descriptor that stands for it.
-    fn memory(&self) -> (GpuBuf, MemSlice, UnixStream) {
-        let (whole, (file, _)) = (GpuBuf::new(&self.gpu, LEN + OFFSET as usize).unwrap(), UnixStream::pair().unwrap());
+    fn memory(&self) -> (StaticGpuBuf, MemSlice, UnixStream) {
+        let (whole, (file, _)) =
+            (StaticGpuBuf::new(&self.gpu, LEN + OFFSET as usize).unwrap(), UnixStream::pair().unwrap());
         self.net.dmabuf(file.as_fd(), whole.slice()).unwrap();
         let part = whole.slice().sub(OFFSET, LEN as u64).unwrap();
         (whole, part, file)

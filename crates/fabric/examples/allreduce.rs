@@ -13,7 +13,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, HostBuf, Log, MemSlice, Ticket};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, Log, MemSlice, Ticket};
+use linkspan_transport::StaticBuf;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -61,8 +62,8 @@ fn rank(rank: usize, ranks: usize, at: &str) -> Result<()> {
 
     // 4. The vector: element i of rank r is i + r, so the sum is known beforehand.
     let piece = ELEMENTS / ranks;
-    let vector = HostBuf::new(piece * ranks * 4);
-    let scratch = HostBuf::new(piece * 4);
+    let vector = StaticBuf::new(piece * ranks * 4);
+    let scratch = StaticBuf::new(piece * 4);
     let mine: Vec<u8> = (0..piece * ranks).flat_map(|i| ((i + rank) as f32).to_le_bytes()).collect();
     if !vector.slice().fill(0, &mine) {
         return Err("the vector does not fit".into());

@@ -19,7 +19,8 @@ use linkspan_tbring::udmabuf::Udmabuf;
 use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail};
 use linkspan_transport::conformance::{Buffer, Level, Side, Testbed, Want, behaviours, take_memory_from};
 use linkspan_transport::{
-    Buf, Busy, DeviceMemory, Down, HostBuf, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Sink, WaitFd, register_device,
+    Buf, Busy, DeviceMemory, Down, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Sink, StaticBuf, WaitFd,
+    register_device,
 };
 
 /// Streams that are set up: HopIDs go to 31 at most, and the first is 9.
@@ -169,7 +170,8 @@ struct Whole {
     info: RailInfo,
 }
 
-impl Rail for Whole {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Rail for Whole {
     fn info(&self) -> &RailInfo {
         &self.info
     }
@@ -225,7 +227,8 @@ impl Device {
     }
 }
 
-impl DeviceMemory for Device {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl DeviceMemory for Device {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
         self.host(to).is_some_and(|host| host.fill(0, bytes))
     }
@@ -258,7 +261,7 @@ impl Known {
         let own = self.own.clone();
         take_memory_from(move |len| match own.upgrade() {
             Some(known) => known.buffer(len),
-            None => Box::new(HostBuf::new(len)),
+            None => Box::new(StaticBuf::new(len)),
         });
     }
 
@@ -266,7 +269,7 @@ impl Known {
         let made = *self.made.borrow();
         *self.made.borrow_mut() = made + 1;
         if made % 5 == 4 {
-            return Box::new(HostBuf::new(len));
+            return Box::new(StaticBuf::new(len));
         }
         let memory = Udmabuf::new(len + BEFORE as usize).unwrap_or_else(|e| missing(&format!("udmabuf: {e}")));
         let (host, whole) = (memory.slice(), memory.on_device(self.place));

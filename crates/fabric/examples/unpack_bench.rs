@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Config, Gpu, GpuBuf, MemoryName, gpus};
-use linkspan_gpu::Pinned;
+use linkspan_fabric::{Buf, Config, Gpu, MemoryName, gpus};
+use linkspan_gpu::conformance::{StaticGpuBuf, StaticPinned};
 use linkspan_gpu::unpack::{Batch, PIECES, Unpacker};
 
 const PIECE: u64 = 4096;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 /// How fast pinned memory is copied to the device and back: the limit of staging.
 fn bus(gpu: &Arc<dyn Gpu>) -> Result<(), Box<dyn Error>> {
     const LEN: usize = 64 << 20;
-    let (host, device) = (Pinned::new(gpu, LEN)?, GpuBuf::new(gpu, LEN)?);
+    let (host, device) = (StaticPinned::new(gpu, LEN)?, StaticGpuBuf::new(gpu, LEN)?);
     let (stream, event) = (gpu.stream()?, gpu.event()?);
     let mut best = [0f64; 2];
     for _ in 0..ROUNDS {
@@ -62,7 +62,7 @@ fn bus(gpu: &Arc<dyn Gpu>) -> Result<(), Box<dyn Error>> {
 
 fn measure(gpu: &Arc<dyn Gpu>) -> Result<(), Box<dyn Error>> {
     let way = Config::from_env()?.unpack;
-    let (pool, dst) = (GpuBuf::new(gpu, BYTES as usize)?, GpuBuf::new(gpu, BYTES as usize)?);
+    let (pool, dst) = (StaticGpuBuf::new(gpu, BYTES as usize)?, StaticGpuBuf::new(gpu, BYTES as usize)?);
     let (stream, event) = (gpu.stream()?, gpu.event()?);
     let mut unpacker = Unpacker::new(gpu, way)?;
     let mut batch = Batch::new(BYTES, BYTES);

@@ -5,6 +5,7 @@ mod alive;
 mod offload;
 mod paths;
 mod recovery;
+mod swap;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -31,6 +32,7 @@ use crate::stats::Counter;
 use crate::{Fabric, chain};
 
 pub use alive::{PeerLiveness, PeerState};
+pub use swap::SwapError;
 
 use alive::Unwatched;
 

@@ -22,7 +22,11 @@ use crate::{Config, Error, Fabric, GpuWish};
 use cards::KernelPorts;
 
 /// Where device-memory TCP may be had. [`Fabric::new`] asks the machine; tests bring their own.
-pub trait Ports: Send + Sync + fmt::Debug {
+///
+/// # Safety
+/// An implementation names memory to a card no longer than the value lives that [`Ports::register`] returns.
+#[allow(unsafe_code)]
+pub unsafe trait Ports: Send + Sync + fmt::Debug {
     /// Whether the card of this interface puts payload into device memory.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! A [`Fabric`] is a process's view of its machine: devices made of interfaces. [`Fabric::listen`] gives a secret
 //! 128-byte handle; a process that has it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
 //! in one INFO line which path it took and why, every downgrade is one WARN line, and in strict mode an error.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cable;
 mod channel;
@@ -37,7 +37,7 @@ mod transport;
 mod zerocopy;
 
 pub use cable::TierChoice;
-pub use channel::{Channel, PeerLiveness, PeerState, wait_any};
+pub use channel::{Channel, PeerLiveness, PeerState, SwapError, wait_any};
 pub use config::{Config, GpuWish, PathChoice};
 pub use connect::Connecting;
 pub use device::{Device, DeviceInterface, devices, survey};

@@ -1,17 +1,56 @@
 //! Helps transports to run the conformance suite with device memory.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linkspan_transport::conformance::{Buffer, Patience, Side, Testbed, Want, take_memory_from};
-use linkspan_transport::{Buf, HostBuf, MemSlice};
+use linkspan_transport::{Buf, MemSlice, StaticBuf};
 
-use crate::{Gpu, GpuBuf, SimConfig, SimGpu, StageMemory, StagedRail};
+use crate::{Gpu, GpuBuf, GpuError, Pinned, SimConfig, SimGpu, StageMemory, StagedRail};
 
-impl Buffer for GpuBuf {
+/// A [`GpuBuf`] for tests, which is never given back: handles on it are always safe to use.
+#[derive(Debug)]
+pub struct StaticGpuBuf(ManuallyDrop<GpuBuf>);
+
+impl StaticGpuBuf {
+    /// `len` bytes, with undefined contents.
+    ///
+    /// # Errors
+    /// As [`GpuBuf::new`].
+    pub fn new(gpu: &Arc<dyn Gpu>, len: usize) -> Result<StaticGpuBuf, GpuError> {
+        GpuBuf::new(gpu, len).map(|buf| StaticGpuBuf(ManuallyDrop::new(buf)))
+    }
+
+    /// A handle on the whole of it.
+    pub fn slice(&self) -> MemSlice {
+        self.0.mem()
+    }
+}
+
+/// [`Pinned`] memory for tests, which is never unpinned: handles on it are always safe to use.
+#[derive(Debug)]
+pub struct StaticPinned(ManuallyDrop<Pinned>);
+
+impl StaticPinned {
+    /// `len` zero bytes.
+    ///
+    /// # Errors
+    /// As [`Pinned::new`].
+    pub fn new(gpu: &Arc<dyn Gpu>, len: usize) -> Result<StaticPinned, GpuError> {
+        Pinned::new(gpu, len).map(|buf| StaticPinned(ManuallyDrop::new(buf)))
+    }
+
+    /// A handle on the whole of it.
+    pub fn slice(&self) -> MemSlice {
+        self.0.mem()
+    }
+}
+
+impl Buffer for StaticGpuBuf {
     fn slice(&self) -> MemSlice {
-        GpuBuf::slice(self)
+        StaticGpuBuf::slice(self)
     }
 }
 
@@ -21,10 +60,10 @@ pub fn use_memory_of(gpu: Arc<SimGpu>) {
     let made = AtomicUsize::new(0);
     take_memory_from(move |len| {
         if made.fetch_add(1, Ordering::Relaxed) % 5 == 4 {
-            return Box::new(HostBuf::new(len));
+            return Box::new(StaticBuf::new(len));
         }
         let any: Arc<dyn Gpu> = gpu.clone();
-        let buf = GpuBuf::new(&any, len).expect("simulated memory");
+        let buf = StaticGpuBuf::new(&any, len).expect("simulated memory");
         let zeroed = buf.slice().fill(0, &vec![0; len]);
         assert!(zeroed, "fresh memory can be written");
         Box::new(buf)

@@ -160,7 +160,13 @@ pub const LAUNCH_THREADS: u32 = 256;
 ///
 /// Implemented by drivers. Addresses in a [`MemSlice`] are the device's where its place is the device's and the
 /// process's otherwise.
-pub trait Gpu: DeviceMemory + fmt::Debug {
+///
+/// # Safety
+/// An implementation touches memory within the call, or in the order of a stream until an event recorded behind it is done;
+/// pinned memory it names to the driver until it is unpinned. [`Gpu::alloc`] gives memory that nothing else uses, and that is
+/// mapped for the device until [`Gpu::free`].
+#[allow(unsafe_code)]
+pub unsafe trait Gpu: DeviceMemory + fmt::Debug {
     /// What it is.
     fn info(&self) -> &GpuInfo;
 
@@ -175,7 +181,10 @@ pub trait Gpu: DeviceMemory + fmt::Debug {
 
     /// Takes memory of [`Gpu::alloc`] back. Real devices keep it for the next `alloc` and unmap it never, so that a
     /// handle that lived too long leads to device memory.
-    fn free(&self, mem: MemSlice);
+    ///
+    /// # Safety
+    /// `mem` is what [`Gpu::alloc`] gave, and nothing uses the handle, a copy or a part of it any more.
+    unsafe fn free(&self, mem: MemSlice);
 
     /// Pins host memory, so that copies from and to it run beside the processor; see [`crate::Pinned`].
     ///

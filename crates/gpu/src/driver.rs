@@ -56,7 +56,7 @@ impl Handles {
     }
 }
 
-/// Device memory that was given back, by size. It is never unmapped, as [`linkspan_transport::HostBuf`] is not.
+/// Device memory that was given back, by size. It is not given back to the driver.
 #[derive(Debug, Default)]
 pub struct Pool(Mutex<BTreeMap<usize, Vec<u64>>>);
 

@@ -85,12 +85,12 @@ impl Queue {
     /// read it.
     pub fn new(gpu: &Arc<dyn Gpu>, base: u64) -> Result<Arc<Queue>, GpuError> {
         let memory = Pinned::new(gpu, HANDLE + 64)?;
-        let device = gpu.device_address(memory.slice())?;
+        let device = gpu.device_address(memory.mem())?;
         let mut handle = [0; HANDLE_LEN];
         handle[..8].copy_from_slice(&device.to_le_bytes());
         handle[8..16].copy_from_slice(&base.to_le_bytes());
         handle[16..].copy_from_slice(&HEAD.to_le_bytes());
-        let written = memory.slice().fill(HANDLE as u64, &handle);
+        let written = memory.mem().fill(HANDLE as u64, &handle);
         debug_assert!(written);
         Ok(Arc::new(Queue {
             memory,
@@ -178,7 +178,7 @@ impl Queue {
         let write = |at: usize, src: u64, len: u32, dst: u64| {
             let piece = Piece { src: src as u32, len, dst };
             let place = (number as usize % SLOTS * PIECES + at) * PIECE_LEN;
-            let written = self.memory.slice().fill(place as u64, &piece.to_bytes());
+            let written = self.memory.mem().fill(place as u64, &piece.to_bytes());
             debug_assert!(written);
             slot.last.store(src << 32 | u64::from(len), Relaxed);
             slot.last_to.store(dst, Relaxed);
@@ -202,7 +202,7 @@ impl Queue {
         let slot = self.slot(number);
         let count = u64::from(slot.count.load(Relaxed));
         let at = COUNTS + number as usize % SLOTS * 8;
-        let written = self.memory.slice().fill(at as u64, &count.to_le_bytes());
+        let written = self.memory.mem().fill(at as u64, &count.to_le_bytes());
         debug_assert!(written);
         // NCCL's proxy tells its kernel by a store of its own, after a fence of its own.
         std::sync::atomic::fence(Release);
@@ -234,8 +234,8 @@ impl Queue {
     }
 
     /// The memory of the queue, for tests that act as the GPU.
-    pub fn memory(&self) -> MemSlice {
-        self.memory.slice()
+    pub fn memory(&self) -> &Pinned {
+        &self.memory
     }
 }
 

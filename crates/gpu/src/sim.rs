@@ -127,7 +127,9 @@ impl SimGpu {
     }
 }
 
-impl DeviceMemory for SimGpu {
+#[allow(unsafe_code)]
+// SAFETY: the copy is over when the call returns, and no handle is kept.
+unsafe impl DeviceMemory for SimGpu {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
         self.state().write(to.as_ptr() as u64, bytes)
     }
@@ -137,7 +139,9 @@ impl DeviceMemory for SimGpu {
     }
 }
 
-impl Gpu for SimGpu {
+#[allow(unsafe_code)]
+// SAFETY: copies run in the order of their streams, and no handle is kept beside them.
+unsafe impl Gpu for SimGpu {
     fn info(&self) -> &GpuInfo {
         &self.info
     }
@@ -157,7 +161,7 @@ impl Gpu for SimGpu {
         Ok(handle::of(self.place, addr, len))
     }
 
-    fn free(&self, mem: MemSlice) {
+    unsafe fn free(&self, mem: MemSlice) {
         self.state().free(mem.as_ptr() as u64);
     }
 

@@ -226,7 +226,9 @@ impl<R: Rail> StagedRail<R> {
     }
 }
 
-impl<R: Rail> Rail for StagedRail<R> {
+#[allow(unsafe_code)]
+// SAFETY: the GPU copies between the memory and pinned buffers of this rail; a handle is dropped when the event behind its copy is done, and the drop of the rail waits for the copies under way.
+unsafe impl<R: Rail> Rail for StagedRail<R> {
     fn info(&self) -> &RailInfo {
         &self.info
     }

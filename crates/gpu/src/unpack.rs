@@ -159,10 +159,10 @@ impl Unpacker {
     fn by_kernel(&self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<(), GpuError> {
         let len = batch.pieces().len() * PIECE_LEN;
         for (i, piece) in batch.pieces().iter().enumerate() {
-            let inside = self.table.slice().fill((i * PIECE_LEN) as u64, &piece.to_bytes());
+            let inside = self.table.mem().fill((i * PIECE_LEN) as u64, &piece.to_bytes());
             debug_assert!(inside);
         }
-        let (table, pieces) = (self.part(self.table.slice(), 0, len)?, self.part(self.on_device.slice(), 0, len)?);
+        let (table, pieces) = (self.part(self.table.mem(), 0, len)?, self.part(self.on_device.mem(), 0, len)?);
         self.gpu.copy(self.stream, pieces, table)?;
         let count = batch.pieces().len() as u32;
         self.gpu.unpack(self.stream, &UnpackJob { pool, dst, pieces, count, longest: batch.longest() })
@@ -180,7 +180,7 @@ impl Unpacker {
     /// Down in pieces to where they stand in the message, up in runs. A stream runs in order, so the way up of one round
     /// is done before the next round comes down into the same memory.
     fn by_host(&self, pool: MemSlice, dst: MemSlice, batch: &Batch) -> Result<(), GpuError> {
-        let Some(bounce) = self.bounce.as_ref().map(Pinned::slice) else {
+        let Some(bounce) = self.bounce.as_ref().map(Pinned::mem) else {
             return self.by_copies(pool, dst, batch);
         };
         let (space, mut used) = (bounce.len(), 0);

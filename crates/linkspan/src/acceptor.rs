@@ -25,6 +25,7 @@ struct Coming {
 
 /// A path whose peer's hello is awaited.
 pub(crate) struct PendingHello {
+    // Dropped before the buffer.
     pub(crate) channel: Channel,
     buf: HostBuf,
     ticket: Option<Ticket>,
@@ -39,14 +40,17 @@ impl PendingHello {
     pub(crate) fn poll(&mut self) -> Result<Option<Hello>, String> {
         let fail = |channel: &Channel, error| channel.lost().unwrap_or_else(|| chain(&error));
         if self.ticket.is_none() {
-            let posted = self.channel.post_recv(&[(HELLO_TAG, self.buf.slice())]);
+            #[allow(unsafe_code)]
+            // SAFETY: the receive has reported when the channel is taken out of this, else the channel is dropped first.
+            let mem = unsafe { self.buf.slice() };
+            let posted = self.channel.post_recv(&[(HELLO_TAG, mem)]);
             self.ticket = posted.map_err(|e| fail(&self.channel, e))?;
         }
         let moved = self.channel.progress();
         let Some(ticket) = self.ticket else { return Ok(None) };
         match self.channel.test(ticket) {
             Ok(Some(n)) => {
-                let bytes = self.buf.slice().to_vec();
+                let bytes = self.buf.to_vec();
                 let hello = Hello::decode(bytes.get(..n as usize).unwrap_or_default());
                 hello.map(Some).map_err(str::to_owned)
             }

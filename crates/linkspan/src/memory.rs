@@ -69,7 +69,10 @@ impl Memory {
     /// `len` zero bytes of this process, aligned to pages.
     pub fn host(len: usize) -> Memory {
         let buf = HostBuf::new(len);
-        Memory::of(buf.slice(), true, Owner::Host { _buf: buf }, None)
+        #[allow(unsafe_code)]
+        // SAFETY: `Inner` keeps the buffer beside the handle, and whoever uses the handle keeps `Inner` (`Hold`, `View`).
+        let mem = unsafe { buf.slice() };
+        Memory::of(mem, true, Owner::Host { _buf: buf }, None)
     }
 
     /// A copy of `bytes`.
@@ -89,7 +92,10 @@ impl Memory {
     /// [`Error::System`]: the range is empty or not inside the file, or `mmap(2)` failed.
     pub fn map(fd: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Memory, Error> {
         let pages = Pages::map(fd, offset, len, writable).map_err(|source| Error::System { call: "mmap", source })?;
-        Ok(Memory::of(pages.slice(), writable, Owner::Mapped { _pages: pages }, None))
+        #[allow(unsafe_code)]
+        // SAFETY: as in `host`.
+        let mem = unsafe { pages.slice() };
+        Ok(Memory::of(mem, writable, Owner::Mapped { _pages: pages }, None))
     }
 
     /// Memory of the application: `owner` keeps the bytes mapped and is dropped when nothing uses them any more, on any thread.
@@ -105,7 +111,10 @@ impl Memory {
     /// [`Error::Gpu`]: the driver has no memory left, or failed.
     pub fn on_gpu(gpu: &Arc<dyn Gpu>, len: usize) -> Result<Memory, Error> {
         let buf = GpuBuf::new(gpu, len)?;
-        Ok(Memory::of(buf.slice(), true, Owner::Device { _buf: buf }, Some(gpu.clone())))
+        #[allow(unsafe_code)]
+        // SAFETY: as in `host`.
+        let mem = unsafe { buf.slice() };
+        Ok(Memory::of(mem, true, Owner::Device { _buf: buf }, Some(gpu.clone())))
     }
 
     /// Memory of a GPU that the application owns, as [`Memory::lend`]: `slice` was made by [`MemSlice::on_device`] at

@@ -1,11 +1,10 @@
 //! Control messages over the link.
 
 use linkspan_proto::Buf;
-use linkspan_transport::HostBuf;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::error::PerfError;
-use crate::link::{Link, LinkError, Ticket};
+use crate::link::{Link, LinkError, OpMemory, Ticket};
 use crate::spec::WaitMode;
 use crate::turn::Turner;
 use crate::wire::{BadMessage, CTRL_LEN, Kind, Message, Reply, TAG_CTRL, decode};
@@ -13,14 +12,14 @@ use crate::wire::{BadMessage, CTRL_LEN, Kind, Message, Reply, TAG_CTRL, decode};
 /// Buffers of the control messages of one link. A receive is always posted, so that a peer's message never waits.
 #[derive(Debug)]
 pub(crate) struct Ctrl {
-    out: HostBuf,
-    inn: HostBuf,
+    out: OpMemory,
+    inn: OpMemory,
     posted: Option<Ticket>,
 }
 
 impl Ctrl {
     pub(crate) fn new() -> Ctrl {
-        Ctrl { out: HostBuf::new(CTRL_LEN), inn: HostBuf::new(CTRL_LEN), posted: None }
+        Ctrl { out: OpMemory::host(CTRL_LEN), inn: OpMemory::host(CTRL_LEN), posted: None }
     }
 
     /// Sends one message and waits until it has left.
@@ -38,12 +37,17 @@ impl Ctrl {
             }
             turner.turn(link, false)?;
         };
+        self.out.posted();
         while link.test(ticket)?.is_none() {
             if let Err(error) = turner.turn(link, false) {
                 // A close message that was sent may be answered by the end of the link before we know that it has.
-                return if matches!(link.test(ticket), Ok(Some(_))) { Ok(()) } else { Err(error) };
+                if !matches!(link.test(ticket), Ok(Some(_))) {
+                    return Err(error);
+                }
+                break;
             }
         }
+        self.out.reported();
         Ok(())
     }
 
@@ -51,6 +55,9 @@ impl Ctrl {
     pub(crate) fn prime<L: Link + ?Sized>(&mut self, link: &mut L) -> Result<bool, LinkError> {
         if self.posted.is_none() {
             self.posted = link.post_recv(TAG_CTRL, self.inn.slice())?;
+            if self.posted.is_some() {
+                self.inn.posted();
+            }
         }
         Ok(self.posted.is_some())
     }
@@ -62,6 +69,7 @@ impl Ctrl {
         }
         let Some(len) = self.posted.map(|ticket| link.test(ticket)).transpose()?.flatten() else { return Ok(None) };
         self.posted = None;
+        self.inn.reported();
         if len != CTRL_LEN {
             return Err(BadMessage::Length(len).into());
         }

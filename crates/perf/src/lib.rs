@@ -3,7 +3,7 @@
 //! The two sides of a test use a small control protocol ([`wire`]) over the very link they measure. The side that
 //! asks is a [`Client`], the other one runs [`serve`]. Both drive the link from the calling thread; nothing in the
 //! timed loops allocates, locks or formats.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod baseline;
 pub mod format;

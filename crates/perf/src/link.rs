@@ -1,5 +1,6 @@
 //! What the engines ask of a connection.
 
+use std::mem::ManuallyDrop;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -68,15 +69,66 @@ pub enum LinkError {
 /// Longest that a test asks [`Link::wait`] to sleep, so that deadlines are kept.
 pub const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Memory for messages. Dropping it gives it back, when no operation uses it any more.
+/// Memory for messages. Dropping it gives it back.
+#[allow(unsafe_code)]
 pub trait Memory: Send + std::fmt::Debug {
     /// All of it.
-    fn slice(&self) -> MemSlice;
+    ///
+    /// # Safety
+    /// Nothing uses the handle, a copy or a part of it once this is dropped; see [`MemSlice::new`].
+    unsafe fn slice(&self) -> MemSlice;
 }
 
+#[allow(unsafe_code)]
 impl Memory for HostBuf {
-    fn slice(&self) -> MemSlice {
-        HostBuf::slice(self)
+    unsafe fn slice(&self) -> MemSlice {
+        // SAFETY: the caller's promise.
+        unsafe { HostBuf::slice(self) }
+    }
+}
+
+/// Memory of operations. What an operation still uses when this is dropped, as after a timeout, is never given back.
+#[derive(Debug)]
+pub(crate) struct OpMemory {
+    owner: ManuallyDrop<Box<dyn Memory>>,
+    /// Operations posted and not reported.
+    used: u32,
+}
+
+#[allow(unsafe_code)]
+impl OpMemory {
+    pub(crate) fn new(owner: Box<dyn Memory>) -> OpMemory {
+        OpMemory { owner: ManuallyDrop::new(owner), used: 0 }
+    }
+
+    pub(crate) fn host(len: usize) -> OpMemory {
+        OpMemory::new(Box::new(HostBuf::new(len)))
+    }
+
+    /// A handle on all of it, for operations that are counted.
+    pub(crate) fn slice(&self) -> MemSlice {
+        // SAFETY: while an operation uses it the memory stays; this crate gives handles to its links alone.
+        unsafe { self.owner.slice() }
+    }
+
+    /// An operation was posted.
+    pub(crate) fn posted(&mut self) {
+        self.used += 1;
+    }
+
+    /// One has reported.
+    pub(crate) fn reported(&mut self) {
+        self.used -= 1;
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for OpMemory {
+    fn drop(&mut self) {
+        if self.used == 0 {
+            // SAFETY: once, and no operation uses it.
+            unsafe { ManuallyDrop::drop(&mut self.owner) };
+        }
     }
 }
 
@@ -84,7 +136,12 @@ impl Memory for HostBuf {
 ///
 /// Messages of one tag match receives of that tag in order. Memory of a posted operation belongs to the link until
 /// its ticket was reported or the link was dropped.
-pub trait Link {
+///
+/// # Safety
+/// An implementation touches memory of an operation until its ticket was reported or the link was dropped, and gives no
+/// handle to anything that may touch it later.
+#[allow(unsafe_code)]
+pub unsafe trait Link {
     /// What this link is.
     fn describe(&self) -> LinkDesc;
 

@@ -2,11 +2,10 @@
 //! calls. This module carries the offer; what is in it is the callers' affair.
 
 use linkspan_proto::Buf;
-use linkspan_transport::HostBuf;
 
 use crate::ctrl::{Ctrl, PATIENT};
 use crate::error::PerfError;
-use crate::link::Link;
+use crate::link::{Link, OpMemory};
 use crate::quota::Share;
 use crate::session::Client;
 use crate::turn::Turner;
@@ -42,7 +41,7 @@ impl<L: Link> Client<L> {
         let interrupt = self.interrupt().clone();
         let (link, ctrl) = self.parts();
         let mut patient = Turner::new(PATIENT, deadline, &interrupt);
-        let place = HostBuf::new(OFFER_MAX);
+        let mut place = OpMemory::host(OFFER_MAX);
         ctrl.send(link, &mut patient, &Params::offer(bytes))?;
         ctrl.expect(link, &mut patient, Kind::Ready)?;
         let ticket = loop {
@@ -51,12 +50,14 @@ impl<L: Link> Client<L> {
             }
             patient.turn(link, false)?;
         };
+        place.posted();
         let len = loop {
             if let Some(len) = link.test(ticket)? {
                 break len;
             }
             patient.turn(link, false)?;
         };
+        place.reported();
         let mut text = vec![0; len];
         let inside = place.slice().read(0, &mut text);
         debug_assert!(inside);
@@ -72,7 +73,7 @@ pub(crate) fn send<L: Link + ?Sized>(
     text: &str,
 ) -> Result<(), PerfError> {
     ctrl.send(link, patient, &crate::wire::Reply::new(Kind::Ready))?;
-    let place = HostBuf::new(text.len());
+    let mut place = OpMemory::host(text.len());
     let inside = place.slice().fill(0, text.as_bytes());
     debug_assert!(inside);
     let ticket = loop {
@@ -81,8 +82,10 @@ pub(crate) fn send<L: Link + ?Sized>(
         }
         patient.turn(link, false)?;
     };
+    place.posted();
     while link.test(ticket)?.is_none() {
         patient.turn(link, false)?;
     }
+    place.reported();
     Ok(())
 }

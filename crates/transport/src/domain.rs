@@ -27,7 +27,11 @@ impl MemoryDomain {
 
 /// Memory that the processor cannot reach by address, as far as the protocol needs it: small messages travel inside
 /// of control messages and are copied at once. Both calls wait for the copy, which takes some microseconds.
-pub trait DeviceMemory: Send + Sync {
+///
+/// # Safety
+/// An implementation touches the range within the call only, and keeps no handle on it.
+#[allow(unsafe_code)]
+pub unsafe trait DeviceMemory: Send + Sync {
     /// Copies `bytes` to `to`, which has as many. False: the device failed or does not know the range.
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool;
 

@@ -10,13 +10,19 @@ pub mod conformance;
 mod conn;
 mod domain;
 mod end;
+mod host;
 mod memory;
 mod rail;
+#[cfg(doctest)]
+mod unsound;
 
 pub use conn::{Conn, Error, RailLost};
 pub use domain::{DeviceMemory, MemoryDomain, register_device};
 pub use end::{End, peer_gone};
+pub use host::HostBuf;
+#[cfg(any(test, feature = "conformance"))]
+pub use host::StaticBuf;
 pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket, Traffic};
 pub use linkspan_proto::{Buf, Head, Kind};
-pub use memory::{HostBuf, MemSlice};
+pub use memory::MemSlice;
 pub use rail::{Busy, Caps, DeviceReach, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};

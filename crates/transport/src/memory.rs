@@ -1,19 +1,33 @@
 //! Memory as transports see it: raw ranges that some owner keeps mapped.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-
 use linkspan_proto::Buf;
 
 use crate::domain::{self, MemoryDomain};
 
 /// A range of memory, on the host or on a device. Copying the handle is free; it keeps nothing alive.
 ///
-/// All access goes through raw copies, because a peer process or a GPU may look at the same bytes at any time; no
-/// Rust reference to the bytes is ever made. Bytes on a device are copied by the device's driver, and only rails
+/// Who has a handle may touch the memory, without `unsafe`. That is sound because nobody comes by one without: it is made by
+/// an `unsafe fn` ([`MemSlice::new`], [`crate::HostBuf::slice`]), whose caller answers for all copies of it, and the traits that are
+/// given handles ([`crate::Rail`], [`DeviceMemory`](crate::DeviceMemory)) are `unsafe` to implement.
+///
+/// Other threads, a peer process or a GPU may look at the same bytes at any time, and change them: all access is a copy by
+/// [`linkspan_mem`], which may race, and no Rust reference to the bytes is ever made. Bytes on a device are copied by the device's driver, and only rails
 /// whose [`crate::Caps::device_memory`] says so are given such a range ([`crate::Conn`] sees to it).
+///
+/// ```compile_fail,E0133
+/// // A handle may outlive its memory, so it is not to be had without a promise ...
+/// let late = linkspan_transport::HostBuf::new(8).slice();
+/// ```
+/// ```
+/// // ... which this one keeps.
+/// let buf = linkspan_transport::HostBuf::new(8);
+/// // SAFETY: the handle is used before `buf` is dropped.
+/// assert_eq!(unsafe { buf.slice() }.to_vec(), [0; 8]);
+/// ```
+/// ```compile_fail,E0133
+/// let anywhere = linkspan_transport::MemSlice::new(std::ptr::without_provenance_mut(4096), 8);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MemSlice {
     ptr: *mut u8,
@@ -41,9 +55,9 @@ impl MemSlice {
     /// Wraps `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// The range must stay mapped, readable and (where it is ever a destination) writable until no operation uses
-    /// this handle or a part of it any more: until each operation posted on it has reported, or its connection was
-    /// dropped.
+    /// The range must stay mapped, readable and (where it is ever a destination) writable, and must not be accessed by Rust
+    /// references, as long as anything may use this handle, a copy or a part of it: a [`crate::Conn`] until each operation posted on it has reported or the connection was
+    /// dropped, a region until it is exposed no more; other code as long as it has the handle.
     ///
     /// # Panics
     /// 2^48 bytes or more, which nothing can be.
@@ -108,8 +122,8 @@ impl MemSlice {
         if !self.is_host() || !to.is_host() || len != Buf::len(&to) {
             return false;
         }
-        // SAFETY: both are mapped for their whole length by the promise of `new`; `copy` allows any overlap.
-        unsafe { to.ptr.copy_from(self.ptr, len) };
+        // SAFETY: both are mapped for their whole length by the promise of `new`, and nobody makes references to them.
+        unsafe { linkspan_mem::copy(self.ptr, to.ptr, len) };
         true
     }
 
@@ -159,8 +173,8 @@ impl Buf for MemSlice {
         if !self.is_host() {
             return domain::write(part, bytes);
         }
-        // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `copy` allows any overlap.
-        unsafe { part.ptr.copy_from(bytes.as_ptr(), bytes.len()) };
+        // SAFETY: in bounds by `sub`; mapped by the promise of `new`, and nobody makes references to it.
+        unsafe { linkspan_mem::copy_in(bytes, part.ptr) };
         true
     }
 
@@ -172,101 +186,9 @@ impl Buf for MemSlice {
         if !self.is_host() {
             return domain::read(part, out);
         }
-        // SAFETY: in bounds by `sub`; mapped by the promise of `new`; `out` is ours alone.
-        unsafe { part.ptr.copy_to(out.as_mut_ptr(), out.len()) };
+        // SAFETY: as in `fill`.
+        unsafe { linkspan_mem::copy_out(part.ptr, out) };
         true
-    }
-}
-
-/// Page-aligned, zeroed host memory from a pool that is never unmapped, so that handles on it are always safe to
-/// use. A dropped buffer goes back to the pool and is handed out again (zeroed) by a later [`HostBuf::new`].
-#[derive(Debug)]
-pub struct HostBuf {
-    whole: MemSlice,
-    len: usize,
-}
-
-/// Alignment of [`HostBuf`]: the page size of every platform we build for is 4 KiB or a multiple; 64 KiB serves
-/// ARM kernels with 64 KiB pages too.
-const ALIGN: usize = 64 << 10;
-
-/// Size of a huge page of x86-64, and of ARM with 4 KiB pages.
-const HUGE: usize = 2 << 20;
-
-/// Buffers of this size and more lie on huge pages where the system gives any: few enough that what one of them may waste is
-/// less than a half.
-const HUGE_FROM: usize = 2 * HUGE;
-
-/// `size` zero bytes that are never freed, on huge pages where there are any.
-fn huge(size: usize) -> Option<MemSlice> {
-    // By an alignment that needs no more than calloc does, memory comes untouched from the system, and the advice before its pages.
-    let layout = Layout::from_size_align(size.checked_add(HUGE)?, 16).ok()?;
-    // SAFETY: the layout has a size above zero.
-    let whole = unsafe { alloc_zeroed(layout) };
-    if whole.is_null() {
-        return None;
-    }
-    // SAFETY: at most HUGE - 1 bytes in, of an allocation that is HUGE longer than `size`.
-    let ptr = unsafe { whole.add(whole.align_offset(HUGE).min(HUGE - 1)) };
-    #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: whole pages of the allocation; neither advice changes a byte of them. A refusal leaves small pages, or pages that
-    // come when they are touched.
-    unsafe {
-        libc::madvise(ptr.cast(), size, libc::MADV_HUGEPAGE);
-        libc::madvise(ptr.cast(), size, libc::MADV_POPULATE_WRITE);
-    }
-    Some(MemSlice::at(ptr, size, MemoryDomain::HOST))
-}
-
-static POOL: Mutex<BTreeMap<usize, Vec<MemSlice>>> = Mutex::new(BTreeMap::new());
-
-impl HostBuf {
-    /// `len` zero bytes. Aborts, as every Rust allocation does, when the machine has no memory left.
-    pub fn new(len: usize) -> HostBuf {
-        let size = len.max(1).next_multiple_of(ALIGN);
-        let reused = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
-        let whole = match reused {
-            Some(mem) => {
-                // SAFETY: pool memory is as long as its handle says, never unmapped, and no other handle to it exists now.
-                unsafe { mem.ptr.write_bytes(0, Buf::len(&mem)) };
-                mem
-            }
-            None if size >= HUGE_FROM => {
-                huge(size).unwrap_or_else(|| handle_alloc_error(Layout::new::<[u8; HUGE_FROM]>()))
-            }
-            None => {
-                let layout = Layout::from_size_align(size, ALIGN).expect("size rounded to alignment");
-                // SAFETY: the layout has a size above zero.
-                let ptr = unsafe { alloc_zeroed(layout) };
-                if ptr.is_null() {
-                    handle_alloc_error(layout);
-                }
-                MemSlice::at(ptr, size, MemoryDomain::HOST)
-            }
-        };
-        HostBuf { whole, len }
-    }
-
-    /// Bytes asked for.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether no bytes were asked for.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// A handle on the whole buffer. Using it after the buffer was dropped touches pool memory, never unmapped
-    /// memory.
-    pub fn slice(&self) -> MemSlice {
-        MemSlice::at(self.whole.ptr, self.len, MemoryDomain::HOST)
-    }
-}
-
-impl Drop for HostBuf {
-    fn drop(&mut self) {
-        POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(Buf::len(&self.whole)).or_default().push(self.whole);
     }
 }
 

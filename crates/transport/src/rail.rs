@@ -141,7 +141,11 @@ pub struct WaitFd {
 }
 
 /// What a rail that does not promise to reach all of a device's memory reaches of it all the same.
-pub trait DeviceReach: Send {
+///
+/// # Safety
+/// An implementation touches no memory through what it is asked about, and keeps no handle on it.
+#[allow(unsafe_code)]
+pub unsafe trait DeviceReach: Send {
     /// Whether the rail moves these bytes by itself: to send from, or with `target`, to land in. Takes no lock where nothing was
     /// registered since it was asked last.
     fn reaches(&mut self, mem: MemSlice, target: bool) -> bool;
@@ -153,7 +157,17 @@ pub trait DeviceReach: Send {
 /// Items (control messages and chunks) are numbered from 1 in the order in which they were accepted.
 /// Local memory of a chunk belongs to the rail until [`Rail::taken`] has reached its number.
 /// Dropping a rail ends every access to local memory before `drop` returns.
-pub trait Rail {
+///
+/// # Safety
+/// Whoever has a [`MemSlice`] may touch the memory, and the handle keeps nothing alive. So an implementation
+/// - reads the body of [`Rail::ctrl`] within the call only, and never writes to it;
+/// - reads a source of [`Rail::data`] until [`Rail::taken`] has reached its item, and never writes to it;
+/// - touches a place of [`Sink::place`] until it has landed, [`Rail::prepare`]'s memory and that of [`Rail::granted`] only by
+///   way of chunks;
+/// - gives no handle to anything that may touch the memory later than that;
+/// - has ended every access, of devices, helper threads and the peer too, when its `drop` returns.
+#[allow(unsafe_code)]
+pub unsafe trait Rail {
     /// What this rail is.
     fn info(&self) -> &RailInfo;
 

@@ -194,7 +194,8 @@ fn describe(api: &Api, id: &str, version: i32, ordinal: usize) -> Result<(c_int,
     Ok((device, info))
 }
 
-impl DeviceMemory for Cuda {
+// SAFETY: the copy is over when the call returns, and no handle is kept.
+unsafe impl DeviceMemory for Cuda {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
         self.copy_now(to.as_ptr() as u64, bytes.as_ptr() as u64, bytes.len().min(to.len())).is_ok()
     }
@@ -204,7 +205,8 @@ impl DeviceMemory for Cuda {
     }
 }
 
-impl Gpu for Cuda {
+// SAFETY: copies run in the order of their streams, and no handle is kept beside them.
+unsafe impl Gpu for Cuda {
     fn info(&self) -> &GpuInfo {
         &self.info
     }
@@ -225,7 +227,7 @@ impl Gpu for Cuda {
         Ok(unsafe { MemSlice::on_device(self.shell.place(), addr, len) })
     }
 
-    fn free(&self, mem: MemSlice) {
+    unsafe fn free(&self, mem: MemSlice) {
         self.shell.free(mem);
     }
 

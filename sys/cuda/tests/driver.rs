@@ -9,9 +9,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use linkspan_cuda::Driver;
+use linkspan_gpu::conformance::{StaticGpuBuf, StaticPinned};
 use linkspan_gpu::unpack::{Batch, CopyMode, Unpacker};
-use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, Pinned, Pointer};
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuError, Pinned, Pointer};
+use linkspan_transport::{Buf, StaticBuf};
 
 /// Builds the stand-in with these defines; `None`, and a line that says so, where there is no C compiler.
 fn fake(name: &str, defines: &[&str]) -> Option<PathBuf> {
@@ -59,8 +60,8 @@ fn this_machine() {
 /// Copies both ways and on the device, with the bytes checked.
 fn copies(gpu: &Arc<dyn Gpu>) {
     const LEN: usize = 300_000;
-    let (up, down) = (Pinned::new(gpu, LEN).unwrap(), Pinned::new(gpu, LEN).unwrap());
-    let (one, two) = (GpuBuf::new(gpu, LEN).unwrap(), GpuBuf::new(gpu, LEN).unwrap());
+    let (up, down) = (StaticPinned::new(gpu, LEN).unwrap(), StaticPinned::new(gpu, LEN).unwrap());
+    let (one, two) = (StaticGpuBuf::new(gpu, LEN).unwrap(), StaticGpuBuf::new(gpu, LEN).unwrap());
     let (stream, other, event) = (gpu.stream().unwrap(), gpu.stream().unwrap(), gpu.event().unwrap());
     assert!(gpu.done(event).unwrap(), "an event that was never recorded is done");
     let bytes: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect();
@@ -99,7 +100,7 @@ fn bytes_arrive() {
 #[test]
 fn work_is_late_and_events_say_when() {
     let Some(gpu) = gpu("late", &[]) else { return };
-    let (up, mem) = (Pinned::new(&gpu, 64).unwrap(), GpuBuf::new(&gpu, 64).unwrap());
+    let (up, mem) = (StaticPinned::new(&gpu, 64).unwrap(), StaticGpuBuf::new(&gpu, 64).unwrap());
     let (stream, event) = (gpu.stream().unwrap(), gpu.event().unwrap());
     gpu.copy(stream, mem.slice(), up.slice()).unwrap();
     gpu.record(event, stream).unwrap();
@@ -117,7 +118,7 @@ fn work_is_late_and_events_say_when() {
 #[test]
 fn streams_are_shared_with_others() {
     if let Some(gpu) = gpu("shared", &[]) {
-        let (up, mem) = (Pinned::new(&gpu, 64).unwrap(), GpuBuf::new(&gpu, 64).unwrap());
+        let (up, mem) = (StaticPinned::new(&gpu, 64).unwrap(), StaticGpuBuf::new(&gpu, 64).unwrap());
         assert!(up.slice().fill(0, &[7; 64]) && mem.slice().fill(0, &[0; 64]));
         let stream = gpu.stream().unwrap();
         gpu.copy(stream, mem.slice(), up.slice()).unwrap();
@@ -137,13 +138,14 @@ fn streams_are_shared_with_others() {
 #[test]
 fn pointers_are_told_apart() {
     let Some(gpu) = gpu("pointers", &[]) else { return };
-    let (pinned, mem, host) = (Pinned::new(&gpu, 64).unwrap(), GpuBuf::new(&gpu, 1000).unwrap(), HostBuf::new(64));
+    let (pinned, mem, host) =
+        (Pinned::new(&gpu, 64).unwrap(), StaticGpuBuf::new(&gpu, 1000).unwrap(), StaticBuf::new(64));
     let base = mem.slice().as_ptr() as u64;
     // Allocations are rounded to 64 KiB.
     assert_eq!(gpu.pointer(base + 999).unwrap(), Pointer::Device { ordinal: 0, base, len: 64 << 10 });
-    assert_eq!(gpu.pointer(pinned.slice().as_ptr() as u64).unwrap(), Pointer::Pinned);
+    assert_eq!(gpu.pointer(pinned.as_ptr() as u64).unwrap(), Pointer::Pinned);
     assert_eq!(gpu.pointer(host.slice().as_ptr() as u64).unwrap(), Pointer::Host);
-    let at = pinned.slice().as_ptr() as u64;
+    let at = pinned.as_ptr() as u64;
     drop(pinned);
     assert_eq!(gpu.pointer(at).unwrap(), Pointer::Host, "unpinned");
 }
@@ -151,7 +153,7 @@ fn pointers_are_told_apart() {
 #[test]
 fn exports_are_whole_pages_and_ours_to_close() {
     let Some(gpu) = gpu("export", &[]) else { return };
-    let mem = GpuBuf::new(&gpu, 20_000).unwrap();
+    let mem = StaticGpuBuf::new(&gpu, 20_000).unwrap();
     assert!(mem.slice().fill(5000, b"inside"));
     let part = mem.slice().sub(5000, 6000).unwrap();
     let out = gpu.export(part).unwrap();
@@ -165,7 +167,7 @@ fn exports_are_whole_pages_and_ours_to_close() {
         std::fs::read_link(&path).map_or(true, |p| !p.to_string_lossy().contains("fake")),
         "the descriptor is closed"
     );
-    assert!(gpu.export(HostBuf::new(64).slice()).unwrap_err().to_string().starts_with("LS1306"));
+    assert!(gpu.export(StaticBuf::new(64).slice()).unwrap_err().to_string().starts_with("LS1306"));
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn what_a_device_cannot_do_is_said() {
     if let Some(gpu) = gpu("gb10", &["-DDMA_BUF=0"]) {
         let Ability::No(why) = &gpu.info().dma_buf else { panic!("no dma-buf here") };
         assert!(why.contains("DMA_BUF_SUPPORTED is 0"), "{why}");
-        let mem = GpuBuf::new(&gpu, 64).unwrap();
+        let mem = StaticGpuBuf::new(&gpu, 64).unwrap();
         assert!(gpu.export(mem.slice()).unwrap_err().to_string().starts_with("LS1305"));
     }
     if let Some(gpu) = gpu("old", &["-DOLD_DRIVER"]) {
@@ -191,7 +193,7 @@ fn errors_name_call_device_and_reason() {
     assert!(text.starts_with("LS1303 cuMemAlloc on cuda:0 failed: out of memory (code 2)"), "{text}");
     let text = driver.device(1).unwrap_err().to_string();
     assert!(text.starts_with("LS1304 there is no device cuda:1: the driver shows 1"), "{text}");
-    let pinned = Pinned::new(&gpu, 64).unwrap();
+    let pinned = StaticPinned::new(&gpu, 64).unwrap();
     assert!(gpu.pin(pinned.slice()).unwrap_err().to_string().contains("code 712"), "pinned twice");
 }
 
@@ -215,11 +217,11 @@ fn pieces_are_put_in_place_in_every_way() {
 fn unpacks(gpu: &Arc<dyn Gpu>) {
     const N: usize = 40;
     const STEP: usize = 5000;
-    let pool = GpuBuf::new(gpu, N * 8192).unwrap();
+    let pool = StaticGpuBuf::new(gpu, N * 8192).unwrap();
     let bytes: Vec<u8> = (0..N * 8192).map(|i| (i * 13 + i / 257) as u8).collect();
     assert!(pool.slice().fill(0, &bytes));
     for way in [CopyMode::Kernel, CopyMode::D2d, CopyMode::Host] {
-        let dst = GpuBuf::new(gpu, N * STEP).unwrap();
+        let dst = StaticGpuBuf::new(gpu, N * STEP).unwrap();
         let mut unpacker = Unpacker::new(gpu, Some(way)).unwrap();
         let mut batch = Batch::new(bytes.len() as u64, (N * STEP) as u64);
         let mut want = vec![0; N * STEP];

@@ -215,7 +215,8 @@ fn host_reads(api: &Api, device: c_int) -> bool {
     }
 }
 
-impl DeviceMemory for Hip {
+// SAFETY: the copy is over when the call returns, and no handle is kept.
+unsafe impl DeviceMemory for Hip {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
         self.copy_now(to.as_ptr() as u64, bytes.as_ptr() as u64, bytes.len().min(to.len())).is_ok()
     }
@@ -225,7 +226,8 @@ impl DeviceMemory for Hip {
     }
 }
 
-impl Gpu for Hip {
+// SAFETY: copies run in the order of their streams, and no handle is kept beside them.
+unsafe impl Gpu for Hip {
     fn info(&self) -> &GpuInfo {
         &self.info
     }
@@ -246,7 +248,7 @@ impl Gpu for Hip {
         Ok(unsafe { MemSlice::on_device(self.shell.place(), addr, len) })
     }
 
-    fn free(&self, mem: MemSlice) {
+    unsafe fn free(&self, mem: MemSlice) {
         self.shell.free(mem);
     }
 

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use linkspan_gpu::conformance::{StaticGpuBuf, StaticPinned};
 use linkspan_gpu::unpack::{Batch, CopyMode, Unpacker};
-use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, Pinned, Pointer};
+use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuError, Pinned, Pointer};
 use linkspan_hip::Driver;
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 /// Versions of the runtime as they report themselves: ROCm 5.2, 6.2 and 7.0.
 const VERSIONS: [&str; 3] = ["-DVERSION=50221153", "-DVERSION=60241133", "-DVERSION=70051831"];
@@ -75,8 +76,8 @@ fn this_machine() {
 /// Copies both ways and on the device, with the bytes checked.
 fn copies(gpu: &Arc<dyn Gpu>) {
     const LEN: usize = 300_000;
-    let (up, down) = (Pinned::new(gpu, LEN).unwrap(), Pinned::new(gpu, LEN).unwrap());
-    let (one, two) = (GpuBuf::new(gpu, LEN).unwrap(), GpuBuf::new(gpu, LEN).unwrap());
+    let (up, down) = (StaticPinned::new(gpu, LEN).unwrap(), StaticPinned::new(gpu, LEN).unwrap());
+    let (one, two) = (StaticGpuBuf::new(gpu, LEN).unwrap(), StaticGpuBuf::new(gpu, LEN).unwrap());
     let (stream, other, event) = (gpu.stream().unwrap(), gpu.stream().unwrap(), gpu.event().unwrap());
     assert!(gpu.done(event).unwrap(), "an event that was never recorded is done");
     let bytes: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect();
@@ -123,11 +124,11 @@ fn pieces_are_put_in_place_in_every_way() {
 fn unpacks(gpu: &Arc<dyn Gpu>) {
     const N: usize = 40;
     const STEP: usize = 5000;
-    let pool = GpuBuf::new(gpu, N * 8192).unwrap();
+    let pool = StaticGpuBuf::new(gpu, N * 8192).unwrap();
     let bytes: Vec<u8> = (0..N * 8192).map(|i| (i * 13 + i / 257) as u8).collect();
     assert!(pool.slice().fill(0, &bytes));
     for way in [CopyMode::Kernel, CopyMode::D2d, CopyMode::Host] {
-        let dst = GpuBuf::new(gpu, N * STEP).unwrap();
+        let dst = StaticGpuBuf::new(gpu, N * STEP).unwrap();
         let mut unpacker = Unpacker::new(gpu, Some(way)).unwrap();
         let mut batch = Batch::new(bytes.len() as u64, (N * STEP) as u64);
         let mut want = vec![0; N * STEP];
@@ -148,7 +149,7 @@ fn unpacks(gpu: &Arc<dyn Gpu>) {
 #[test]
 fn streams_are_shared_with_others() {
     each_version("shared", |_, gpu| {
-        let (up, mem) = (Pinned::new(&gpu, 64).unwrap(), GpuBuf::new(&gpu, 64).unwrap());
+        let (up, mem) = (StaticPinned::new(&gpu, 64).unwrap(), StaticGpuBuf::new(&gpu, 64).unwrap());
         assert!(up.slice().fill(0, &[7; 64]) && mem.slice().fill(0, &[0; 64]));
         let stream = gpu.stream().unwrap();
         gpu.copy(stream, mem.slice(), up.slice()).unwrap();
@@ -168,11 +169,12 @@ fn streams_are_shared_with_others() {
 #[test]
 fn pointers_are_told_apart_in_every_version() {
     each_version("pointers", |major, gpu| {
-        let (pinned, mem, host) = (Pinned::new(&gpu, 64).unwrap(), GpuBuf::new(&gpu, 1000).unwrap(), HostBuf::new(64));
+        let (pinned, mem, host) =
+            (Pinned::new(&gpu, 64).unwrap(), StaticGpuBuf::new(&gpu, 1000).unwrap(), StaticBuf::new(64));
         let base = mem.slice().as_ptr() as u64;
         let device = Pointer::Device { ordinal: 1, base, len: 64 << 10 };
         assert_eq!(gpu.pointer(base + 999).unwrap(), device, "ROCm {major}");
-        assert_eq!(gpu.pointer(pinned.slice().as_ptr() as u64).unwrap(), Pointer::Pinned, "ROCm {major}");
+        assert_eq!(gpu.pointer(pinned.as_ptr() as u64).unwrap(), Pointer::Pinned, "ROCm {major}");
         assert_eq!(gpu.pointer(host.slice().as_ptr() as u64).unwrap(), Pointer::Host, "ROCm {major}");
     });
 }
@@ -181,14 +183,14 @@ fn pointers_are_told_apart_in_every_version() {
 fn exports_are_whole_pages_and_ours_to_close() {
     let Some(gpu) = gpu("export", &[VERSIONS[2]]) else { return };
     assert_eq!(gpu.info().dma_buf, Ability::Yes);
-    let mem = GpuBuf::new(&gpu, 20_000).unwrap();
+    let mem = StaticGpuBuf::new(&gpu, 20_000).unwrap();
     assert!(mem.slice().fill(5000, b"inside"));
     let out = gpu.export(mem.slice().sub(5000, 6000).unwrap()).unwrap();
     assert_eq!((out.offset, out.len), (5000 % 4096, 8192));
     let mut bytes = vec![0; out.len];
     File::open(format!("/proc/self/fd/{}", out.fd.as_raw_fd())).unwrap().read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes[out.offset as usize..][..6], b"inside");
-    assert!(gpu.export(HostBuf::new(64).slice()).unwrap_err().to_string().starts_with("LS1306"));
+    assert!(gpu.export(StaticBuf::new(64).slice()).unwrap_err().to_string().starts_with("LS1306"));
     assert!(gpu.flush_writes().unwrap_err().to_string().starts_with("LS1305"));
 }
 

@@ -15,7 +15,8 @@ struct Nothing;
 struct Tx(bool);
 struct Rx;
 
-impl NetPlugin for Nothing {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl NetPlugin for Nothing {
     const NAME: &'static CStr = c"nothing";
     type Ctx = ();
     type Listen = Rx;
@@ -59,7 +60,8 @@ impl Connecting<Nothing> for Tx {
     }
 }
 
-impl SendComm for Tx {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl SendComm for Tx {
     type Mr = ();
     fn isend(&mut self, _: Part<'_, ()>) -> Result<Option<u64>, Fail> {
         Ok(Some(7))
@@ -71,7 +73,8 @@ impl SendComm for Tx {
     fn revoke(&mut self, (): &()) {}
 }
 
-impl RecvComm for Rx {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl RecvComm for Rx {
     type Mr = ();
     fn irecv(&mut self, _: &[Part<'_, ()>], _: RecvHints) -> Result<Option<u64>, Fail> {
         Ok(Some(7))

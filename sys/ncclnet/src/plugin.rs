@@ -50,7 +50,10 @@ pub type OpenedRecv<P> = Opened<<P as NetPlugin>::Recv, <P as NetPlugin>::Domain
 ///
 /// Every method may be called from several threads at once, as far as its receiver type allows; nothing may block
 /// or wait for the peer. A panic reaches NCCL as an internal error.
-pub trait NetPlugin: Sized + Send + Sync + 'static {
+///
+/// # Safety
+/// An implementation touches memory of a registration no longer than the registration lives.
+pub unsafe trait NetPlugin: Sized + Send + Sync + 'static {
     /// Name for `NCCL_NET`, which NCCL compares without regard to case.
     const NAME: &'static CStr;
     /// Whether NCCL may merge devices ([`NetPlugin::merge`]).
@@ -136,7 +139,11 @@ pub trait Connecting<P: NetPlugin>: Send {
 }
 
 /// The data path of a send comm. Nothing here may block, allocate or log while all is well.
-pub trait SendComm: Send {
+///
+/// # Safety
+/// Memory of a request is touched until it was reported done, [`SendComm::revoke`] was called with its registration, or the
+/// comm was dropped; no handle is given to anything that may touch it later.
+pub unsafe trait SendComm: Send {
     /// A registration.
     type Mr;
 
@@ -154,7 +161,10 @@ pub trait SendComm: Send {
 }
 
 /// The data path of a receive comm. Nothing here may block, allocate or log while all is well.
-pub trait RecvComm: Send {
+///
+/// # Safety
+/// As [`SendComm`].
+pub unsafe trait RecvComm: Send {
     /// A registration.
     type Mr;
 

@@ -11,7 +11,7 @@ use linkspan_netdev::{
     Area, CONTROL_LEN, Error, Notifier, QueueKind, Socket, Source, channels, foreign_interface, give_back,
     may_bind_receive, may_bind_send, page_pools, queues, receive, rings, starved, zero_copy, zero_copy_receive,
 };
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 /// The loopback interface is number 1 in every network namespace.
 const LO: u32 = 1;
@@ -66,7 +66,7 @@ fn a_plain_socket_gives_plain_data_and_takes_no_tokens() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (to, _) = listener.accept().unwrap();
-    let (linear, mut control) = (HostBuf::new(4096), vec![0; CONTROL_LEN / 8]);
+    let (linear, mut control) = (StaticBuf::new(4096), vec![0; CONTROL_LEN / 8]);
     let linear = linear.slice();
     assert_eq!(receive(to.as_fd(), linear, &mut control).unwrap(), None);
     from.write_all(b"hello").unwrap();
@@ -117,7 +117,7 @@ fn what_io_uring_has() {
 /// io_uring's zero-copy receive from a card that cannot: the call and the kernel's error.
 #[test]
 fn a_queue_of_loopback_is_refused() {
-    let memory = HostBuf::new(64 << 12);
+    let memory = StaticBuf::new(64 << 12);
     let notifier = std::sync::Arc::new(Notifier::new(true).unwrap());
     let source = Source::Queue { interface: LO, queue: 0 };
     let refused = zero_copy(source, Area::Host(memory.slice()), (64, 64), &notifier).unwrap_err();
@@ -131,7 +131,7 @@ fn a_queue_of_loopback_is_refused() {
 /// The mode without a card, from the socket to the page and back, where this kernel has it.
 #[test]
 fn io_uring_copies_a_stream_to_pages_that_go_back() {
-    let memory = HostBuf::new(8 << 12);
+    let memory = StaticBuf::new(8 << 12);
     let notifier = std::sync::Arc::new(Notifier::new(true).unwrap());
     let made = zero_copy(Source::Anywhere, Area::Host(memory.slice()), (64, 64), &notifier);
     let known = zero_copy_receive().is_ok_and(|found| found.without_card);

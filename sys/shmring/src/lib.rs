@@ -26,8 +26,6 @@ pub mod page;
 #[cfg(not(loom))]
 pub mod pages;
 #[cfg(not(loom))]
-mod past;
-#[cfg(not(loom))]
 pub mod peer;
 
 #[cfg(not(loom))]

@@ -4,14 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linkspan_transport::{Buf, MemSlice};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::layout::{self, Side};
-use crate::past;
 use crate::ring::{Area, Consumer, Producer};
 use crate::slot::{MAX_SLICES, Words};
 
@@ -247,8 +246,10 @@ unsafe impl Area for RingView {
         // SAFETY: both pieces lie inside the ring; `src` is readable by the caller's promise; a source inside the
         // same map cannot be had by safe means.
         unsafe {
-            self.data.add(at).as_ptr().copy_from_nonoverlapping(src, first);
-            self.data.as_ptr().copy_from_nonoverlapping(src.add(first), len - first);
+            linkspan_mem::copy(src, self.data.add(at).as_ptr(), first);
+            if first < len {
+                linkspan_mem::copy(src.add(first), self.data.as_ptr(), len - first);
+            }
         }
     }
     #[inline]
@@ -256,11 +257,11 @@ unsafe impl Area for RingView {
         let (at, first) = self.split(pos, len);
         // SAFETY: as in `put`.
         unsafe {
-            self.data.add(at).as_ptr().copy_to_nonoverlapping(dst, first);
-            self.data.as_ptr().copy_to_nonoverlapping(dst.add(first), len - first);
+            linkspan_mem::copy(self.data.add(at).as_ptr(), dst, first);
+            if first < len {
+                linkspan_mem::copy(self.data.as_ptr(), dst.add(first), len - first);
+            }
         }
-        // The copy is what is looked at from here on: the compiler must not go back to the shared bytes.
-        compiler_fence(Ordering::SeqCst);
     }
 }
 
@@ -328,10 +329,11 @@ impl Consumer<RingView> {
         let (start, first) = self.area.split(self.head.wrapping_add(at as u64), dst.len());
         // SAFETY: both pieces lie inside the ring, by the mask and the split; `dst` is writable by the promise of `MemSlice::new`.
         unsafe {
-            past::copy(self.area.data.add(start).as_ptr(), dst.as_ptr(), first);
-            past::copy(self.area.data.as_ptr(), dst.as_ptr().add(first), dst.len() - first);
+            linkspan_mem::copy_past_caches(self.area.data.add(start).as_ptr(), dst.as_ptr(), first);
+            if first < dst.len() {
+                linkspan_mem::copy_past_caches(self.area.data.as_ptr(), dst.as_ptr().add(first), dst.len() - first);
+            }
         }
-        compiler_fence(Ordering::SeqCst);
         true
     }
 

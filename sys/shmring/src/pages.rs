@@ -1,4 +1,4 @@
-//! Pages of a descriptor (a file, a memfd, whatever can be mapped), as memory that handles may outlive.
+//! Pages of a descriptor (a file, a memfd, whatever can be mapped), as memory.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,8 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 #[cfg(test)]
 mod tests;
 
-/// Mapped pages. When they are dropped, the mapping is replaced by empty memory at the same addresses, so that a handle on
-/// them never touches unmapped memory. The memory is given back, the addresses are not: of these a process has 128 TiB.
+/// Mapped pages; unmapped when they are dropped.
 #[derive(Debug)]
 pub struct Pages {
     base: NonNull<u8>,
@@ -55,19 +54,19 @@ impl Pages {
     }
 
     /// A handle on all of them.
-    pub fn slice(&self) -> MemSlice {
-        // SAFETY: mapped for reading and writing now, and as empty memory after the drop; sizes were checked when they were
-        // mapped.
+    ///
+    /// # Safety
+    /// Nothing uses the handle, a copy or a part of it once they are dropped; see [`MemSlice::new`].
+    pub unsafe fn slice(&self) -> MemSlice {
+        // SAFETY: mapped for reading and writing until they are dropped, see above; sizes were checked when they were mapped.
         unsafe { MemSlice::new(self.base.as_ptr(), self.len) }
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // Where the OS refuses, the pages stay mapped permanently.
-        // SAFETY: replaces our own mapping, whole; handles that are left see zeros.
-        let _ = unsafe { rustix::mm::mmap_anonymous(self.base.as_ptr().cast(), self.len, prot, flags) };
+        // SAFETY: our own mapping, whole, and no handle on it is used any more, as `slice` asks.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
     }
 }

@@ -20,7 +20,7 @@ pub struct Udmabuf {
     bytes: usize,
 }
 
-// SAFETY: an address of a mapping that lives as long as this; all access goes through `MemSlice`.
+// SAFETY: an address of a mapping that is never unmapped; all access goes through `MemSlice`.
 unsafe impl Send for Udmabuf {}
 // SAFETY: as above.
 unsafe impl Sync for Udmabuf {}
@@ -82,9 +82,9 @@ impl Udmabuf {
         self.dmabuf.as_ref().map(AsFd::as_fd)
     }
 
-    /// Its bytes, whole pages.
+    /// Its bytes, whole pages; they stay mapped until the process ends.
     pub fn slice(&self) -> MemSlice {
-        // SAFETY: mapped until this is dropped; tests keep it for as long as they use the handle.
+        // SAFETY: never unmapped.
         unsafe { MemSlice::new(self.base.as_ptr(), self.bytes) }
     }
 
@@ -97,13 +97,5 @@ impl Udmabuf {
     /// The exporter goes: both descriptors are closed. What has imported it keeps it.
     pub fn close(&mut self) {
         (self.dmabuf, self.memfd) = (None, None);
-    }
-}
-
-impl Drop for Udmabuf {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping; handles on it are not used any more, as `slice` asks.
-        let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert_eq!(unmapped, 0);
     }
 }

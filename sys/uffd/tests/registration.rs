@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_thunderbolt::soft::SoftRingLink;
 use linkspan_thunderbolt::{RingDevice, RingRail};
-use linkspan_transport::{Buf, Conn, HostBuf, MemSlice, Rail};
+use linkspan_transport::{Buf, Conn, MemSlice, Rail, StaticBuf};
 use linkspan_uffd::Unmaps;
 use linkspan_verbs::{Config, Domain, Setup, join};
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
@@ -66,7 +66,7 @@ fn over_queue_pairs() {
     let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), Config::default()).expect("a side");
     let (a, b) = join(side(&here), side(&there)).expect("joined");
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
-    let kept = HostBuf::new(LEN);
+    let kept = StaticBuf::new(LEN);
     // Both as what is sent from and as what is received into.
     for round in 0..20u8 {
         let at = map(place());
@@ -102,7 +102,7 @@ fn over_a_cable() {
     };
     let (mut a, mut b) = (side(0), side(1));
     let told = Unmaps::of_process().is_ok();
-    let kept = HostBuf::new(LEN);
+    let kept = StaticBuf::new(LEN);
     for round in 0..20u8 {
         let at = map(place());
         assert!(slice(at).fill(0, &[round; LEN]));

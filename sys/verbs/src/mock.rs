@@ -105,7 +105,9 @@ impl<N: Nic> MockNic<N> {
     }
 }
 
-impl<N: Nic> Nic for MockNic<N> {
+#[allow(unsafe_code)]
+// SAFETY: a region reaches its memory no longer than it lives.
+unsafe impl<N: Nic> Nic for MockNic<N> {
     type Mr = N::Mr;
     type Cq = MockCq<N::Cq>;
     type Qp = MockQp<N::Qp>;

@@ -11,7 +11,11 @@ use crate::{
 
 /// An opened device with a protection domain. Cloning shares both; it closes with its last clone, region, queue and
 /// queue pair. May be used from several threads.
-pub trait Nic: Clone + Send + Sync + 'static {
+///
+/// # Safety
+/// The device reaches registered memory no longer than the region lives, and only for posted work or peers that know its keys.
+#[allow(unsafe_code)]
+pub unsafe trait Nic: Clone + Send + Sync + 'static {
     /// A registered region.
     type Mr: Mr;
     /// A completion queue.

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use linkspan::{Access, Context, Memory, Notify, RemoteBuffer};
 use linkspan_fabric::nic::AnyNic;
 use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
-use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, HostBuf, Level, Log, Poll, Ticket};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, Level, Log, Poll, Ticket};
 use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
 use linkspan_proto::mesh::{Keys, LISTEN_ID};
+use linkspan_transport::StaticBuf;
 
 /// Messages in flight.
 const WINDOW: usize = 8;
@@ -224,7 +225,7 @@ pub(crate) fn cpu_ticks(pid: &str) -> Result<u64, String> {
 
 /// Moves messages one way. Without `checks` nothing is written into them nor looked at: what is left is the cost of moving.
 fn transfer(channel: &mut Channel, count: usize, size: usize, sends: bool, checks: bool) -> Result<(), String> {
-    let bufs: Vec<HostBuf> = (0..WINDOW.min(count)).map(|_| HostBuf::new(size)).collect();
+    let bufs: Vec<StaticBuf> = (0..WINDOW.min(count)).map(|_| StaticBuf::new(size)).collect();
     let lost = |channel: &Channel, error: &dyn std::error::Error| {
         println!("lost {}", channel.lost().unwrap_or_else(|| error.to_string()));
         format!("the connection was lost: {error}")

@@ -19,7 +19,8 @@ use common::bed::PAYLOAD;
 use common::uring::{end, here, uring};
 use common::{SimRail, until};
 use linkspan_devmem::{PlantedBug, plant};
-use linkspan_gpu::{Gpu, GpuBuf, SimGpu};
+use linkspan_gpu::conformance::StaticGpuBuf;
+use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::{Dial, Listen, Options, Stream};
 use linkspan_transport::conformance::{Level, Patience, behaviours};
 use linkspan_transport::{Buf, Conn};
@@ -70,7 +71,7 @@ fn peer(at: [SocketAddr; 2]) -> ! {
     });
     let mut conn = Conn::new([end(&gpu, control, data, 64 << 12)], false);
     let any: Arc<dyn Gpu> = gpu;
-    let src = GpuBuf::new(&any, LEN).unwrap();
+    let src = StaticGpuBuf::new(&any, LEN).unwrap();
     assert!(src.slice().fill(0, &vec![0x3c; LEN]));
     loop {
         let mut sent = None;
@@ -93,7 +94,7 @@ fn killed() {
     let gpu = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
     let mut conn = Conn::new([end(&gpu, control, data, 64 << 12)], false);
     let any: Arc<dyn Gpu> = gpu.clone();
-    let dst = GpuBuf::new(&any, LEN).unwrap();
+    let dst = StaticGpuBuf::new(&any, LEN).unwrap();
     let post = |conn: &mut Conn<_>| until("space for a receive", || conn.post_recv(&[(1, dst.slice())]).unwrap());
     for _ in 0..5 {
         let recv = post(&mut conn);

@@ -234,7 +234,9 @@ impl<C: Rail> DevmemRail<C> {
     }
 }
 
-impl<C: Rail> Rail for DevmemRail<C> {
+#[allow(unsafe_code)]
+// SAFETY: the stream of heads is a rail; payload is sent by `Tx`, which keeps handles until the kernel's notices, and placed by `Rx` until it has landed; the drop cuts the streams.
+unsafe impl<C: Rail> Rail for DevmemRail<C> {
     fn info(&self) -> &RailInfo {
         &self.info
     }
@@ -251,9 +253,10 @@ impl<C: Rail> Rail for DevmemRail<C> {
             self.end.get_or_insert(End::Device(error.to_string()));
             return Err(Busy);
         }
-        let filled = self.body.slice().fill(0, head.as_wire());
+        let filled = self.body.fill(0, head.as_wire());
         debug_assert!(filled);
-        let number = self.control.ctrl(&announcement(), self.body.slice())?;
+        // SAFETY: a body is read within the call.
+        let number = self.control.ctrl(&announcement(), unsafe { self.body.slice() })?;
         self.out.push(number, src);
         Ok(number)
     }

@@ -33,7 +33,11 @@ pub struct Bound {
 }
 
 /// Who binds device memory to network cards and steers streams to it. May be asked from any thread.
-pub trait Cards: Send + Sync + fmt::Debug {
+///
+/// # Safety
+/// An implementation names memory to a card no longer than the value lives that it returns.
+#[allow(unsafe_code)]
+pub unsafe trait Cards: Send + Sync + fmt::Debug {
     /// Memory of this GPU, bound to queues of the interface, to which the stream `peer` -> `local` is steered for as long as the
     /// pool lives. `stream` is its descriptor.
     ///
@@ -73,7 +77,9 @@ impl<O: Owner> KernelSocket<O> {
     }
 }
 
-impl<O: Owner> Socket for KernelSocket<O> {
+#[allow(unsafe_code)]
+// SAFETY: memory is named to the kernel within the call, or until the notice of the send that names it.
+unsafe impl<O: Owner> Socket for KernelSocket<O> {
     fn fd(&self) -> BorrowedFd<'_> {
         self.owner.as_fd()
     }

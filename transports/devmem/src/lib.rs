@@ -4,7 +4,7 @@
 //! card puts whatever comes over that one into device memory, where the processor could not read a head. Chunks' heads and
 //! control messages take the control rail; a head says that the next bytes of the second stream are its chunk's.
 //! The crate's README has the whole of it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod endpoint;
 mod error;

@@ -233,7 +233,9 @@ fn put(control: &mut [u64], used: &mut usize, message: &[u8; 40]) -> bool {
     true
 }
 
-impl<O: Owner> Socket for SimSocket<O> {
+#[allow(unsafe_code)]
+// SAFETY: memory is named to the kernel within the call, or until the notice of the send that names it.
+unsafe impl<O: Owner> Socket for SimSocket<O> {
     fn fd(&self) -> BorrowedFd<'_> {
         self.owner.as_fd()
     }

@@ -67,7 +67,12 @@ impl Lent {
 /// The stream. [`crate::KernelSocket`] is the one of the kernel; tests have another.
 ///
 /// Nothing here blocks; the calls of the data path neither allocate nor lock.
-pub trait Socket: Send + fmt::Debug {
+///
+/// # Safety
+/// An implementation touches memory that a call names within the call; memory that it bound or lends, no longer than the value
+/// lives that stands for it, and sends that were accepted until their notice has come.
+#[allow(unsafe_code)]
+pub unsafe trait Socket: Send + fmt::Debug {
     /// The stream's descriptor.
     fn fd(&self) -> BorrowedFd<'_>;
 

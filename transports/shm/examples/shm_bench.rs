@@ -14,7 +14,7 @@ use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_
 use linkspan_shmring::Map;
 use linkspan_shmring::bare::Bare;
 use linkspan_shmring::cma::{AccessGuard, Remote};
-use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Sink, Violation};
+use linkspan_transport::{Buf, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 /// Both sides use this much source and destination memory, whatever the message.
 const AREA: usize = 16 << 20;
@@ -135,8 +135,8 @@ fn child(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn touched() -> HostBuf {
-    let area = HostBuf::new(AREA);
+fn touched() -> StaticBuf {
+    let area = StaticBuf::new(AREA);
     for at in (0..AREA).step_by(4096) {
         let _ = area.slice().fill(at as u64, &[1]);
     }
@@ -167,7 +167,7 @@ impl Sink for Got {
 struct Run {
     rail: ShmRail,
     bare: Bare,
-    area: HostBuf,
+    area: StaticBuf,
     there: u64,
     got: Got,
     first: bool,

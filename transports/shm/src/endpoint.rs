@@ -111,7 +111,9 @@ impl ShmRail {
     }
 }
 
-impl Rail for ShmRail {
+#[allow(unsafe_code)]
+// SAFETY: memory of a send is read until `taken` reaches it, a place is written until it has landed; `Tx` and `Rx` drop their handles then, and the drop of the rail waits for copies of the peer (`Slot`).
+unsafe impl Rail for ShmRail {
     fn info(&self) -> &RailInfo {
         &self.info
     }

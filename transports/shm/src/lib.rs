@@ -6,7 +6,7 @@
 //!
 //! [`identity`] and [`same_host`] tell whether the transport applies, [`Accepting`] and [`Connecting`] set it up,
 //! [`ShmRail`] is the rail.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
 mod caps;

@@ -3,7 +3,7 @@
 //! A [`World`] owns the clock, the random numbers and every link. [`World::link`] gives the two ends of a new link,
 //! each a [`SimRail`], to two connections in the same thread. What happens depends on the seed and on the order of
 //! calls alone, so a run that failed once fails again.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod fault;
 mod link;

@@ -1,7 +1,7 @@
 //! The simulated link by itself.
 
 use linkspan_proto::head::HEAD_LEN;
-use linkspan_transport::{Buf, Busy, Down, Head, HostBuf, Kind, MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Buf, Busy, Down, Head, Kind, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 
 use crate::{End, Fault, LinkConfig, SimRail, World};
 
@@ -12,7 +12,7 @@ struct Into {
 }
 
 impl Into {
-    fn new(buf: &HostBuf) -> Into {
+    fn new(buf: &StaticBuf) -> Into {
         Into { place: buf.slice(), came: Vec::new() }
     }
 }
@@ -44,8 +44,8 @@ fn small() -> LinkConfig {
     LinkConfig { queue: 4, buffer: 3000, segment: 700, ..LinkConfig::default() }
 }
 
-fn filled(len: usize, byte: u8) -> HostBuf {
-    let buf = HostBuf::new(len);
+fn filled(len: usize, byte: u8) -> StaticBuf {
+    let buf = StaticBuf::new(len);
     assert!(buf.slice().fill(0, &vec![byte; len]));
     buf
 }
@@ -66,7 +66,7 @@ fn run(world: &World, a: &mut SimRail, b: &mut SimRail, sink: &mut Into) -> Resu
 fn messages_and_chunks_arrive_whole_and_in_order() {
     let world = World::new(1);
     let (mut a, mut b) = world.link(small());
-    let (src, dst) = (filled(20_000, 7), HostBuf::new(20_000));
+    let (src, dst) = (filled(20_000, 7), StaticBuf::new(20_000));
     let text = filled(500, 3);
     assert_eq!(a.ctrl(&head(Kind::Eager, 500), text.slice()), Ok(1));
     assert_eq!(a.data(&head(Kind::Chunk, 20_000), src.slice()), Ok(2));
@@ -83,7 +83,7 @@ fn messages_and_chunks_arrive_whole_and_in_order() {
 fn memory_is_read_when_it_leaves_and_taken_says_when_it_has() {
     let world = World::new(1);
     let (mut a, mut b) = world.link(small());
-    let (src, dst) = (filled(2000, 1), HostBuf::new(20_000));
+    let (src, dst) = (filled(2000, 1), StaticBuf::new(20_000));
     let late = filled(5000, 1);
     a.data(&head(Kind::Chunk, 2000), src.slice()).expect("transport");
     a.data(&head(Kind::Chunk, 5000), late.slice()).expect("transport");
@@ -121,7 +121,7 @@ fn a_stall_leaves_a_chunk_half_landed_and_a_dropped_end_takes_no_more() {
     for dropped in [false, true] {
         let world = World::new(1);
         let (mut a, mut b) = world.link(LinkConfig::default());
-        let (src, dst) = (filled(10_000, 7), HostBuf::new(10_000));
+        let (src, dst) = (filled(10_000, 7), StaticBuf::new(10_000));
         a.data(&head(Kind::Chunk, 10_000), src.slice()).expect("transport");
         let stall = Fault::Stall { to: End::B, after: HEAD_LEN as u64 + 4000, time: None };
         world.plant(a.link(), stall);
@@ -159,7 +159,7 @@ fn a_cut_is_seen_by_each_end_in_its_own_time() {
     assert!(matches!(a.flush(), Err(Down::PeerGone { .. })));
     drop(a);
     world.advance(u64::MAX / 2);
-    let dst = HostBuf::new(1);
+    let dst = StaticBuf::new(1);
     assert!(b.flush().is_ok());
     assert_eq!(b.poll(&mut Into::new(&dst)).expect("never"), Poll::Idle);
 }
@@ -173,7 +173,7 @@ fn what_was_sent_before_a_close_is_read_before_the_end() {
     drop(a);
     world.advance(1_000_000_000);
     assert!(b.flush().is_err(), "what is sent is not taken");
-    let dst = HostBuf::new(1);
+    let dst = StaticBuf::new(1);
     let mut sink = Into::new(&dst);
     assert_eq!(b.poll(&mut sink).expect("one message"), Poll::Active);
     assert_eq!(sink.came.len(), 1);
@@ -193,7 +193,7 @@ fn a_damaged_head_is_always_found() {
             head.id.set(seed as u32);
             a.ctrl(&head.sealed(), MemSlice::EMPTY).expect("transport");
         }
-        let dst = HostBuf::new(1);
+        let dst = StaticBuf::new(1);
         let mut sink = Into::new(&dst);
         let end = run(&world, &mut a, &mut b, &mut sink);
         assert!(matches!(end, Err(Down::Protocol { .. })), "{end:?}");

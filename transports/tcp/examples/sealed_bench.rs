@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use ciphers::ciphers;
 use linkspan_proto::Kind;
 use linkspan_tcp::{Dial, Listen, Options, RailConfig, SealedRail, Stream, TcpRail};
-use linkspan_transport::{Buf, Head, HostBuf, MemSlice, Rail, Sink, Violation};
+use linkspan_transport::{Buf, Head, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 fn streams() -> (Stream, Stream) {
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
@@ -180,7 +180,7 @@ fn median(v: &mut [f64]) -> f64 {
 fn main() {
     let pairs: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(11).max(1);
     const MAX: usize = 32 << 20;
-    let bufs: Vec<HostBuf> = (0..4).map(|_| HostBuf::new(MAX)).collect();
+    let bufs: Vec<StaticBuf> = (0..4).map(|_| StaticBuf::new(MAX)).collect();
     for buf in &bufs {
         for at in (0..MAX).step_by(4096) {
             assert!(buf.slice().fill(at as u64, &[1; 4096]));

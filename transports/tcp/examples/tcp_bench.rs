@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::Kind;
 use linkspan_tcp::{CHUNK, Dial, Listen, Options, RailConfig, Stream, TcpRail};
-use linkspan_transport::{Buf, Head, HostBuf, MemSlice, Rail, Sink, Violation};
+use linkspan_transport::{Buf, Head, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 fn streams() -> (Stream, Stream) {
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
@@ -333,7 +333,7 @@ fn main() {
     let pairs: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(11).max(1);
     let filter = args.next().unwrap_or_default();
     const MAX: usize = 32 << 20;
-    let bufs: Vec<HostBuf> = (0..4).map(|_| HostBuf::new(MAX)).collect();
+    let bufs: Vec<StaticBuf> = (0..4).map(|_| StaticBuf::new(MAX)).collect();
     for buf in &bufs {
         for at in (0..MAX).step_by(4096) {
             assert!(buf.slice().fill(at as u64, &[1; 4096]));

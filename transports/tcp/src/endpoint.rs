@@ -201,7 +201,9 @@ impl TcpRail {
     }
 }
 
-impl Rail for TcpRail {
+#[allow(unsafe_code)]
+// SAFETY: `Tx` has a handle on a payload until the kernel took its bytes and, where it lends pages, until the notice of that came; `Rx` on a place until it has landed. Dropping the rail resets streams that still lend.
+unsafe impl Rail for TcpRail {
     fn info(&self) -> &RailInfo {
         &self.info
     }

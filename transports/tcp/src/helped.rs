@@ -141,7 +141,9 @@ impl HelpedRail {
     }
 }
 
-impl Rail for HelpedRail {
+#[allow(unsafe_code)]
+// SAFETY: handles go through rings to the helper thread, which has a rail of its own; the drop of this one waits until that one is dropped.
+unsafe impl Rail for HelpedRail {
     fn info(&self) -> &RailInfo {
         &self.info
     }

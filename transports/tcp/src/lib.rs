@@ -4,7 +4,7 @@
 //! [`Stream::into_sealed_rail`] an encrypted [`SealedRail`].
 //! Nothing here blocks, and nothing starts a thread but [`Helpers`], which exist where the user asked for them and
 //! make a [`HelpedRail`] of a rail. The crate's README has the reasons behind the numbers.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod async_sink;
 mod batch;

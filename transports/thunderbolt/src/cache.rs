@@ -233,7 +233,9 @@ impl<R> Seen<R> {
     }
 }
 
-impl<R: Send + Sync> DeviceReach for Seen<R> {
+#[allow(unsafe_code)]
+// SAFETY: only addresses are compared.
+unsafe impl<R: Send + Sync> DeviceReach for Seen<R> {
     fn reaches(&mut self, mem: MemSlice, target: bool) -> bool {
         self.find(mem, target).is_some()
     }

@@ -10,7 +10,12 @@ use linkspan_transport::{Buf, MemSlice};
 
 /// The ring driver's device: messages in order on channels, from and into registered memory. See [`Ring`], whose words
 /// these are.
-pub trait RingDevice: Send {
+///
+/// # Safety
+/// An implementation touches memory of a region only for sends and receives that were put and have not completed, and no
+/// longer than the region and the device live.
+#[allow(unsafe_code)]
+pub unsafe trait RingDevice: Send {
     /// Registered memory.
     type Region: Send + Sync + 'static;
 
@@ -81,7 +86,11 @@ pub trait RingDevice: Send {
 }
 
 /// Registers dma-bufs with an open device, from any thread.
-pub trait Registrar<R>: Send + Sync {
+///
+/// # Safety
+/// As [`RingDevice`].
+#[allow(unsafe_code)]
+pub unsafe trait Registrar<R>: Send + Sync {
     /// Registers a dma-buf from `offset` (a multiple of the page size) on: `head` bytes, and behind them those of `mem`.
     ///
     /// # Errors
@@ -96,7 +105,9 @@ pub trait Registrar<R>: Send + Sync {
     ) -> Result<R, Error>;
 }
 
-impl Registrar<Region> for linkspan_tbring::Registrar {
+#[allow(unsafe_code)]
+// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
+unsafe impl Registrar<Region> for linkspan_tbring::Registrar {
     fn register_dmabuf(
         &self,
         fd: BorrowedFd<'_>,
@@ -109,7 +120,9 @@ impl Registrar<Region> for linkspan_tbring::Registrar {
     }
 }
 
-impl RingDevice for Ring {
+#[allow(unsafe_code)]
+// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
+unsafe impl RingDevice for Ring {
     type Region = Region;
 
     fn registrar(&self) -> Arc<dyn Registrar<Region>> {
@@ -154,7 +167,11 @@ impl RingDevice for Ring {
 }
 
 /// The kernel's stream device. See [`Stream`].
-pub trait StreamDevice: Send {
+///
+/// # Safety
+/// An implementation touches memory within the call only.
+#[allow(unsafe_code)]
+pub unsafe trait StreamDevice: Send {
     /// Reads into `place` and behind that into `tail`; `Some(0)` is the end.
     ///
     /// # Errors
@@ -171,7 +188,9 @@ pub trait StreamDevice: Send {
     fn wait_fd(&self) -> RawFd;
 }
 
-impl StreamDevice for Stream {
+#[allow(unsafe_code)]
+// SAFETY: bytes are copied within the call.
+unsafe impl StreamDevice for Stream {
     fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>> {
         Stream::read(self, place, tail)
     }

@@ -4,7 +4,7 @@
 //! [`find`] tells what cables this host has, [`Setup`] is the handshake (bytes in, bytes out) in which both sides choose one
 //! and prove that it joins them, [`CableRail`] the rail. [`soft`] has both devices in software, for tests on machines
 //! without a cable. `README.md` beside this crate has the messages.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cache;
 mod device;

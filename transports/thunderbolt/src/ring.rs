@@ -69,8 +69,9 @@ impl Of {
 
 /// The registered memory of a rail: slots to send from, slots to receive into, scratch.
 pub(crate) struct Slots<D: RingDevice> {
-    pub(crate) mem: HostBuf,
     pub(crate) region: D::Region,
+    pub(crate) mem: MemSlice,
+    _memory: HostBuf,
 }
 
 impl<D: RingDevice> Slots<D> {
@@ -138,9 +139,11 @@ impl<D: RingDevice> RingRail<D> {
         speed: u64,
         busy: bool,
     ) -> Result<RingRail<D>, linkspan_tbring::Error> {
-        let mem = HostBuf::new(2 * SLOTS * SLOT + CHUNK);
-        let region = device.register(mem.slice(), Access::Both)?;
-        let slots = Slots { mem, region };
+        let memory = HostBuf::new(2 * SLOTS * SLOT + CHUNK);
+        #[allow(unsafe_code)]
+        // SAFETY: device and region are dropped before the buffer, by the order of the fields.
+        let mem = unsafe { memory.slice() };
+        let slots = Slots { region: device.register(mem, Access::Both)?, mem, _memory: memory };
         let cache = Cache::new(&device);
         let mut port = RingIo { device, control, data, slots, cache, rang: false };
         for slot in 0..SLOTS {
@@ -251,7 +254,9 @@ const ENODEV: i32 = 19;
 /// A message was longer than the receive it met.
 const EMSGSIZE: i32 = 90;
 
-impl<D: RingDevice> Rail for RingRail<D> {
+#[allow(unsafe_code)]
+// SAFETY: sends and receives name registered regions until their completion; dropping the device ends what the driver does.
+unsafe impl<D: RingDevice> Rail for RingRail<D> {
     fn info(&self) -> &RailInfo {
         &self.info
     }

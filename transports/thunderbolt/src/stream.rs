@@ -99,7 +99,9 @@ impl<S: StreamDevice> StreamRail<S> {
     }
 }
 
-impl<D: StreamDevice> Rail for StreamRail<D> {
+#[allow(unsafe_code)]
+// SAFETY: bytes are copied by `read` and `write` within the call; handles are dropped when a payload was written or has landed.
+unsafe impl<D: StreamDevice> Rail for StreamRail<D> {
     fn info(&self) -> &RailInfo {
         &self.info
     }

@@ -226,7 +226,9 @@ enum AnyRegistrar {
     Soft(SoftRegistrar),
 }
 
-impl Registrar<AnyRegion> for AnyRegistrar {
+#[allow(unsafe_code)]
+// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
+unsafe impl Registrar<AnyRegion> for AnyRegistrar {
     fn register_dmabuf(
         &self,
         fd: BorrowedFd<'_>,
@@ -244,7 +246,9 @@ impl Registrar<AnyRegion> for AnyRegistrar {
     }
 }
 
-impl RingDevice for AnyRing {
+#[allow(unsafe_code)]
+// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
+unsafe impl RingDevice for AnyRing {
     type Region = AnyRegion;
 
     fn registrar(&self) -> Arc<dyn Registrar<AnyRegion>> {
@@ -309,7 +313,9 @@ impl RingDevice for AnyRing {
     }
 }
 
-impl StreamDevice for AnyStream {
+#[allow(unsafe_code)]
+// SAFETY: bytes are copied within the call.
+unsafe impl StreamDevice for AnyStream {
     fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>> {
         each!(AnyStream, self, stream => StreamDevice::read(stream, place, tail))
     }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use linkspan_transport::conformance::{Level, Side, Testbed, Want, behaviours};
-use linkspan_transport::{Conn, HostBuf, Rail};
+use linkspan_transport::{Conn, Rail, StaticBuf};
 use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
 use linkspan_verbs_sys::Nic;
 use linkspan_verbs_sys::hw::{HwNic, devices};
@@ -56,7 +56,7 @@ const WINDOW: usize = 16;
 fn cost(transport: &Device, len: usize) {
     let (a, b) = transport.rails();
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
-    let memory: Vec<_> = (0..WINDOW).map(|_| (HostBuf::new(len), HostBuf::new(len))).collect();
+    let memory: Vec<_> = (0..WINDOW).map(|_| (StaticBuf::new(len), StaticBuf::new(len))).collect();
     stream(&mut a, &mut b, &memory, 2 * WINDOW as u64);
     let count = if len > 1 << 16 { 128u64 } else { 640 };
     let done = |conn: &Conn<VerbsRail<HwNic>>| conn.rails().next().map(|(_, rail)| rail.counts()).unwrap_or_default();
@@ -93,7 +93,7 @@ fn cost(transport: &Device, len: usize) {
 fn latency(transport: &Device) {
     let (a, b) = transport.rails();
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
-    let memory = [HostBuf::new(8), HostBuf::new(8)];
+    let memory = [StaticBuf::new(8), StaticBuf::new(8)];
     let mut halves: Vec<f64> = Vec::new();
     for _ in 0..220 {
         let since = Instant::now();
@@ -110,7 +110,7 @@ fn latency(transport: &Device) {
     );
 }
 
-fn one_way(from: &mut Conn<VerbsRail<HwNic>>, to: &mut Conn<VerbsRail<HwNic>>, memory: &[HostBuf; 2]) {
+fn one_way(from: &mut Conn<VerbsRail<HwNic>>, to: &mut Conn<VerbsRail<HwNic>>, memory: &[StaticBuf; 2]) {
     let recv = to.post_recv(&[(1, memory[1].slice())]).unwrap_or_else(|e| panic!("{e}"));
     let recv = recv.unwrap_or_else(|| panic!("no space for one receive"));
     let mut send = None;
@@ -131,7 +131,12 @@ fn one_way(from: &mut Conn<VerbsRail<HwNic>>, to: &mut Conn<VerbsRail<HwNic>>, m
 }
 
 /// `count` messages, each pair of buffers' next one as soon as its last has arrived.
-fn stream(a: &mut Conn<VerbsRail<HwNic>>, b: &mut Conn<VerbsRail<HwNic>>, memory: &[(HostBuf, HostBuf)], count: u64) {
+fn stream(
+    a: &mut Conn<VerbsRail<HwNic>>,
+    b: &mut Conn<VerbsRail<HwNic>>,
+    memory: &[(StaticBuf, StaticBuf)],
+    count: u64,
+) {
     let mut lanes: Vec<_> = memory.iter().map(|_| (None, None, false)).collect();
     let (mut begun, mut over) = (0, 0);
     while over < count {

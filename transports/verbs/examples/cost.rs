@@ -7,7 +7,7 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use linkspan_transport::{Conn, HostBuf, MemSlice};
+use linkspan_transport::{Conn, MemSlice, StaticBuf};
 use linkspan_verbs::{Config, Domain, Setup, join};
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 
@@ -20,7 +20,7 @@ fn main() {
     let (here, there) = (domain(1), domain(2));
     let side = |d: &Domain<_>| Setup::new(d.clone(), Config::default()).unwrap_or_else(|e| panic!("{e}"));
     let (mut a, b) = join(side(&here), side(&there)).unwrap_or_else(|e| panic!("{e}"));
-    let memory: Vec<HostBuf> = (0..1000).map(|_| HostBuf::new(16 << 10)).collect();
+    let memory: Vec<StaticBuf> = (0..1000).map(|_| StaticBuf::new(16 << 10)).collect();
     for buf in &memory {
         linkspan_transport::Rail::prepare(&mut a, buf.slice(), true);
     }
@@ -47,7 +47,7 @@ fn main() {
     assert!(what != "hit" || here.registrations() == 1000, "every one was a hit");
 }
 
-fn part(buf: &HostBuf, len: u64) -> MemSlice {
+fn part(buf: &StaticBuf, len: u64) -> MemSlice {
     linkspan_transport::Buf::sub(&buf.slice(), 0, len).unwrap_or(MemSlice::NONE)
 }
 

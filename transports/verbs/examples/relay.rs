@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use linkspan_transport::{Conn, HostBuf, MemSlice};
+use linkspan_transport::{Conn, MemSlice, StaticBuf};
 use linkspan_verbs::{Config, Domain, RELAY_CHUNK, Relay, Setup, VerbsRail, join};
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
@@ -83,7 +83,7 @@ fn main() {
     println!("| message | one direct hop, us | over one relay, us | relay / two direct hops |");
     println!("|---|---|---|---|");
     for (len, depth) in [(8, 1), (8, 8), (64 << 10, 8), (1 << 20, 8), (4 << 20, 2)] {
-        let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+        let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
         let count = ((mib << 20) / len).clamp(4, 20_000);
         let mut turns: Vec<(f64, f64, f64)> = (0..=TURNS)
             .map(|_| {

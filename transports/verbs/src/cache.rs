@@ -431,7 +431,9 @@ impl<N: Nic> Registered<N> {
     }
 }
 
-impl<N: Nic> DeviceReach for Registered<N> {
+#[allow(unsafe_code)]
+// SAFETY: only addresses are compared.
+unsafe impl<N: Nic> DeviceReach for Registered<N> {
     fn reaches(&mut self, mem: MemSlice, target: bool) -> bool {
         let shared = &self.domain.0;
         let now = (shared.generation.load(Ordering::Acquire), shared.registrations.load(Ordering::Acquire));

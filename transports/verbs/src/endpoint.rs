@@ -60,7 +60,8 @@ pub struct VerbsRail<N: Nic> {
     qp: N::Qp,
     cq: N::Cq,
     mr: N::Mr,
-    ring: HostBuf,
+    ring: MemSlice,
+    _memory: HostBuf,
     cache: Cache<N>,
     tx: Tx<N::Mr>,
     rx: Rx<N::Mr>,
@@ -89,7 +90,7 @@ impl<N: Nic> VerbsRail<N> {
         config: Config,
         (port, entry): (Port, Option<GidEntry>),
         path: String,
-        (qp, cq, mr, ring): (N::Qp, N::Cq, N::Mr, HostBuf),
+        (qp, cq, mr, (ring, memory)): (N::Qp, N::Cq, N::Mr, (MemSlice, HostBuf)),
         own: u16,
         peer: u16,
     ) -> VerbsRail<N> {
@@ -115,6 +116,7 @@ impl<N: Nic> VerbsRail<N> {
             cq,
             mr,
             ring,
+            _memory: memory,
             cache: Cache::new(domain),
             info,
             interface: config.interface,
@@ -179,8 +181,7 @@ impl<N: Nic> VerbsRail<N> {
             self.tx.completed(completion.id);
             return Ok(());
         }
-        let ring = self.ring.slice();
-        match self.rx.take(ring, &self.mr, completion.id, completion.bytes as usize) {
+        match self.rx.take(self.ring, &self.mr, completion.id, completion.bytes as usize) {
             Some(len) => self.frame(len, sink),
             None => Ok(()), // told twice
         }
@@ -243,7 +244,7 @@ impl<N: Nic> VerbsRail<N> {
 
     /// Whether what came is the peer's last word.
     fn is_goaway(&mut self, completion: &Completion) -> bool {
-        let len = self.rx.take(self.ring.slice(), &self.mr, completion.id, completion.bytes as usize);
+        let len = self.rx.take(self.ring, &self.mr, completion.id, completion.bytes as usize);
         len.is_some_and(|len| matches!(Frame::decode(&self.rx.scratch[..len]), Ok((_, Say::Close, _))))
     }
 
@@ -348,11 +349,13 @@ impl<N: Nic> VerbsRail<N> {
 /// Borrows the ring beside the sending half.
 macro_rules! ring {
     ($self:ident) => {
-        &Ring { mem: $self.ring.slice(), mr: &$self.mr, base: $self.base }
+        &Ring { mem: $self.ring, mr: &$self.mr, base: $self.base }
     };
 }
 
-impl<N: Nic> Rail for VerbsRail<N> {
+#[allow(unsafe_code)]
+// SAFETY: work requests name registered memory until their completion; dropping the queue pair ends what the device does before `drop` returns (`Qp`).
+unsafe impl<N: Nic> Rail for VerbsRail<N> {
     fn info(&self) -> &RailInfo {
         &self.info
     }

@@ -7,7 +7,7 @@
 //!
 //! [`Domain`] is a device with its registered memory, [`Setup`] the handshake (bytes in, bytes out), [`VerbsRail`]
 //! the rail, [`Relay`] what joins two of them on a host between.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod async_sink;
 mod cache;

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use linkspan_transport::HostBuf;
+use linkspan_transport::{HostBuf, MemSlice};
 use linkspan_verbs_sys::{
     Access, Address, Completion, Cq, Gid, GidEntry, InitAttr, LinkLayer, Mtu, Nic, Port, Qp, QpCaps, RtrAttr, RtsAttr,
     SendOp, SendWr, Status,
@@ -120,7 +120,7 @@ pub(crate) struct Parts<N: Nic> {
     pub(crate) qp: N::Qp,
     pub(crate) cq: N::Cq,
     pub(crate) mr: N::Mr,
-    pub(crate) ring: HostBuf,
+    pub(crate) ring: (MemSlice, HostBuf),
 }
 
 /// One side of a handshake.
@@ -174,7 +174,10 @@ impl<N: Nic> Setup<N> {
         let access = Access::REMOTE_WRITE;
         qp.init(&InitAttr { port: config.port, pkey_index: config.pkey_index, access })?;
         let ring = HostBuf::new(SLOT * 2 * usize::from(SLOTS));
-        let mr = nic.register(ring.slice(), Access::LOCAL_WRITE)?;
+        #[allow(unsafe_code)]
+        // SAFETY: the region is dropped before the buffer, see the order of the fields here and of `VerbsRail`.
+        let mem = unsafe { ring.slice() };
+        let mr = nic.register(mem, Access::LOCAL_WRITE)?;
         VerbsRail::<N>::post_ring(&mut qp, &mr, recvs as u16)
             .map_err(|e| Error::BadOffer(format!("own receives: {e}")))?;
         let mut random = [0; 4];
@@ -197,7 +200,7 @@ impl<N: Nic> Setup<N> {
         };
         let path = format!("{device}/{}", config.port);
         Ok(Setup {
-            parts: Some(Parts { qp, cq, mr, ring }),
+            parts: Some(Parts { qp, cq, mr, ring: (mem, ring) }),
             domain,
             config,
             port,

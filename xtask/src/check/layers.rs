@@ -6,12 +6,13 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 20] = [
+const LAYERS: [(&str, u32); 21] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
     ("sys/dl", 15),
     ("sys/thread", 15),
+    ("sys/mem", 5),
     ("sys/", 20),
     ("transports/", 30),
     ("crates/topology", 40),

@@ -12,14 +12,15 @@ use crate::run::{self, Outcome};
 
 /// What runs under AddressSanitizer: the crates with `unsafe` in them on the way of a one-sided operation, and the library's own
 /// tests over real sockets and rings, with hostile peers, killed ones and several threads.
-const ASAN: [&str; 4] = ["linkspan", "linkspan-net", "linkspan-shmring", "linkspan-transport"];
+const ASAN: [&str; 5] = ["linkspan", "linkspan-mem", "linkspan-net", "linkspan-shmring", "linkspan-transport"];
 
 /// What is left out: tests that run the library's examples or ask how much time is used, and drivers of GPUs, which keep memory of
 /// their own to the end.
 const NOT_UNDER_ASAN: [&str; 3] = ["examples::", "idle::", "a_real_gpu"];
 
 /// What runs under Miri: no system calls that it does not know, and no more steps than it takes in minutes.
-const MIRI: [(&str, &[&str]); 3] = [
+const MIRI: [(&str, &[&str]); 4] = [
+    ("linkspan-mem", &["copy::tests", "pages::tests"]),
     ("linkspan-transport", &["memory::tests"]),
     (
         "linkspan",

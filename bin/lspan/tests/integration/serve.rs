@@ -6,9 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Connecting, Fabric, HANDLE_LEN, HostBuf, Log, Ticket};
+use linkspan_fabric::{Buf, Channel, Config, Connecting, Fabric, HANDLE_LEN, Log, Ticket};
 use linkspan_perf::wire::{self, CTRL_LEN, Kind, Message, Params, Reply, TAG_CTRL};
 use linkspan_perf::{Spec, Test};
+use linkspan_transport::StaticBuf;
 use zerocopy::IntoBytes;
 
 use crate::signals::wait_until;
@@ -126,7 +127,7 @@ impl Visitor {
     }
 
     fn say(&mut self, message: &[u8]) {
-        let buf = HostBuf::new(message.len());
+        let buf = StaticBuf::new(message.len());
         assert!(buf.slice().fill(0, message));
         let ticket = loop {
             match self.0.post_send(TAG_CTRL, buf.slice()).unwrap() {
@@ -139,7 +140,7 @@ impl Visitor {
 
     fn asks(&mut self, params: &Params) -> Reply {
         self.say(params.as_bytes());
-        let buf = HostBuf::new(CTRL_LEN);
+        let buf = StaticBuf::new(CTRL_LEN);
         let ticket = loop {
             match self.0.post_recv(&[(TAG_CTRL, buf.slice())]).unwrap() {
                 Some(ticket) => break ticket,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use linkspan_tcp::{Dial, Options};
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 use linkspan_verbs::{Config as RailConfig, Domain, Setup, join};
 use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
@@ -194,7 +194,7 @@ fn a_keepalive_that_ends_in_good_order_ends_everything() {
 fn what_the_rails_have_brought_is_read_before_the_end_of_the_keepalive_is_believed() {
     let (near, far) = stream();
     let (_net, _nic, [mut a, mut b], lines) = pair("another0", Keepalive::new(near));
-    let (src, dst) = (HostBuf::new(100), HostBuf::new(100));
+    let (src, dst) = (StaticBuf::new(100), StaticBuf::new(100));
     let recvs: Vec<_> = (0..10).map(|_| b.post_recv(&[(1, dst.slice())]).unwrap().unwrap()).collect();
     let since = Instant::now();
     for _ in 0..recvs.len() {
@@ -227,7 +227,7 @@ fn carries_on(keepalive: Keepalive) {
         b.progress().unwrap();
     }
     assert!(!said(&lines, "is gone"), "the path is, and not the peer: {lines:?}");
-    let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
+    let (src, dst) = (StaticBuf::new(100_000), StaticBuf::new(100_000));
     assert!(src.slice().fill(0, &[7; 100_000]));
     let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
     let mut send = None;

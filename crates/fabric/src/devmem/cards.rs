@@ -148,7 +148,9 @@ impl Inner {
             return Ok(bound);
         }
         let memory = GpuBuf::new(gpu, self.config.pool).map_err(|e| e.to_string())?;
-        let dmabuf = gpu.export(memory.slice()).map_err(|e| e.to_string())?;
+        #[allow(unsafe_code)]
+        // SAFETY: the memory lives as long as the binding that the dma-buf goes into, see `Bound`.
+        let dmabuf = gpu.export(unsafe { memory.slice() }).map_err(|e| e.to_string())?;
         if dmabuf.offset != 0 {
             return Err(format!("{} gives memory that begins {} bytes into its pages", gpu.info().id(), dmabuf.offset));
         }
@@ -217,12 +219,17 @@ impl Inner {
                 Steered::Us(Rule::steer(&bound.interface, local, peer, queue).map_err(|e| chain(&e))?)
             }
         };
-        let (mem, id, lent) = (bound.memory.slice(), bound.id, bound.lent.clone());
+        #[allow(unsafe_code)]
+        // SAFETY: the pool keeps the binding, and so the memory.
+        let mem = unsafe { bound.memory.slice() };
+        let (id, lent) = (bound.id, bound.lent.clone());
         Ok(Pool { mem, id, lent, via: Via::Socket, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
     }
 }
 
-impl Cards for KernelPorts {
+#[allow(unsafe_code)]
+// SAFETY: handles are kept as long as the binding that they are a part of.
+unsafe impl Cards for KernelPorts {
     fn bind(
         &self,
         interface: &str,
@@ -270,7 +277,9 @@ impl Cards for KernelPorts {
     }
 }
 
-impl Ports for KernelPorts {
+#[allow(unsafe_code)]
+// SAFETY: what is registered is kept no longer than the value returned.
+unsafe impl Ports for KernelPorts {
     fn ready(&self, interface: &str) -> Result<(), String> {
         let own = self.0.own(interface).is_some();
         let ready = match self.0.config.backend {

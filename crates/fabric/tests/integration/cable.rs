@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::thunderbolt::soft::{SoftRingLink, SoftStreamLink};
 use linkspan_fabric::thunderbolt::{Cable, CableAddress, Ports, Tier};
-use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice, wait_any};
+use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, Log, MemSlice, wait_any};
+use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
+use linkspan_transport::StaticBuf;
 
 type Env = &'static [(&'static str, &'static str)];
 
@@ -106,7 +108,7 @@ impl World {
 }
 
 fn message(a: &mut Channel, b: &mut Channel, len: usize, seed: u8) -> Result<(), String> {
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     moved(a, b, src.slice(), dst.slice(), seed)
 }
 
@@ -271,7 +273,7 @@ fn device_memory_goes_by_dma_buf_at_tier_1_or_is_staged() {
         let len = (3 << 20) + 7;
         // Each begins in the middle of a page of its dma-buf.
         let made = [(); 2].map(|()| {
-            let (whole, (file, _)) = (GpuBuf::new(&gpu, len + 5000).unwrap(), UnixStream::pair().unwrap());
+            let (whole, (file, _)) = (StaticGpuBuf::new(&gpu, len + 5000).unwrap(), UnixStream::pair().unwrap());
             (whole.slice().sub(5000, len as u64).unwrap(), whole, file)
         });
         let (src, dst) = (made[0].0, made[1].0);
@@ -304,7 +306,7 @@ fn device_memory_goes_by_dma_buf_at_tier_1_or_is_staged() {
         }
         // Parts of it, beside host memory.
         let part = |mem: MemSlice, at| mem.sub(at, 100_001).unwrap();
-        let host = HostBuf::new(100_001);
+        let host = StaticBuf::new(100_001);
         moved(&mut a, &mut b, part(src, 70_001), part(dst, 3), 7).unwrap();
         moved(&mut b, &mut a, host.slice(), part(src, 1), 8).unwrap();
         moved(&mut b, &mut a, part(dst, 5), host.slice(), 9).unwrap();
@@ -411,7 +413,7 @@ fn either_of_two_cables_goes_and_comes_back_without_acknowledgements() {
 fn memory_that_is_taken_back_is_forgotten_by_a_cable_that_came_back() {
     let world = doubled(true, true);
     let (mut a, mut b) = world.pair();
-    let (src, dst) = (HostBuf::new(4 << 20), HostBuf::new(4 << 20));
+    let (src, dst) = (StaticBuf::new(4 << 20), StaticBuf::new(4 << 20));
     let register = |a: &Channel, b: &Channel| {
         let one = a.memory().register(src.slice(), false).unwrap();
         (one, b.memory().register(dst.slice(), true).unwrap())
@@ -458,7 +460,7 @@ fn device_memory_is_registered_with_a_cable_that_came_back() {
     a.attach(&gpu).unwrap();
     b.attach(&gpu).unwrap();
     let len = 3 << 20;
-    let made = [(); 4].map(|()| (GpuBuf::new(&gpu, len).unwrap(), UnixStream::pair().unwrap().0));
+    let made = [(); 4].map(|()| (StaticGpuBuf::new(&gpu, len).unwrap(), UnixStream::pair().unwrap().0));
     let mem = |n: usize| made[n].0.slice();
     let register = |end: &Channel, n: usize| {
         let (held, by, _) = end.memory().register_device(Some((made[n].1.as_fd(), 0)), mem(n), true).unwrap();

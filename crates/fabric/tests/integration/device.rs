@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Log, MemSlice};
+use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
+use linkspan_transport::StaticBuf;
 
 type Env = &'static [(&'static str, &'static str)];
 
@@ -76,19 +78,19 @@ fn device_memory_goes_over_every_path() {
         let (mut a, mut b) = pair(env);
         let (sim, gpu) = gpu();
         for (n, len) in [0, 1, 8192, 8193, 100_000, (3 << 20) + 7, 17 << 20].into_iter().enumerate() {
-            let (on_host, bytes) = (HostBuf::new(len), pattern(len, n));
+            let (on_host, bytes) = (StaticBuf::new(len), pattern(len, n));
             assert!(on_host.slice().fill(0, &bytes));
             // Host memory first, so that staging begins in mid-stream.
-            let landed = HostBuf::new(len);
+            let landed = StaticBuf::new(len);
             assert!(message(&mut a, &mut b, on_host.slice(), landed.slice()) && landed.slice().to_vec() == bytes);
             a.attach(&gpu).unwrap();
             b.attach(&gpu).unwrap();
-            let (up, down) = (GpuBuf::new(&gpu, len).unwrap(), GpuBuf::new(&gpu, len).unwrap());
+            let (up, down) = (StaticGpuBuf::new(&gpu, len).unwrap(), StaticGpuBuf::new(&gpu, len).unwrap());
             assert!(up.slice().fill(0, &bytes));
             assert!(message(&mut a, &mut b, up.slice(), down.slice()));
             assert!(down.slice().to_vec() == bytes, "{len} bytes over {}", a.describe());
             // One side alone stages.
-            let landed = HostBuf::new(len);
+            let landed = StaticBuf::new(len);
             assert!(message(&mut b, &mut a, down.slice(), landed.slice()) && landed.slice().to_vec() == bytes);
         }
         let line = a.describe();
@@ -126,7 +128,7 @@ fn more_staging_than_allowed_ends_the_connection_with_the_reason() {
     let (_sim, gpu) = gpu();
     a.attach(&gpu).unwrap();
     b.attach(&gpu).unwrap();
-    let mem = GpuBuf::new(&gpu, 1 << 20).unwrap();
+    let mem = StaticGpuBuf::new(&gpu, 1 << 20).unwrap();
     // 8 MiB for the way out of one end; the way in of the other finds none left.
     assert!(!message(&mut a, &mut b, mem.slice(), mem.slice()));
     let why = [a.lost(), b.lost()].into_iter().flatten().collect::<Vec<_>>().join("; ");

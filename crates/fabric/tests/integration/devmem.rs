@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use linkspan_devmem::sim::{SimConfig, SimSocket};
 use linkspan_devmem::{Owner, Socket};
 use linkspan_fabric::devmem::Ports;
-use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice};
+use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, Gpu, Log, MemSlice};
 use linkspan_gpu::SimGpu;
+use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_tcp::Stream;
+use linkspan_transport::StaticBuf;
 
 /// A stream that still arrives when it is dropped.
 #[derive(Debug)]
@@ -49,7 +51,8 @@ struct Cards {
     refuses: Option<&'static str>,
 }
 
-impl Ports for Cards {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Ports for Cards {
     fn ready(&self, interface: &str) -> Result<(), String> {
         if interface != "lo" {
             return Err(String::new());
@@ -124,13 +127,13 @@ impl World {
         for (n, len) in [0, 1, 8192, 8193, 100_000, (3 << 20) + 7].into_iter().enumerate() {
             let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251 + n) as u8).collect();
             let (up, down, host) =
-                (GpuBuf::new(&gpu, len).unwrap(), GpuBuf::new(&gpu, len).unwrap(), HostBuf::new(len));
+                (StaticGpuBuf::new(&gpu, len).unwrap(), StaticGpuBuf::new(&gpu, len).unwrap(), StaticBuf::new(len));
             assert!(up.slice().fill(0, &bytes));
             message(a, b, up.slice(), down.slice());
             assert!(down.slice().to_vec() == bytes, "{len} bytes over {}", a.describe());
             message(b, a, down.slice(), host.slice());
             assert!(host.slice().to_vec() == bytes, "{len} bytes back over {}", a.describe());
-            let again = GpuBuf::new(&gpu, len).unwrap();
+            let again = StaticGpuBuf::new(&gpu, len).unwrap();
             message(a, b, host.slice(), again.slice());
             assert!(again.slice().to_vec() == bytes, "{len} bytes from the host over {}", a.describe());
         }
@@ -167,7 +170,7 @@ fn payload_lands_in_device_memory_where_both_cards_are_set_up() {
             world([env, env], [None; 2], SimConfig { seed: 10 * n as u64, pages: 4096, ..SimConfig::default() }, acked);
         let (mut a, mut b) = world.pair();
         // Before there is a GPU: host memory, over the same rails.
-        let (from, to) = (HostBuf::new(100_000), HostBuf::new(100_000));
+        let (from, to) = (StaticBuf::new(100_000), StaticBuf::new(100_000));
         assert!(from.slice().fill(0, &[7; 100_000]));
         message(&mut a, &mut b, from.slice(), to.slice());
         assert!(to.slice().to_vec() == [7; 100_000]);
@@ -198,7 +201,7 @@ fn what_one_host_has_not_set_up_is_tcp_and_said_aloud() {
         let (mut a, mut b) = plain.pair();
         assert!(a.rails().all(|r| r.transport == "tcp") && a.rails().count() == 1, "{}", a.describe());
         assert!([0, 1].map(|n| plain.fabrics[n].reaches_device_memory()) == refuses.map(|r| r.is_none()));
-        let (from, to) = (HostBuf::new(50_000), HostBuf::new(50_000));
+        let (from, to) = (StaticBuf::new(50_000), StaticBuf::new(50_000));
         message(&mut a, &mut b, from.slice(), to.slice());
         for (host, said) in said.iter().enumerate() {
             let lines = plain.warned(host);
@@ -267,7 +270,7 @@ fn a_lack_of_pages_is_told() {
     let gpu: Arc<dyn Gpu> = world.gpu.clone();
     a.attach(&gpu).unwrap();
     b.attach(&gpu).unwrap();
-    let (src, dst) = (GpuBuf::new(&gpu, 1 << 20).unwrap(), GpuBuf::new(&gpu, 1 << 20).unwrap());
+    let (src, dst) = (StaticGpuBuf::new(&gpu, 1 << 20).unwrap(), StaticGpuBuf::new(&gpu, 1 << 20).unwrap());
     let until = Instant::now() + Duration::from_secs(60);
     while !world.warned(1).iter().any(|l| l.contains("pieces of device memory wait for the GPU")) {
         assert!(Instant::now() < until, "{:?}", world.warned(1));

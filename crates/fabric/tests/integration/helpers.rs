@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log, Poll, wait_any};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, Log, Poll, wait_any};
+use linkspan_transport::StaticBuf;
 
 type Env = &'static [(&'static str, &'static str)];
 
@@ -54,7 +55,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 /// One message, by a caller that sleeps.
 fn message(a: &mut Channel, b: &mut Channel, len: usize) {
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     let pattern = (0..256).map(|i| (i * 7 + len) as u8).collect::<Vec<u8>>().repeat(len / 256 + 1);
     let pattern = &pattern[..len];
     assert!(src.slice().fill(0, pattern));
@@ -138,12 +139,12 @@ fn a_sleeping_caller_is_woken_by_the_thread() {
     let fabric = fabric(&[("LINKSPAN_HELPERS", "force:1")]);
     let (mut a, mut b) = pair(&fabric);
     message(&mut a, &mut b, 100);
-    let dst = HostBuf::new(8);
+    let dst = StaticBuf::new(8);
     let ticket = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
     while b.progress().unwrap() == Poll::Active {}
     let sender = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
-        let src = HostBuf::new(8);
+        let src = StaticBuf::new(8);
         until("a send", || {
             a.progress().unwrap();
             a.post_send(1, src.slice()).unwrap()

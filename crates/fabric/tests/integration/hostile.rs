@@ -4,11 +4,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Listener, Log};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, Listener, Log};
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, Progress, Seed};
 use linkspan_proto::plan::{AGREED, Carrier, Plan};
 use linkspan_proto::{Head, Kind};
+use linkspan_transport::StaticBuf;
 
 fn fabric() -> Fabric {
     let get = |name: &str| {
@@ -142,7 +143,7 @@ fn a_peer_with_the_handle_cannot_write_outside_what_it_was_granted() {
         let listener = fabric.listen(0).unwrap();
         let (mut stream, mut channel) = log_in(&listener);
         // Three posted receives and two regions inside one buffer whose gaps must stay as they are.
-        let memory = HostBuf::new(64 << 10);
+        let memory = StaticBuf::new(64 << 10);
         let all = memory.slice();
         let granted = [(4096u64, 100u64), (8192, 20_000), (40_000, 64)];
         let regions = [(50_000u64, 1000u64), (55_000, 500)];
@@ -261,7 +262,7 @@ fn one_hostile_peer_leaves_the_others_alone() {
     while victim.progress().is_ok() {
         assert!(Instant::now() < until);
     }
-    let (src, dst) = (HostBuf::new(100), HostBuf::new(100));
+    let (src, dst) = (StaticBuf::new(100), StaticBuf::new(100));
     let receive = b.post_recv(&[(0, dst.slice())]).unwrap().unwrap();
     a.post_send(0, src.slice()).unwrap().unwrap();
     while b.test(receive).unwrap().is_none() {

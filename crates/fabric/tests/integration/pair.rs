@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, Counter};
-use linkspan_fabric::{Access, Buf, Channel, Config, Fabric, HostBuf, Log, Poll, RemoteSlice, Ticket};
+use linkspan_fabric::{Access, Buf, Channel, Config, Fabric, Log, Poll, RemoteSlice, Ticket};
+use linkspan_transport::StaticBuf;
 
 fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric {
     let get = move |name: &str| {
@@ -62,7 +63,7 @@ fn finish(a: &mut Channel, ta: Ticket, b: &mut Channel, tb: Ticket) -> (u64, u64
 }
 
 fn send_and_receive(a: &mut Channel, b: &mut Channel, len: usize) {
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len + 5));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len + 5));
     let pattern = (0..256).map(|i| (i * 7 + len) as u8).collect::<Vec<u8>>().repeat(len / 256 + 1);
     let pattern = &pattern[..len];
     assert!(Buf::fill(&src.slice(), 0, pattern));
@@ -105,7 +106,7 @@ fn messages_of_all_sizes_arrive() {
 #[test]
 fn the_peers_end_is_an_error_and_not_silence() {
     let (mut a, b) = pair(&[], false);
-    let dst = HostBuf::new(64);
+    let dst = StaticBuf::new(64);
     let ticket = a.post_recv(&[(0, dst.slice())]).unwrap().unwrap();
     drop(b);
     let until = Instant::now() + Duration::from_secs(5);
@@ -157,9 +158,9 @@ fn an_idle_connection_finds_nothing_to_do() {
 #[test]
 fn a_group_reports_the_size_of_each_part() {
     let (mut a, mut b) = pair(&[], false);
-    let (x, y) = (HostBuf::new(100), HostBuf::new(100));
+    let (x, y) = (StaticBuf::new(100), StaticBuf::new(100));
     let group = b.post_recv(&[(1, x.slice()), (2, y.slice())]).unwrap().unwrap();
-    let src = HostBuf::new(100);
+    let src = StaticBuf::new(100);
     for (tag, len) in [(2, 7), (1, 60)] {
         let part = Buf::sub(&src.slice(), 0, len).unwrap();
         a.post_send(tag, part).unwrap().unwrap();
@@ -212,11 +213,11 @@ fn what_one_side_sends_is_what_the_other_has_received_in_the_statistics() {
             Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap()
         });
         let (mut a, mut b) = between(&near, &far);
-        let (here, there) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+        let (here, there) = (StaticBuf::new(1 << 20), StaticBuf::new(1 << 20));
         let key = b.expose(there.slice(), Access::ReadWrite).unwrap();
         let mut bytes = 0;
         for len in [8, 8192, 1 << 20] {
-            let part = |buf: &HostBuf| Buf::sub(&buf.slice(), 0, len as u64).unwrap();
+            let part = |buf: &StaticBuf| Buf::sub(&buf.slice(), 0, len as u64).unwrap();
             send_and_receive(&mut a, &mut b, len);
             let recv = b.post_recv(&[(1, part(&there))]).unwrap().unwrap();
             let until = Instant::now() + Duration::from_secs(60);

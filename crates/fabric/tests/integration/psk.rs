@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, HANDLE_LEN, HostBuf, Level, Listener, Log, chain};
+use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, HANDLE_LEN, Level, Listener, Log, chain};
 use linkspan_proto::handle::Handle;
+use linkspan_transport::StaticBuf;
 use linkspan_transport::conformance::Direction;
 use proxy::{Harm, Proxy};
 
@@ -95,7 +96,7 @@ fn connect(a: &Node, listener: &Listener, handle: &[u8; HANDLE_LEN]) -> Result<(
 /// Sends [`KNOWN`] over and over; `Err` with the words of the end that saw the connection end. Whatever is reported as
 /// received is right.
 fn send(a: &mut Channel, b: &mut Channel, len: usize) -> Result<(), String> {
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     let bytes: Vec<u8> = KNOWN.iter().copied().cycle().take(len).collect();
     assert!(src.slice().fill(0, &bytes));
     let receive = b.post_recv(&[(3, dst.slice())]).unwrap().expect("space for a receive");

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::soft::{Faults, SoftConfig, SoftNet, SoftNic};
 use linkspan_fabric::nic::{self, AnyNic, GidEntry, Keys, Mr, Nic, SendOp, SendWr};
-use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, GpuBuf, HostBuf, Log, MemSlice, wait_any};
+use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, Log, MemSlice, wait_any};
+use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
+use linkspan_transport::StaticBuf;
 
 /// Two hosts on one cable.
 struct World {
@@ -91,7 +93,7 @@ impl World {
 
 /// One message; `Err` says how it failed.
 fn message(a: &mut Channel, b: &mut Channel, len: usize, seed: u8) -> Result<(), String> {
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     let pattern = (0..=255u8).map(|i| i.wrapping_mul(7) ^ seed).collect::<Vec<u8>>().repeat(len / 256 + 1);
     let pattern = &pattern[..len];
     assert!(src.slice().fill(0, pattern));
@@ -149,7 +151,7 @@ fn end_transports(channel: &Channel) -> Vec<&'static str> {
 fn one_sided_operations_go_over_it() {
     let world = world([&[], &[]], true);
     let (mut a, mut b) = world.pair();
-    let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+    let (src, dst) = (StaticBuf::new(1 << 20), StaticBuf::new(1 << 20));
     assert!(src.slice().fill(0, &[7; 1 << 20]));
     let key = b.expose(dst.slice(), linkspan_fabric::Access::ReadWrite).unwrap();
     let to = linkspan_fabric::RemoteSlice { key, offset: 0 };
@@ -170,7 +172,7 @@ fn a_cut_path_revokes_what_is_still_on_the_cable() {
     let world = world([&[], &[]], true);
     let (mut a, mut b) = world.pair();
     let len = 1 << 20;
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     assert!(src.slice().fill(0, &vec![7; len]));
     let key = b.expose(dst.slice(), linkspan_fabric::Access::ReadWrite).unwrap();
     let to = linkspan_fabric::RemoteSlice { key, offset: 0 };
@@ -343,7 +345,7 @@ fn tcp_carries_on_when_the_last_queue_pair_is_lost() {
         let world = world([qps, qps], true);
         let (mut a, mut b) = world.pair();
         message(&mut a, &mut b, 1 << 20, 1).unwrap();
-        let (src, dst) = (HostBuf::new(16 << 20), HostBuf::new(16 << 20));
+        let (src, dst) = (StaticBuf::new(16 << 20), StaticBuf::new(16 << 20));
         assert!(src.slice().fill(0, &[5; 16 << 20]));
         let recv = b.post_recv(&[(3, dst.slice())]).unwrap().unwrap();
         let mut send = None;
@@ -474,12 +476,12 @@ fn registered_memory_costs_the_operations_nothing_and_is_given_back() {
     let (mut a, mut b) = world.pair();
     let memory = a.memory();
     assert!(memory.is_registered());
-    let buf = HostBuf::new(1 << 20);
+    let buf = StaticBuf::new(1 << 20);
     let held = memory.register(buf.slice(), true).unwrap();
     let regions = |n: usize| world.fabrics[n].rdma_registrations();
     let before = regions(0);
     for n in 0..5 {
-        let dst = HostBuf::new(1 << 20);
+        let dst = StaticBuf::new(1 << 20);
         let recv = b.post_recv(&[(3, dst.slice())]).unwrap().unwrap();
         let mut send = None;
         let until = Instant::now() + Duration::from_secs(30);
@@ -505,13 +507,13 @@ fn registered_memory_costs_the_operations_nothing_and_is_given_back() {
 struct Hostile<'a> {
     world: &'a World,
     keys: Vec<Keys>,
-    bytes: (HostBuf, <SoftNic as Nic>::Mr),
+    bytes: (StaticBuf, <SoftNic as Nic>::Mr),
 }
 
 impl Hostile<'_> {
     /// With the keys by which the second host's memory can be written now.
     fn knows(world: &World, mem: MemSlice) -> Hostile<'_> {
-        let bytes = HostBuf::new(16);
+        let bytes = StaticBuf::new(16);
         assert!(bytes.slice().fill(0, &[0x5a; 16]));
         let mr = world.nics[0].register(bytes.slice(), nic::Access::LOCAL_READ).unwrap();
         let keys = targets(world, mem);
@@ -542,9 +544,9 @@ fn targets(world: &World, mem: MemSlice) -> Vec<Keys> {
 fn memory_that_was_given_back_is_closed_to_the_peer_before_its_connection_does_anything_else() {
     let world = world([&[], &[]], false);
     let (mut a, mut b) = world.pair();
-    let buf = HostBuf::new(1 << 20);
+    let buf = StaticBuf::new(1 << 20);
     let held = b.memory().register(buf.slice(), true).unwrap();
-    moved(&mut a, &mut b, HostBuf::new(1 << 20).slice(), buf.slice()).unwrap();
+    moved(&mut a, &mut b, StaticBuf::new(1 << 20).slice(), buf.slice()).unwrap();
     let hostile = Hostile::knows(&world, buf.slice());
     assert!(hostile.lands(buf.slice()), "as long as it is registered");
     drop(held);
@@ -558,12 +560,12 @@ fn memory_that_another_connection_has_registered_stays_open_until_that_gives_it_
     let world = world([&[], &[]], false);
     let (_a, b) = world.pair();
     let (mut c, mut d) = world.pair();
-    let buf = HostBuf::new(1 << 20);
+    let buf = StaticBuf::new(1 << 20);
     let [first, second] = [&b, &d].map(|end| end.memory().register(buf.slice(), true).unwrap());
     let recv = d.post_recv(&[(3, buf.slice())]).unwrap().unwrap();
     d.progress().unwrap();
     drop(first);
-    let src = HostBuf::new(1 << 20);
+    let src = StaticBuf::new(1 << 20);
     let until = Instant::now() + Duration::from_secs(30);
     let mut send = None;
     while d.test(recv).unwrap().is_none() {
@@ -582,7 +584,7 @@ fn memory_that_another_connection_has_registered_stays_open_until_that_gives_it_
 fn a_region_that_is_exposed_no_more_is_closed_to_the_peers_card() {
     let world = world([&[], &[]], true);
     let (mut a, mut b) = world.pair();
-    let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+    let (src, dst) = (StaticBuf::new(1 << 20), StaticBuf::new(1 << 20));
     for (access, open) in [(linkspan_fabric::Access::Read, false), (linkspan_fabric::Access::ReadWrite, true)] {
         let key = b.expose(dst.slice(), access).unwrap();
         assert_eq!(!targets(&world, dst.slice()).is_empty(), open, "{access:?}");
@@ -644,7 +646,7 @@ fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
         // Each begins in the middle of its dma-buf.
         let made = [(); 2].map(|()| {
             // What a descriptor is of does not matter to a card in software.
-            let (whole, (file, _)) = (GpuBuf::new(&gpu, len + 4096).unwrap(), UnixStream::pair().unwrap());
+            let (whole, (file, _)) = (StaticGpuBuf::new(&gpu, len + 4096).unwrap(), UnixStream::pair().unwrap());
             world.net.dmabuf(file.as_fd(), whole.slice()).unwrap();
             (whole.slice().sub(4096, len as u64).unwrap(), whole, file)
         });
@@ -694,7 +696,7 @@ fn not_staged_before_a_reserve_that_rests(registered: bool) {
     b.attach(&gpu).unwrap();
     let len = (3 << 20) + 7;
     let made = [(); 2].map(|()| {
-        let (buf, (file, _)) = (GpuBuf::new(&gpu, len).unwrap(), UnixStream::pair().unwrap());
+        let (buf, (file, _)) = (StaticGpuBuf::new(&gpu, len).unwrap(), UnixStream::pair().unwrap());
         world.net.dmabuf(file.as_fd(), buf.slice()).unwrap();
         (buf, file)
     });

@@ -35,20 +35,20 @@ impl World {
     fn new() -> World {
         let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
         let (pool, dst) = (GpuBuf::new(&gpu, 64 << 12).unwrap(), GpuBuf::new(&gpu, 16 << 20).unwrap());
-        let queue = Queue::new(&gpu, bounce(pool.slice())).unwrap();
+        let queue = Queue::new(&gpu, bounce(pool.mem())).unwrap();
         World { queue, pool, dst }
     }
 
     fn pool_at(&self, offset: u64) -> u64 {
-        self.pool.slice().as_ptr() as u64 + offset
+        self.pool.mem().as_ptr() as u64 + offset
     }
 
     fn dst(&self, at: u64, len: u64) -> MemSlice {
-        self.dst.slice().sub(at, len).unwrap()
+        self.dst.mem().sub(at, len).unwrap()
     }
 
     fn dst_at(&self, at: u64) -> u64 {
-        self.dst.slice().as_ptr() as u64 + at
+        self.dst.mem().as_ptr() as u64 + at
     }
 }
 
@@ -62,7 +62,7 @@ fn the_handle_names_queue_and_bounce_buffer() {
     assert_eq!(word(&w.queue, at + 8), w.pool_at(0));
     // The kernel counts up before it looks: the first receive is in slot 0.
     assert_eq!((word(&w.queue, at + 16) + 1) % 16, 0);
-    assert_eq!(bounce(w.dst.slice()), w.pool_at(0), "one bounce buffer for each device");
+    assert_eq!(bounce(w.dst.mem()), w.pool_at(0), "one bounce buffer for each device");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn sixteen_receives_and_not_one_more() {
 #[test]
 fn which_receive_a_chunk_is_of() {
     let w = World::new();
-    let host = linkspan_transport::HostBuf::new(4096);
+    let host = linkspan_transport::StaticBuf::new(4096);
     assert_eq!(w.queue.open(w.dst(0, 100)), Some(0));
     assert_eq!(w.queue.open(w.dst(200, 100)), Some(1));
     assert_eq!(w.queue.open(host.slice()), Some(2));

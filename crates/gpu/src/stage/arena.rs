@@ -28,7 +28,7 @@ impl Arena {
     }
 
     fn size(&self) -> usize {
-        self.memory.slice().len()
+        self.memory.mem().len()
     }
 
     /// Whether a range of this length can be had when nothing else is given out.
@@ -54,7 +54,7 @@ impl Arena {
         self.head = at + space;
         self.used += skip + space;
         self.costs.push_back(skip + space);
-        self.memory.slice().sub(at as u64, len as u64)
+        self.memory.mem().sub(at as u64, len as u64)
     }
 
     /// Takes the oldest range back.

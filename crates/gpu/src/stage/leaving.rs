@@ -78,13 +78,16 @@ impl StagedSend {
             self.last = rail.ctrl(head, body)?;
             return Ok(self.last);
         }
+        #[allow(unsafe_code)]
+        // SAFETY: handles on parts stay in the queue of this value, or with the rail within its call.
+        let (scratch, bodies) = unsafe { (self.scratch.slice(), self.bodies.slice()) };
         let to = if self.queue.is_empty() {
-            self.scratch.slice()
+            scratch
         } else if self.bodies_used == BODIES || self.queue.len() == ITEMS {
             return Err(Busy);
         } else {
             let at = (self.next_body * EAGER_MAX) as u64;
-            self.bodies.slice().sub(at, EAGER_MAX as u64).ok_or(Busy)?
+            bodies.sub(at, EAGER_MAX as u64).ok_or(Busy)?
         };
         let to = to.sub(0, body.len() as u64).ok_or(Busy)?;
         if !copy_small(body, to) {

@@ -50,14 +50,14 @@ fn every_way_is_byte_for_byte_the_same() {
             let gpu: Arc<dyn Gpu> = sim.clone();
             let mut unpacker = Unpacker::new(&gpu, way).unwrap();
             let (pool, dst) = (GpuBuf::new(&gpu, r.pool.len()).unwrap(), GpuBuf::new(&gpu, len).unwrap());
-            assert!(pool.slice().fill(0, &r.pool));
+            assert!(pool.mem().fill(0, &r.pool));
             let mut batch = Batch::new(r.pool.len() as u64, len as u64);
             for &(src, len, dst) in &r.pieces {
                 batch.push(src, len, dst).unwrap();
             }
-            assert!(unpacker.start(pool.slice(), dst.slice(), &batch).unwrap());
+            assert!(unpacker.start(pool.mem(), dst.mem(), &batch).unwrap());
             while !unpacker.done().unwrap() {}
-            assert!(dst.slice().to_vec() == r.message, "{way:?} with pieces of {mss}");
+            assert!(dst.mem().to_vec() == r.message, "{way:?} with pieces of {mss}");
             assert_eq!(sim.fault(), None);
         }
     }
@@ -70,9 +70,9 @@ fn a_batch_is_not_started_before_the_one_before_is_done() {
     let (pool, dst) = (GpuBuf::new(&gpu, 4096).unwrap(), GpuBuf::new(&gpu, 4096).unwrap());
     let mut batch = Batch::new(4096, 4096);
     batch.push(0, 4096, 0).unwrap();
-    assert!(unpacker.start(pool.slice(), dst.slice(), &batch).unwrap());
+    assert!(unpacker.start(pool.mem(), dst.mem(), &batch).unwrap());
     let mut waited = 0;
-    while !unpacker.start(pool.slice(), dst.slice(), &batch).unwrap() {
+    while !unpacker.start(pool.mem(), dst.mem(), &batch).unwrap() {
         waited += 1;
     }
     assert!(waited > 0);
@@ -85,15 +85,15 @@ fn longer_than_the_bounce_buffer() {
     let mut unpacker = Unpacker::new(&gpu, Some(CopyMode::Host)).unwrap();
     let (pool, dst) = (GpuBuf::new(&gpu, len + 100).unwrap(), GpuBuf::new(&gpu, len).unwrap());
     let bytes: Vec<u8> = (0..len + 100).map(|i| (i * 31 + i / 4093) as u8).collect();
-    assert!(pool.slice().fill(0, &bytes));
+    assert!(pool.mem().fill(0, &bytes));
     let mut batch = Batch::new(len as u64 + 100, len as u64);
     // The second half first, and one long piece.
     let half = len as u64 / 2;
     batch.push(100 + half, (len as u64 - half) as u32, half).unwrap();
     batch.push(100, half as u32, 0).unwrap();
-    assert!(unpacker.start(pool.slice(), dst.slice(), &batch).unwrap());
+    assert!(unpacker.start(pool.mem(), dst.mem(), &batch).unwrap());
     while !unpacker.done().unwrap() {}
-    assert!(dst.slice().to_vec() == bytes[100..]);
+    assert!(dst.mem().to_vec() == bytes[100..]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_batch_for_a_longer_message_is_refused() {
     let mut unpacker = Unpacker::new(&gpu, None).unwrap();
     let (pool, dst) = (GpuBuf::new(&gpu, 4096).unwrap(), GpuBuf::new(&gpu, 100).unwrap());
     let batch = Batch::new(4096, 101);
-    let error = unpacker.start(pool.slice(), dst.slice(), &batch).unwrap_err();
+    let error = unpacker.start(pool.mem(), dst.mem(), &batch).unwrap_err();
     assert!(error.to_string().starts_with("LS1306"), "{error}");
 }
 

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, HostBuf};
+use linkspan_fabric::Buf;
 use linkspan_shmring::cma::{AccessGuard, Remote};
+use linkspan_transport::StaticBuf;
 
 use super::Result;
 
@@ -125,7 +126,7 @@ pub(crate) fn tcp_rate(len: usize, time: Duration) -> Result<f64> {
 pub(crate) fn cma_rate(len: usize, time: Duration) -> Result<f64> {
     let guard = AccessGuard::new([1, 2])?;
     let remote = Remote::new(std::process::id() as i32, guard.address());
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     let touched = src.slice().fill(0, &vec![1; len]) && dst.slice().fill(0, &vec![2; len]);
     debug_assert!(touched);
     let (mut count, began) = (0u64, Instant::now());

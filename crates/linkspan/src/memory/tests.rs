@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use linkspan_transport::StaticBuf;
+
 use super::*;
 
 #[test]
@@ -93,7 +95,7 @@ fn bytes_go_in_and_out() {
     assert!(matches!(memory.read(8, &mut out), Err(Error::Bounds { .. })));
 }
 
-struct Owner<'a>(&'a AtomicBool, HostBuf);
+struct Owner<'a>(&'a AtomicBool, StaticBuf);
 
 impl Drop for Owner<'_> {
     fn drop(&mut self) {
@@ -104,7 +106,7 @@ impl Drop for Owner<'_> {
 #[test]
 fn lent_memory_lives_as_long_as_anything_holds_it() {
     static GONE: AtomicBool = AtomicBool::new(false);
-    let owner = Owner(&GONE, HostBuf::new(64));
+    let owner = Owner(&GONE, StaticBuf::new(64));
     let memory = Memory::lend(owner.1.slice(), true, owner);
     assert_eq!(memory.kind(), MemoryKind::Lent);
     let (other, shared) = (memory.clone(), memory.view().shared());
@@ -118,7 +120,7 @@ fn lent_memory_lives_as_long_as_anything_holds_it() {
 
 #[test]
 fn read_only_memory_stays_so() {
-    let buf = HostBuf::new(8);
+    let buf = StaticBuf::new(8);
     let memory = Memory::lend(buf.slice(), false, buf);
     assert!(matches!(memory.view_mut(), Err(Error::ReadOnly)));
     assert!(matches!(memory.slice_mut_at(memory.as_ptr(), 1), Err(Error::ReadOnly)));
@@ -141,6 +143,28 @@ fn mapped_memory_is_the_descriptors() {
     assert_eq!(outside.code(), "LS1117", "{outside}");
 }
 
+#[cfg(not(miri))]
+#[test]
+fn dropped_memory_goes_back_to_the_system() {
+    // Bytes of memory that this process has: the second field of statm(5), in pages.
+    let resident = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+    };
+    const EACH: usize = 64 << 20;
+    let before = resident();
+    for i in 0..8 {
+        let memory = Memory::host(EACH + (i << 16));
+        (0..EACH >> 20).for_each(|mib| memory.fill(mib << 20, &[1; 1 << 20]).unwrap());
+        let view = memory.view().shared();
+        drop(memory);
+        assert!(view.to_vec()[EACH - 1] == 1 && resident() >= before + EACH, "a view holds it");
+    }
+    // Other tests of this program have less than two of the eight.
+    let after = resident();
+    assert!(after < before + 2 * EACH, "{} MiB before, {} MiB after", before >> 20, after >> 20);
+}
+
 #[test]
 fn move_only_semantics() {
     // A handle may be moved and cloned; the bytes stay where they are, and are given back once, with the last of them.
@@ -150,7 +174,7 @@ fn move_only_semantics() {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
-    let (buf, dropped) = (HostBuf::new(64), Arc::new(AtomicU32::new(0)));
+    let (buf, dropped) = (StaticBuf::new(64), Arc::new(AtomicU32::new(0)));
     let memory = Memory::lend(buf.slice(), true, Owner(dropped.clone()));
     let (base, clone) = (memory.as_ptr(), memory.clone());
     let moved = std::thread::spawn(move || {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Access, Poll};
 use linkspan_sim::{End, Fault, LinkConfig, Rng, SimRail, World};
-use linkspan_transport::{Conn, Down, HostBuf};
+use linkspan_transport::{Conn, Down, StaticBuf};
 
 use super::*;
 use crate::memory::Memory;
@@ -88,9 +88,9 @@ struct Run {
     base: Instant,
     ops: Ops,
     known: Vec<Known>,
-    target: HostBuf,
+    target: StaticBuf,
     used: usize,
-    shown: HostBuf,
+    shown: StaticBuf,
     a: Option<Conn<SimRail>>,
     b: Conn<SimRail>,
     /// Rounds until the path is made again.
@@ -117,7 +117,7 @@ fn link(rng: &mut Rng) -> LinkConfig {
     }
 }
 
-fn path(world: &World, rng: &mut Rng, target: &HostBuf, shown: &HostBuf) -> (Conn<SimRail>, Conn<SimRail>) {
+fn path(world: &World, rng: &mut Rng, target: &StaticBuf, shown: &StaticBuf) -> (Conn<SimRail>, Conn<SimRail>) {
     let n = if rng.one_in(3) { 2 } else { 1 };
     let (left, right): (Vec<_>, Vec<_>) = (0..n).map(|_| world.link(link(rng))).unzip();
     let (a, mut b) = (Conn::new(left, true), Conn::new(right, true));
@@ -130,7 +130,7 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut rng = Rng::new(seed);
         let world = World::new(seed ^ 0x33);
-        let (target, shown) = (HostBuf::new(4 << 20), HostBuf::new(SHOWN));
+        let (target, shown) = (StaticBuf::new(4 << 20), StaticBuf::new(SHOWN));
         assert!(shown.slice().fill(0, &bytes(SHOWN, 5)));
         let (a, b) = path(&world, &mut rng, &target, &shown);
         Run {

@@ -3,7 +3,8 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
 use linkspan_fabric::nic::{self, AnyNic, Mr, Nic, SendOp, SendWr};
-use linkspan_fabric::{Buf, Fabric, HostBuf};
+use linkspan_fabric::{Buf, Fabric};
+use linkspan_transport::StaticBuf;
 
 use crate::shared::Shared;
 use crate::{Access, Config, Context, Error, Log, Memory, Notify, Transport};
@@ -127,7 +128,7 @@ fn what_is_exposed_no_more_is_closed_to_the_peers_card_when_unexpose_returns() {
     let targets = || nics[1].targets().into_iter().filter(|keys| keys.covers(memory.as_ptr() as u64, 1 << 20));
     let key = targets().next().expect("a key that the peer was told");
 
-    let bytes = HostBuf::new(16);
+    let bytes = StaticBuf::new(16);
     assert!(bytes.slice().fill(0, &[0x5a; 16]));
     let own = nics[0].register(bytes.slice(), nic::Access::LOCAL_READ).expect("registered");
     let lands = || {

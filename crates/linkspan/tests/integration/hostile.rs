@@ -8,7 +8,8 @@ use crate::common::url::handle_of;
 use crate::common::{BRIEF, LONG, PATHS, check, context, filled, pair};
 use linkspan::hello::{HELLO_LEN, Hello};
 use linkspan::{Access, Error, Memory, Notify, Transport, Url};
-use linkspan_fabric::{Buf, Channel, Config, Fabric, HostBuf, Log, RemoteSlice, Ticket};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, Log, RemoteSlice, Ticket};
+use linkspan_transport::StaticBuf;
 
 const LEN: usize = 1 << 20;
 
@@ -35,7 +36,7 @@ impl Raw {
                 break channel;
             }
         };
-        let buf = HostBuf::new(HELLO_LEN);
+        let buf = StaticBuf::new(HELLO_LEN);
         assert!(buf.slice().fill(0, &hello.encode()));
         channel.post_send(u32::MAX, buf.slice()).unwrap().unwrap();
         let mut raw = Raw { channel };
@@ -63,7 +64,7 @@ impl Raw {
     }
 
     fn write(&mut self, len: usize, key: u32, offset: u64) -> Result<u64, String> {
-        let src = HostBuf::new(len);
+        let src = StaticBuf::new(len);
         assert!(src.slice().fill(0, &vec![0xBB; len]));
         let ticket = self.channel.post_write(src.slice(), RemoteSlice { key, offset }, Some(666));
         let ticket = ticket.map_err(|e| e.to_string())?;
@@ -71,7 +72,7 @@ impl Raw {
     }
 
     fn read(&mut self, len: usize, key: u32, offset: u64) -> Result<u64, String> {
-        let dst = HostBuf::new(len);
+        let dst = StaticBuf::new(len);
         let ticket = self.channel.post_read(dst.slice(), RemoteSlice { key, offset }).map_err(|e| e.to_string())?;
         let result = self.outcome(ticket);
         assert!(result.is_ok() || dst.slice().to_vec().iter().all(|&b| b == 0), "a refused read has brought bytes");

@@ -289,7 +289,7 @@ fn over_tcp(socket: &mut Socket, kind: Loop, round: &Round, wait: WaitMode) -> i
 fn copied(socket: &mut Socket, split: &mut Split, kind: Loop, round: &Round, wait: WaitMode) -> io::Result<()> {
     let (size, count, there) = (round.size.get(), round.count.get(), round.area.get());
     let buf = touched(size * u64::from(round.window.get()));
-    socket.write(U64::new(buf.slice().as_ptr() as u64).as_bytes(), wait)?; // ready
+    socket.write(U64::new(buf.as_ptr() as u64).as_bytes(), wait)?; // ready
     let (start, cpu) = (Instant::now(), thread_cpu_ns());
     match kind {
         Loop::SplitPing => split.pong(buf, there, count, wait),
@@ -500,5 +500,5 @@ impl Bare {
 }
 
 fn address(buf: &HostBuf) -> u64 {
-    buf.slice().as_ptr() as u64
+    buf.as_ptr() as u64
 }

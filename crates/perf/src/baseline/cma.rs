@@ -190,7 +190,10 @@ impl Split {
             WaitMode::Adaptive => Idle::Adaptive(SPIN),
             WaitMode::Sleep => Idle::Sleep,
         });
-        let result = work(&mut self.bare, buf.slice());
+        #[allow(unsafe_code)]
+        // SAFETY: each copy is awaited; after an error, when one may be under way, the buffer is kept for good.
+        let mem = unsafe { buf.slice() };
+        let result = work(&mut self.bare, mem);
         if result.is_err() {
             let closed = self.guard.close();
             debug_assert!(closed.is_ok());
@@ -301,7 +304,7 @@ pub(super) fn touched(len: u64) -> HostBuf {
     let buf = HostBuf::new(len as usize);
     let ones = [1u8; 4096];
     for at in (0..len).step_by(ones.len()) {
-        let filled = buf.slice().fill(at, &ones[..ones.len().min((len - at) as usize)]);
+        let filled = buf.fill(at, &ones[..ones.len().min((len - at) as usize)]);
         debug_assert!(filled);
     }
     buf

@@ -3,14 +3,14 @@
 use linkspan_proto::Buf;
 use linkspan_transport::MemSlice;
 
-use crate::link::{Link, LinkError, Memory, Ticket};
+use crate::link::{Link, LinkError, OpMemory, Ticket};
 use crate::pattern::Pattern;
 
 /// `count` buffers of `size` bytes; operations are posted at the head and reported at the tail, in order.
 #[derive(Debug)]
 pub(crate) struct Slots {
     size: usize,
-    bufs: Box<dyn Memory>,
+    bufs: OpMemory,
     tickets: Box<[Ticket]>,
     head: u64,
     tail: u64,
@@ -20,7 +20,7 @@ impl Slots {
     /// Buffers that are backed by memory already: a first touch costs more than a message.
     pub(crate) fn new<L: Link + ?Sized>(link: &L, size: usize, count: u32) -> Result<Slots, LinkError> {
         let count = count.max(1) as usize;
-        let bufs = link.memory(size * count)?;
+        let bufs = OpMemory::new(link.memory(size * count)?);
         let slots = Slots { size, bufs, tickets: vec![Ticket(0); count].into(), head: 0, tail: 0 };
         for slot in 0..count as u64 {
             Pattern::new(!0, slot).fill(slots.at(slot));
@@ -46,6 +46,7 @@ impl Slots {
     pub(crate) fn posted(&mut self, ticket: Ticket) {
         let slot = (self.head % self.count()) as usize;
         self.tickets[slot] = ticket;
+        self.bufs.posted();
         self.head += 1;
     }
 
@@ -59,6 +60,7 @@ impl Slots {
     pub(crate) fn done(&mut self) {
         debug_assert!(self.tail < self.head);
         self.tail += 1;
+        self.bufs.reported();
     }
 
     pub(crate) fn in_flight(&self) -> u64 {

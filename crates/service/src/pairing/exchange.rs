@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::keys::{HOSTS_MAX, KeyError, Keyring, LINE_MAX, NAME_MAX, Peer};
-use linkspan_fabric::{Buf, Channel, ChannelError, Fabric, HostBuf, Ticket};
+use linkspan_fabric::{Channel, Fabric, SwapError};
 
 use super::{Names, PairError, Paired, shown};
 
@@ -15,7 +15,7 @@ const STORED: u32 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn run(
-    mut channel: Channel,
+    channel: Channel,
     fabric: &Fabric,
     ring: &Keyring,
     names: &Names,
@@ -24,7 +24,7 @@ pub(super) fn run(
     let broken = |why: &str| PairError::Broken { why: why.to_owned() };
     let proven = *channel.peer_key().ok_or_else(|| broken("the peer logged in without a key"))?;
     let own = Peer { name: names.own.clone(), key: ring.public(), hosts: own_hosts(fabric) };
-    let heard = swap(&mut channel, WHO, own.line().as_bytes(), LINE_MAX, stop)?;
+    let (channel, heard) = swap(channel, WHO, own.line().as_bytes(), LINE_MAX, stop)?;
     let text = String::from_utf8(heard).map_err(|_| broken("the peer's line is not text"))?;
     let said = Peer::parse(&text).map_err(|error| PairError::Broken { why: error.to_string() })?;
     if said.key != proven {
@@ -36,7 +36,7 @@ pub(super) fn run(
     let mut peer = Peer { name: names.peer.clone().unwrap_or_else(|| said.name.clone()), key: proven, hosts };
     store(ring, &mut peer, names.peer.is_none())?;
     // What follows changes nothing any more.
-    let confirmed = swap(&mut channel, STORED, b"1", 1, &|| false).is_ok();
+    let confirmed = swap(channel, STORED, b"1", 1, &|| false).is_ok();
     Ok(Paired { says: said.name, fingerprint: shown(ring, &peer), peer, confirmed })
 }
 
@@ -83,51 +83,15 @@ fn reached(channel: &Channel) -> Option<String> {
 
 /// Sends a message and receives the peer's of the same kind.
 fn swap(
-    channel: &mut Channel,
+    channel: Channel,
     tag: u32,
     message: &[u8],
     most: usize,
     stop: &dyn Fn() -> bool,
-) -> Result<Vec<u8>, PairError> {
-    let broken = |why: String| PairError::Broken { why };
-    let (send, recv) = (HostBuf::new(message.len()), HostBuf::new(most));
-    let mut held = send.slice().fill(0, message);
-    let until = Instant::now() + PATIENCE;
-    let (mut sending, mut receiving, mut sent, mut got) = (None, None, false, None);
-    loop {
-        let mut step = || -> Result<(), ChannelError> {
-            post(&mut sending, || channel.post_send(tag, send.slice()))?;
-            post(&mut receiving, || channel.post_recv(&[(tag, recv.slice())]))?;
-            channel.progress()?;
-            if let (Some(ticket), false) = (sending, sent) {
-                sent = channel.test(ticket)?.is_some();
-            }
-            if let (Some(ticket), None) = (receiving, got) {
-                got = channel.test(ticket)?;
-            }
-            Ok(())
-        };
-        if let Err(error) = step() {
-            return Err(broken(channel.lost().unwrap_or_else(|| error.to_string())));
-        }
-        if let (true, Some(len)) = (sent, got) {
-            let mut bytes = vec![0; len as usize];
-            held &= recv.slice().read(0, &mut bytes);
-            return if held { Ok(bytes) } else { Err(broken("a message longer than its buffer".into())) };
-        }
-        if stop() {
-            return Err(PairError::Cancelled);
-        }
-        if Instant::now() >= until {
-            return Err(broken(format!("the peer said nothing for {} s", PATIENCE.as_secs())));
-        }
-        channel.wait(Duration::from_millis(100));
-    }
-}
-
-fn post<E>(ticket: &mut Option<Ticket>, post: impl FnOnce() -> Result<Option<Ticket>, E>) -> Result<(), E> {
-    if ticket.is_none() {
-        *ticket = post()?;
-    }
-    Ok(())
+) -> Result<(Channel, Vec<u8>), PairError> {
+    channel.swap(tag, message, most, Instant::now() + PATIENCE, stop).map_err(|error| match error {
+        SwapError::Stopped => PairError::Cancelled,
+        SwapError::Silent => PairError::Broken { why: format!("the peer said nothing for {} s", PATIENCE.as_secs()) },
+        SwapError::Ended(why) => PairError::Broken { why },
+    })
 }

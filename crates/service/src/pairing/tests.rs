@@ -5,8 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use linkspan_fabric::{Buf, HostBuf};
-
 use super::*;
 
 struct User {
@@ -113,19 +111,15 @@ fn a_name_that_was_asked_for_and_is_taken_is_an_error() {
 fn says(line: &JoinLine, user: &User, text: &[u8]) {
     let fabric = Fabric::new(settings(config(), &user.ring), Log::off(), false).unwrap();
     let mut connecting = fabric.connect(0, &line.handle()).unwrap();
-    let mut channel = loop {
+    let channel = loop {
         if let Some(channel) = connecting.poll().unwrap() {
             break channel;
         }
     };
-    let buf = HostBuf::new(text.len());
-    assert!(buf.slice().fill(0, text));
-    while channel.post_send(1, buf.slice()).unwrap().is_none() {
-        channel.progress().unwrap();
-    }
-    // Until the other side has closed.
-    while channel.progress().is_ok() {
-        channel.wait(Duration::from_millis(10));
+    // The other side hears it, and closes.
+    let ended = channel.swap(1, text, 4096, Instant::now() + Duration::from_secs(60), &|| false);
+    if let Ok((channel, _)) = ended {
+        assert!(channel.swap(2, b"1", 1, Instant::now() + Duration::from_secs(60), &|| false).is_err());
     }
 }
 

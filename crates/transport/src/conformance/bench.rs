@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Patience, Rng, SuiteMemory, Testbed, Want};
-use crate::{Buf, Conn, Error, HostBuf, MemSlice, Poll, Rail, Ticket};
+use crate::{Buf, Conn, Error, MemSlice, Poll, Rail, StaticBuf, Ticket};
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,8 +164,8 @@ pub(super) fn several<R: Rail>(bed: &dyn Testbed<R = R>) -> Want {
 }
 
 /// A buffer filled by [`fill_bytes`].
-pub fn pattern(len: usize, seed: u64) -> HostBuf {
-    let buf = HostBuf::new(len);
+pub fn pattern(len: usize, seed: u64) -> StaticBuf {
+    let buf = StaticBuf::new(len);
     fill_bytes(buf.slice(), seed);
     buf
 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::{HostBuf, MemSlice};
+use crate::{MemSlice, StaticBuf};
 
 /// Owner of a range of memory of any kind.
 pub trait Buffer {
@@ -10,9 +10,9 @@ pub trait Buffer {
     fn slice(&self) -> MemSlice;
 }
 
-impl Buffer for HostBuf {
+impl Buffer for StaticBuf {
     fn slice(&self) -> MemSlice {
-        HostBuf::slice(self)
+        StaticBuf::slice(self)
     }
 }
 
@@ -42,7 +42,7 @@ impl SuiteMemory {
     /// `len` zero bytes.
     pub fn new(len: usize) -> SuiteMemory {
         MAKER.with(|m| {
-            SuiteMemory(m.borrow().as_ref().map_or_else(|| Box::new(HostBuf::new(len)) as _, |make| make(len)))
+            SuiteMemory(m.borrow().as_ref().map_or_else(|| Box::new(StaticBuf::new(len)) as _, |make| make(len)))
         })
     }
 

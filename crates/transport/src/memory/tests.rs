@@ -1,8 +1,9 @@
 use super::*;
+use crate::{HostBuf, StaticBuf};
 
 #[test]
 fn ranges_stay_inside_of_their_memory() {
-    let buf = HostBuf::new(100);
+    let buf = StaticBuf::new(100);
     let all = buf.slice();
     assert!(all.is_host() && Buf::len(&all) == 100 && buf.len() == 100 && !buf.is_empty());
     assert!(all.fill(97, b"abc") && !all.fill(98, b"abc") && !all.fill(u64::MAX, b"abc"));
@@ -17,20 +18,44 @@ fn ranges_stay_inside_of_their_memory() {
     assert_eq!(MemSlice::NONE.to_vec(), b"");
 }
 
+/// Bytes of memory that this process has: the second field of statm(5), in pages.
+#[cfg(not(miri))]
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    // SAFETY: asks for a number.
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
+}
+
+#[cfg(not(miri))]
 #[test]
-fn a_buffer_from_the_pool_is_as_new_and_nobody_elses() {
+fn dropped_buffers_go_back_to_the_system() {
+    const EACH: usize = 64 << 20;
+    let before = resident();
+    for i in 0..8 {
+        let buf = HostBuf::new(EACH + (i << 16));
+        assert!((0..EACH >> 20).all(|mib| buf.fill(mib as u64 * (1 << 20), &[1; 1 << 20])));
+        assert!(resident() >= before + EACH as u64);
+        drop(buf);
+    }
+    // Other tests of this program have less than one of the eight.
+    let after = resident();
+    assert!(after < before + EACH as u64, "{} MiB before, {} MiB after", before >> 20, after >> 20);
+}
+
+#[test]
+fn memory_of_a_static_buffer_serves_again_as_new() {
     // A size that no other test has.
-    const LEN: usize = 3 * ALIGN - 7;
-    let first = HostBuf::new(LEN);
+    const LEN: usize = (3 << 16) - 7;
+    let first = StaticBuf::new(LEN);
     let at = first.slice().as_ptr();
     let ends = [0, LEN as u64 - 64];
     assert!(ends.iter().all(|&at| first.slice().fill(at, &[0xEE; 64])));
-    let other = HostBuf::new(LEN);
+    let other = StaticBuf::new(LEN);
     assert_ne!(other.slice().as_ptr(), at);
     let stale = first.slice();
     drop(first);
-    let again = HostBuf::new(LEN);
-    assert_eq!(again.slice().as_ptr(), at, "it comes from the pool");
+    let again = StaticBuf::new(LEN);
+    assert_eq!(again.slice().as_ptr(), at);
     assert!(ends.iter().all(|&at| again.slice().sub(at, 64).unwrap().to_vec() == [0; 64]));
     // A handle that lived too long reaches memory that is mapped still.
     assert!(stale.fill(5, b"late"));
@@ -39,7 +64,7 @@ fn a_buffer_from_the_pool_is_as_new_and_nobody_elses() {
 
 #[test]
 fn several_threads_copy_in_and_out_of_their_parts() {
-    let buf = HostBuf::new(64);
+    let buf = StaticBuf::new(64);
     std::thread::scope(|s| {
         for n in 0..4u8 {
             let part = buf.slice().sub(u64::from(n) * 16, 16).unwrap();
@@ -58,7 +83,8 @@ fn several_threads_copy_in_and_out_of_their_parts() {
 #[test]
 fn memory_of_a_device_that_is_gone_is_not_touched() {
     struct Dead;
-    impl domain::DeviceMemory for Dead {
+    // SAFETY: touches nothing.
+    unsafe impl domain::DeviceMemory for Dead {
         fn write(&self, _: MemSlice, _: &[u8]) -> bool {
             true
         }

@@ -2,7 +2,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 
 use super::*;
 use crate::Gather;
@@ -59,7 +59,7 @@ fn a_full_socket_takes_no_more() {
 #[test]
 fn two_ranges_fill_in_order() {
     let (mut a, b) = pair();
-    let place = HostBuf::new(10);
+    let place = StaticBuf::new(10);
     let mut scratch = [0; 32];
     assert_eq!(recv_two(b.as_fd(), place.slice(), &mut scratch).unwrap(), None);
     a.write_all(b"0123456789abcdef").unwrap();
@@ -72,7 +72,7 @@ fn two_ranges_fill_in_order() {
 #[test]
 fn a_gather_sends_borrowed_and_mapped_ranges_in_order() {
     let (a, b) = pair();
-    let mem = HostBuf::new(4);
+    let mem = StaticBuf::new(4);
     assert!(mem.slice().fill(0, b"MEM!"));
     let mut gather = Gather::new();
     assert!(gather.is_empty());
@@ -99,8 +99,8 @@ fn a_full_gather_refuses() {
 fn a_row_fills_in_order_and_no_further() {
     let (mut a, b) = pair();
     let bytes: Vec<u8> = (0..200).collect();
-    let places: Vec<HostBuf> = [10, 20, 30].into_iter().map(HostBuf::new).collect();
-    let more: Vec<_> = places[1..].iter().map(HostBuf::slice).collect();
+    let places: Vec<StaticBuf> = [10, 20, 30].into_iter().map(StaticBuf::new).collect();
+    let more: Vec<_> = places[1..].iter().map(StaticBuf::slice).collect();
     let mut then = [0; 40];
     assert_eq!(recv_row(b.as_fd(), places[0].slice(), &more, &mut then).unwrap(), None);
     a.write_all(&bytes).unwrap();
@@ -109,7 +109,7 @@ fn a_row_fills_in_order_and_no_further() {
     let all: Vec<u8> = places.iter().flat_map(|p| p.slice().to_vec()).chain(then).collect();
     assert_eq!(all, bytes[..100]);
     // More places than one call takes: those behind are left alone, and what would be theirs stays in the socket.
-    let many = HostBuf::new(100);
+    let many = StaticBuf::new(100);
     let more: Vec<_> = (1..100).map(|at| many.slice().sub(at, 1).unwrap()).collect();
     assert_eq!(eventually(|| recv_row(b.as_fd(), many.slice().sub(0, 1).unwrap(), &more, &mut []).unwrap()), 63);
     assert_eq!(many.slice().to_vec()[..63], bytes[100..163]);

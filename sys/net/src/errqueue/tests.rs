@@ -1,7 +1,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 
 use super::*;
 use crate::{Gather, recv};
@@ -13,7 +13,7 @@ fn loopback_reports_each_call_once_and_that_it_copied() {
     let b = listener.accept().unwrap().0;
     enable_zerocopy(a.as_fd()).unwrap();
     assert_eq!(sent_notice(a.as_fd()).unwrap(), None);
-    let mem = HostBuf::new(16 << 10);
+    let mem = StaticBuf::new(16 << 10);
     for _ in 0..2 {
         let mut gather = Gather::new();
         assert!(gather.push_mem(mem.slice()));

@@ -1,4 +1,4 @@
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn every_length_at_every_alignment_lands_exactly() {
     for offset in (0..16).chain([112, 120, 127, 128, 129]) {
         for skew in [0, 1, 7] {
             for len in (0..40).chain(120..136).chain([255, 256, 300, 400]) {
-                let buf = HostBuf::new(600);
+                let buf = StaticBuf::new(600);
                 assert!(fill_ascending(buf.slice(), offset, &src[skew..skew + len]));
                 let mut want = vec![0; 600];
                 want[offset..offset + len].copy_from_slice(&src[skew..skew + len]);
@@ -24,8 +24,8 @@ fn every_length_at_every_alignment_lands_exactly() {
 fn lines_of_narrow_and_of_wide_stores_are_the_same() {
     let src: Vec<u8> = (0..1025u16).map(|i| (i % 251) as u8).collect();
     let (lines, _) = src[1..].as_chunks::<LINE>();
-    let (narrow, wide) = (HostBuf::new(1100), HostBuf::new(1100));
-    // SAFETY: eight lines fit, and a HostBuf begins at a page.
+    let (narrow, wide) = (StaticBuf::new(1100), StaticBuf::new(1100));
+    // SAFETY: eight lines fit, and a StaticBuf begins at a page.
     unsafe {
         for (n, line) in lines.iter().enumerate() {
             one_line(narrow.slice().as_ptr().add(n * LINE), line);
@@ -41,7 +41,7 @@ fn lines_of_narrow_and_of_wide_stores_are_the_same() {
 
 #[test]
 fn what_does_not_fit_is_not_written() {
-    let buf = HostBuf::new(16);
+    let buf = StaticBuf::new(16);
     assert!(!fill_ascending(buf.slice(), 9, &[1; 8]));
     assert!(!fill_ascending(buf.slice(), usize::MAX, &[1; 8]));
     assert_eq!(buf.slice().to_vec(), vec![0; 16]);
@@ -55,7 +55,7 @@ fn what_does_not_fit_is_not_written() {
 fn an_observer_sees_low_addresses_first() {
     use std::sync::atomic::{AtomicBool, Ordering};
     const LEN: usize = 128;
-    let buf = HostBuf::new(LEN);
+    let buf = StaticBuf::new(LEN);
     let mem = buf.slice();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -2,7 +2,7 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn streams() -> (TcpStream, TcpStream) {
 #[test]
 fn bytes_pass_in_order_from_any_address() {
     let (a, mut b) = streams();
-    let buf = HostBuf::new(3 << 20);
+    let buf = StaticBuf::new(3 << 20);
     let bytes: Vec<u8> = (0..3 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     assert!(buf.slice().fill(0, &bytes));
     let (from, until) = (77, bytes.len() as u64 - 1234);
@@ -49,7 +49,7 @@ fn a_peer_that_is_gone_is_an_error_and_no_signal() {
     let old = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let (a, b) = streams();
     drop(b);
-    let buf = HostBuf::new(64 << 10);
+    let buf = StaticBuf::new(64 << 10);
     let error = loop {
         let mut pipe = Pipe::new(64 << 10).unwrap();
         pipe.fill(buf.slice()).unwrap();

@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 
 use super::*;
 use crate::cma::AccessGuard;
@@ -42,7 +42,7 @@ fn memory_is_copied_by_both_in_every_mode() {
         let ([mut a, mut b], _guards) = sides(unwatched());
         a.set_idle(idle);
         b.set_idle(idle);
-        let (from, to) = (HostBuf::new(LEN), HostBuf::new(LEN));
+        let (from, to) = (StaticBuf::new(LEN), StaticBuf::new(LEN));
         assert!(from.slice().fill(0, &[7; LEN]));
         let (source, target) = (from.slice().as_ptr() as u64, to.slice().as_ptr() as u64);
         let mem = to.slice();

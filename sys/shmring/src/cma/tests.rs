@@ -1,4 +1,4 @@
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 use super::{AccessGuard, Ranges, Remote};
 use crate::slot::MAX_SLICES;
@@ -12,11 +12,11 @@ fn pull_and_push_pass_an_open_gate() {
     let guard = AccessGuard::new([1, 2]).unwrap();
     let remote = Remote::new(me(), guard.address());
     remote.probe([1, 2]).unwrap();
-    let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
+    let (src, dst) = (StaticBuf::new(100_000), StaticBuf::new(100_000));
     assert!(src.slice().fill(99_999, &[42]));
     remote.pull(src.slice().as_ptr() as u64, dst.slice()).unwrap();
     assert_eq!(dst.slice().to_vec()[99_999], 42);
-    let dst = HostBuf::new(100_000);
+    let dst = StaticBuf::new(100_000);
     remote.push(src.slice(), dst.slice().as_ptr() as u64).unwrap();
     assert_eq!(dst.slice().to_vec()[99_999], 42);
 }
@@ -28,10 +28,10 @@ fn many_ranges_go_each_to_its_place() {
     let guard = AccessGuard::new([1, 2]).unwrap();
     let remote = Remote::new(me(), guard.address());
     let bytes: Vec<u8> = (0..u64::from(MAX_SLICES) * LEN).map(|n| (n * 7 % 251) as u8).collect();
-    let src = HostBuf::new(bytes.len());
+    let src = StaticBuf::new(bytes.len());
     assert!(src.slice().fill(0, &bytes));
     for pulls in [false, true] {
-        let dst = HostBuf::new(bytes.len());
+        let dst = StaticBuf::new(bytes.len());
         let mut ranges = Ranges::new();
         assert!(ranges.is_empty());
         for n in 0..u64::from(MAX_SLICES) {
@@ -60,7 +60,7 @@ fn a_closed_gate_stops_a_copy_before_its_first_byte() {
     let mut guard = AccessGuard::new([1, 2]).unwrap();
     let remote = Remote::new(me(), guard.address());
     guard.close().unwrap();
-    let (src, dst) = (HostBuf::new(8192), HostBuf::new(8192));
+    let (src, dst) = (StaticBuf::new(8192), StaticBuf::new(8192));
     assert!(src.slice().fill(0, &[42; 8192]));
     let fault = Some(libc::EFAULT);
     assert_eq!(remote.push(src.slice(), dst.slice().as_ptr() as u64).unwrap_err().raw_os_error(), fault);
@@ -70,7 +70,7 @@ fn a_closed_gate_stops_a_copy_before_its_first_byte() {
 
 #[test]
 fn an_address_that_was_kept_closed_stays_closed() {
-    let (address, src) = (guard_left_closed(), HostBuf::new(8));
+    let (address, src) = (guard_left_closed(), StaticBuf::new(8));
     let more: Vec<AccessGuard> = (0..64).filter_map(|_| AccessGuard::new([0; 2]).ok()).collect();
     assert!(more.iter().all(|g| g.address() != address), "the address is not handed out again");
     assert!(Remote::new(me(), address).push(src.slice(), src.slice().as_ptr() as u64).is_err());
@@ -96,7 +96,7 @@ fn a_wrong_nonce_and_an_ended_process_are_refused() {
 fn memory_the_kernel_will_not_reach_is_an_error() {
     let guard = AccessGuard::new([1, 2]).unwrap();
     let remote = Remote::new(me(), guard.address());
-    let buf = HostBuf::new(4096);
+    let buf = StaticBuf::new(4096);
     let fault = Some(libc::EFAULT);
     assert_eq!(remote.pull(8, buf.slice()).unwrap_err().raw_os_error(), fault);
     assert_eq!(remote.push(buf.slice(), 8).unwrap_err().raw_os_error(), fault);

@@ -11,6 +11,11 @@ fn memfd(len: usize) -> std::os::fd::OwnedFd {
     fd
 }
 
+fn mem(pages: &Pages) -> MemSlice {
+    // SAFETY: each handle is used before its pages are dropped.
+    unsafe { pages.slice() }
+}
+
 #[test]
 fn shared_pages_show_on_both_sides_and_private_ones_do_not() {
     let fd = memfd(3 << 16);
@@ -18,24 +23,27 @@ fn shared_pages_show_on_both_sides_and_private_ones_do_not() {
         Pages::map(fd.as_fd(), 1 << 16, 2 << 16, true).unwrap(),
         Pages::map(fd.as_fd(), 1 << 16, 2 << 16, true).unwrap(),
     );
-    assert!(a.slice().fill(5, b"hello"));
-    assert_eq!(&b.slice().to_vec()[..10], b"\0\0\0\0\0hello");
+    assert!(mem(&a).fill(5, b"hello"));
+    assert_eq!(&mem(&b).to_vec()[..10], b"\0\0\0\0\0hello");
     let private = Pages::map(fd.as_fd(), 1 << 16, 1 << 16, false).unwrap();
-    assert_eq!(&private.slice().to_vec()[5..10], b"hello");
-    assert!(private.slice().fill(5, b"other"));
-    assert_eq!(&a.slice().to_vec()[5..10], b"hello");
+    assert_eq!(&mem(&private).to_vec()[5..10], b"hello");
+    assert!(mem(&private).fill(5, b"other"));
+    assert_eq!(&mem(&a).to_vec()[5..10], b"hello");
 }
 
 #[test]
-fn a_handle_outlives_its_pages() {
+fn dropped_pages_are_unmapped() {
     let fd = memfd(1 << 16);
     let pages = Pages::map(fd.as_fd(), 0, 1 << 16, true).unwrap();
-    let handle = pages.slice();
-    assert!(handle.fill(0, b"x"));
+    assert!(mem(&pages).fill(0, b"x"));
+    let name = format!("{:x}-", pages.base.as_ptr() as usize);
+    let mapped = || {
+        std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|l| l.starts_with(&name) && l.contains("pages"))
+    };
+    assert!(mapped());
     drop(pages);
-    assert_eq!(handle.to_vec()[0], 0, "empty memory in its place");
-    assert!(handle.fill(0, b"y"));
-    assert_eq!(Pages::map(fd.as_fd(), 0, 1, true).unwrap().slice().to_vec(), b"x");
+    assert!(!mapped());
+    assert_eq!(mem(&Pages::map(fd.as_fd(), 0, 1, true).unwrap()).to_vec(), b"x");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use linkspan_tbring::udmabuf::{PAGE, Udmabuf};
 use linkspan_tbring::{Access, Error, Region, Ring};
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 use crate::how::{How, any, next};
 use crate::{Done, bytes_of, expect, fill, open, text};
@@ -97,7 +97,7 @@ fn target(n: u64, at: u64) -> u64 {
 
 /// The receiver says that it has all of it: the channel is closed with the ring.
 fn answer(ring: &mut Ring, channel: u32) -> Done {
-    let word = HostBuf::new(8);
+    let word = StaticBuf::new(8);
     let region = ring.register(word.slice(), Access::Receive).map_err(text)?;
     ring.receive(channel, &region, 0, 8, 1).map_err(text)?;
     next(ring, How::Sleep)?;
@@ -110,8 +110,8 @@ fn tell(ring: &mut Ring, channel: u32) -> Done {
 }
 
 /// The word that [`answer`] waits for, and takes one completion.
-fn say(ring: &mut Ring, channel: u32) -> Result<(HostBuf, Region), String> {
-    let word = HostBuf::new(8);
+fn say(ring: &mut Ring, channel: u32) -> Result<(StaticBuf, Region), String> {
+    let word = StaticBuf::new(8);
     fill(&word, 0, b"all here")?;
     let region = ring.register(word.slice(), Access::Both).map_err(text)?;
     ring.send(channel, &region, 0, 8, 1).map_err(text)?;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_tbring::udmabuf::Udmabuf;
 use linkspan_tbring::{Access, Error, Region, Ring, abi, info};
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 use how::{How, any, next, threads};
 
@@ -98,7 +98,7 @@ fn expect(holds: bool, what: impl FnOnce() -> String) -> Done {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-fn fill(buffer: &HostBuf, offset: u64, bytes: &[u8]) -> Done {
+fn fill(buffer: &StaticBuf, offset: u64, bytes: &[u8]) -> Done {
     expect(buffer.slice().fill(offset, bytes), || "a buffer too small".into())
 }
 
@@ -118,14 +118,14 @@ fn bytes_of(seed: u64, count: u64) -> Vec<u8> {
 
 /// Memory that is registered, and how it is looked at.
 enum Memory {
-    Host(HostBuf, u64),
+    Host(StaticBuf, u64),
     Dmabuf(Udmabuf),
 }
 
 impl Memory {
     fn new(words: &[&str], bytes: u64, shift: u64) -> Result<Memory, String> {
         if !words.contains(&"dmabuf") {
-            return Ok(Memory::Host(HostBuf::new((bytes + shift) as usize), shift));
+            return Ok(Memory::Host(StaticBuf::new((bytes + shift) as usize), shift));
         }
         Udmabuf::new((bytes + shift) as usize).map(Memory::Dmabuf).map_err(|e| format!("udmabuf: {e}"))
     }
@@ -203,7 +203,7 @@ fn send(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed: u6
         after.doorbells - before.doorbells
     );
     // The channel is closed with the ring: the receiver says that it has all of it.
-    let reply = HostBuf::new(8);
+    let reply = StaticBuf::new(8);
     let region = ring.register(reply.slice(), Access::Receive).map_err(text)?;
     ring.receive(channel, &region, 0, 8, 1).map_err(text)?;
     next(&mut ring, How::Sleep)?;
@@ -239,7 +239,7 @@ fn receive(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed:
         return Err(format!("byte {wrong} of {bytes} is {:#x}, sent was {:#x}", found[wrong], right[wrong]));
     }
     println!("received {bytes} bytes, all right, copied {}", after.copied_bytes - before.copied_bytes);
-    let reply = HostBuf::new(8);
+    let reply = StaticBuf::new(8);
     fill(&reply, 0, &bytes.to_le_bytes())?;
     let region = ring.register(reply.slice(), Access::Both).map_err(text)?;
     ring.send(channel, &region, 0, 8, 1).map_err(text)?;
@@ -258,7 +258,7 @@ fn closed(ring: &mut Ring, channel: u32, region: &Region) -> Done {
 fn echo(device: &str, channel: u32) -> Done {
     const MOST: u64 = 1 << 20;
     let mut ring = open(device)?;
-    let memory = HostBuf::new(MOST as usize);
+    let memory = StaticBuf::new(MOST as usize);
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
     println!("echoing");
@@ -279,7 +279,7 @@ fn echo(device: &str, channel: u32) -> Done {
 /// Messages of all sizes up to `size` to [`echo`] and back, compared.
 fn ping(device: &str, channel: u32, count: u64, size: u64, how: How) -> Done {
     let mut ring = how.open(device)?;
-    let (out, back) = (HostBuf::new(size as usize), HostBuf::new(size as usize));
+    let (out, back) = (StaticBuf::new(size as usize), StaticBuf::new(size as usize));
     let out_region = ring.register(out.slice(), Access::Send).map_err(text)?;
     let back_region = ring.register(back.slice(), Access::Receive).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
@@ -306,7 +306,7 @@ fn ping(device: &str, channel: u32, count: u64, size: u64, how: How) -> Done {
 /// Holds memory, a channel and a receive until the link is lost: then everything says so.
 fn hold(device: &str, channel: u32, how: How) -> Done {
     let mut ring = how.open(device)?;
-    let memory = HostBuf::new(1 << 20);
+    let memory = StaticBuf::new(1 << 20);
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
     ring.receive(channel, &region, 0, 1 << 20, 7).map_err(text)?;
@@ -337,7 +337,7 @@ fn hold(device: &str, channel: u32, how: How) -> Done {
 /// Holds a channel without a receive and with a message that waits to be sent, until the link is lost.
 fn endure(device: &str, channel: u32) -> Done {
     let mut ring = open(device)?;
-    let memory = HostBuf::new(1 << 20);
+    let memory = StaticBuf::new(1 << 20);
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
     ring.send(channel, &region, 0, 1 << 20, 7).map_err(text)?;
@@ -364,7 +364,7 @@ fn endure(device: &str, channel: u32) -> Done {
 /// Another process has the channel: it cannot be opened, closed, written or read here.
 fn foreign(device: &str, channel: u32) -> Done {
     let mut ring = open(device)?;
-    let memory = HostBuf::new(4096);
+    let memory = StaticBuf::new(4096);
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
     let refused = |what: &str, result: Result<(), Error>, errno: i32| {
         let found = result.as_ref().err().and_then(Error::errno);
@@ -391,7 +391,7 @@ fn size_of_message(i: u64) -> u64 {
 /// Reads `count` messages of a quick channel before it reads the first of a slow one.
 fn slow(device: &str, slow: u32, quick: u32, count: u64) -> Done {
     let mut ring = open(device)?;
-    let memory = HostBuf::new(1 << 16);
+    let memory = StaticBuf::new(1 << 16);
     let region = ring.register(memory.slice(), Access::Receive).map_err(text)?;
     for channel in [slow, quick] {
         ring.open_channel(channel).map_err(text)?;
@@ -410,7 +410,7 @@ fn slow(device: &str, slow: u32, quick: u32, count: u64) -> Done {
     closed_by(&mut ring, slow, &memory)
 }
 
-fn closed_by(ring: &mut Ring, channel: u32, memory: &HostBuf) -> Done {
+fn closed_by(ring: &mut Ring, channel: u32, memory: &StaticBuf) -> Done {
     let region = ring.register(memory.slice(), Access::Receive).map_err(text)?;
     closed(ring, channel, &region)
 }
@@ -418,7 +418,7 @@ fn closed_by(ring: &mut Ring, channel: u32, memory: &HostBuf) -> Done {
 /// Sends `count` messages on both channels, all those of the slow one first.
 fn pour(device: &str, slow: u32, quick: u32, count: u64) -> Done {
     let mut ring = open(device)?;
-    let slots: Vec<HostBuf> = (0..2 * count).map(|_| HostBuf::new(20_000)).collect();
+    let slots: Vec<StaticBuf> = (0..2 * count).map(|_| StaticBuf::new(20_000)).collect();
     let mut regions = Vec::new();
     for channel in [slow, quick] {
         ring.open_channel(channel).map_err(text)?;
@@ -483,7 +483,7 @@ fn bad(device: &str) -> Done {
     must("hello", raw(ours, abi::IOC_HELLO, &mut hello(&|_| ())), 0)?;
     must("hello again", raw(ours, abi::IOC_HELLO, &mut hello(&|_| ())), libc::EALREADY)?;
     must("a number that there is not", raw(ours, abi::IOC_HELLO + 40, &mut hello(&|_| ())), libc::ENOTTY)?;
-    let page = HostBuf::new(8192);
+    let page = StaticBuf::new(8192);
     let addr = page.slice().as_ptr() as u64;
     let good = abi::Register { addr, length: 4096, flags: 3, ..Default::default() };
     for (what, register, errno) in [
@@ -585,7 +585,7 @@ fn map(file: &File, offset: i64, length: usize, shared: bool) -> i32 {
 /// Without privilege, the limit of locked memory holds, and what was let go does not count.
 fn limit(device: &str) -> Done {
     let ring = open(device)?;
-    let memory = HostBuf::new(4 << 20);
+    let memory = StaticBuf::new(4 << 20);
     let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
     // SAFETY: numbers and a structure of our own.
     let done = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) == 0 && libc::setuid(65534) == 0 };
@@ -603,7 +603,7 @@ fn limit(device: &str) -> Done {
 
 /// Opens, registers, opens a channel, puts operations, and goes without a word, many times.
 fn churn(device: &str, count: u64) -> Done {
-    let memory = HostBuf::new(1 << 20);
+    let memory = StaticBuf::new(1 << 20);
     for i in 0..count {
         let mut ring = open(device)?;
         let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
@@ -623,7 +623,7 @@ const LEFT: u64 = 2 << 20;
 /// Closes the device in the midst of a message, again and again, and lives on: its memory is its own again when `close`
 /// returns, and what was granted arrives as it was. The first message is never granted.
 fn leave(device: &str, channel: u32, count: u64) -> Done {
-    let memory = HostBuf::new(LEFT as usize);
+    let memory = StaticBuf::new(LEFT as usize);
     let mut longest = Duration::ZERO;
     for round in 0..=count {
         fill(&memory, 0, &bytes_of(round + 1, LEFT))?;
@@ -654,7 +654,7 @@ fn leave(device: &str, channel: u32, count: u64) -> Done {
 
 /// The other end of [`leave`].
 fn stay(device: &str, channel: u32, count: u64) -> Done {
-    let memory = HostBuf::new(LEFT as usize);
+    let memory = StaticBuf::new(LEFT as usize);
     for round in 0..=count {
         let mut ring = open(device)?;
         let region = ring.register(memory.slice(), Access::Receive).map_err(text)?;
@@ -677,7 +677,7 @@ fn stay(device: &str, channel: u32, count: u64) -> Done {
 
 /// Opens and closes, with and without memory, channels and an eventfd, many times.
 fn open_close(device: &str, count: u64) -> Done {
-    let memory = HostBuf::new(1 << 20);
+    let memory = StaticBuf::new(1 << 20);
     for i in 0..count {
         let mut ring = open(device)?;
         if i % 2 == 0 {
@@ -703,7 +703,7 @@ fn open_close(device: &str, count: u64) -> Done {
 /// An eventfd is signalled and poll says readable when a message is there.
 fn event(device: &str, channel: u32) -> Done {
     let mut ring = open(device)?;
-    let memory = HostBuf::new(4096);
+    let memory = StaticBuf::new(4096);
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
     // SAFETY: a call with numbers; the descriptor is fresh.
     let mut eventfd = unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };

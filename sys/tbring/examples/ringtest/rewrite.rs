@@ -1,7 +1,7 @@
 //! Memory that its owner writes after it was registered: the driver sends what is there now, and takes nothing of it back.
 
 use linkspan_tbring::{Access, Region, Ring};
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 
 use crate::how::{How, next};
 use crate::{Done, bytes_of, closed, expect, fill, open, text};
@@ -11,15 +11,15 @@ const ALL: u64 = 64 << 10;
 const MESSAGES: [(u64, u64); 3] = [(100, 4000), (5000, 20_000), (32_768, 16_384)];
 
 /// Registered with other bytes in it than it has then.
-fn rewritten(ring: &Ring) -> Result<(HostBuf, Region), String> {
-    let memory = HostBuf::new(ALL as usize);
+fn rewritten(ring: &Ring) -> Result<(StaticBuf, Region), String> {
+    let memory = StaticBuf::new(ALL as usize);
     fill(&memory, 0, &bytes_of(1, ALL))?;
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
     fill(&memory, 0, &bytes_of(2, ALL))?;
     Ok((memory, region))
 }
 
-fn same(memory: &HostBuf, right: &[u8], when: &str) -> Done {
+fn same(memory: &StaticBuf, right: &[u8], when: &str) -> Done {
     let found = memory.slice().to_vec();
     let wrong = found.iter().zip(right).position(|(a, b)| a != b);
     expect(wrong.is_none(), || format!("{when}: byte {wrong:?} is not what it should be"))
@@ -29,7 +29,7 @@ fn same(memory: &HostBuf, right: &[u8], when: &str) -> Done {
 pub(crate) fn send(device: &str, channel: u32) -> Done {
     let mut ring = open(device)?;
     let (memory, region) = rewritten(&ring)?;
-    let reply = HostBuf::new(8);
+    let reply = StaticBuf::new(8);
     let reply_region = ring.register(reply.slice(), Access::Receive).map_err(text)?;
     ring.open_channel(channel).map_err(text)?;
     for (at, length) in MESSAGES {

@@ -1,6 +1,6 @@
 use std::os::fd::AsFd;
 
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 use super::*;
 
@@ -20,11 +20,11 @@ fn pieces_come_back_in_place_and_behind_it() {
     let mut stream = Stream::open(&path).expect("open");
     let mut tail = [0; 4];
     assert_eq!(stream.read(MemSlice::NONE, &mut tail).expect("read"), None, "nothing has come");
-    let from = HostBuf::new(10);
+    let from = StaticBuf::new(10);
     assert!(from.slice().fill(0, b"0123456789"));
     let part = |at, len| from.slice().sub(at, len).expect("inside");
     assert_eq!(stream.write(&[part(0, 3), part(3, 0), part(3, 7)]).expect("write"), Some(10));
-    let place = HostBuf::new(8);
+    let place = StaticBuf::new(8);
     assert_eq!(stream.read(place.slice(), &mut tail).expect("read"), Some(10));
     assert_eq!((&place.slice().to_vec()[..], &tail[..2]), (&b"01234567"[..], &b"89"[..]));
     assert!(stream.as_fd().as_raw_fd() >= 0);

@@ -219,7 +219,8 @@ impl HwNic {
     }
 }
 
-impl Nic for HwNic {
+// SAFETY: a region reaches its memory no longer than it lives.
+unsafe impl Nic for HwNic {
     type Mr = HwMr;
     type Cq = HwCq;
     type Qp = HwQp;

@@ -72,7 +72,9 @@ impl SoftNic {
     }
 }
 
-impl Nic for SoftNic {
+#[allow(unsafe_code)]
+// SAFETY: a region reaches its memory no longer than it lives.
+unsafe impl Nic for SoftNic {
     type Mr = SoftMr;
     type Cq = SoftCq;
     type Qp = SoftQp;

@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 use super::wire::{extend, psn, rnr_time};
 use super::*;
@@ -17,7 +17,7 @@ struct End<N: Nic> {
     nic: N,
     cq: N::Cq,
     qp: N::Qp,
-    buf: HostBuf,
+    buf: StaticBuf,
     mr: N::Mr,
 }
 
@@ -38,7 +38,7 @@ impl<N: Nic> End<N> {
     fn new(nic: N, access: Access, depth: u32) -> End<N> {
         let cq = nic.cq(depth).expect("a queue");
         let qp = nic.qp(&cq, CAPS).expect("a queue pair");
-        let buf = HostBuf::new(1 << 20);
+        let buf = StaticBuf::new(1 << 20);
         let mr = nic.register(buf.slice(), access).expect("a region");
         End { nic, cq, qp, buf, mr }
     }
@@ -392,7 +392,7 @@ fn scripted_faults_strike_once_each() {
     let net = SoftNet::in_virtual_time(1);
     let nic = MockNic::new(net.nic(SoftConfig::roce("a", Ipv4Addr::LOCALHOST, 1)));
     nic.script().register = Some((1, libc::ENOMEM));
-    let buf = HostBuf::new(4096);
+    let buf = StaticBuf::new(4096);
     let refused = nic.register(buf.slice(), Access(7)).err().expect("scripted");
     assert!(refused.to_string().starts_with("LS1204") && refused.to_string().contains("ulimit -l"), "{refused}");
     let mut e = End::new(nic.clone(), Access(7), 256);

@@ -26,14 +26,17 @@ impl Bound {
         keeps: Box<dyn Any + Send>,
     ) -> Result<Bound, String> {
         let memory = Arc::new(GpuBuf::new(gpu, len).map_err(|e| with_sources(&e))?);
-        let dmabuf = gpu.export(memory.slice()).map_err(|e| with_sources(&e))?;
+        #[allow(unsafe_code)]
+        // SAFETY: the pool and the ring keep the memory for as long as they use the handle.
+        let mem = unsafe { memory.slice() };
+        let dmabuf = gpu.export(mem).map_err(|e| with_sources(&e))?;
         if dmabuf.offset != 0 {
             return Err(format!("{} gives memory that begins {} bytes into its pages", gpu.info().id(), dmabuf.offset));
         }
         let landing =
             Landing { len: len as u64, area: AreaOf::DmaBuf(dmabuf.fd), keeps: Box::new((memory.clone(), keeps)) };
         let source = Source::Queue { interface, queue };
-        Bound::of(landing, source, stream, (memory.slice(), Via::Ring(queue)), Box::new(memory))
+        Bound::of(landing, source, stream, (mem, Via::Ring(queue)), Box::new(memory))
     }
 
     /// Host memory that the kernel copies this stream to, and that the GPU reads: io_uring's mode without a card, for tests
@@ -43,7 +46,9 @@ impl Bound {
     /// The reason, as text for the log.
     pub fn copied(gpu: &Arc<dyn Gpu>, stream: BorrowedFd<'_>, len: usize) -> Result<Bound, String> {
         let memory = Arc::new(Pinned::new(gpu, len).map_err(|e| with_sources(&e))?);
-        let mem = memory.slice();
+        #[allow(unsafe_code)]
+        // SAFETY: as above.
+        let mem = unsafe { memory.slice() };
         let landing = Landing { len: len as u64, area: AreaOf::Host(mem), keeps: Box::new(memory.clone()) };
         Bound::of(landing, Source::Anywhere, stream, (mem, Via::Copied), Box::new(memory))
     }

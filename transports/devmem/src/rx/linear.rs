@@ -36,9 +36,13 @@ impl Linears {
 
     /// A buffer that is never read.
     pub(super) fn free(&self) -> Option<(usize, MemSlice)> {
-        let (all, count) = match &self.memory {
-            Memory::Host(buf) => (buf.slice(), 1),
-            Memory::Pinned(buf) => (buf.slice(), LINEARS),
+        #[allow(unsafe_code)]
+        // SAFETY: calls copy to it before they return; runs that read it are waited for before this is dropped.
+        let (all, count) = unsafe {
+            match &self.memory {
+                Memory::Host(buf) => (buf.slice(), 1),
+                Memory::Pinned(buf) => (buf.slice(), LINEARS),
+            }
         };
         let slot = self.held[..count].iter().position(|&n| n == 0)?;
         Some((slot, all.sub((slot * LINEAR) as u64, LINEAR as u64)?))

@@ -80,9 +80,16 @@ impl RunSlot {
         self.end = end;
     }
 
+    /// The memory before the host's, or no bytes.
+    #[allow(unsafe_code)]
+    fn bounce(&self) -> MemSlice {
+        // SAFETY: `settle` waits for every copy into it before it is dropped.
+        self.bounce.as_ref().map_or(MemSlice::NONE, |bounce| unsafe { bounce.slice() })
+    }
+
     /// Bytes of a call's buffer go to the host, at `to` of the chunk, in their turn.
     pub(super) fn keep(&mut self, src: MemSlice, to: u64) -> bool {
-        let bounce = self.bounce.as_ref().map_or(MemSlice::NONE, Pinned::slice);
+        let bounce = self.bounce();
         let place = to.checked_sub(self.start).and_then(|at| bounce.sub(at, src.len() as u64));
         place.is_some_and(|place| src.copy_to_host(place))
     }
@@ -112,7 +119,7 @@ impl RunSlot {
             self.gpu.flush_writes()?;
         }
         if self.dst.is_host() {
-            let bounce = self.bounce.as_ref().map_or(MemSlice::NONE, Pinned::slice);
+            let bounce = self.bounce();
             self.copies = true;
             for piece in self.batch.pieces() {
                 let len = u64::from(piece.len);
@@ -150,11 +157,11 @@ impl RunSlot {
 
     /// Everything has come: the host's part goes on to its place.
     pub(super) fn finish(&mut self) {
-        if let (true, Some(bounce)) = (self.dst.is_host(), &self.bounce) {
+        if self.dst.is_host() && self.bounce.is_some() {
             // At once and lowest address first, whatever the pieces were: NCCL's LL kernels look at words of data and flag while
             // they come, and a segment may end inside of one.
             let len = self.end - self.start;
-            if let (Some(from), Some(to)) = (bounce.slice().sub(0, len), self.dst.sub(self.start, len)) {
+            if let (Some(from), Some(to)) = (self.bounce().sub(0, len), self.dst.sub(self.start, len)) {
                 let copied = copy_ascending(from, to);
                 debug_assert!(copied);
             }

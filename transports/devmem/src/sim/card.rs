@@ -25,7 +25,9 @@ pub(super) struct Card {
 impl Card {
     pub(super) fn new(gpu: &Arc<dyn Gpu>, pages: u32) -> Result<Card, GpuError> {
         let memory = GpuBuf::new(gpu, pages as usize * 4096)?;
-        let pool = memory.slice();
+        #[allow(unsafe_code)]
+        // SAFETY: the card keeps the memory beside the handle.
+        let pool = unsafe { memory.slice() };
         // So that a byte that was not written can be recognised.
         let filled = pool.fill(0, &vec![0xBE; pool.len()]);
         debug_assert!(filled);

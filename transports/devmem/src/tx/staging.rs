@@ -21,7 +21,8 @@ pub(super) struct Staging {
     gpu: Arc<dyn Gpu>,
     stream: Stream,
     events: Vec<Event>,
-    memory: Pinned,
+    mem: MemSlice,
+    _memory: Pinned,
     /// In the order of the stream; the slots of others are free.
     parts: VecDeque<Part>,
     next: usize,
@@ -31,10 +32,14 @@ pub(super) struct Staging {
 impl Staging {
     pub(super) fn new(gpu: &Arc<dyn Gpu>, memory: &StageMemory) -> Result<Staging, GpuError> {
         let share = memory.take(SLOTS * SLOT)?;
+        let memory = Pinned::new(gpu, SLOTS * SLOT)?;
         Ok(Staging {
             stream: gpu.stream()?,
             events: (0..SLOTS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
-            memory: Pinned::new(gpu, SLOTS * SLOT)?,
+            #[allow(unsafe_code)]
+            // SAFETY: copies into it are waited for (`finish`) and the socket reads it within a call, before this is dropped.
+            mem: unsafe { memory.slice() },
+            _memory: memory,
             parts: VecDeque::with_capacity(SLOTS),
             next: 0,
             gpu: gpu.clone(),
@@ -48,7 +53,7 @@ impl Staging {
             return Ok(0);
         }
         let (slot, len) = (self.next, src.len().min(SLOT));
-        let to = self.memory.slice().sub((slot * SLOT) as u64, len as u64).unwrap_or(MemSlice::NONE);
+        let to = self.mem.sub((slot * SLOT) as u64, len as u64).unwrap_or(MemSlice::NONE);
         self.gpu.copy(self.stream, to, src.sub(0, len as u64).unwrap_or(MemSlice::NONE))?;
         self.gpu.record(self.events[slot], self.stream)?;
         self.parts.push_back(Part { slot, len, sent: 0 });
@@ -62,7 +67,7 @@ impl Staging {
         if !self.gpu.done(self.events[part.slot])? {
             return Ok(None);
         }
-        Ok(self.memory.slice().sub((part.slot * SLOT + part.sent) as u64, (part.len - part.sent) as u64))
+        Ok(self.mem.sub((part.slot * SLOT + part.sent) as u64, (part.len - part.sent) as u64))
     }
 
     /// The stream took so many of them.

@@ -18,7 +18,8 @@ use linkspan_transport::conformance::{Testbed, Want};
 #[derive(Debug)]
 struct NoCards;
 
-impl Cards for NoCards {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Cards for NoCards {
     fn bind(&self, _: &str, _: (SocketAddr, SocketAddr), _: BorrowedFd<'_>, _: &Arc<dyn Gpu>) -> Result<Bound, String> {
         Err("Operation not supported (os error 95)".into())
     }
@@ -53,8 +54,10 @@ fn a_refused_send_goes_by_way_of_the_host_and_is_told_with_the_kernels_word() {
     let gpu = bed.gpu.clone();
     let (mut a, mut b) = bed.pair(Want::PLAIN);
     let any: Arc<dyn Gpu> = gpu.clone();
-    let (src, dst) =
-        (linkspan_gpu::GpuBuf::new(&any, 1 << 20).unwrap(), linkspan_gpu::GpuBuf::new(&any, 1 << 20).unwrap());
+    let (src, dst) = (
+        linkspan_gpu::conformance::StaticGpuBuf::new(&any, 1 << 20).unwrap(),
+        linkspan_gpu::conformance::StaticGpuBuf::new(&any, 1 << 20).unwrap(),
+    );
     use linkspan_transport::Buf;
     assert!(src.slice().fill(0, &[0x5a; 1 << 20]));
     let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::common::{SimRail, rails, until};
 use linkspan_devmem::sim::SimConfig;
 use linkspan_devmem::{PlantedBug, plant};
+use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::offload::{Queue, SLOTS, bounce};
-use linkspan_gpu::{Gpu, GpuBuf, SimGpu};
+use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_transport::{Buf, Conn, MemSlice, Ticket};
 
 /// The receiving side, and what NCCL's kernel knows of it.
@@ -66,7 +67,7 @@ const LENGTHS: [usize; 8] = [0, 1, 700, 8192, 8193, 40_000, 123_457, 300_000];
 fn run(sim: SimConfig, messages: u64, depth: usize, lengths: &[usize]) -> (u64, (u64, u64)) {
     let (mut a, mut b, any) = world(sim);
     let most = LENGTHS[7];
-    let (src, dst) = (GpuBuf::new(&any, 2 * most).unwrap(), GpuBuf::new(&any, (depth + 3) * most).unwrap());
+    let (src, dst) = (StaticGpuBuf::new(&any, 2 * most).unwrap(), StaticGpuBuf::new(&any, (depth + 3) * most).unwrap());
     let mut late: VecDeque<(u64, Pieces)> = VecDeque::new();
     for pair in 0..messages / 2 {
         let posted = [2 * pair, 2 * pair + 1].map(|n| {

@@ -9,7 +9,8 @@ use crate::common::SimRail;
 use crate::common::bed::{Devmem, PAYLOAD};
 use linkspan_devmem::sim::SimConfig;
 use linkspan_devmem::{PlantedBug, plant};
-use linkspan_gpu::{Gpu, GpuBuf};
+use linkspan_gpu::Gpu;
+use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_transport::Buf;
 use linkspan_transport::conformance::{Level, Patience, Testbed, Want, behaviours};
 
@@ -18,7 +19,7 @@ fn source_used_again() {
     let mut bed = Devmem::new(SimConfig { seed: 5, ..SimConfig::default() });
     let any: Arc<dyn Gpu> = bed.gpu.clone();
     let (mut a, mut b) = bed.pair(Want::PLAIN);
-    let (src, dst) = (GpuBuf::new(&any, 1 << 20).unwrap(), GpuBuf::new(&any, 1 << 20).unwrap());
+    let (src, dst) = (StaticGpuBuf::new(&any, 1 << 20).unwrap(), StaticGpuBuf::new(&any, 1 << 20).unwrap());
     for round in 0..8u8 {
         assert!(src.slice().fill(0, &vec![round; 1 << 20]));
         let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();

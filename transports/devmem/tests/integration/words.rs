@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::common::{rails, until};
 use linkspan_devmem::sim::SimConfig;
 use linkspan_devmem::{PlantedBug, plant};
-use linkspan_gpu::{Gpu, GpuBuf, SimGpu};
-use linkspan_transport::{Buf, Conn, HostBuf, MemSlice};
+use linkspan_gpu::conformance::StaticGpuBuf;
+use linkspan_gpu::{Gpu, SimGpu};
+use linkspan_transport::{Buf, Conn, MemSlice, StaticBuf};
 
 /// Words of a message: few, for all of them are looked at after every step.
 const WORDS: usize = 6_001;
@@ -35,7 +36,7 @@ fn watch(sim: SimConfig, src: impl Fn(&Arc<dyn Gpu>, &[u8]) -> (MemSlice, Box<dy
     let any: Arc<dyn Gpu> = gpu.clone();
     let (a, b) = rails(&gpu, sim);
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
-    let dst = HostBuf::new(WORDS * 8);
+    let dst = StaticBuf::new(WORDS * 8);
     for round in 1..=4 {
         let bytes = message(round);
         let (src, _keeps) = src(&any, &bytes);
@@ -65,13 +66,13 @@ fn odd(seed: u64) -> SimConfig {
 }
 
 fn from_host(_: &Arc<dyn Gpu>, bytes: &[u8]) -> (MemSlice, Box<dyn std::any::Any>) {
-    let buf = HostBuf::new(bytes.len());
+    let buf = StaticBuf::new(bytes.len());
     assert!(buf.slice().fill(0, bytes));
     (buf.slice(), Box::new(buf))
 }
 
 fn from_device(gpu: &Arc<dyn Gpu>, bytes: &[u8]) -> (MemSlice, Box<dyn std::any::Any>) {
-    let buf = GpuBuf::new(gpu, bytes.len()).unwrap();
+    let buf = StaticGpuBuf::new(gpu, bytes.len()).unwrap();
     assert!(buf.slice().fill(0, bytes));
     (buf.slice(), Box::new(buf))
 }

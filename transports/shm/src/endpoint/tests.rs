@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::{Head, Kind};
 use linkspan_shmring::layout;
-use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Sink, Violation};
+use linkspan_transport::{Buf, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 use crate::{Config, pair};
 
 /// Grants only the middle third of its memory.
 struct Guarded {
-    memory: HostBuf,
+    memory: StaticBuf,
     part: usize,
 }
 
 impl Guarded {
     fn new(part: usize) -> Guarded {
-        let memory = HostBuf::new(3 * part);
+        let memory = StaticBuf::new(3 * part);
         assert!(memory.slice().fill(0, &vec![0xA5; part]));
         assert!(memory.slice().fill(2 * part as u64, &vec![0xA5; part]));
         Guarded { memory, part }
@@ -76,7 +76,7 @@ fn chunk(seq: u32, len: usize) -> Head {
 
 #[test]
 fn a_receiver_survives_any_scribbling() {
-    let src = HostBuf::new(64 << 10);
+    let src = StaticBuf::new(64 << 10);
     let mut downs = 0;
     for seed in 1..=600u64 {
         // Every third with rows.
@@ -128,7 +128,7 @@ fn a_receiver_survives_any_scribbling() {
 #[test]
 fn a_sender_survives_any_scribbling() {
     let config = Config { ring: 64 << 10, cma: false, ..Config::default() };
-    let src = HostBuf::new(64 << 10);
+    let src = StaticBuf::new(64 << 10);
     for seed in 1..=400u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let (mut a, _b) = pair(config).unwrap();
@@ -179,7 +179,7 @@ fn a_chunk_that_was_stopped_before_its_end_is_not_reported() {
     }
     for stop in [false, true] {
         let (mut a, mut b) = pair(Config::default()).unwrap();
-        let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+        let (src, dst) = (StaticBuf::new(1 << 20), StaticBuf::new(1 << 20));
         a.data(&chunk(0, 1 << 20), src.slice()).unwrap();
         let mut sink = Count(Some(dst.slice()), 0);
         b.poll(&mut sink).unwrap();
@@ -203,7 +203,7 @@ fn a_piece_at_an_impossible_offset_is_a_lie() {
     for offset in [u64::MAX, u64::MAX - 4095, 64 << 10, 1 << 40] {
         let config = Config { ring: 64 << 10, cma_from: 8 << 10, slice: 4096, ..Config::default() };
         let (mut a, mut b) = pair(config).unwrap();
-        let (src, mut sink) = (HostBuf::new(64 << 10), Guarded::new(64 << 10));
+        let (src, mut sink) = (StaticBuf::new(64 << 10), Guarded::new(64 << 10));
         a.data(&chunk(0, 64 << 10), src.slice()).unwrap();
         a.flush().unwrap();
         b.poll(&mut sink).unwrap();

@@ -1,6 +1,6 @@
 use linkspan_shmring::layout::RING_MIN;
 use linkspan_shmring::map::Slots;
-use linkspan_transport::{Buf, HostBuf};
+use linkspan_transport::{Buf, StaticBuf};
 
 use super::*;
 
@@ -8,7 +8,7 @@ use super::*;
 fn a_number_that_is_another_process_s_by_now_is_not_written_to() {
     let map = Arc::new(Map::create(RING_MIN).unwrap());
     let slots = Slots::new(&map, Side::A);
-    let (src, dst) = (HostBuf::new(4096), HostBuf::new(4096));
+    let (src, dst) = (StaticBuf::new(4096), StaticBuf::new(4096));
     assert!(src.slice().fill(0, &[7; 4096]));
     let me = std::process::id() as i32;
     let push = |memory: &PeerMemory| {

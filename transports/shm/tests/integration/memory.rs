@@ -4,7 +4,7 @@ use crate::common::{Catch, ctrl, drive, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
 use linkspan_shm::{Config, pair};
 use linkspan_shmring::strange::{forbidden, secret};
-use linkspan_transport::{Buf, Down, HostBuf, MemSlice, Rail};
+use linkspan_transport::{Buf, Down, MemSlice, Rail, StaticBuf};
 
 const LEN: usize = 300_000;
 
@@ -31,12 +31,12 @@ fn transfer(src: MemSlice, dst: MemSlice) {
 
 #[test]
 fn a_source_the_receiver_cannot_read() {
-    with_secret(|secret| transfer(secret(), HostBuf::new(LEN).slice()));
+    with_secret(|secret| transfer(secret(), StaticBuf::new(LEN).slice()));
 }
 
 #[test]
 fn a_destination_the_sender_cannot_write() {
-    with_secret(|secret| transfer(HostBuf::new(LEN).slice(), secret()));
+    with_secret(|secret| transfer(StaticBuf::new(LEN).slice(), secret()));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn neither_can_reach_the_other() {
 #[test]
 fn a_source_that_is_gone_is_an_error_and_not_a_signal() {
     let (mut a, mut b) = pair(Config::default()).expect("a step");
-    let dst = HostBuf::new(LEN);
+    let dst = StaticBuf::new(LEN);
     a.data(&head(Kind::Chunk, 0, LEN, 0), forbidden(LEN).expect("a step")).expect("a step");
     let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
     let down = loop {
@@ -85,7 +85,7 @@ fn a_row_of_memory_that_cannot_be_reached_and_of_memory_that_can() {
     const PAGE: usize = 20_000;
     with_secret(|secret| {
         let (mut a, mut b) = pair(Config { batches: true, ..Config::default() }).expect("a step");
-        for (src, dst) in [(HostBuf::new(LEN).slice(), secret()), (secret(), HostBuf::new(LEN).slice())] {
+        for (src, dst) in [(StaticBuf::new(LEN).slice(), secret()), (secret(), StaticBuf::new(LEN).slice())] {
             let bytes = pattern(8, LEN);
             assert!(src.fill(0, &bytes));
             let (mut sink, mut none) = (Catch::new(dst), Catch::new(MemSlice::EMPTY));
@@ -106,7 +106,7 @@ fn a_row_of_memory_that_cannot_be_reached_and_of_memory_that_can() {
 fn chunks_of_a_row_that_nobody_wants_are_done_and_the_others_arrive() {
     const PAGE: usize = 20_000;
     let (mut a, mut b) = pair(Config { batches: true, ..Config::default() }).expect("a step");
-    let (src, dst) = (filled(&pattern(4, LEN)), HostBuf::new(LEN));
+    let (src, dst) = (filled(&pattern(4, LEN)), StaticBuf::new(LEN));
     let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
     sink.unwanted = vec![1, 5];
     let mut item = 0;

@@ -10,7 +10,7 @@ use crate::common::bed::{Processes, tiny};
 use crate::common::{Catch, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
 use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, ShmOffer, ShmRail};
-use linkspan_transport::{Buf, Down, HostBuf, MemSlice, Poll, Rail};
+use linkspan_transport::{Buf, Down, MemSlice, Poll, Rail, StaticBuf};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open};
 
 const CHUNK: usize = 1 << 20;
@@ -163,7 +163,7 @@ fn expect_death(mut peer: Peer, sink: &mut Catch) {
 #[test]
 fn a_sender_killed_in_mid_stream_is_noticed() {
     for role in ["send", "send ring"] {
-        let area = HostBuf::new(CHUNK);
+        let area = StaticBuf::new(CHUNK);
         let mut sink = Catch::new(area.slice());
         let mut peer = Peer::start(role);
         while sink.landed.len() < 20 {
@@ -193,7 +193,7 @@ fn a_receiver_killed_in_mid_stream_is_noticed() {
 /// Descriptors of the peer that outlive it, as in a process that it had forked, hide nothing: its sockets stay open.
 #[test]
 fn a_peer_killed_whose_sockets_are_still_open_is_noticed() {
-    let area = HostBuf::new(CHUNK);
+    let area = StaticBuf::new(CHUNK);
     let mut sink = Catch::new(area.slice());
     let peer = Peer::start("recv");
     let pidfd = pidfd_open(Pid::from_child(&peer.child), PidfdFlags::empty()).expect("a step");
@@ -241,7 +241,7 @@ fn a_peer_killed_with_a_claim_is_noticed_and_harmless() {
 
 #[test]
 fn a_stopped_peer_is_waited_for() {
-    let area = HostBuf::new(CHUNK);
+    let area = StaticBuf::new(CHUNK);
     let mut sink = Catch::new(area.slice());
     let mut peer = Peer::start("hold send");
     peer.until_stopped(&mut sink, false);
@@ -265,7 +265,7 @@ fn a_stopped_peer_is_waited_for() {
 /// slice, was stopped before it copied, and goes on afterwards.
 #[test]
 fn a_writer_stopped_with_a_claim_writes_nothing_after_the_drop() {
-    let area = HostBuf::new(CHUNK);
+    let area = StaticBuf::new(CHUNK);
     let mut sink = Catch::new(area.slice());
     let mut peer = Peer::start("hold send");
     peer.until_stopped(&mut sink, false);

@@ -5,7 +5,7 @@ use linkspan_proto::Kind;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_shm::{Config, pair};
 use linkspan_shmring::layout;
-use linkspan_transport::{Buf, Busy, Down, HostBuf, MemSlice, Poll, Rail};
+use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, StaticBuf};
 use proptest::prelude::*;
 
 /// A chunk of many slices.
@@ -50,7 +50,7 @@ fn chunks_of_every_size_arrive_whole_and_in_order() {
     let sizes = [0, 1, 63, 64, 65, 4096, 16 << 10, (16 << 10) + 1, 48 << 10, 64 << 10, 100_001, 1 << 18, CHUNK_MAX];
     for (way, config) in ways() {
         let (mut a, mut b) = pair(config).expect("a step");
-        let area = HostBuf::new(sizes.iter().sum());
+        let area = StaticBuf::new(sizes.iter().sum());
         let (mut sink, mut none) = (Catch::new(area.slice()), Catch::new(MemSlice::EMPTY));
         let sources: Vec<_> = sizes.iter().map(|n| filled(&pattern(*n as u64, *n))).collect();
         let mut offset = 0;
@@ -76,7 +76,7 @@ fn chunks_of_every_size_arrive_whole_and_in_order() {
 #[test]
 fn a_source_is_ours_until_the_receiver_has_it() {
     let (mut a, mut b) = pair(Config::default()).expect("a step");
-    let (src, dst) = (filled(&pattern(1, 256 << 10)), HostBuf::new(256 << 10));
+    let (src, dst) = (filled(&pattern(1, 256 << 10)), StaticBuf::new(256 << 10));
     let item = a.data(&head(Kind::Chunk, 0, src.len(), 0), src.slice()).expect("a step");
     for _ in 0..100 {
         a.flush().expect("a step");
@@ -117,7 +117,7 @@ fn a_receiver_that_never_polls_makes_the_sender_busy_and_nothing_else() {
             assert!(chunks < 1000, "{way}: never busy");
         }
         assert!(ctrl(&mut a, 0, &pattern(0, EAGER_MAX)).is_ok(), "{way}: chunks leave space for control");
-        let dst = HostBuf::new(64 << 10);
+        let dst = StaticBuf::new(64 << 10);
         let (mut sink, mut none) = (Catch::new(dst.slice()), Catch::new(MemSlice::EMPTY));
         drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, _| b.landed.len() == chunks as usize);
         assert_eq!(sink.ctrl.len(), 1);
@@ -143,7 +143,7 @@ fn a_closed_rail_gives_what_it_carried_and_then_says_so() {
 #[test]
 fn a_sender_that_goes_in_mid_transfer_leaves_no_report() {
     let (mut a, mut b) = pair(Config::default()).expect("a step");
-    let (src, dst) = (filled(&pattern(1, CHUNK_MAX)), HostBuf::new(CHUNK_MAX));
+    let (src, dst) = (filled(&pattern(1, CHUNK_MAX)), StaticBuf::new(CHUNK_MAX));
     a.data(&head(Kind::Chunk, 0, src.len(), 0), src.slice()).expect("a step");
     a.flush().expect("a step");
     let mut sink = Catch::new(dst.slice());
@@ -162,7 +162,7 @@ fn sleepers_are_woken_by_whatever_concerns_them() {
         assert!(a.arm().is_some(), "{way}: nothing to do");
         ctrl(&mut a, 0, b"x").expect("a step");
         assert!(b.arm().is_none(), "{way}: something is there");
-        let dst = HostBuf::new(CHUNK_MAX);
+        let dst = StaticBuf::new(CHUNK_MAX);
         // Each side sleeps whenever it has nothing to do; a lost wake-up would hang here.
         let receiver = std::thread::spawn(move || {
             let mut sink = Catch::new(dst.slice());
@@ -221,7 +221,7 @@ proptest! {
     #[test]
     fn any_mix_arrives(way in 0usize..4, steps in proptest::collection::vec((0u8..6, 0usize..150_000), 1..60)) {
         let (mut a, mut b) = pair(ways()[way].1).expect("a step");
-        let area = HostBuf::new(60 * 150_000);
+        let area = StaticBuf::new(60 * 150_000);
         let (mut at_a, mut at_b) = (Catch::new(MemSlice::EMPTY), Catch::new(area.slice()));
         let (mut bodies, mut chunks, mut back) = (Vec::new(), Vec::new(), 0u32);
         let mut offset = 0u64;
@@ -276,7 +276,7 @@ fn light_traffic_stays_at_the_beginning_of_the_ring_and_a_stream_uses_all_of_it(
     assert!(sink.ctrl.iter().enumerate().all(|(n, (seq, body))| *seq == n as u32 && *body == pattern(n as u64, 1000)));
     // One record may begin before the end of that part and reach beyond it.
     assert!(!touched(&a, layout::LIGHT + 2048), "light traffic goes through the whole ring");
-    let (len, area) = (16 << 10, HostBuf::new(16 << 10));
+    let (len, area) = (16 << 10, StaticBuf::new(16 << 10));
     let (mut sink, src) = (Catch::new(area.slice()), filled(&pattern(3, len)));
     for n in 0..2 * ring / len {
         a.data(&head(Kind::Chunk, n as u32, len, 0), src.slice()).expect("transport");

@@ -2,7 +2,7 @@
 
 use linkspan_sim::Rng;
 use linkspan_transport::conformance::{check_bytes, pattern};
-use linkspan_transport::{Buf, HostBuf, MemSlice, Ticket};
+use linkspan_transport::{Buf, MemSlice, StaticBuf, Ticket};
 
 pub(crate) const TAGS: usize = 4;
 
@@ -30,7 +30,7 @@ impl Message {
         Message { tag, len, truncation: len > 1 && rng.one_in(30), content: id }
     }
 
-    pub(crate) fn bytes(&self) -> HostBuf {
+    pub(crate) fn bytes(&self) -> StaticBuf {
         pattern(self.len, self.content)
     }
 
@@ -43,12 +43,12 @@ impl Message {
 pub(crate) struct Sent {
     pub(crate) ticket: Ticket,
     pub(crate) message: Message,
-    pub(crate) src: HostBuf,
+    pub(crate) src: StaticBuf,
 }
 
 pub(crate) struct Received {
     pub(crate) ticket: Ticket,
-    pub(crate) parts: Vec<(Message, HostBuf)>,
+    pub(crate) parts: Vec<(Message, StaticBuf)>,
 }
 
 /// One direction.
@@ -81,7 +81,7 @@ impl DirectionModel {
 /// Memory that is the application's again: poisoned, and watched until the end.
 #[derive(Default)]
 pub(crate) struct Free {
-    bufs: Vec<HostBuf>,
+    bufs: Vec<StaticBuf>,
 }
 
 const POISON: u8 = 0xEE;
@@ -89,7 +89,7 @@ const POISON: u8 = 0xEE;
 const WATCHED: usize = 24;
 
 impl Free {
-    pub(crate) fn add(&mut self, buf: HostBuf) {
+    pub(crate) fn add(&mut self, buf: StaticBuf) {
         assert!(buf.slice().fill(0, &vec![POISON; buf.len()]), "whole");
         if self.bufs.len() == WATCHED {
             check_free(self.bufs.remove(0).slice());
@@ -113,7 +113,7 @@ pub(crate) fn check_free(mem: MemSlice) {
 }
 
 /// Checks a delivered message and that nothing lies behind it.
-pub(crate) fn check_message(message: &Message, buf: &HostBuf, size: u64) {
+pub(crate) fn check_message(message: &Message, buf: &StaticBuf, size: u64) {
     assert_eq!(size, message.len as u64, "size of {message:?}");
     let whole = buf.slice();
     check_bytes(whole.sub(0, size).expect("inside"), message.content);
@@ -121,8 +121,8 @@ pub(crate) fn check_message(message: &Message, buf: &HostBuf, size: u64) {
     check_free(rest);
 }
 
-pub(crate) fn poisoned(len: usize) -> HostBuf {
-    let buf = HostBuf::new(len);
+pub(crate) fn poisoned(len: usize) -> StaticBuf {
+    let buf = StaticBuf::new(len);
     assert!(buf.slice().fill(0, &vec![POISON; len]), "whole");
     buf
 }

@@ -3,7 +3,7 @@
 
 use linkspan_sim::{Rng, SimRail};
 use linkspan_transport::conformance::{check_bytes, pattern};
-use linkspan_transport::{Access, Buf, Conn, Error, HostBuf, MemSlice, OpError, RemoteSlice, Ticket};
+use linkspan_transport::{Access, Buf, Conn, Error, MemSlice, OpError, RemoteSlice, StaticBuf, Ticket};
 
 use super::model::{Free, poisoned};
 
@@ -14,18 +14,18 @@ const SHOWN: usize = 50_000;
 
 /// What one side exposes.
 pub(crate) struct Exposed {
-    cells: HostBuf,
+    cells: StaticBuf,
     pub(crate) cells_key: u32,
     /// Exposed for reading now, with the content.
-    current: Option<(HostBuf, u32, u64)>,
+    current: Option<(StaticBuf, u32, u64)>,
     /// Taken back, but not free yet.
-    leaving: Vec<(HostBuf, u32)>,
+    leaving: Vec<(StaticBuf, u32)>,
     epoch: u64,
 }
 
 impl Exposed {
     pub(crate) fn new(conn: &mut Conn<SimRail>) -> Exposed {
-        let cells = HostBuf::new(CELL * CELLS);
+        let cells = StaticBuf::new(CELL * CELLS);
         let key = conn.expose(cells.slice(), Access::Write);
         Exposed { cells_key: key.expect("a free key"), cells, current: None, leaving: Vec::new(), epoch: 0 }
     }
@@ -35,7 +35,7 @@ impl Exposed {
         self.leaving.retain_mut(|(buf, key)| {
             let gone = conn.unexpose(*key);
             if gone {
-                free.add(std::mem::replace(buf, HostBuf::new(0)));
+                free.add(std::mem::replace(buf, StaticBuf::new(0)));
             }
             !gone
         });
@@ -71,7 +71,7 @@ impl Exposed {
 
 struct Write {
     ticket: Option<Ticket>,
-    src: HostBuf,
+    src: StaticBuf,
     cell: usize,
     value: u64,
     notified: bool,
@@ -79,7 +79,7 @@ struct Write {
 
 struct Read {
     ticket: Ticket,
-    dst: HostBuf,
+    dst: StaticBuf,
     epoch: u64,
     at: usize,
 }
@@ -157,7 +157,7 @@ impl Onesided {
                 Err(Error::Op(OpError::RemoteAccess { .. }) | Error::Lost | Error::Closed) => {}
                 Err(error) => panic!("a read failed: {error}"),
             }
-            free.add(std::mem::replace(&mut read.dst, HostBuf::new(0)));
+            free.add(std::mem::replace(&mut read.dst, StaticBuf::new(0)));
             false
         });
     }

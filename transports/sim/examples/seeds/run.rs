@@ -423,7 +423,7 @@ impl Run {
                 Err(Error::Lost | Error::Closed) => {}
                 Err(error) => panic!("a send failed: {error}"),
             }
-            let src = std::mem::replace(&mut send.src, linkspan_transport::HostBuf::new(0));
+            let src = std::mem::replace(&mut send.src, linkspan_transport::StaticBuf::new(0));
             free.add(src);
             false
         });

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use linkspan_proto::Kind;
 use linkspan_sim::{Fault, LinkConfig, SimRail, World};
-use linkspan_transport::{Busy, Conn, Down, Error, Head, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Busy, Conn, Down, Error, Head, MemSlice, Poll, Rail, RailInfo, Sink, StaticBuf, WaitFd};
 
 type Log = Rc<RefCell<Vec<(usize, String)>>>;
 
@@ -17,7 +17,8 @@ struct Logged {
     stalled: bool,
 }
 
-impl Rail for Logged {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Rail for Logged {
     fn info(&self) -> &RailInfo {
         self.inner.info()
     }
@@ -102,7 +103,7 @@ fn what_had_arrived_is_read_where_sending_fails() {
         let world = World::new(1);
         let (mut a, mut b, _) = pair(&world, 1, true);
         let len = if chunk { 100_000 } else { 100 };
-        let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+        let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
         let recv = a.post_recv(&[(1, dst.slice())]).unwrap().expect("not busy");
         a.flush();
         world.advance(LONG);
@@ -125,7 +126,7 @@ fn what_had_arrived_is_read_where_sending_fails() {
 fn operations_that_a_rail_had_taken_are_done_after_its_loss() {
     let world = World::new(1);
     let (mut a, _b, _) = pair(&world, 1, false);
-    let src = HostBuf::new(100);
+    let src = StaticBuf::new(100);
     let send = a.post_send(1, src.slice()).unwrap().expect("not busy");
     a.progress().unwrap();
     world.plant(world.link_id(0), Fault::Cut { a: Some(0), b: Some(0) });

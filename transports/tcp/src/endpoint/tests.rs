@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_net::Gather;
 use linkspan_proto::Kind;
-use linkspan_transport::{HostBuf, Violation};
+use linkspan_transport::{StaticBuf, Violation};
 
 use super::*;
 use crate::{Dial, Listen, Options};
@@ -45,7 +45,7 @@ fn head(kind: Kind, len: usize) -> Head {
 
 /// Keeps what lands.
 struct Keep {
-    mem: HostBuf,
+    mem: StaticBuf,
     /// What has a place and has not landed: a row has many at a time.
     placed: VecDeque<MemSlice>,
     next: u64,
@@ -55,7 +55,7 @@ struct Keep {
 
 impl Keep {
     fn new() -> Keep {
-        Keep { mem: HostBuf::new(4 << 20), placed: VecDeque::new(), next: 0, landed: Vec::new(), ctrl: 0 }
+        Keep { mem: StaticBuf::new(4 << 20), placed: VecDeque::new(), next: 0, landed: Vec::new(), ctrl: 0 }
     }
 }
 
@@ -84,7 +84,7 @@ impl Sink for Keep {
 fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after_a_copy() {
     let (a, b) = streams();
     let (mut a, mut b) = (lending(a, 10_000), rail(b));
-    let mem = HostBuf::new(1 << 20);
+    let mem = StaticBuf::new(1 << 20);
     let mut keep = Keep::new();
     let mut want = Vec::new();
     for (round, len) in [100usize, 10_000, 300_000, 1 << 20, 9_999, 700_000].into_iter().enumerate() {
@@ -124,7 +124,7 @@ fn a_trial_takes_turns_and_loses_no_byte() {
     let mut mem = Vec::new();
     let mut lent = false;
     for bytes in &want {
-        let buf = HostBuf::new(bytes.len());
+        let buf = StaticBuf::new(bytes.len());
         assert!(buf.slice().fill(0, bytes));
         a.data(&head(Kind::Chunk, bytes.len()), buf.slice()).unwrap();
         mem.push(buf);
@@ -149,7 +149,7 @@ fn a_trial_takes_turns_and_loses_no_byte() {
 fn dropping_a_rail_that_lends_ends_the_lending() {
     let (a, b) = streams();
     let mut a = lending(a, 1);
-    let mem = HostBuf::new(1 << 20);
+    let mem = StaticBuf::new(1 << 20);
     // Nobody reads, so the kernel keeps the rest.
     for _ in 0..64 {
         let _ = a.data(&head(Kind::Chunk, mem.len()), mem.slice());
@@ -224,7 +224,7 @@ fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
             b.flush().unwrap();
             (a.tcp_info().unwrap().bytes_received == 4800).then_some(())
         });
-        let mem = HostBuf::new(100_000);
+        let mem = StaticBuf::new(100_000);
         a.data(&head(Kind::Chunk, mem.len()), mem.slice()).unwrap();
         let last = a.ctrl(&head(Kind::GoAway, 0), MemSlice::EMPTY).unwrap();
         until(|| {
@@ -277,7 +277,7 @@ fn what_goes_through_a_pipe_arrives_between_what_does_not() {
     let (mut a, mut b) = (piped(a, ZeroCopyPolicy::Piped(4096)), rail(b));
     let mut keep = Keep::new();
     // Unaligned, longer than the pipe, shorter than what is lent, and padded.
-    let whole = HostBuf::new(8 << 20);
+    let whole = StaticBuf::new(8 << 20);
     let lens = [100, 4096, (1 << 20) + 5, 4095, 70_001, 2 << 20, 8, 512 << 10];
     let mut want = Vec::new();
     let mut at = 13;
@@ -312,9 +312,9 @@ fn many_payloads_at_once_fill_the_stream_and_lose_nothing() {
     let (a, b) = streams();
     let (mut a, mut b) = (piped(a, ZeroCopyPolicy::Piped(4096)), rail(b));
     let mut keep = Keep::new();
-    let bufs: Vec<HostBuf> = (0..60)
+    let bufs: Vec<StaticBuf> = (0..60)
         .map(|n: u8| {
-            let buf = HostBuf::new(300_001);
+            let buf = StaticBuf::new(300_001);
             assert!(buf.slice().fill(0, &vec![n; 300_001]));
             a.data(&head(Kind::Chunk, 300_001), buf.slice()).unwrap();
             buf
@@ -340,7 +340,7 @@ fn what_the_pipe_cannot_deliver_is_left_to_a_copying_call() {
     let (a, b) = streams();
     let mut zerocopy = ZeroCopy::new(a.as_fd(), ZeroCopyPolicy::Piped(4096));
     assert!(zerocopy.wants(4096));
-    let buf = HostBuf::new(4096);
+    let buf = StaticBuf::new(4096);
     let mut gather = Gather::new();
     assert!(gather.push_mem(buf.slice()));
     let no_stream = std::fs::File::open("/").unwrap();
@@ -355,7 +355,7 @@ fn what_the_pipe_cannot_deliver_is_left_to_a_copying_call() {
 fn a_peer_that_dies_under_a_full_pipe_is_gone() {
     let (a, b) = streams();
     let mut a = piped(a, ZeroCopyPolicy::Piped(4096));
-    let bufs: Vec<HostBuf> = (0..40).map(|_| HostBuf::new(1 << 20)).collect();
+    let bufs: Vec<StaticBuf> = (0..40).map(|_| StaticBuf::new(1 << 20)).collect();
     for buf in &bufs {
         a.data(&head(Kind::Chunk, 1 << 20), buf.slice()).unwrap();
     }
@@ -376,7 +376,7 @@ fn rows_go_through_a_pipe_too() {
     let (a, b) = streams();
     let (mut a, mut b) = (piped(a, ZeroCopyPolicy::Piped(8192)), rail(b));
     let mut keep = Keep::new();
-    let buf = HostBuf::new(8 << 20);
+    let buf = StaticBuf::new(8 << 20);
     let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     assert!(buf.slice().fill(0, &bytes));
     // Shorter than what is lent alone, with gaps, and more than a row holds.

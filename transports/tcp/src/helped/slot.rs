@@ -219,9 +219,11 @@ impl WorkerSlot {
                     // The caller has put the whole body there before the post.
                     let Ok(chunk) = self.bodies.read_chunk(len as usize) else { break };
                     let (first, then) = chunk.as_slices();
-                    let all = self.body.slice();
-                    let fits = all.fill(0, first) && all.fill(first.len() as u64, then);
+                    let fits = self.body.fill(0, first) && self.body.fill(first.len() as u64, then);
                     debug_assert!(fits);
+                    #[allow(unsafe_code)]
+                    // SAFETY: a body is read within the call.
+                    let all = unsafe { self.body.slice() };
                     let answer = rail.ctrl(head, all.sub(0, len.into()).unwrap_or(MemSlice::EMPTY));
                     if answer.is_ok() {
                         chunk.commit_all();

@@ -1,7 +1,7 @@
 use std::os::fd::AsFd;
 
 use linkspan_proto::Kind;
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn next(tx: &Tx) -> usize {
 
 #[test]
 fn a_prefix_of_any_length_may_be_taken() {
-    let mem = HostBuf::new(300);
+    let mem = StaticBuf::new(300);
     for cut in 1..=584 {
         let mut tx = Tx::new(ZeroCopy::off());
         tx.ctrl(&head(Kind::Eager, 100), mem.slice().sub(0, 100).unwrap()).unwrap();
@@ -39,7 +39,7 @@ fn a_prefix_of_any_length_may_be_taken() {
 
 #[test]
 fn one_call_carries_a_bounded_number_of_payload_bytes() {
-    let mem = HostBuf::new(4 << 20);
+    let mem = StaticBuf::new(4 << 20);
     let mut tx = Tx::new(ZeroCopy::off());
     tx.data(&head(Kind::Chunk, 4 << 20), mem.slice()).unwrap();
     let mut calls = 0;
@@ -55,7 +55,7 @@ fn one_call_carries_a_bounded_number_of_payload_bytes() {
 
 #[test]
 fn full_is_busy_and_everything_fits_again_afterwards() {
-    let mem = HostBuf::new(8192);
+    let mem = StaticBuf::new(8192);
     let mut tx = Tx::new(ZeroCopy::off());
     for round in 0..3 {
         let mut n = 0;
@@ -93,7 +93,7 @@ fn nothing_to_send_asks_nothing_of_the_kernel() {
 /// What a row is on the wire, wherever the kernel stops in it, and when its items are gone.
 #[test]
 fn payloads_behind_one_another_become_a_row() {
-    let mem = HostBuf::new(5000);
+    let mem = StaticBuf::new(5000);
     let bytes: Vec<u8> = (0..5000).map(|i| (i * 7) as u8).collect();
     assert!(mem.slice().fill(0, &bytes));
     let heads = [head(Kind::Put, 4096), head(Kind::Chunk, 5000)];
@@ -120,7 +120,7 @@ fn payloads_behind_one_another_become_a_row() {
 
 #[test]
 fn a_row_ends_at_its_limits_and_two_fill_a_call() {
-    let mem = HostBuf::new(ROW_PAYLOAD_MAX + 1);
+    let mem = StaticBuf::new(ROW_PAYLOAD_MAX + 1);
     let part = |len: usize| mem.slice().sub(0, len as u64).unwrap();
     // What is too short or too long for it, a control message, thirty payloads, half a MiB.
     for (lens, batches) in [

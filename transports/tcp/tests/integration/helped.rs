@@ -10,7 +10,7 @@ use crate::common::{Model, V4, buf, head, next_head, pattern, rails, row, until,
 use linkspan_net::WaitSet;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_tcp::{HELPERS_MAX, Helpers, Options};
-use linkspan_transport::{Buf, Conn, Down, Head, HostBuf, Kind, MemSlice, Poll, Rail, Sink, WaitFd};
+use linkspan_transport::{Buf, Conn, Down, Head, Kind, MemSlice, Poll, Rail, Sink, StaticBuf, WaitFd};
 
 /// Set in a process that runs one test.
 const ALONE: &str = "LINKSPAN_TEST_ALONE";
@@ -187,7 +187,7 @@ fn with_nothing_to_do_everybody_sleeps_and_a_message_wakes_them() {
         a.poll(&mut Model::new()).unwrap();
         a.arm()
     });
-    let chunk = HostBuf::new(1 << 20);
+    let chunk = StaticBuf::new(1 << 20);
     let sent = a.data(&head(Kind::Chunk, 1 << 20, 1), chunk.slice()).unwrap();
     a.flush().unwrap();
     assert!(wait(fd, Duration::from_secs(10)) || a.taken() == sent);
@@ -258,7 +258,7 @@ fn a_peer_killed_inside_a_chunk_is_told_behind_what_came_before() {
             sink.inside_chunk().then_some(())
         });
         // Something to answer a reset to.
-        let chunk = HostBuf::new(1 << 20);
+        let chunk = StaticBuf::new(1 << 20);
         rail.data(&head(Kind::Chunk, 1 << 20, 0), chunk.slice()).unwrap();
         rail.flush().unwrap();
         if reset {
@@ -366,7 +366,7 @@ fn nothing_is_written_after_an_abort() {
     for round in 0..60 {
         let (a, b) = helped_rails(&helpers, V4);
         let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
-        let (src, dst) = (HostBuf::new(LEN), HostBuf::new(LEN));
+        let (src, dst) = (StaticBuf::new(LEN), StaticBuf::new(LEN));
         assert!(src.slice().fill(0, &vec![0x11; LEN]));
         b.post_recv(&[(0, dst.slice())]).unwrap().unwrap();
         until("a grant", || {
@@ -405,7 +405,7 @@ fn the_copying_is_done_by_the_thread() {
     let helpers = Helpers::new(1);
     let (a, b) = helped_rails(&helpers, V4);
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
-    let (src, dst) = (HostBuf::new(LEN), HostBuf::new(LEN));
+    let (src, dst) = (StaticBuf::new(LEN), StaticBuf::new(LEN));
     let thread = wait_for_threads(1)[0];
     let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let before = (ran(own), ran(thread));

@@ -10,7 +10,7 @@ use crate::common::{
 use linkspan_proto::Kind;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_tcp::{Options, RailConfig};
-use linkspan_transport::{Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Down, Head, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 use proptest::prelude::*;
 
 fn gone(down: &Down) -> &str {
@@ -187,7 +187,7 @@ proptest! {
 /// Refuses what it is told to.
 struct Picky {
     at: &'static str,
-    mem: HostBuf,
+    mem: StaticBuf,
 }
 
 impl Sink for Picky {
@@ -219,7 +219,7 @@ fn what_the_sink_refuses_ends_the_rail_with_its_words() {
     ] {
         let (mut rail, mut raw) = rail_with_raw();
         raw.write_all(&bytes).unwrap();
-        let mut sink = Picky { at, mem: HostBuf::new(1024) };
+        let mut sink = Picky { at, mem: StaticBuf::new(1024) };
         let down = poll_to_end(&mut rail, &mut sink);
         assert_eq!(protocol(&down), want);
         assert!(down.to_string().contains("127.0.0.1"), "the path is named: {down}");
@@ -247,7 +247,7 @@ fn a_reset_is_told_apart_and_what_came_before_it_is_delivered() {
 #[test]
 fn a_failed_send_does_not_hide_the_last_words() {
     let (mut rail, mut raw) = rail_with_raw();
-    let body = HostBuf::new(1000);
+    let body = StaticBuf::new(1000);
     rail.data(&head(Kind::Chunk, 1000, 0), body.slice()).unwrap();
     until("sent", || {
         rail.flush().unwrap();
@@ -286,7 +286,7 @@ fn a_rail_whose_segments_nobody_acknowledges_has_stopped_carrying() {
     assert!(!rail.stalled());
     // `BPF_RET | BPF_K`, 0 bytes (linux/bpf_common.h).
     socket2::SockRef::from(&raw).attach_filter(&[socket2::SockFilter::new(6, 0, 0, 0)]).unwrap();
-    let body = HostBuf::new(1000);
+    let body = StaticBuf::new(1000);
     rail.data(&head(Kind::Chunk, 1000, 0), body.slice()).unwrap();
     until("timeouts", || {
         rail.flush().expect("the kernel goes on trying");
@@ -300,7 +300,7 @@ fn a_rail_whose_segments_nobody_acknowledges_has_stopped_carrying() {
 #[test]
 fn a_peer_that_never_reads_makes_us_busy() {
     let (mut rail, _raw) = rail_with_raw();
-    let body = HostBuf::new(512 << 10);
+    let body = StaticBuf::new(512 << 10);
     let (mut accepted, mut idle) = (0u64, 0);
     while idle < 100 {
         match rail.data(&head(Kind::Chunk, body.len(), 0), body.slice()) {
@@ -322,7 +322,7 @@ fn a_peer_that_never_reads_makes_us_busy() {
 fn bytes_on_their_way_survive_the_senders_close_and_a_talking_receiver() {
     const LEN: usize = 256 << 10;
     let (mut a, mut b) = rails(V4, &Options::default());
-    let sources: Vec<HostBuf> = (0..64).map(|seq| buf(&pattern(seq, LEN))).collect();
+    let sources: Vec<StaticBuf> = (0..64).map(|seq| buf(&pattern(seq, LEN))).collect();
     // Fills the kernel's buffers at both ends; there is no reader yet.
     let mut sent = 0;
     for (seq, src) in sources.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::common::{Model, buf, head, is_between, script, until, wire};
 use linkspan_proto::Kind;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::RECORD_MAX;
-use linkspan_transport::{Buf, Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Buf, Down, Head, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 use proptest::prelude::*;
 
 /// The script in records of `size` bytes of text; where each record ends on the wire and in the text.
@@ -226,7 +226,7 @@ proptest! {
 /// Refuses what it is told to.
 struct Picky {
     at: &'static str,
-    mem: HostBuf,
+    mem: StaticBuf,
 }
 
 impl Picky {
@@ -259,7 +259,7 @@ fn what_the_sink_refuses_ends_the_rail_with_its_words() {
         let (mut rail, mut raw) = sealed_with_raw();
         let bytes = record(&mut raw.sealer, &script().0);
         raw.stream.write_all(&bytes).unwrap();
-        let mut sink = Picky { at, mem: HostBuf::new(1024) };
+        let mut sink = Picky { at, mem: StaticBuf::new(1024) };
         let down = to_end(&mut rail, &mut sink);
         assert_eq!(protocol(&down), want);
         assert!(down.to_string().contains("127.0.0.1"), "the path is named: {down}");
@@ -308,7 +308,7 @@ fn a_peer_that_only_closes_its_sending_side_is_gone() {
 #[test]
 fn a_peer_that_never_reads_makes_us_busy() {
     let (mut rail, _raw) = sealed_with_raw();
-    let body = HostBuf::new(512 << 10);
+    let body = StaticBuf::new(512 << 10);
     let (mut accepted, mut idle) = (0u64, 0);
     while idle < 100 {
         match rail.data(&head(Kind::Chunk, body.len(), 0), body.slice()) {

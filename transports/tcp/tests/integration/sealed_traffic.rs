@@ -9,7 +9,7 @@ use linkspan_proto::Kind;
 use linkspan_proto::head::{HEAD_LEN, padding};
 use linkspan_proto::login::{RECORD_HEAD, RECORD_TAG};
 use linkspan_tcp::{Options, SEALED_CHUNK, SealedRail};
-use linkspan_transport::{Buf, HostBuf, Poll, Rail};
+use linkspan_transport::{Buf, Poll, Rail, StaticBuf};
 use proptest::prelude::*;
 
 /// What one side does next.
@@ -37,7 +37,7 @@ struct Side {
     model: Model,
     sent: u32,
     last: u64,
-    lent: Vec<(u64, HostBuf)>,
+    lent: Vec<(u64, StaticBuf)>,
 }
 
 impl Side {

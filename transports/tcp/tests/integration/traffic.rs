@@ -3,7 +3,7 @@
 use crate::common::{Model, V4, V6, buf, head, pattern, rails, until};
 use linkspan_proto::Kind;
 use linkspan_tcp::{Options, TcpRail};
-use linkspan_transport::{Buf, HostBuf, Poll, Rail};
+use linkspan_transport::{Buf, Poll, Rail, StaticBuf};
 use proptest::prelude::*;
 
 /// What one side does next.
@@ -32,7 +32,7 @@ struct Side {
     model: Model,
     sent: u32,
     last: u64,
-    lent: Vec<(u64, HostBuf)>,
+    lent: Vec<(u64, StaticBuf)>,
 }
 
 impl Side {

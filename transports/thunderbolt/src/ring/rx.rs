@@ -103,7 +103,7 @@ impl<D: RingDevice> Rx<D> {
             let slot = self.next;
             let at = Slots::<D>::at(SLOTS + slot);
             let mut bytes = std::mem::take(&mut self.scratch);
-            let inside = port.slots.mem.slice().read(at, &mut bytes[..len]);
+            let inside = port.slots.mem.read(at, &mut bytes[..len]);
             debug_assert!(inside);
             let read = self.read(port, &bytes[..len], sink);
             self.scratch = bytes;

@@ -58,7 +58,7 @@ impl<D: RingDevice> Tx<D> {
     fn slot(&mut self, port: &mut RingIo<D>, fill: impl FnOnce(MemSlice) -> usize) -> Result<Option<u8>, End> {
         let Some(slot) = self.free.pop() else { return Ok(None) };
         let at = Slots::<D>::at(slot.into());
-        let Some(mem) = port.slots.mem.slice().sub(at, SLOT as u64) else { return Ok(None) };
+        let Some(mem) = port.slots.mem.sub(at, SLOT as u64) else { return Ok(None) };
         let len = fill(mem);
         let put = port.device.send(port.control, &port.slots.region, at, len as u64, Of::Sent.cookie(u64::from(slot)));
         port.put(put)?;

@@ -366,7 +366,9 @@ impl SoftRing {
 /// Registers dma-bufs with a ring in software: what the descriptor is of does not matter, the bytes are those at the address.
 pub struct SoftRegistrar(SoftRingLink, u32);
 
-impl Registrar<SoftRegion> for SoftRegistrar {
+#[allow(unsafe_code)]
+// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
+unsafe impl Registrar<SoftRegion> for SoftRegistrar {
     fn register_dmabuf(
         &self,
         _: BorrowedFd<'_>,
@@ -395,7 +397,9 @@ fn refused(call: &'static str, code: i32) -> Error {
     Error::Refused { call, source: io::Error::from_raw_os_error(code), hint: "" }
 }
 
-impl RingDevice for SoftRing {
+#[allow(unsafe_code)]
+// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
+unsafe impl RingDevice for SoftRing {
     type Region = SoftRegion;
 
     fn registrar(&self) -> Arc<dyn Registrar<SoftRegion>> {

@@ -149,7 +149,9 @@ impl World {
     }
 }
 
-impl StreamDevice for SoftStream {
+#[allow(unsafe_code)]
+// SAFETY: bytes are copied within the call.
+unsafe impl StreamDevice for SoftStream {
     fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>> {
         let mut world = self.link.lock();
         if world.unplugged {

@@ -252,7 +252,9 @@ impl Sink for Nobody {
 #[doc(hidden)]
 pub fn reads_any_bytes(bytes: &[u8]) -> usize {
     struct Bytes<'a>(&'a [u8]);
-    impl StreamDevice for Bytes<'_> {
+    #[allow(unsafe_code)]
+    // SAFETY: bytes are copied within the call.
+    unsafe impl StreamDevice for Bytes<'_> {
         fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> std::io::Result<Option<usize>> {
             let n = self.0.len().min(place.len());
             assert!(place.fill(0, &self.0[..n]), "a place is as long as it says");
@@ -268,7 +270,7 @@ pub fn reads_any_bytes(bytes: &[u8]) -> usize {
             -1
         }
     }
-    struct Count(usize, linkspan_transport::HostBuf);
+    struct Count(usize, MemSlice);
     impl Sink for Count {
         fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), linkspan_transport::Violation> {
             assert_eq!(head.len.get() as usize, payload.len(), "a body is as long as its head says");
@@ -277,14 +279,17 @@ pub fn reads_any_bytes(bytes: &[u8]) -> usize {
         }
         fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, linkspan_transport::Violation> {
             self.0 += 1;
-            Ok(self.1.slice().sub(0, head.len.get().into()))
+            Ok(self.1.sub(0, head.len.get().into()))
         }
         fn landed(&mut self, _: &Head) -> Result<(), linkspan_transport::Violation> {
             Ok(())
         }
     }
     let (mut rx, mut tx) = (Rx::new(252), Tx::new(252));
-    let (mut device, mut sink) = (Bytes(bytes), Count(0, linkspan_transport::HostBuf::new(8192)));
+    let buf = linkspan_transport::HostBuf::new(8192);
+    #[allow(unsafe_code)]
+    // SAFETY: the handle is used in this function alone.
+    let (mut device, mut sink) = (Bytes(bytes), Count(0, unsafe { buf.slice() }));
     while let Ok(true) = rx.read(&mut device, &mut tx, &mut sink) {}
     sink.0
 }

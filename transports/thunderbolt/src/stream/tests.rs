@@ -1,5 +1,5 @@
 use linkspan_proto::Kind as HeadKind;
-use linkspan_transport::{HostBuf, Violation};
+use linkspan_transport::{StaticBuf, Violation};
 use proptest::prelude::*;
 
 use super::segment::{Kind, SEGMENT_LEN, Segment};
@@ -42,7 +42,7 @@ fn no_more_is_under_way_than_the_peer_has_buffers_for() {
     for ring in [32, 256] {
         let link = SoftStreamLink::new(ring).expect("descriptors");
         let [mut a, mut b] = rails(&link);
-        let (src, mut sent, mut got) = (HostBuf::new(100_000), 0, Got::default());
+        let (src, mut sent, mut got) = (StaticBuf::new(100_000), 0, Got::default());
         let chunk = head(HeadKind::Chunk, 100_000);
         let small = head(HeadKind::Eager, 3);
         let body = src.slice().sub(0, 3).expect("inside");
@@ -83,7 +83,7 @@ fn no_more_is_under_way_than_the_peer_has_buffers_for() {
 fn what_was_taken_arrives_although_the_sender_is_gone_and_nobody_had_read() {
     let link = SoftStreamLink::new(32).expect("descriptors");
     let [mut a, mut b] = rails(&link);
-    let src = HostBuf::new(4);
+    let src = StaticBuf::new(4);
     for _ in 0..500 {
         let _ = a.ctrl(&head(HeadKind::Eager, 4), src.slice());
         a.flush().expect("up");
@@ -128,7 +128,7 @@ fn a_stalled_cable_holds_everything_and_loses_nothing() {
     let link = SoftStreamLink::new(32).expect("descriptors");
     let [mut a, mut b] = rails(&link);
     link.stall(Some(0));
-    let src = HostBuf::new(50_000);
+    let src = StaticBuf::new(50_000);
     a.data(&head(HeadKind::Chunk, 50_000), src.slice()).expect("transport");
     let mut got = Got::default();
     for _ in 0..50 {
@@ -161,7 +161,7 @@ fn a_peer_that_lies_ends_the_rail() {
         let link = SoftStreamLink::new(64).expect("descriptors");
         let mut liar = link.open(0).expect("free");
         let [.., mut b] = [StreamRail::new(link.open(1).expect("free"), 64, "b".into(), String::new(), 0)];
-        let mem = HostBuf::new(lie.len());
+        let mem = StaticBuf::new(lie.len());
         assert!(mem.slice().fill(0, lie));
         StreamDevice::write(&mut liar, &[mem.slice()]).expect("written");
         let down = b.poll(&mut Got::default()).expect_err("a lie").to_string();

@@ -99,8 +99,7 @@ impl Tx {
     fn put(&mut self, bytes: &[u8]) {
         let at = self.ring_in as usize & (RING - 1);
         let first = bytes.len().min(RING - at);
-        let ring = self.ring.slice();
-        let inside = ring.fill(at as u64, &bytes[..first]) && ring.fill(0, &bytes[first..]);
+        let inside = self.ring.fill(at as u64, &bytes[..first]) && self.ring.fill(0, &bytes[first..]);
         debug_assert!(inside);
         self.ring_in += bytes.len() as u64;
     }
@@ -216,7 +215,7 @@ impl Tx {
             return false;
         };
         let header = Segment::new(kind, len as u16, rx.acknowledge());
-        let inside = self.ring.slice().fill(RING as u64, header.as_wire());
+        let inside = self.ring.fill(RING as u64, header.as_wire());
         debug_assert!(inside);
         self.open = (SEGMENT_LEN, len);
         true
@@ -234,7 +233,9 @@ impl Tx {
         let slot = self.ring_out as usize & (RING - 1);
         let first = n.min(RING - slot);
         left -= n;
-        let ring = self.ring.slice();
+        #[allow(unsafe_code)]
+        // SAFETY: `write` copies within the call.
+        let ring = unsafe { self.ring.slice() };
         let last = payload.filter(|_| left > 0).and_then(|p| {
             let done = self.sent + n as u64 - p.at;
             p.mem.sub(done, left.min(p.mem.len() - done as usize) as u64)

@@ -7,7 +7,7 @@ use linkspan_proto::{Head, Kind};
 use linkspan_tbring::Access;
 use linkspan_thunderbolt::soft::{SoftRing, SoftRingLink};
 use linkspan_thunderbolt::{RingDevice, RingRail};
-use linkspan_transport::{Buf, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Buf, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 
 /// Gives out one place, and counts.
 struct Take {
@@ -55,10 +55,10 @@ fn lie(messages: &[&[u8]], payloads: &[usize]) -> Result<Take, String> {
         liar.open_channel(channel).expect("free");
     }
     let mut honest = rail(&link, 1);
-    let mem = HostBuf::new(1 << 20);
+    let mem = StaticBuf::new(1 << 20);
     let region = liar.register(mem.slice(), Access::Both).expect("registered");
     for message in messages {
-        let own = HostBuf::new(message.len().max(1));
+        let own = StaticBuf::new(message.len().max(1));
         assert!(own.slice().fill(0, message));
         let region = liar.register(own.slice(), Access::Send).expect("registered");
         assert!(liar.send(2, &region, 0, message.len() as u64, 0).expect("up"));
@@ -68,7 +68,7 @@ fn lie(messages: &[&[u8]], payloads: &[usize]) -> Result<Take, String> {
         assert!(liar.send(3, &region, 0, *len as u64, 1).expect("up"));
     }
     liar.doorbell(0, Duration::ZERO, false).expect("up");
-    let place = HostBuf::new(1 << 20);
+    let place = StaticBuf::new(1 << 20);
     let mut sink = Take { place: place.slice(), landed: 0, messages: 0 };
     for _ in 0..20 {
         let _ = honest.flush();
@@ -114,7 +114,7 @@ fn messages_cost_few_doorbells_and_memory_is_registered_once() {
     let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
     // From here on nothing more than this may be registered: each side once.
     link.limit(2 << 20);
-    let (src, dst) = (HostBuf::new(1 << 20), HostBuf::new(1 << 20));
+    let (src, dst) = (StaticBuf::new(1 << 20), StaticBuf::new(1 << 20));
     let mut sink = Take { place: dst.slice(), landed: 0, messages: 0 };
     a.prepare(src.slice(), false);
     b.prepare(dst.slice(), true);
@@ -138,7 +138,7 @@ fn messages_cost_few_doorbells_and_memory_is_registered_once() {
 fn the_end_of_a_peer_and_of_a_cable_are_told_after_what_came_before() {
     let link = SoftRingLink::new();
     let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
-    let body = HostBuf::new(10);
+    let body = StaticBuf::new(10);
     for _ in 0..10 {
         a.ctrl(&head(Kind::Eager, 10), body.slice()).expect("transport");
     }

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use linkspan_transport::HostBuf;
+use linkspan_transport::StaticBuf;
 use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 use proptest::prelude::*;
@@ -11,14 +11,14 @@ fn domain() -> Domain<MockNic<SoftNic>> {
     Domain::new(MockNic::new(SoftNet::new(1).nic(SoftConfig::roce("a", Ipv4Addr::LOCALHOST, 1))))
 }
 
-fn part(buf: &HostBuf, from: usize, len: usize) -> MemSlice {
+fn part(buf: &StaticBuf, from: usize, len: usize) -> MemSlice {
     buf.slice().sub(from as u64, len as u64).expect("inside")
 }
 
 #[test]
 fn a_hit_registers_nothing() {
     let domain = domain();
-    let buf = HostBuf::new(1 << 20);
+    let buf = StaticBuf::new(1 << 20);
     let (mut one, mut two) = (Cache::new(domain.clone()), Cache::new(domain.clone()));
     let whole = one.get(buf.slice(), true).expect("registered");
     for cache in [&mut one, &mut two] {
@@ -35,7 +35,7 @@ fn a_hit_registers_nothing() {
 #[test]
 fn what_is_only_read_is_not_the_peers_to_write() {
     let domain = domain();
-    let buf = HostBuf::new(4096);
+    let buf = StaticBuf::new(4096);
     let mut cache = Cache::new(domain.clone());
     let source = cache.get(buf.slice(), false).expect("registered");
     let target = cache.get(buf.slice(), true).expect("registered");
@@ -46,14 +46,14 @@ fn what_is_only_read_is_not_the_peers_to_write() {
 #[test]
 fn invalidated_regions_are_registered_anew_and_their_keys_die_with_the_last_use() {
     let domain = domain();
-    let buf = HostBuf::new(1 << 16);
+    let buf = StaticBuf::new(1 << 16);
     let mut cache = Cache::new(domain.clone());
     let old = cache.get(buf.slice(), true).expect("registered");
     domain.invalidate(part(&buf, 100, 1));
     let new = cache.get(buf.slice(), true).expect("registered");
     assert_ne!(old.keys().rkey(), new.keys().rkey());
     assert_eq!(Arc::strong_count(&old), 1, "no other reference to the old one exists");
-    domain.invalidate(HostBuf::new(10).slice());
+    domain.invalidate(StaticBuf::new(10).slice());
     let same = cache.get(buf.slice(), true).expect("a hit");
     assert_eq!(same.keys(), new.keys(), "another range is not affected");
     assert_eq!(domain.registrations(), 2);
@@ -63,7 +63,7 @@ fn invalidated_regions_are_registered_anew_and_their_keys_die_with_the_last_use(
 fn what_was_forgotten_is_not_shared_with_a_later_holder_although_an_idle_rail_knows_it() {
     for target in [false, true] {
         let domain = domain();
-        let buf = HostBuf::new(1 << 16);
+        let buf = StaticBuf::new(1 << 16);
         let mut idle = Cache::new(domain.clone());
         let old = idle.get(buf.slice(), target).expect("registered");
         domain.invalidate(buf.slice());
@@ -78,7 +78,7 @@ fn what_was_forgotten_is_not_shared_with_a_later_holder_although_an_idle_rail_kn
 #[test]
 fn what_is_sent_from_is_not_what_a_peer_may_be_refused() {
     let domain = domain();
-    let buf = HostBuf::new(1 << 16);
+    let buf = StaticBuf::new(1 << 16);
     let mut cache = Cache::new(domain.clone());
     let target = domain.hold(buf.slice(), true).expect("registered");
     let source = domain.hold(buf.slice(), false).expect("registered");
@@ -92,7 +92,7 @@ fn what_is_sent_from_is_not_what_a_peer_may_be_refused() {
 #[test]
 fn a_refusal_is_told_and_leaves_nothing() {
     let domain = domain();
-    let buf = HostBuf::new(4096);
+    let buf = StaticBuf::new(4096);
     domain.nic().script().register = Some((1, 12));
     let mut cache = Cache::new(domain.clone());
     let refused = cache.get(buf.slice(), true).err().expect("scripted");
@@ -106,7 +106,7 @@ proptest! {
     #[test]
     fn the_map_finds_what_a_list_finds(steps in proptest::collection::vec((0usize..4, 0usize..2000, 1usize..600), 1..80)) {
         let domain = domain();
-        let buf = HostBuf::new(4096);
+        let buf = StaticBuf::new(4096);
         let mut cache = Cache::new(domain.clone());
         let mut list: Vec<(usize, usize)> = Vec::new();
         for (kind, from, len) in steps {

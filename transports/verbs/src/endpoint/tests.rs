@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use linkspan_transport::Violation;
+use linkspan_transport::{StaticBuf, Violation};
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic, SoftQp};
 use linkspan_verbs_sys::{SendOp, SendWr};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use crate::Setup;
 use crate::setup::Parts;
 
 /// Places everything in one buffer.
-struct Places(HostBuf, usize);
+struct Places(StaticBuf, usize);
 
 impl Sink for Places {
     fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
@@ -34,7 +34,8 @@ struct Liar {
     qp: SoftQp,
     cq: <SoftNic as Nic>::Cq,
     mr: <SoftNic as Nic>::Mr,
-    ring: HostBuf,
+    ring: MemSlice,
+    _memory: HostBuf,
 }
 
 fn against() -> (VerbsRail<SoftNic>, Liar) {
@@ -52,14 +53,14 @@ fn against() -> (VerbsRail<SoftNic>, Liar) {
         a.poll().expect("packets pass");
         b.poll().expect("packets pass");
     }
-    let Parts { qp, cq, mr, ring } = b.take_parts().expect("made");
-    (a.finish().ok().expect("done"), Liar { qp, cq, mr, ring })
+    let Parts { qp, cq, mr, ring: (ring, memory) } = b.take_parts().expect("made");
+    (a.finish().ok().expect("done"), Liar { qp, cq, mr, ring, _memory: memory })
 }
 
 impl Liar {
     fn say(&mut self, bytes: &[u8]) {
         let at = (SLOT * 100) as u64;
-        assert!(self.ring.slice().fill(at, bytes));
+        assert!(self.ring.fill(at, bytes));
         use linkspan_verbs_sys::Mr;
         let range = self.mr.keys().sge(self.mr.keys().addr() + at, bytes.len() as u32);
         let _ = self.qp.post_send(&[SendWr::new(1, SendOp::Send, range)]);
@@ -128,7 +129,7 @@ fn every_lie_ends_the_rail_by_name() {
     ];
     for (want, frames) in lies {
         let (mut rail, mut liar) = against();
-        let mut sink = Places(HostBuf::new(4096), 0);
+        let mut sink = Places(StaticBuf::new(4096), 0);
         let mut told = Ok(());
         for bytes in frames {
             liar.say(&bytes);
@@ -146,11 +147,11 @@ fn every_lie_ends_the_rail_by_name() {
 #[test]
 fn a_place_that_was_asked_for_is_the_only_one_that_is_written() {
     let (mut rail, mut liar) = against();
-    let src = HostBuf::new(1000);
+    let src = StaticBuf::new(1000);
     assert!(rail.data(&chunk(1, 1000).sealed(), src.slice()).is_ok());
     rail.flush().expect("up");
     liar.say(frame(Say::Place, 0).at(4096, 7, 999).as_wire());
-    match hears(&mut rail, &mut Places(HostBuf::new(1), 0)) {
+    match hears(&mut rail, &mut Places(StaticBuf::new(1), 0)) {
         Err(Down::Protocol { why, .. }) => assert!(why.contains("a place of 999 bytes for a chunk of 1000"), "{why}"),
         other => panic!("{other:?}"),
     }
@@ -160,7 +161,7 @@ fn a_place_that_was_asked_for_is_the_only_one_that_is_written() {
 fn what_is_only_sent_from_cannot_be_written_or_read_by_the_peer() {
     for read in [false, true] {
         let (mut rail, mut liar) = against();
-        let src = HostBuf::new(4096);
+        let src = StaticBuf::new(4096);
         assert!(src.slice().fill(0, &[7; 4096]));
         assert!(rail.data(&chunk(1, 4096).sealed(), src.slice()).is_ok());
         rail.flush().expect("up");
@@ -173,7 +174,7 @@ fn what_is_only_sent_from_cannot_be_written_or_read_by_the_peer() {
             let _ = liar.qp.post_send(&[SendWr::new(1, op, own.sge(own.addr(), 64))]);
         }
         let since = Instant::now();
-        while hears(&mut rail, &mut Places(HostBuf::new(1), 0)).is_ok() && since.elapsed() < Duration::from_secs(5) {
+        while hears(&mut rail, &mut Places(StaticBuf::new(1), 0)).is_ok() && since.elapsed() < Duration::from_secs(5) {
             let _ = liar.cq.poll(&mut [Completion::NONE; 64]);
         }
         assert!(src.slice().to_vec().iter().all(|&b| b == 7), "written by the peer");
@@ -186,8 +187,8 @@ proptest! {
     #[test]
     fn no_order_of_frames_breaks_it(frames in proptest::collection::vec((1u8..=9, 0u32..4, 0u64..3000, 0u32..3, any::<bool>()), 1..40)) {
         let (mut rail, mut liar) = against();
-        let src = HostBuf::new(2000);
-        let mut sink = Places(HostBuf::new(4096), 0);
+        let src = StaticBuf::new(2000);
+        let mut sink = Places(StaticBuf::new(4096), 0);
         for (say, id, len, receive, send) in frames {
             if send {
                 let _ = rail.data(&chunk(id, 2000).sealed(), src.slice());

@@ -15,7 +15,8 @@ use crate::async_sink::{AsyncSink, Place};
 const SLOT: usize = EAGER_MAX;
 
 pub(super) struct RelayDirection {
-    memory: HostBuf,
+    memory: MemSlice,
+    _chunks: HostBuf,
     /// Pieces of the memory in use, oldest first, and where the next one would begin.
     pieces: VecDeque<(usize, usize)>,
     next: usize,
@@ -25,7 +26,8 @@ pub(super) struct RelayDirection {
     /// Numbers of the chunks on the way out.
     sent: VecDeque<u64>,
     /// Control messages that wait for space, their bytes in slots from `first` on; one slot more than can wait.
-    slots: HostBuf,
+    slots: MemSlice,
+    _bodies: HostBuf,
     space: usize,
     first: usize,
     parked: VecDeque<Head>,
@@ -38,14 +40,20 @@ impl RelayDirection {
     /// For a rail that has so many receives: no more can wait.
     pub(super) fn new(receives: usize) -> RelayDirection {
         let space = receives + 1;
+        let (chunks, bodies) = (bounce(), HostBuf::new(space * SLOT));
+        #[allow(unsafe_code)]
+        // SAFETY: `Relay` drops its rails before this, and takes the memory from the devices then; bodies are read within a call.
+        let (memory, slots) = unsafe { (chunks.slice(), bodies.slice()) };
         RelayDirection {
-            memory: bounce(),
+            memory,
+            _chunks: chunks,
             pieces: VecDeque::with_capacity(64),
             next: 0,
             arriving: VecDeque::with_capacity(64),
             leaving: VecDeque::with_capacity(64),
             sent: VecDeque::with_capacity(64),
-            slots: HostBuf::new(space * SLOT),
+            slots,
+            _bodies: bodies,
             space,
             first: 0,
             parked: VecDeque::with_capacity(space),
@@ -56,7 +64,7 @@ impl RelayDirection {
     }
 
     pub(super) fn memory(&self) -> MemSlice {
-        self.memory.slice()
+        self.memory
     }
 
     /// Whether all that has come has left.
@@ -76,7 +84,7 @@ impl RelayDirection {
             Some(&(oldest, _)) if len < oldest - self.next => self.next,
             Some(_) => return None,
         };
-        let piece = self.memory.slice().sub(at as u64, len as u64)?;
+        let piece = self.memory.sub(at as u64, len as u64)?;
         self.pieces.push_back((at, len));
         self.next = at + len;
         Some(piece)
@@ -91,7 +99,7 @@ impl RelayDirection {
         let mut moved = false;
         while let Some(head) = self.parked.front() {
             let len = u64::from(head.len.get());
-            let Some(body) = self.slots.slice().sub(self.slot(0), len) else { break };
+            let Some(body) = self.slots.sub(self.slot(0), len) else { break };
             if to.ctrl(head, body).is_err() {
                 break;
             }
@@ -130,7 +138,7 @@ impl<N: Nic> AsyncSink for Through<'_, N> {
         if direction.parked.len() + 1 >= direction.space || payload.len() > SLOT {
             return Err(Violation("more control messages than there are receives".into()));
         }
-        let inside = direction.slots.slice().fill(direction.slot(direction.parked.len()), payload);
+        let inside = direction.slots.fill(direction.slot(direction.parked.len()), payload);
         debug_assert!(inside);
         direction.parked.push_back(*head);
         direction.pump(self.to);

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use crate::common::config;
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Sink, Violation};
+use linkspan_transport::{Buf, MemSlice, Rail, Sink, StaticBuf, Violation};
 use linkspan_verbs::{Domain, Hold, Setup, VerbsRail, join};
 use linkspan_verbs_sys::soft::{SoftConfig, SoftMr, SoftNet, SoftNic};
 use linkspan_verbs_sys::{Access, Keys, Mr, Nic, SendOp, SendWr};
@@ -20,7 +20,7 @@ struct Attack {
     domain: Domain<SoftNic>,
     attacker: VerbsRail<SoftNic>,
     victim: VerbsRail<SoftNic>,
-    bytes: (HostBuf, SoftMr),
+    bytes: (StaticBuf, SoftMr),
 }
 
 impl Attack {
@@ -32,7 +32,7 @@ impl Attack {
         let domain = Domain::new(at.clone());
         let side = |domain: Domain<SoftNic>| Setup::new(domain, config()).unwrap();
         let (attacker, victim) = join(side(Domain::new(from.clone())), side(choose(&domain))).unwrap();
-        let buf = HostBuf::new(PAGE as usize);
+        let buf = StaticBuf::new(PAGE as usize);
         assert!(buf.slice().fill(0, &[0x5a; PAGE as usize]));
         let mr = from.register(buf.slice(), Access::LOCAL_READ).unwrap();
         Attack { net, from, at, domain, attacker, victim, bytes: (buf, mr) }
@@ -67,7 +67,7 @@ impl Attack {
     }
 }
 
-fn part(buf: &HostBuf, from: u64, len: u64) -> MemSlice {
+fn part(buf: &StaticBuf, from: u64, len: u64) -> MemSlice {
     buf.slice().sub(from, len).unwrap()
 }
 
@@ -95,7 +95,7 @@ fn a_key_opens_all_of_its_region_and_not_a_byte_more() {
         [(PAGE, true), (2 * PAGE, true), (3 * PAGE - 16, true), (PAGE - 1, false), (3 * PAGE - 15, false)]
     {
         let mut attack = Attack::new();
-        let buf = HostBuf::new(4 * PAGE as usize);
+        let buf = StaticBuf::new(4 * PAGE as usize);
         let held = attack.domain.hold(part(&buf, PAGE, 2 * PAGE), true).unwrap();
         attack.victim.granted(7, part(&buf, PAGE, 100));
         let keys = attack.keys(part(&buf, PAGE, 100));
@@ -106,7 +106,7 @@ fn a_key_opens_all_of_its_region_and_not_a_byte_more() {
 }
 
 /// Something that makes a key, and what is to be kept meanwhile.
-type Grant = fn(&mut Attack, &HostBuf) -> Option<Hold<SoftNic>>;
+type Grant = fn(&mut Attack, &StaticBuf) -> Option<Hold<SoftNic>>;
 
 #[test]
 fn a_key_opens_nothing_once_its_memory_is_taken_back_although_the_rail_is_idle() {
@@ -140,7 +140,7 @@ fn a_key_opens_nothing_once_its_memory_is_taken_back_although_the_rail_is_idle()
     ];
     for (what, grant) in ways {
         let mut attack = Attack::new();
-        let (buf, other) = (HostBuf::new(PAGE as usize), HostBuf::new(PAGE as usize));
+        let (buf, other) = (StaticBuf::new(PAGE as usize), StaticBuf::new(PAGE as usize));
         let _stays = attack.domain.hold(other.slice(), true).unwrap();
         let held = grant(&mut attack, &buf);
         let known = attack.keys(part(&buf, 0, 100));
@@ -159,7 +159,7 @@ fn a_key_opens_nothing_once_its_memory_is_taken_back_although_the_rail_is_idle()
 #[test]
 fn memory_registered_twice_is_open_until_the_last_registration_ends() {
     let mut attack = Attack::new();
-    let buf = HostBuf::new(PAGE as usize);
+    let buf = StaticBuf::new(PAGE as usize);
     let [one, two] = [(); 2].map(|()| attack.domain.hold(buf.slice(), true).unwrap());
     let key = attack.keys(buf.slice())[0];
     attack.victim.granted(7, buf.slice());
@@ -174,7 +174,7 @@ fn memory_registered_twice_is_open_until_the_last_registration_ends() {
 #[test]
 fn a_registration_inside_another_does_not_keep_that_open() {
     let mut attack = Attack::new();
-    let buf = HostBuf::new(2 * PAGE as usize);
+    let buf = StaticBuf::new(2 * PAGE as usize);
     let wide = attack.domain.hold(buf.slice(), true).unwrap();
     let key = attack.keys(buf.slice())[0];
     let _narrow = attack.domain.hold(part(&buf, 0, PAGE), true).unwrap();
@@ -189,7 +189,7 @@ fn a_registration_inside_another_does_not_keep_that_open() {
 #[test]
 fn a_rail_of_another_protection_domain_reaches_nothing_whatever_key_it_uses() {
     let attack = Attack::over(|domain| domain.isolated().unwrap());
-    let buf = HostBuf::new(PAGE as usize);
+    let buf = StaticBuf::new(PAGE as usize);
     let _held = attack.domain.hold(buf.slice(), true).unwrap();
     assert!(!attack.lands(&attack.keys(buf.slice())[0], buf.slice()));
 }

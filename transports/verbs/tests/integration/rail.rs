@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Verbs, config};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::conformance::{Duo, Level, Side, Testbed, Want, check_bytes, pattern};
-use linkspan_transport::{Buf, Conn, Down, HostBuf, MemSlice, Poll, Rail, Sink, Violation, WaitFd};
+use linkspan_transport::{Buf, Conn, Down, MemSlice, Poll, Rail, Sink, StaticBuf, Violation, WaitFd};
 use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
 use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
@@ -122,7 +122,7 @@ fn a_large_message_is_written_where_its_grant_says_and_registers_nothing_twice()
     let (a, b) = (transport.a.clone(), transport.b.clone());
     let mut duo = Duo::new(&mut transport, Want::PLAIN);
     let len = 8 << 20;
-    let (src, dst) = (pattern(len, 1), HostBuf::new(len));
+    let (src, dst) = (pattern(len, 1), StaticBuf::new(len));
     let mut registered = 0;
     for round in 0..4u64 {
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
@@ -157,7 +157,7 @@ fn a_stream_of_messages_reports_once_in_sixteen_requests() {
         let transport = Scripted::new();
         let (a, b) = transport.rails();
         let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
-        let memory: Vec<(HostBuf, HostBuf)> = (0..16).map(|n| (pattern(len, n), HostBuf::new(len))).collect();
+        let memory: Vec<(StaticBuf, StaticBuf)> = (0..16).map(|n| (pattern(len, n), StaticBuf::new(len))).collect();
         let mut stream = |count| stream(&mut a, &mut b, &memory, count);
         stream(32);
         let before = transport.a.nic().script().counts;
@@ -179,7 +179,7 @@ fn a_stream_of_messages_reports_once_in_sixteen_requests() {
 }
 
 /// `count` messages through sixteen pairs of buffers, each pair's next one as soon as its last has arrived.
-fn stream(a: &mut Conn<VerbsRail<Mock>>, b: &mut Conn<VerbsRail<Mock>>, memory: &[(HostBuf, HostBuf)], count: u64) {
+fn stream(a: &mut Conn<VerbsRail<Mock>>, b: &mut Conn<VerbsRail<Mock>>, memory: &[(StaticBuf, StaticBuf)], count: u64) {
     let mut lanes: Vec<_> = memory.iter().map(|_| (None, None, false)).collect();
     let (mut begun, mut over) = (0, 0);
     let until = Instant::now() + Duration::from_secs(60);
@@ -226,7 +226,7 @@ fn cut_in_mid_transfer() -> Duration {
     let len = 3 << 20;
     let (mut last, mut longest, mut looked, mut cut) = (Instant::now(), Duration::ZERO, Instant::now(), false);
     for n in 0..60u64 {
-        let (src, dst) = (pattern(len, n), HostBuf::new(len));
+        let (src, dst) = (pattern(len, n), StaticBuf::new(len));
         let recv = b.post_recv(&[(n as u32, dst.slice())]).expect("up").expect("transport");
         let (mut send, mut sent, mut got) = (None, false, false);
         while !sent || !got {
@@ -301,7 +301,7 @@ fn what_completes_after_a_timeout_lands_nowhere() {
     let (net, qpn, late) = (transport.net.clone(), b.qpn(), transport.b.clone());
     let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
     let len = 1 << 20;
-    let (src, dst) = (pattern(len, 1), HostBuf::new(len));
+    let (src, dst) = (pattern(len, 1), StaticBuf::new(len));
     let recv = b.post_recv(&[(1, dst.slice())]).expect("up").expect("transport");
     let mut send = None;
     for _ in 0..20 {
@@ -346,7 +346,7 @@ fn a_completion_with_an_error_is_told_with_its_reason() {
         let mut duo = Duo::new(&mut transport, Want::PLAIN);
         duo.message(Side::A, 1, 100, 1);
         a.nic().script().spoil = Some((1, status));
-        let (src, dst) = (pattern(1 << 20, 1), HostBuf::new(1 << 20));
+        let (src, dst) = (pattern(1 << 20, 1), StaticBuf::new(1 << 20));
         duo.b.post_recv(&[(1, dst.slice())]).expect("posted");
         duo.b.progress().expect("progress");
         let since = Instant::now();
@@ -553,7 +553,7 @@ fn an_mtu_of_1024_on_one_side_carries_every_size() {
 fn no_request_is_leaked() {
     let mut transport = Verbs::new();
     let mut duo = Duo::new(&mut transport, Want::ACKED);
-    let (small, large, dst) = (pattern(64, 1), pattern(20_000, 2), HostBuf::new(20_000));
+    let (small, large, dst) = (pattern(64, 1), pattern(20_000, 2), StaticBuf::new(20_000));
     let mut first = None;
     for round in 0..60 {
         let src = if round % 2 == 0 { &small } else { &large };
@@ -608,8 +608,8 @@ fn eight_devices_256_queue_pairs_and_1024_regions() {
         }
     }
     assert_eq!(rails.len(), 256);
-    let memory: Vec<HostBuf> = (0..1024).map(|_| HostBuf::new(4096)).collect();
-    let hold = |(n, buf): (usize, &HostBuf)| sides[n % 8].0.hold(buf.slice(), true).expect("registered");
+    let memory: Vec<StaticBuf> = (0..1024).map(|_| StaticBuf::new(4096)).collect();
+    let hold = |(n, buf): (usize, &StaticBuf)| sides[n % 8].0.hold(buf.slice(), true).expect("registered");
     let _held: Vec<_> = memory.iter().enumerate().map(hold).collect();
     assert_eq!(sides.iter().map(|(a, _)| a.registrations()).sum::<u64>(), 1024);
     let body = pattern(100, 1);

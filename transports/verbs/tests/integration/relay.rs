@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Ends, config};
 use linkspan_net::WaitSet;
 use linkspan_transport::conformance::{Side, Testbed, Want, check_bytes, pattern};
-use linkspan_transport::{Buf, Conn, Down, Head, HostBuf, Kind, MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Buf, Conn, Down, Head, Kind, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 use linkspan_verbs::{Config, Domain, RELAY_CHUNK, Relay, RelayCounts, Setup, VerbsRail, join};
 use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{Faults, SoftConfig, SoftNet, SoftNic};
@@ -180,8 +180,8 @@ fn chunk(n: u32, len: usize) -> Head {
 struct Storm {
     ends: [R; 2],
     relays: Vec<Relay<SoftNic>>,
-    small: HostBuf,
-    large: HostBuf,
+    small: StaticBuf,
+    large: StaticBuf,
     /// Control messages and chunks that each end has sent.
     sent: [[u32; 2]; 2],
     /// What has come from each.
@@ -216,7 +216,7 @@ fn ends_that_take_nothing_for_a_while_stop_their_peers_and_nothing_is_lost() {
     for (hops, seed) in [(2, 1u64), (2, 2), (3, 3), (4, 4)] {
         let line = Line::new(hops);
         let (a, relays, b) = line.parts();
-        let (small, large) = (HostBuf::new(1 << 10), HostBuf::new(RELAY_CHUNK / 4));
+        let (small, large) = (StaticBuf::new(1 << 10), StaticBuf::new(RELAY_CHUNK / 4));
         let mut storm =
             Storm { ends: [a, b], relays, small, large, sent: [[0; 2]; 2], bags: [Bag::default(), Bag::default()] };
         let mut random = seed;
@@ -267,7 +267,7 @@ fn chunks_cut_through() {
     let (a, mut relays, b) = line.parts();
     let (mut a, mut b) = (Conn::new([a], true), Conn::new([b], true));
     let len = 64 * RELAY_CHUNK;
-    let (src, dst) = (pattern(len, 3), HostBuf::new(len));
+    let (src, dst) = (pattern(len, 3), StaticBuf::new(len));
     let receive = b.post_recv(&[(1, dst.slice())]).expect("up").expect("transport");
     let (mut send, mut early) = (None, false);
     let since = Instant::now();
@@ -279,7 +279,7 @@ fn chunks_cut_through() {
         send = send.or_else(|| a.post_send(1, src.slice()).expect("up"));
         // Far more than the relay has memory for is still with the sender when the first has come.
         let RelayCounts { chunks, .. } = relays[0].counts();
-        let begin = |buf: &HostBuf| {
+        let begin = |buf: &StaticBuf| {
             let mut bytes = [0; 64];
             assert!(buf.slice().read(0, &mut bytes));
             bytes
@@ -309,7 +309,7 @@ fn no_memory_stays_registered_behind_a_relay() {
 fn a_chunk_too_large_ends_the_rail() {
     let line = Line::new(2);
     let (mut a, mut relays, _b) = line.parts();
-    let big = HostBuf::new(5 * RELAY_CHUNK);
+    let big = StaticBuf::new(5 * RELAY_CHUNK);
     a.data(&chunk(0, big.len()), big.slice()).expect("transport");
     let since = Instant::now();
     let why = loop {
@@ -367,7 +367,7 @@ fn last_words(end: &mut VerbsRail<Mock>) -> Vec<u32> {
 #[test]
 fn what_came_before_a_side_failed_is_passed_on() {
     let (mut a, mut relay, mut b, out) = scripted();
-    let small = HostBuf::new(1 << 10);
+    let small = StaticBuf::new(1 << 10);
     // More than are read at a time.
     for n in 0..48 {
         b.ctrl(&eager(n, small.len()), small.slice()).expect("transport");
@@ -386,7 +386,7 @@ fn what_came_before_a_side_failed_is_passed_on() {
 #[test]
 fn nothing_is_passed_on_behind_what_could_not_be_read() {
     let (mut a, mut relay, mut b, _) = scripted();
-    let (small, big) = (HostBuf::new(1 << 10), HostBuf::new(5 * RELAY_CHUNK));
+    let (small, big) = (StaticBuf::new(1 << 10), StaticBuf::new(5 * RELAY_CHUNK));
     b.data(&chunk(0, big.len()), big.slice()).expect("transport");
     b.flush().expect("up");
     for n in 0..48 {

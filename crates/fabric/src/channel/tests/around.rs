@@ -118,7 +118,7 @@ fn waits(fabric: &Fabric, lines: &Lines, policy: ReconnectPolicy, interface: &st
     let (_, [one, two]) = rails(&net, interface, 1);
     a.add(one, MAX_RAILS as u32, Instant::now());
     b.add(two, MAX_RAILS as u32, Instant::now());
-    let (src, dst) = (HostBuf::new(100_000), HostBuf::new(100_000));
+    let (src, dst) = (StaticBuf::new(100_000), StaticBuf::new(100_000));
     assert!(src.slice().fill(0, &[7; 100_000]));
     let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
     let mut send = None;

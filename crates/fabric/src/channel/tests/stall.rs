@@ -18,8 +18,8 @@ fn pause(channel: &mut Channel) {
     channel.last_tick = channel.last_active;
 }
 
-fn receive(channel: &mut Channel) -> HostBuf {
-    let dst = HostBuf::new(8);
+fn receive(channel: &mut Channel) -> StaticBuf {
+    let dst = StaticBuf::new(8);
     channel.post_recv(&[(9, dst.slice())]).unwrap().unwrap();
     dst
 }
@@ -34,7 +34,7 @@ fn check(channel: &mut Channel) -> Result<(), String> {
 
 /// Something arrives at the second end, by a message that nothing there was posted for.
 fn send(from: &mut Channel, to: &mut Channel) {
-    let src = HostBuf::new(8);
+    let src = StaticBuf::new(8);
     from.post_send(1, src.slice()).unwrap().unwrap();
     from.flush();
     let (mut fds, mut set) = (Vec::new(), WaitSet::new());

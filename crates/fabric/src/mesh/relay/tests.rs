@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use linkspan_tcp::{Dial, Listen, Options};
 use linkspan_thunderbolt::Role;
-use linkspan_transport::{Buf, Conn, HostBuf};
+use linkspan_transport::{Buf, Conn, StaticBuf};
 use linkspan_verbs::Domain;
 use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
 use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
@@ -178,7 +178,7 @@ use linkspan_transport::Rail;
 
 /// One message; what went wrong otherwise.
 fn message(from: &mut Conn<AnyRail>, to: &mut Conn<AnyRail>, len: usize, seed: u8) -> Result<(), String> {
-    let (src, dst) = (HostBuf::new(len), HostBuf::new(len));
+    let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     let pattern: Vec<u8> = (0..len).map(|i| (i * 13) as u8 ^ seed).collect();
     assert!(src.slice().fill(0, &pattern));
     let receive = to.post_recv(&[(1, dst.slice())]).map_err(|e| e.to_string())?.ok_or("busy")?;
@@ -316,7 +316,7 @@ fn a_relayed_stranger_reaches_nothing_of_the_jobs_on_the_host_between() {
         let [mut a, mut b] = way.conns();
         message(&mut a, &mut b, 1 << 20, 1).unwrap();
         let (from, job) = (&way.nics[stranger], &way.nics[if stranger == 0 { 1 } else { 2 }]);
-        let [theirs, ours] = [(); 2].map(|()| HostBuf::new(4096));
+        let [theirs, ours] = [(); 2].map(|()| StaticBuf::new(4096));
         assert!(theirs.slice().fill(0, &[0x5a; 4096]));
         let bytes = from.register(theirs.slice(), Access::LOCAL_READ).unwrap();
         let domain = Domain::new(AnyNic::Soft(job.clone()));

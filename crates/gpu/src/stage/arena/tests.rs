@@ -11,7 +11,7 @@ use crate::{Gpu, SimConfig, SimGpu};
 fn ranges_never_overlap_and_all_memory_comes_back() {
     let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
     let mut arena = Arena::new(&gpu, 16 * ALIGN, 12).unwrap();
-    let base = arena.memory.slice().as_ptr() as usize;
+    let base = arena.memory.mem().as_ptr() as usize;
     let (mut out, mut x, mut waits) = (VecDeque::<(usize, usize)>::new(), 7u64, 0);
     for _ in 0..20_000 {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

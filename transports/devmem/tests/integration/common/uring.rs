@@ -27,7 +27,8 @@ pub(crate) fn here() -> Result<(), String> {
 #[derive(Debug)]
 struct Copying(usize);
 
-impl Cards for Copying {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Cards for Copying {
     fn bind(
         &self,
         _: &str,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::{Head, Kind};
 use linkspan_shm::{Config, ShmRail};
-use linkspan_transport::{Buf, Busy, Down, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 
 /// A sink that places each chunk at `head.offset` of one area and remembers what came.
 pub(crate) struct Catch {
@@ -56,8 +56,8 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((i + 1 + seed * 0x1_0001).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
-pub(crate) fn filled(bytes: &[u8]) -> HostBuf {
-    let buf = HostBuf::new(bytes.len());
+pub(crate) fn filled(bytes: &[u8]) -> StaticBuf {
+    let buf = StaticBuf::new(bytes.len());
     assert!(buf.slice().fill(0, bytes));
     buf
 }

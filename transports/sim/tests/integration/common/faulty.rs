@@ -64,7 +64,8 @@ impl Drop for Faulty {
     }
 }
 
-impl Rail for Faulty {
+// SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
+unsafe impl Rail for Faulty {
     fn info(&self) -> &RailInfo {
         self.inner.as_ref().expect("taken on drop only").info()
     }

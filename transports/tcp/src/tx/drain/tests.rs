@@ -1,5 +1,5 @@
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{HostBuf, MemSlice};
+use linkspan_transport::{MemSlice, StaticBuf};
 
 use super::*;
 use crate::zerocopy::ZeroCopy;
@@ -13,7 +13,7 @@ fn head(kind: Kind, len: usize) -> Head {
 /// Whatever the sizes of the pieces, and wherever the ring begins: the same bytes, and items end with them.
 #[test]
 fn pieces_of_every_size_are_the_same_stream() {
-    let mem = HostBuf::new(300);
+    let mem = StaticBuf::new(300);
     let bytes: Vec<u8> = (0..300).map(|i| (i * 7) as u8).collect();
     assert!(mem.slice().fill(0, &bytes));
     let part = |len| mem.slice().sub(0, len).unwrap();
@@ -45,7 +45,7 @@ fn pieces_of_every_size_are_the_same_stream() {
 /// The ring never becomes empty, so it goes round and its messages cross its end.
 #[test]
 fn messages_across_the_end_of_the_ring() {
-    let mem = HostBuf::new(8191);
+    let mem = StaticBuf::new(8191);
     let mut tx = Tx::new(ZeroCopy::off());
     let (mut put, mut got) = (0u64, 0u64);
     let mut out = vec![0; 40 + 8191 + 1];

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use linkspan_proto::Kind;
 use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, padding};
 use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail, ZeroCopyPolicy};
-use linkspan_transport::{Buf, Down, Head, HostBuf, MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Buf, Down, Head, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 
 pub(crate) const V4: &str = "127.0.0.1:0";
 pub(crate) const V6: &str = "[::1]:0";
@@ -148,8 +148,8 @@ pub(crate) fn is_between(ends: &[usize], cut: usize) -> bool {
     cut == 0 || ends.iter().enumerate().skip(1).filter(whole).any(|(_, &end)| (end..=next_head(end)).contains(&cut))
 }
 
-pub(crate) fn buf(bytes: &[u8]) -> HostBuf {
-    let buf = HostBuf::new(bytes.len());
+pub(crate) fn buf(bytes: &[u8]) -> StaticBuf {
+    let buf = StaticBuf::new(bytes.len());
     assert!(buf.slice().fill(0, bytes));
     buf
 }
@@ -162,7 +162,7 @@ pub(crate) struct Model {
     pub(crate) bytes: u64,
     /// Chunks whose number divides by this are drained; 0: none.
     pub(crate) drain: u32,
-    place: HostBuf,
+    place: StaticBuf,
     placed: VecDeque<(Head, Option<MemSlice>)>,
     /// Which of a row each of these is.
     slots: VecDeque<usize>,
@@ -181,7 +181,7 @@ fn slot(n: usize) -> usize {
 
 impl Model {
     pub(crate) fn new() -> Model {
-        let place = HostBuf::new(FIRST + (BATCH_MAX - 1) * SLOT);
+        let place = StaticBuf::new(FIRST + (BATCH_MAX - 1) * SLOT);
         assert!(place.slice().fill(0, &vec![0xEE; place.len()]));
         Model { next: 0, bytes: 0, drain: 0, place, placed: VecDeque::new(), slots: VecDeque::new() }
     }

@@ -1,0 +1,10 @@
+//! Memory that is not Rust's alone: copies of bytes that other threads, processes or devices may change meanwhile, and pages
+//! that go back to the system.
+
+mod copy;
+mod pages;
+mod past;
+
+pub use copy::{copy, copy_in, copy_out};
+pub use pages::Pages;
+pub use past::copy_past_caches;
