@@ -132,9 +132,14 @@ impl PathRail {
     }
 
     /// Where a network card puts its payload.
-    pub(crate) fn pool(&self) -> Option<MemSlice> {
+    ///
+    /// # Safety
+    /// Nothing uses the handle once the rail is dropped.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn pool(&self) -> Option<MemSlice> {
         match self {
-            PathRail::Plain(AnyRail::Devmem(rail)) => rail.pool(),
+            // SAFETY: the caller's promise.
+            PathRail::Plain(AnyRail::Devmem(rail)) => unsafe { rail.pool() },
             _ => None,
         }
     }

@@ -32,9 +32,12 @@ pub fn secret(len: usize) -> io::Result<MemSlice> {
 /// `len` bytes that cannot be read or written: a broken promise, as after an early unmap. Only system calls may be
 /// pointed at it; reading it directly is a SIGSEGV.
 ///
+/// # Safety
+/// Nothing but system calls uses the handle.
+///
 /// # Errors
 /// The error of `mmap(2)`.
-pub fn forbidden(len: usize) -> io::Result<MemSlice> {
+pub unsafe fn forbidden(len: usize) -> io::Result<MemSlice> {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE)? };
     // SAFETY: mapped for good; that it cannot be read is what its user is here to find out, by system calls alone.

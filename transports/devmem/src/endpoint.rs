@@ -158,7 +158,11 @@ impl<C: Rail> DevmemRail<C> {
     }
 
     /// The GPU memory that the card fills, once it is bound.
-    pub fn pool(&self) -> Option<MemSlice> {
+    ///
+    /// # Safety
+    /// Nothing uses the handle, a copy or a part of it once the rail is dropped.
+    #[allow(unsafe_code)]
+    pub unsafe fn pool(&self) -> Option<MemSlice> {
         self.intake.bound()
     }
 

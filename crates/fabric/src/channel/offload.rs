@@ -15,7 +15,9 @@ impl Channel {
     /// Those of [`Queue::new`]: [`GpuError::Call`] where the driver refuses pinned memory, [`GpuError::Unsupported`]
     /// where the device cannot read it.
     pub fn offload(&mut self) -> Result<Option<Arc<Queue>>, GpuError> {
-        let pool = self.conn.rails().find_map(|(_, rail)| rail.pool());
+        #[allow(unsafe_code)]
+        // SAFETY: of the handle the address alone is used (`bounce`).
+        let pool = self.conn.rails().find_map(|(_, rail)| unsafe { rail.pool() });
         let (Some(gpu), Some(pool)) = (&self.gpu, pool) else { return Ok(None) };
         let queue = Queue::new(gpu, bounce(pool))?;
         let told = self.conn.try_each_rail(|rail| {

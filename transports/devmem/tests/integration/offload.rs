@@ -48,7 +48,8 @@ fn world(sim: SimConfig) -> (Conn<SimRail>, Receiver, Arc<dyn Gpu>) {
     let gpu = SimGpu::new(linkspan_gpu::SimConfig { seed: sim.seed, ..Default::default() }).unwrap();
     let any: Arc<dyn Gpu> = gpu.clone();
     let (a, mut b) = rails(&gpu, sim);
-    let pool = b.pool().unwrap();
+    // SAFETY: the handle goes into a value beside the rail.
+    let pool = unsafe { b.pool() }.unwrap();
     let queue = Queue::new(&any, bounce(pool)).unwrap();
     assert!(b.offload(&queue));
     let conn = Conn::new([b], false);
