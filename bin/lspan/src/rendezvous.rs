@@ -141,7 +141,8 @@ fn fetch(mut stream: TcpStream) -> io::Result<[u8; HANDLE_LEN]> {
     Ok(handle)
 }
 
-fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
+/// Addresses of a peer that is named as HOST, HOST:PORT, ADDRESS or [IPv6]:PORT.
+pub(crate) fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
     let bad = |why: &str| {
         Failure::new(Exit::Usage, format!("PEER {peer:?} {why}; write HOST, HOST:PORT, ADDRESS or [IPv6]:PORT"))
     };
