@@ -281,3 +281,6 @@ fn port(snap: &Snapshot, iface: &linkspan_topology::Interface, verdict: &Verdict
         neighbours: table.take(ADDRS).map(|neighbour| neighbour.mac.clone()).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,12 +91,12 @@ fn addresses(snap: &Snapshot, name: &str) -> Option<(String, String)> {
 fn give_address(snap: &Snapshot, name: &str) -> Vec<Step> {
     match addresses(snap, name) {
         Some((ours, theirs)) => {
-            let mut steps = snap.manager.address(name, &ours);
+            let mut steps = snap.manager(name).address(name, &ours);
             steps.push(Step::Do(format!("the other end gets {theirs}: `lspan doctor` there prints that command")));
             steps
         }
         None => {
-            let example = snap.manager.address(name, "10.77.0.1/30").into_iter().map(|step| match step {
+            let example = snap.manager(name).address(name, "10.77.0.1/30").into_iter().map(|step| match step {
                 Step::Run(command) | Step::Do(command) => command,
             });
             let example: String = example.collect();

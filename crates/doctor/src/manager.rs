@@ -16,7 +16,14 @@ pub(crate) enum Manages {
 }
 
 impl Manages {
-    pub(crate) fn of(roots: &Roots) -> Manages {
+    /// What manages the interface.
+    pub(crate) fn of(roots: &Roots, name: &str) -> Manages {
+        // In another network namespace than that of the first process, as in a container's, none of them sees the interface.
+        let first = roots.text("/proc/1/net/dev").unwrap_or_default();
+        let has = |line: &str| line.split_once(':').is_some_and(|(other, _)| other.trim() == name);
+        if !first.is_empty() && !first.lines().any(has) {
+            return Manages::None;
+        }
         if roots.has("/run/NetworkManager/devices") || roots.has("/run/NetworkManager/system-connections") {
             Manages::NetworkManager
         } else if roots.has("/run/systemd/netif/links") {

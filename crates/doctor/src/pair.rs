@@ -261,3 +261,6 @@ fn asymmetric(a: &End, b: &End, found: &mut Vec<Finding>) {
         add(&NET_ASYMMETRIC, &b.host, &into, what, vec![Step::Run(mend)], found);
     }
 }
+
+#[cfg(test)]
+mod tests;

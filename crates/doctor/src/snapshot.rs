@@ -151,7 +151,6 @@ pub struct Snapshot {
     pub(crate) survey: Vec<(Interface, Verdict)>,
     pub(crate) filter: Option<IfFilter>,
     pub(crate) routes: Vec<Route>,
-    pub(crate) manager: Manages,
     /// Plugins in the order in which the loader would take them, for NCCL's name and RCCL's.
     pub(crate) plugins: [Vec<Plugin>; 2],
     /// PCI functions that are Thunderbolt or USB4 host interfaces without a driver.
@@ -184,7 +183,6 @@ impl Snapshot {
         Snapshot {
             survey: list.into_iter().zip(verdicts).collect(),
             routes: routes(roots),
-            manager: Manages::of(roots),
             plugins: PLUGINS.map(|name| loader.find(name)),
             idle_hosts: idle_hosts(roots),
             machine,
@@ -234,6 +232,11 @@ impl Snapshot {
     /// Whether an RDMA port sits on it.
     fn port_of(&self, name: &str) -> bool {
         self.machine.rdma.iter().flat_map(|d| &d.ports).any(|port| port.interface.as_deref() == Some(name))
+    }
+
+    /// What manages the network of an interface.
+    pub(crate) fn manager(&self, name: &str) -> Manages {
+        Manages::of(&self.sources.roots, name)
     }
 
     pub(crate) fn interface(&self, name: &str) -> Option<&(Interface, Verdict)> {

@@ -170,7 +170,7 @@ fn subnets(case: &mut Case<'_>) {
                 let del: Vec<String> =
                     old.map(|a| format!("sudo ip addr del {}/{} dev {name}", a.ip, a.prefix)).collect();
                 let mut steps = run(del.join(" && "));
-                steps.extend(snap.manager.address(name, &ours));
+                steps.extend(snap.manager(name).address(name, &ours));
                 steps.push(Step::Do(format!("the other end gets {theirs}: `lspan doctor` there prints that command")));
                 steps
             }

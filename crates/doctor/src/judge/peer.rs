@@ -48,7 +48,7 @@ pub(super) fn judge(case: &mut Case<'_>, asked: &Asked) {
     }
     if let (Some(passes), Some(mtu)) = (asked.passes, asked.mtu) {
         let what = format!("packets of more than {passes} bytes to {peer} vanish; {name} sends up to {mtu}");
-        let mut steps = snap.manager.mtu(name, passes);
+        let mut steps = snap.manager(name).mtu(name, passes);
         steps.push(Step::Do(format!("the same at the other end; or an MTU of {mtu} on every switch between")));
         case.add(&NET_BLACK_HOLE, &peer, what, steps);
     }
@@ -59,3 +59,6 @@ pub(super) fn judge(case: &mut Case<'_>, asked: &Asked) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;

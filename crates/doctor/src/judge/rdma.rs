@@ -134,7 +134,7 @@ fn port(case: &mut Case<'_>, device: &RdmaDevice, port: &RdmaPort) {
         }
         (Err(_), Some(iface)) if port.link_layer == LinkLayer::Ethernet && !iface.up && linked => {
             let what = format!("{}, the interface of {over}, is switched off", iface.name);
-            case.add(&RDMA_DOWN, &iface.name, what, snap.manager.up(&iface.name));
+            case.add(&RDMA_DOWN, &iface.name, what, snap.manager(&iface.name).up(&iface.name));
         }
         (Err(NotReady::NoGid | NotReady::LinkLocalOnly(_)), Some(iface)) if iface.carrier == Some(true) => {
             addressed(case, device, iface, &over);
@@ -186,7 +186,7 @@ fn mtu(case: &mut Case<'_>, port: &RdmaPort, iface: &Interface) {
     }
     let payload = if mtu < 2200 { 1024 } else { 2048 };
     let what = format!("{} has an MTU of {mtu}: RoCE sends packets of {payload} bytes in place of 4096", iface.name);
-    let mut steps = case.snap.manager.mtu(&iface.name, JUMBO);
+    let mut steps = case.snap.manager(&iface.name).mtu(&iface.name, JUMBO);
     steps.push(Step::Do("the same at the other end of the cable, and on every switch between".into()));
     case.add(&RDMA_MTU, &iface.name, what, steps);
 }

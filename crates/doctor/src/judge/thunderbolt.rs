@@ -150,7 +150,7 @@ fn interface(case: &mut Case<'_>, iface: &Interface, peer: &str) {
     let (snap, name) = (case.snap, &*iface.name);
     if !iface.up {
         let what = format!("{name}, the interface of the cable to {peer}, is switched off");
-        case.add(&TB_NET_DOWN, name, what, snap.manager.up(name));
+        case.add(&TB_NET_DOWN, name, what, snap.manager(name).up(name));
     } else if iface.carrier == Some(false) {
         let what = format!("{name} has no carrier: {peer} has not set its end of the cable up");
         let steps = format!(
