@@ -7,9 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use linkspan_doctor::{
-    Asked, END_MAX, End, Finding, Report, Snapshot, Sources, ask, exit_code, judge, listen, together,
-};
+use linkspan_doctor::{Asked, END_MAX, End, Finding, Snapshot, Sources, ask, exit_code, judge, listen, together};
 use linkspan_fabric::{Config, chain};
 use linkspan_topology::{Roots, Verdict};
 
@@ -102,9 +100,8 @@ fn merge(args: &DoctorArgs) -> Result<Exit, Failure> {
     for file in &args.merge {
         ends.push(read(file)?);
     }
-    let findings = together(&ends).map_err(|error| Failure::new(Exit::Failed, chain(&error)))?;
+    let report = together(&ends).map_err(|error| Failure::new(Exit::Failed, chain(&error)))?;
     let hosts: Vec<&str> = ends.iter().map(|end| end.host.as_str()).collect();
-    let report = Report { findings, facts: Vec::new() };
     let mut out = Out::default();
     if args.json {
         out.json(&json::merged(&hosts, &report, exit(&report.findings), RELEASE), true)?;

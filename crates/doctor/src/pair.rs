@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use linkspan_proto::mesh::{Heard, MeshPort, Node};
 use linkspan_topology::is_link_local;
-use linkspan_topology::mesh::{Graph, findings as mesh_findings};
+use linkspan_topology::mesh::{Graph, findings as mesh_findings, nccl_settings};
 
+use crate::Report;
 use crate::end::{BadEnd, End, Port};
 use crate::finding::{Finding, Rule, Step, root_causes};
 use crate::list::*;
@@ -18,7 +19,7 @@ const SERVER_PORT: u16 = 7475;
 ///
 /// # Errors
 /// [`BadEnd::Few`] for fewer than two hosts or more than 250, [`BadEnd::Twice`] for one host twice.
-pub fn together(ends: &[End]) -> Result<Vec<Finding>, BadEnd> {
+pub fn together(ends: &[End]) -> Result<Report, BadEnd> {
     if !(2..=250).contains(&ends.len()) {
         return Err(BadEnd::Few(ends.len()));
     }
@@ -51,7 +52,16 @@ pub fn together(ends: &[End]) -> Result<Vec<Finding>, BadEnd> {
             asymmetric(a, b, &mut found);
         }
     }
-    Ok(root_causes(found))
+    let findings = root_causes(found);
+    // Where NCCL's own transport does as well, nobody needs another.
+    let own = nccl_settings(&graph).filter(|_| findings.is_empty());
+    let facts = own.map(|settings| {
+        format!(
+            "NCCL's own RDMA transport (2.30 or newer) serves these hosts without linkspan, with {}",
+            settings.join(" ")
+        )
+    });
+    Ok(Report { findings, facts: facts.into_iter().collect() })
 }
 
 fn add(rule: &'static Rule, host: &str, subject: &str, what: String, mend: Vec<Step>, found: &mut Vec<Finding>) {

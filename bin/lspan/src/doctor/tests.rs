@@ -1,4 +1,4 @@
-use linkspan_doctor::{Severity, Step};
+use linkspan_doctor::{Report, Severity, Step};
 use linkspan_topology::fixture::{ALL, Fixture, STRIX_HALO};
 use serde_json::Value;
 

@@ -28,6 +28,7 @@ pub(super) fn host(snapshot: &Snapshot, report: &Report, notes: &[String], asked
 pub(super) fn merged(hosts: &[&str], report: &Report) -> String {
     let mut text = summary(&hosts.join(", "), &report.findings);
     findings(&mut text, &report.findings, true);
+    report.facts.iter().for_each(|fact| text.push_str(&format!("\n{fact}\n")));
     text
 }
 

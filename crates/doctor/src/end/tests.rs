@@ -69,3 +69,40 @@ fn nothing_in_a_file_moves_a_cursor_or_reaches_a_shell() {
     assert!(read.ports.iter().flat_map(|port| &port.addrs).all(|addr| addr.prefix <= 128));
     assert_eq!(read.cards[0].firmware.as_deref(), Some("1\u{fffd}2"));
 }
+
+#[test]
+fn damaged_files_are_refused_or_judged_without_harm() {
+    let other = || {
+        let mut end = spark();
+        (end.host, end.boot_id) = ("other".into(), None);
+        end
+    };
+    let whole = file(&spark()).to_string().into_bytes();
+    // A generator of Numerical Recipes' constants: the same damage in every run.
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    };
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..3000 {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + next() % 4 {
+            let at = next() % bytes.len();
+            match next() % 4 {
+                0 => bytes[at] = next() as u8,
+                1 => bytes[at] = b"0123456789\"{}[],:-."[next() % 19],
+                2 => drop(bytes.remove(at)),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        match End::parse(&bytes) {
+            Ok(end) => {
+                taken += 1;
+                let _ = crate::together(&[end, other()]);
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+}

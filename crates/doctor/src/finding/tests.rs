@@ -1,8 +1,8 @@
 use super::*;
 
-static CAUSE: Rule = Rule::new("LS0000 cause", Severity::Broken, ["t", "c", "m"], &[]);
-static AFTER: Rule = Rule::new("LS0001 after", Severity::Slower, ["t", "c", "m"], &[&CAUSE]);
-static NEVER: Rule = Rule::new("LS0002 never", Severity::Never, ["t", "c", "m"], &[]);
+static CAUSE: Rule = Rule::new("LSAAAA cause", Severity::Broken, ["t", "c", "m"], &[]);
+static AFTER: Rule = Rule::new("LSBBBB after", Severity::Slower, ["t", "c", "m"], &[&CAUSE]);
+static NEVER: Rule = Rule::new("LSCCCC never", Severity::Never, ["t", "c", "m"], &[]);
 
 fn finding(rule: &'static Rule, host: &str, subject: &str) -> Finding {
     Finding { rule, host: host.into(), subject: subject.into(), what: String::new(), mend: Vec::new() }

@@ -59,7 +59,8 @@ fn process(case: &mut Case<'_>) {
             None => run("sudo modprobe ib_uverbs"),
         };
         case.add(&RDMA_NO_NODE, "", what, steps);
-    } else if !FOLDERS.iter().any(|dir| roots.has(&format!("{dir}/libibverbs.so.1"))) {
+    }
+    if !FOLDERS.iter().any(|dir| roots.has(&format!("{dir}/libibverbs.so.1"))) {
         let steps = if roots.has("/usr/bin/dnf") {
             run("sudo dnf install libibverbs rdma-core")
         } else if roots.has("/usr/bin/pacman") {
@@ -137,6 +138,9 @@ fn port(case: &mut Case<'_>, device: &RdmaDevice, port: &RdmaPort) {
             case.add(&RDMA_DOWN, &iface.name, what, snap.manager(&iface.name).up(&iface.name));
         }
         (Err(NotReady::NoGid | NotReady::LinkLocalOnly(_)), Some(iface)) if iface.carrier == Some(true) => {
+            addressed(case, device, iface, &over);
+        }
+        (Err(NotReady::RoceV1Only), Some(iface)) if iface.carrier == Some(true) && !routed(iface) => {
             addressed(case, device, iface, &over);
         }
         (Err(NotReady::RoceV1Only), Some(iface)) if iface.carrier == Some(true) => {

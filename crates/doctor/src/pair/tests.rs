@@ -39,7 +39,7 @@ fn pair(cables: u8) -> [End; 2] {
 }
 
 fn codes(ends: &[End]) -> Vec<(&'static str, String)> {
-    together(ends).unwrap().into_iter().map(|finding| (finding.rule.code(), finding.host)).collect()
+    together(ends).unwrap().findings.into_iter().map(|finding| (finding.rule.code(), finding.host)).collect()
 }
 
 /// What one change of the second host gives.
@@ -70,14 +70,14 @@ fn cables_are_judged_as_in_a_mesh_and_mended_by_commands() {
     let (first, second) = (crossed[1].ports[0].heard.clone(), crossed[1].ports[1].heard.clone());
     (crossed[1].ports[0].heard, crossed[1].ports[1].heard) = (second, first);
     crossed[0].ports.iter_mut().for_each(|port| port.heard.clear());
-    let found = together(&crossed).unwrap();
+    let found = together(&crossed).unwrap().findings;
     assert!(
         found.iter().all(|f| f.rule.code() == "LS1413" && f.what.contains("crossed")) && found.len() == 2,
         "{found:?}"
     );
     let mut ends = pair(1);
     ends[1].ports[0].addrs.remove(0);
-    let found = together(&ends).unwrap();
+    let found = together(&ends).unwrap().findings;
     assert_eq!(found[0].mend, [Step::Run("sudo ip addr add 10.0.0.2/24 dev cab0".into())]);
     assert_eq!(found[0].subject, "cab0");
 }
@@ -142,7 +142,7 @@ fn replies_that_take_another_cable() {
     };
     let mut ends = pair(2);
     ends[1].routes.push(host([10, 0, 0, 1], 32, "cab1"));
-    let found = together(&ends).unwrap();
+    let found = together(&ends).unwrap().findings;
     assert_eq!(codes(&ends), one("LS2315", "h2"));
     assert_eq!(found[0].mend, [Step::Run("sudo ip route del 10.0.0.1/32 dev cab1".into())]);
     // Of two routes the longer prefix counts, then the smaller metric.
@@ -162,4 +162,18 @@ fn one_host_and_the_same_host_twice_are_refused() {
     assert!(matches!(together(&ends[..1]), Err(BadEnd::Few(1))));
     assert!(matches!(together(&[]), Err(BadEnd::Few(0))));
     assert!(matches!(together(&[ends[0].clone(), ends[0].clone()]), Err(BadEnd::Twice(_))));
+}
+
+#[test]
+fn where_nccl_does_as_well_that_is_said() {
+    let mut ends = pair(2);
+    let facts = |ends: &[End]| together(ends).unwrap().facts;
+    assert!(facts(&ends).is_empty(), "no RDMA");
+    for port in ends.iter_mut().flat_map(|end| &mut end.ports) {
+        (port.rdma, port.gid) = (true, true);
+    }
+    let said = facts(&ends);
+    assert!(said.len() == 1 && said[0].contains("NCCL_IB_SUBNET_AWARE_ROUTING=1"), "{said:?}");
+    ends[0].ports[0].mtu = Some(1500);
+    assert!(facts(&ends).is_empty(), "first what is wrong is mended");
 }
