@@ -39,6 +39,12 @@ pub(crate) const ALL: &[Test] = &[
         run: healthy,
     },
     Test {
+        name: "doctor-pid-namespace",
+        what: "two processes of one host in different pid namespaces",
+        waits: false,
+        run: pid_namespace,
+    },
+    Test {
         name: "doctor-broken-sys",
         what: "no root, no /sys, no /proc: a clear line, and the rest is judged",
         waits: false,
@@ -532,6 +538,21 @@ fn old_names() -> Outcome<String> {
         (Some(0), _) => Ok(format!("LS2801 twice; `{}` as printed, and they are gone", commands.join("; "))),
         (code, text) => Err(format!("still: {code:?} {text}")),
     }
+}
+
+/// Two processes of one host, one of them in a pid namespace of its own, as in a container.
+fn pid_namespace() -> Outcome<String> {
+    let (world, folder) = (World::new(&["a"])?, Folder::new("pid")?);
+    let (_, _, first) = doctor(&world, "a", &[], &[], "--no-probe")?;
+    let under = ["unshare", "--pid", "--fork", "--mount-proc"];
+    let (_, _, second) = doctor(&world, "a", &[], &under, "--no-probe")?;
+    let files = [folder.file("1.json", &first)?, folder.file("2.json", &second)?];
+    let (found, code, text) = doctor(&world, "a", &[], &[], &format!("--merge {}", files.join(" ")))?;
+    exactly(&found, "LS2504", &text)?;
+    if code != 3 {
+        return Err(format!("rc {code}: {text}"));
+    }
+    Ok("LS2504 (rc 3)".into())
 }
 
 fn broken_sys() -> Outcome<String> {
