@@ -22,6 +22,9 @@ _lspan() {
             lspan,devmem)
                 cmd="lspan__subcmd__devmem"
                 ;;
+            lspan,doctor)
+                cmd="lspan__subcmd__doctor"
+                ;;
             lspan,env)
                 cmd="lspan__subcmd__env"
                 ;;
@@ -84,6 +87,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,devmem)
                 cmd="lspan__subcmd__help__subcmd__devmem"
+                ;;
+            lspan__subcmd__help,doctor)
+                cmd="lspan__subcmd__help__subcmd__doctor"
                 ;;
             lspan__subcmd__help,env)
                 cmd="lspan__subcmd__help__subcmd__env"
@@ -296,7 +302,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh perf selftest stats pair key devmem link env man completions help"
+            opts="-h -V --help --version status mesh doctor perf selftest stats pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -469,6 +475,28 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__doctor)
+            opts="-h --json --merge --no-probe --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --merge)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__env)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -484,7 +512,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh perf selftest stats pair key devmem link env man completions help"
+            opts="status mesh doctor perf selftest stats pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -556,6 +584,20 @@ _lspan() {
         lspan__subcmd__help__subcmd__devmem__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -24,6 +24,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --version 'Print version'
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
+            cand doctor 'Say what is wrong with this machine and its cables, what it costs and the command that mends it'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
@@ -46,6 +47,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --json 'Print JSON (schema linkspan.mesh/1)'
             cand --check 'Measure every cable, those between other hosts too'
             cand --serve 'Keep running: find neighbours and relay for them until Ctrl-C'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;doctor'= {
+            cand --merge 'Judge several hosts together, from the output of `lspan doctor --json` on each'
+            cand --root 'Folder with the sys, proc, dev, etc, run and lib of another machine'
+            cand --json 'Print JSON (schema linkspan.doctor/1)'
+            cand --no-probe 'Send nothing'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
@@ -472,6 +481,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help'= {
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
+            cand doctor 'Say what is wrong with this machine and its cables, what it costs and the command that mends it'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
@@ -487,6 +497,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;status'= {
         }
         &'lspan;help;mesh'= {
+        }
+        &'lspan;help;doctor'= {
         }
         &'lspan;help;perf'= {
             cand serve 'Wait for peers and be the other side of their tests'

@@ -2,6 +2,7 @@
 
 pub(crate) mod behaviours;
 pub(crate) mod codes;
+pub(crate) mod findings;
 pub(crate) mod hosts;
 pub(crate) mod layers;
 pub(crate) mod links;
@@ -32,12 +33,13 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
     if fix && let Err(why) = counts::lower(root, &sources) {
         return Outcome::Failed(why);
     }
-    let rules: [(&str, Vec<String>); 15] = [
+    let rules: [(&str, Vec<String>); 16] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
         ("hosts", hosts::problems(root, &sources)),
         ("codes", codes::problems(&sources)),
+        ("findings", findings::problems(&sources)),
         ("params", params::problems(&sources)),
         ("exports", abi::problems(&sources)),
         ("behaviours", behaviours::problems(&sources)),

@@ -53,7 +53,7 @@ const PARTS: [Part; 9] = [
         name: "netns",
         what: "several hosts, cut links and killed peers on one machine",
         programs: &["ip", "bash"],
-        packages: "iproute2",
+        packages: "iproute2; nftables, util-linux, python3 for some tests",
         root: true,
     },
     Part {

@@ -29,6 +29,13 @@ pub(crate) enum Command {
     /// Listens for as long as --wait says. Sees hosts that run a job with LINKSPAN_MESH_PORT, `lspan mesh --serve`, or
     /// `lspan mesh` at the same time. Needs LINKSPAN_PSK_FILE.
     Mesh(MeshArgs),
+    /// Say what is wrong with this machine and its cables, what it costs and the command that mends it
+    #[command(
+        after_long_help = "Changes nothing, and needs neither root nor a running service; as root it also reads the firewall's rules. Exit code 0 where \
+                           all is well, 3 where something is slower than it could be, 1 where a path that should work does not. Two \
+                           hosts: `ssh HOST lspan doctor --json > b.json`, `lspan doctor --json > a.json`, `lspan doctor --merge a.json b.json`."
+    )]
+    Doctor(DoctorArgs),
     /// Measure a path
     #[command(after_long_help = "The older spelling `--server [--device N]` and `--client [HOST] [--device N] --test \
                            bandwidth|latency|jitter|latency-load|mimo` is accepted, with and without `perf`.")]
@@ -224,6 +231,25 @@ pub(crate) struct ProbeArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Host to ask too, as HOST or HOST:PORT: is it reached, and by packets of which size?
+    #[arg(value_name = "PEER", conflicts_with = "merge")]
+    pub(crate) peer: Option<String>,
+    /// Print JSON (schema linkspan.doctor/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Judge several hosts together, from the output of `lspan doctor --json` on each
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) merge: Vec<PathBuf>,
+    /// Send nothing
+    #[arg(long, conflicts_with = "merge")]
+    pub(crate) no_probe: bool,
+    /// Folder with the sys, proc, dev, etc, run and lib of another machine
+    #[arg(long, value_name = "DIR", hide = true, conflicts_with = "merge")]
+    pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

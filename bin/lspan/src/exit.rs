@@ -42,7 +42,7 @@ pub(crate) const TABLE: &str = "Exit codes:
   0    ok
   1    failed
   2    the command line or an environment value cannot be understood
-  3    degraded: a path is missing, slower than this machine could give, relayed, or lost in mid-run (lspan, lspan status, lspan mesh, lspan perf; every command with LINKSPAN_STRICT=1)
+  3    degraded: a path is missing, slower than this machine could give, relayed, or lost in mid-run (lspan, lspan status, lspan doctor, lspan mesh, lspan perf; every command with LINKSPAN_STRICT=1)
   4    no peer or no device
   5    not permitted
   6    wrong data arrived

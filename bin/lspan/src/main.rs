@@ -5,6 +5,7 @@ mod cables;
 mod child;
 mod cli;
 mod devmem;
+mod doctor;
 mod env;
 mod exit;
 mod fabric;
@@ -65,6 +66,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
     match command {
         Command::Status(args) => status::run(&args),
         Command::Mesh(args) => mesh::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
         Command::Perf { perf: Perf::Write(args) } => onesided::run(&args, onesided::Direction::Write),
         Command::Perf { perf: Perf::Read(args) } => onesided::run(&args, onesided::Direction::Read),

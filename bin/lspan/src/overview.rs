@@ -71,7 +71,7 @@ pub(crate) fn run() -> Result<Exit, Failure> {
     }
     out.text(&format!("{}{notes}", table(&rows)))?;
     out.text(
-        "\nmore: `lspan perf --help`; between two hosts: `lspan perf serve --open` there, `lspan perf bw HOST` here\n",
+        "\nmore: `lspan doctor` says what is wrong here, `lspan perf --help`; between two hosts: `lspan perf serve --open` there, `lspan perf bw HOST` here\n",
     )?;
     Ok(exit)
 }

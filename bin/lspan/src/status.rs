@@ -9,7 +9,6 @@ use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Transport
 
 use crate::cli::{PathArg, StatusArgs};
 use crate::exit::{Exit, Failure};
-use crate::older;
 use crate::out::Out;
 
 /// What other means than TCP this build moves bytes by.
@@ -83,7 +82,7 @@ fn text(fabric: &Fabric) -> String {
         Err(error) => text.push_str(&format!("paired peers: {}\n", chain(&error))),
     }
     let set = environment();
-    for (name, instead) in older::names(set.iter().map(String::as_str)) {
+    for (name, instead) in linkspan_doctor::older_names(set.iter().map(String::as_str)) {
         text.push_str(&format!("{name} is of an older project, and linkspan does not read it; instead: {instead}\n"));
     }
     text

@@ -235,6 +235,14 @@ pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
     Err(RendezvousError::NoPeer { peer: peer.to_owned(), why: last, command: service.command })
 }
 
+/// Where a peer may be, best first, without asking it: as [`ask`] takes its name.
+///
+/// # Errors
+/// [`RendezvousError::Spelling`], [`RendezvousError::Name`], [`RendezvousError::Keys`].
+pub fn addresses(peer: &str, service: Service) -> Result<Vec<SocketAddr>, RendezvousError> {
+    Ok(resolve(peer, service, Keyring::find()?.as_ref())?.1)
+}
+
 fn fetch(mut stream: TcpStream, service: Service) -> io::Result<[u8; HANDLE_LEN]> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let (mut hello, mut handle) = ([0; HELLO.len()], [0; HANDLE_LEN]);

@@ -13,6 +13,7 @@ const NAMES_MAX: usize = 16 << 10;
 /// Where sysfs and procfs are mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
+    root: PathBuf,
     pub(crate) sys: PathBuf,
     pub(crate) proc: PathBuf,
 }
@@ -27,7 +28,38 @@ impl Default for Roots {
 impl Roots {
     /// `sys` and `proc` below `root`; a test's fixture has both.
     pub fn under(root: &Path) -> Roots {
-        Roots { sys: root.join("sys"), proc: root.join("proc") }
+        Roots { root: root.to_owned(), sys: root.join("sys"), proc: root.join("proc") }
+    }
+
+    /// Where the file of this absolute path is, as in `/etc/os-release`.
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// At most 64 KiB of the regular file's text, without surrounding white space; `None` where it cannot be read or is
+    /// empty.
+    pub fn text(&self, path: &str) -> Option<String> {
+        text(&self.at(path))
+    }
+
+    /// The first `max` bytes of a regular file.
+    pub fn bytes(&self, path: &str, max: u64) -> Option<Vec<u8>> {
+        bytes(&self.at(path), max)
+    }
+
+    /// Sorted names in a directory, at most 16,384; none where it cannot be read.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        names(&self.at(path))
+    }
+
+    /// The last component of what a link points to.
+    pub fn link(&self, path: &str) -> Option<String> {
+        link_name(&self.at(path))
+    }
+
+    /// Whether there is anything at this path.
+    pub fn has(&self, path: &str) -> bool {
+        self.at(path).exists()
     }
 
     /// Directory of the network interfaces.

@@ -4,6 +4,7 @@
 //! the others are done, alone; with `--once` it is not. Needs root and iproute2; makes its own namespaces and removes them.
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod mesh;
 mod node;
 mod tests;
@@ -50,7 +51,7 @@ fn run_named(names: &[&str], once: bool) -> ExitCode {
 }
 
 fn all() -> impl Iterator<Item = &'static tests::Test> {
-    tests::ALL.iter().chain(mesh::ALL)
+    tests::ALL.iter().chain(mesh::ALL).chain(doctor::ALL)
 }
 
 /// Tells how a test ended; its error.

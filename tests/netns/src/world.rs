@@ -87,13 +87,19 @@ impl World {
 
     /// The same under another command.
     pub(crate) fn lspan_under(&self, host: &str, under: &[&str], env: &[(&str, &str)], line: &str) -> Outcome<Node> {
+        let lspan = self.lspan_path()?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.program(host, env, &[under, &["sh", "-c", "exec \"$0\" \"$@\" 2>&1", &lspan], words.as_slice()].concat())
+    }
+
+    /// The program that is tested.
+    pub(crate) fn lspan_path(&self) -> Outcome<String> {
         let beside = || Some(std::env::current_exe().ok()?.with_file_name("lspan").to_string_lossy().into_owned());
         let lspan = std::env::var("LSPAN").ok().or_else(beside).unwrap_or_default();
         if !Path::new(&lspan).is_file() {
             return Err(format!("there is no lspan at {lspan:?}: name it in LSPAN, as `cargo xtask netns` does"));
         }
-        let words: Vec<&str> = line.split_whitespace().collect();
-        self.program(host, env, &[under, &["sh", "-c", "exec \"$0\" \"$@\" 2>&1", &lspan], words.as_slice()].concat())
+        Ok(lspan)
     }
 
     /// Starts a program on a host.

@@ -1,4 +1,4 @@
-use super::{behaviours, codes, hosts, layers, links, locks, params, unsafety, words};
+use super::{behaviours, codes, findings, hosts, layers, links, locks, params, unsafety, words};
 use crate::lex::tokens;
 use crate::tree::Source;
 use std::path::Path;
@@ -31,6 +31,19 @@ fn unsafe_outside_the_list_and_missing_forbid_are_found() {
     assert!(!has(&problems, "crates/transport/src/lib.rs"));
     assert!(!has(&problems, "sys/net/src/lib.rs"));
     assert!(has(&problems, "sys/shmring/: on the unsafe allow-list, but not in the tree"));
+}
+
+#[test]
+fn findings_are_read_and_checked() {
+    let list = |text: &str| findings::problems(&[source("crates/doctor/src/list.rs", text)]);
+    let entry = |code: &str, slug: &str| format!("X = \"{code} {slug}\", Broken, \"t\", \"c\", \"m\", [];");
+    assert_eq!(list(&entry("LS2101", "a-b")), Vec::<String>::new());
+    assert!(has(&list(&(entry("LS2101", "a") + &entry("LS2101", "b"))), "of one finding"));
+    assert!(has(&list(&(entry("LS2101", "a") + &entry("LS2102", "a"))), "of one finding"));
+    assert!(has(&list(&(entry("LS2102", "a") + &entry("LS2101", "b"))), "behind a larger code"));
+    assert!(has(&list(&entry("LS3101", "a")), "in no area"));
+    assert!(has(&list("\"1499\" \"x\" Slower \"t\", \"c\";"), "LS1499 is defined nowhere"));
+    assert!(has(&list("nothing"), "no entry"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn ledger_and_error_list_name_file_count_and_meaning() {
             text: "enum E {\n/// Means <this|that>.\n#[error(\"LS0001 byte {0}\")]\nA(u8) }".into(),
         },
     ];
-    let [(_, safety), (_, errors), _, (_, texts)] = documents(&tree);
+    let [_, (_, safety), (_, errors), _, (_, texts)] = documents(&tree);
     assert!(safety.contains("| [sys/net/src/lib.rs](../sys/net/src/lib.rs) | 2 | 0 | 0 | 0 | Calls |"), "{safety}");
     assert!(
         errors.contains(

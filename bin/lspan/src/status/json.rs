@@ -9,7 +9,6 @@ use linkspan_topology::{Cable, Host, Interface, Verdict};
 use serde::Serialize;
 
 use super::{View, addresses, reason};
-use crate::older;
 
 /// Schema of `--json`: `docs/schema/status-1.json`.
 const SCHEMA: &str = "linkspan.status/1";
@@ -131,7 +130,7 @@ pub(super) fn status<'a>(view: &'a View<'_>, environment: &'a [String]) -> Statu
         rdma: machine.rdma.iter().map(rdma::row).collect(),
         gpus: gpu::rows(machine, view.survey),
         notes: &machine.notes,
-        older_names: older::names(environment.iter().map(String::as_str))
+        older_names: linkspan_doctor::older_names(environment.iter().map(String::as_str))
             .into_iter()
             .map(|(name, instead)| OlderRow { name, instead })
             .collect(),

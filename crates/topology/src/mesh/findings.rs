@@ -1,5 +1,7 @@
 //! What is wrong with a mesh, and the command that mends it.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use linkspan_proto::mesh::MeshPort;
 
 use super::{Edge, End, Fault, Graph};
@@ -52,6 +54,46 @@ fn add(graph: &Graph, at: End, text: &str, fix: String, found: &mut Vec<Finding>
     found.push(Finding::new(graph.nodes[at.node].name.clone(), text, fix));
 }
 
+/// A free address of the subnet that this one is in, with its prefix.
+fn beside(graph: &Graph, ip: IpAddr, prefix: u8) -> String {
+    let taken =
+        |ip: IpAddr| graph.nodes.iter().flat_map(|n| &n.ports).any(|p| p.addr.is_some_and(|(have, _)| have == ip));
+    let free = match ip {
+        IpAddr::V4(own) => {
+            let size = 32u32.saturating_sub(prefix.into());
+            let mask = u32::MAX.checked_shl(size).unwrap_or(0);
+            // Neither the subnet's own address nor its broadcast; a /31 has neither (RFC 3021).
+            let (first, last) = match size {
+                0 => (1, 0),
+                1 => (0, 1),
+                _ => (1, !mask - 1),
+            };
+            (first..=last)
+                .take(1024)
+                .map(|n| IpAddr::from(Ipv4Addr::from_bits(own.to_bits() & mask | n)))
+                .find(|ip| !taken(*ip))
+        }
+        IpAddr::V6(own) => (1..=1024u128)
+            .map(|n| IpAddr::from(Ipv6Addr::from_bits(own.to_bits() & !0xffff | n)))
+            .find(|ip| !taken(*ip)),
+    };
+    free.map_or_else(|| format!("FREE-ADDRESS-BESIDE-{ip}/{prefix}"), |free| format!("{free}/{prefix}"))
+}
+
+/// An address for one end of a cable, of a subnet that nothing else in the mesh has: the ends of a cable get two of the same.
+fn own_subnet(graph: &Graph, edge: &Edge, end: End) -> String {
+    let addrs = || graph.nodes.iter().flat_map(|n| &n.ports).filter_map(|p| p.addr);
+    let free = |net: &Ipv4Addr| {
+        let net = IpAddr::from(*net);
+        !addrs().any(|(ip, prefix)| super::same_subnet((net, 30), ip) || super::same_subnet((ip, prefix), net))
+    };
+    let place = graph.edges.iter().position(|e| e == edge).unwrap_or(0);
+    let nets = (0..1 << 14).map(|n| Ipv4Addr::from_bits(u32::from_be_bytes([10, 79, 0, 0]) + (n << 2)));
+    let net = nets.filter(free).nth(place).unwrap_or(Ipv4Addr::new(10, 79, 0, 0));
+    let last = if end == edge.a { 1 } else { 2 };
+    format!("{}/30", Ipv4Addr::from_bits(net.to_bits() + last))
+}
+
 fn addr(port: &MeshPort) -> String {
     port.addr.map_or_else(|| "no address".into(), |(ip, prefix)| format!("{ip}/{prefix}"))
 }
@@ -64,10 +106,11 @@ fn no_address(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         }
         let (what, name) = (graph.name(end), &port.name);
         let what = format!("LS1410 {what} is cabled to {} but has no IP address", graph.name(other));
-        let fix = match theirs.addr {
-            Some((ip, prefix)) => format!("sudo ip addr add FREE-ADDRESS-BESIDE-{ip}/{prefix} dev {name}"),
-            None => format!("sudo ip addr add ADDRESS/30 dev {name} (a subnet that no other cable has)"),
+        let net = match theirs.addr {
+            Some((ip, prefix)) => beside(graph, ip, prefix),
+            None => own_subnet(graph, edge, end),
         };
+        let fix = format!("sudo ip addr add {net} dev {name}");
         add(graph, end, &what, fix, found);
     }
 }
@@ -88,7 +131,7 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         add(graph, wrong, &format!("LS1412 {both}: the prefixes differ, one end does not see the other"), fix, found);
     } else {
         // The port of the other node on which our subnet was expected: the cables are swapped there.
-        let expected = |net: (std::net::IpAddr, u8), node: usize| {
+        let expected = |net: (IpAddr, u8), node: usize| {
             let meets = |p: &&MeshPort| p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip));
             graph.nodes[node].ports.iter().find(meets).map(|p| p.name.clone())
         };
@@ -104,10 +147,9 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
             (None, None) => (
                 "the addresses are not in one subnet".to_owned(),
                 format!(
-                    "on {}: sudo ip addr del {} dev {n} && sudo ip addr add FREE-ADDRESS-BESIDE-{} dev {n}",
-                    graph.nodes[edge.b.node].name,
+                    "sudo ip addr del {} dev {n} && sudo ip addr add {} dev {n}",
                     addr(b),
-                    addr(a),
+                    beside(graph, x.0, x.1),
                     n = b.name
                 ),
             ),
@@ -156,26 +198,43 @@ fn working(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     }
 }
 
-/// One subnet on two cables of a node: the kernel sends everything over the first.
+/// One subnet on two cables of a node: the kernel sends everything over the first. Told of both ends of the second cable, for both
+/// have to be given another.
 fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
-    for (n, node) in graph.nodes.iter().enumerate() {
-        let cabled =
-            |port: usize| graph.edges.iter().any(|e| e.a == End { node: n, port } || e.b == End { node: n, port });
-        for (second, port) in node.ports.iter().enumerate() {
-            let Some(net) = port.addr.filter(|_| cabled(second)) else { continue };
+    let mut told: Vec<End> = Vec::new();
+    for n in 0..graph.nodes.len() {
+        let edge_of = |port: usize| {
+            let own = End { node: n, port };
+            graph.edges.iter().find(|e| e.a == own || e.b == own)
+        };
+        for (second, port) in graph.nodes[n].ports.iter().enumerate() {
+            let (Some(net), Some(edge)) = (port.addr, edge_of(second)) else { continue };
             let twice = |(at, p): &(usize, &MeshPort)| {
-                *at < second && cabled(*at) && p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip))
+                *at < second && edge_of(*at).is_some() && p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip))
             };
-            if let Some((first, other)) = node.ports.iter().enumerate().find(twice) {
-                let what = format!(
-                    "LS1418 {} and {} are on two cables but in one subnet ({} and {})",
-                    graph.name(End { node: n, port: first }),
-                    graph.name(End { node: n, port: second }),
-                    addr(other),
-                    addr(port)
-                );
-                let fix = format!("give {} and the port it is cabled to a subnet of their own", port.name);
-                add(graph, End { node: n, port: second }, &what, fix, found);
+            let Some((first, other)) = graph.nodes[n].ports.iter().enumerate().find(twice) else { continue };
+            let what = format!(
+                "LS1418 {} and {} are on two cables but in one subnet ({} and {})",
+                graph.name(End { node: n, port: first }),
+                graph.name(End { node: n, port: second }),
+                addr(other),
+                addr(port)
+            );
+            for end in [edge.a, edge.b] {
+                if told.contains(&end) {
+                    continue;
+                }
+                told.push(end);
+                let port = graph.port(end);
+                let new = own_subnet(graph, edge, end);
+                let fix = match port.addr {
+                    Some(_) => {
+                        let p = &port.name;
+                        format!("sudo ip addr del {} dev {p} && sudo ip addr add {new} dev {p}", addr(port))
+                    }
+                    None => format!("sudo ip addr add {new} dev {}", port.name),
+                };
+                add(graph, end, &what, fix, found);
             }
         }
     }
@@ -194,10 +253,13 @@ fn halves(graph: &Graph, found: &mut Vec<Finding>) {
                     graph.name(end),
                     other.name
                 );
-                let fix = format!(
-                    "sudo ip addr add ADDRESS/30 dev {} (a subnet that no other cable has), on both nodes",
-                    port.name
-                );
+                let edge = graph.edges.iter().find(|e| e.a == end || e.b == end);
+                let fix = match edge {
+                    Some(edge) => format!("sudo ip addr add {} dev {}", own_subnet(graph, edge, end), port.name),
+                    None => {
+                        format!("give {} and its other end addresses of a subnet that no other cable has", port.name)
+                    }
+                };
                 add(graph, end, &what, fix, found);
             }
         }

@@ -19,9 +19,12 @@ fn a_sound_mesh_has_no_findings() {
 fn a_missing_address() {
     let mut list = nodes(2, &[(0, 1)]);
     list[1].ports[0].addr = None;
-    let one = only(found(list));
+    let one = only(found(list.clone()));
     assert_eq!((one.code.as_str(), one.node.as_str()), ("LS1410", "n1"));
-    assert!(one.fix.contains("10.0.0.1/24 dev c0"), "{}", one.fix);
+    assert_eq!(one.fix, "sudo ip addr add 10.0.0.2/24 dev c0");
+    list[0].ports[0].addr = None;
+    let fixes: Vec<String> = found(list).into_iter().map(|one| one.fix).collect();
+    assert_eq!(fixes, ["sudo ip addr add 10.79.0.1/30 dev c0", "sudo ip addr add 10.79.0.2/30 dev c0"]);
 }
 
 #[test]
@@ -91,8 +94,23 @@ fn one_subnet_on_two_cables() {
     let mut list = nodes(3, &[(0, 1), (0, 2)]);
     list[0].ports[1].addr = Some(("10.0.0.11".parse().unwrap(), 24));
     list[2].ports[0].addr = Some(("10.0.0.12".parse().unwrap(), 24));
-    let one = only(found(list));
-    assert_eq!((one.code.as_str(), one.node.as_str()), ("LS1418", "n0"));
+    let both = found(list);
+    let told: Vec<(&str, &str, &str)> = both.iter().map(|one| (&*one.code, &*one.node, &*one.fix)).collect();
+    let commands = [
+        ("LS1418", "n0", "sudo ip addr del 10.0.0.11/24 dev c1 && sudo ip addr add 10.79.0.5/30 dev c1"),
+        ("LS1418", "n2", "sudo ip addr del 10.0.0.12/24 dev c1 && sudo ip addr add 10.79.0.6/30 dev c1"),
+    ];
+    assert_eq!(told, commands);
+}
+
+#[test]
+fn a_full_subnet_leaves_no_address_to_name() {
+    let mut list = nodes(3, &[(0, 1), (0, 2)]);
+    list[0].ports[0].addr = Some(("10.0.9.1".parse().unwrap(), 30));
+    list[2].ports[0].addr = Some(("10.0.9.2".parse().unwrap(), 30));
+    list[1].ports[0].addr = None;
+    let fixes = found(list).into_iter().find(|one| one.code == "LS1410").unwrap().fix;
+    assert!(fixes.contains("FREE-ADDRESS-BESIDE-10.0.9.1/30"), "{fixes}");
 }
 
 #[test]

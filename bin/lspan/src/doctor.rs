@@ -1,0 +1,129 @@
+//! `lspan doctor`: what is wrong here, what that costs and what to type.
+
+mod json;
+mod text;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use linkspan_doctor::{Asked, END_MAX, End, Finding, Snapshot, Sources, ask, exit_code, judge, listen, together};
+use linkspan_fabric::{Config, chain};
+use linkspan_topology::{Roots, Verdict};
+
+use crate::cli::DoctorArgs;
+use crate::exit::{Exit, Failure};
+use crate::out::{Out, Progress};
+use linkspan_service::rendezvous;
+
+/// Release of this program.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+/// How the findings end the program.
+fn exit(findings: &[Finding]) -> Exit {
+    match exit_code(findings) {
+        0 => Exit::Ok,
+        3 => Exit::Degraded,
+        _ => Exit::Failed,
+    }
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
+    if !args.merge.is_empty() {
+        return merge(args);
+    }
+    let settings = Config::from_env().err().map(|error| chain(&error));
+    let mut snapshot = Snapshot::read(match &args.root {
+        Some(root) => Sources { roots: Roots::under(root), settings, ..Sources::here(None) },
+        None => Sources::here(settings),
+    });
+    let mut notes = snapshot.notes().to_vec();
+    if !args.no_probe {
+        hear(&mut snapshot, &mut notes);
+    }
+    let asked = match (&args.peer, args.no_probe) {
+        (Some(peer), false) => Some(question(&snapshot, peer)?),
+        _ => None,
+    };
+    let report = judge(&snapshot, asked.as_ref());
+    let mut out = Out::default();
+    if args.json {
+        out.json(&json::host(&snapshot, &report, &notes, asked.as_ref(), exit(&report.findings), RELEASE), true)?;
+    } else {
+        out.text(&text::host(&snapshot, &report, &notes, asked.as_ref()))?;
+    }
+    Ok(exit(&report.findings))
+}
+
+/// Asks on each cable who is there.
+fn hear(snapshot: &mut Snapshot, notes: &mut Vec<String>) {
+    let names: Vec<&str> = snapshot.cabled().map(|iface| iface.name.as_str()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let names = names.join(", ");
+    eprintln!(
+        "lspan: asking who is at the other end of {names}: one ping to all hosts on each (--no-probe leaves it out)"
+    );
+    match listen(snapshot.cabled()) {
+        Ok(heard) => snapshot.hear(heard),
+        Err(error) => {
+            notes.push(format!("nobody could be asked on {names}: {error} (root may, or net.ipv4.ping_group_range)"))
+        }
+    }
+}
+
+/// Asks the peer, and whoever of its addresses answers is the one that is judged.
+fn question(snapshot: &Snapshot, peer: &str) -> Result<Asked, Failure> {
+    let addrs = rendezvous::addresses(peer, rendezvous::PERF)?;
+    eprintln!(
+        "lspan: asking {peer}: pings of growing size and one connection, which is closed at once (--no-probe leaves it out)"
+    );
+    let mtu = |source| {
+        let list = linkspan_net::interface_of(source, 0).ok().flatten()?;
+        snapshot.mtu(&list.name)
+    };
+    let mut last = None;
+    for addr in addrs {
+        Progress::new().say(&format!("asking {addr} ..."));
+        let asked = ask(addr, mtu);
+        if asked.open() {
+            return Ok(asked);
+        }
+        last = Some(asked);
+    }
+    last.ok_or_else(|| Failure::new(Exit::NoPeer, format!("LS2020 {peer}: the name has no address")))
+}
+
+fn merge(args: &DoctorArgs) -> Result<Exit, Failure> {
+    let mut ends = Vec::new();
+    for file in &args.merge {
+        ends.push(read(file)?);
+    }
+    let report = together(&ends).map_err(|error| Failure::new(Exit::Failed, chain(&error)))?;
+    let hosts: Vec<&str> = ends.iter().map(|end| end.host.as_str()).collect();
+    let mut out = Out::default();
+    if args.json {
+        out.json(&json::merged(&hosts, &report, exit(&report.findings), RELEASE), true)?;
+    } else {
+        out.text(&text::merged(&hosts, &report))?;
+    }
+    Ok(exit(&report.findings))
+}
+
+fn read(file: &Path) -> Result<End, Failure> {
+    let failed = |error: std::io::Error| Failure::system(&file.display().to_string(), &error);
+    let mut bytes = Vec::new();
+    let limit = END_MAX as u64 + 1;
+    File::open(file).map_err(failed)?.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    End::parse(&bytes).map_err(|error| Failure::new(Exit::Failed, format!("{}: {}", file.display(), chain(&error))))
+}
+
+/// Whether an interface carries traffic; for the summary.
+fn usable(snapshot: &Snapshot) -> Vec<String> {
+    let used = snapshot.survey().iter().filter(|(_, verdict)| matches!(verdict, Verdict::Usable | Verdict::LastResort));
+    used.map(|(iface, _)| iface.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! GPUs, by their platform.
+
+use super::{Case, by_hand, run};
+use crate::list::*;
+use crate::module;
+
+pub(super) fn judge(case: &mut Case<'_>) {
+    let snap = case.snap;
+    for gpu in snap.gpus().filter(|gpu| gpu.driver.is_none()) {
+        let address = gpu.pci.address();
+        let vendor = gpu.vendor().unwrap_or("?");
+        let what = format!("the {vendor} GPU {address} has no driver");
+        let steps = match vendor {
+            "AMD" => run("sudo modprobe amdgpu"),
+            _ => run("sudo modprobe nvidia"),
+        };
+        case.add(&GPU_NO_DRIVER, address, what, steps);
+    }
+    let has = |driver: &str| snap.gpus().any(|gpu| gpu.driver.as_deref() == Some(driver));
+    nodes(case, has("amdgpu"), has("nvidia"));
+    direct(case, has("nvidia"));
+}
+
+fn nodes(case: &mut Case<'_>, amd: bool, nvidia: bool) {
+    let snap = case.snap;
+    let roots = &snap.sources.roots;
+    let inside = snap.container();
+    // kfd is built into kernels that have it (CONFIG_HSA_AMD); a desktop without it draws all the same.
+    let kfd = roots.has("/sys/class/kfd");
+    if amd && kfd && !roots.has("/dev/kfd") {
+        let steps = match inside {
+            Some("kubernetes") => by_hand("give the pod the resource amd.com/gpu of AMD's device plugin"),
+            Some(_) => by_hand(
+                "start the container with --device /dev/kfd --device /dev/dri --group-add keep-groups (docker: --group-add video --group-add render)",
+            ),
+            None => run("sudo modprobe -r amdgpu && sudo modprobe amdgpu"),
+        };
+        case.add(&GPU_NO_NODE, "/dev/kfd", "an AMD GPU is here, and /dev/kfd is missing", steps);
+    }
+    if nvidia && !roots.has("/dev/nvidiactl") {
+        let steps = match inside {
+            Some("kubernetes") => by_hand("give the pod the resource nvidia.com/gpu of NVIDIA's device plugin"),
+            Some(_) => by_hand("start the container with --gpus all (podman: --device nvidia.com/gpu=all)"),
+            None => run("sudo nvidia-modprobe -u -c=0"),
+        };
+        case.add(&GPU_NO_NODE, "/dev/nvidiactl", "an NVIDIA GPU is here, and /dev/nvidiactl is missing", steps);
+    }
+    for file in &snap.sources.closed {
+        let what = format!("this user may not open {file}");
+        case.add(&GPU_NO_ACCESS, file, what, run("sudo usermod -aG render,video $USER && newgrp render"));
+    }
+}
+
+/// Whether RDMA reaches their memory. On DGX Spark it does not by design: NVIDIA offers neither peer memory nor dma-bufs there.
+fn direct(case: &mut Case<'_>, nvidia: bool) {
+    let snap = case.snap;
+    if snap.gb10() {
+        case.fact(
+            "NVIDIA GB10 (DGX Spark): GPUDirect RDMA, nvidia_peermem and dma-bufs are not offered by design; payload goes through pinned host memory",
+        );
+        return;
+    }
+    let mellanox = snap.machine.rdma.iter().any(|device| device.driver.as_deref() == Some("mlx5_core"));
+    if !nvidia || !mellanox || snap.container().is_some() {
+        return;
+    }
+    let open = snap.text("/proc/driver/nvidia/version").is_some_and(|text| text.contains("Open Kernel Module"));
+    let peer = ["nvidia_peermem", "nv_peer_mem"].iter().any(|name| module::loaded(&snap.sources.roots, name));
+    if !open && !peer && snap.text("/proc/driver/nvidia/version").is_some() {
+        let what =
+            "NVIDIA's closed kernel modules are loaded without nvidia_peermem: RDMA cannot reach the GPUs' memory";
+        let keep = "echo nvidia_peermem | sudo tee /etc/modules-load.d/nvidia_peermem.conf";
+        case.add(&GPU_NO_DIRECT, "", what, run(format!("sudo modprobe nvidia_peermem && {keep}")));
+    }
+}

@@ -1,0 +1,289 @@
+//! Thunderbolt and USB4.
+
+use linkspan_topology::{Domain, Interface, XDomain};
+
+use super::{Case, by_hand, give_address, run};
+use crate::finding::Step;
+use crate::list::*;
+use crate::module;
+use crate::snapshot::pci;
+
+/// Speed of a lane below which a port of generation 3 and later was slowed down by its cable, Mb/s: Gen 2 of USB4 has 10 Gb/s, Gen 3
+/// has 20.
+const GEN3_LANE: u32 = 20_000;
+
+pub(super) fn judge(case: &mut Case<'_>) {
+    let snap = case.snap;
+    for address in &snap.idle_hosts {
+        let what = format!("the Thunderbolt or USB4 host interface {address} has no driver");
+        case.add(&TB_NO_DRIVER, address, what, run("sudo modprobe thunderbolt"));
+    }
+    if snap.text("/sys/module/thunderbolt/parameters/xdomain").as_deref() == Some("N") {
+        off(case);
+    }
+    let forbids = |line: &String| line.contains("OS controls") && line.contains("XDomain-");
+    if snap.sources.log.iter().any(forbids) {
+        let what =
+            "the kernel's log says that the firmware did not grant XDomain (USB4 _OSC: OS controls ... XDomain-)";
+        case.add(
+            &TB_FIRMWARE_FORBIDS,
+            "",
+            what,
+            by_hand("look for a firmware update or a firmware setting of the maker"),
+        );
+    }
+    for domain in &snap.machine.thunderbolt {
+        for xdomain in &domain.xdomains {
+            cable(case, domain, xdomain);
+        }
+    }
+    if !snap.machine.thunderbolt.is_empty() {
+        driver(case);
+        facts(case);
+    }
+}
+
+/// Where the parameter is set decides what to edit.
+fn off(case: &mut Case<'_>) {
+    let snap = case.snap;
+    let line = snap.text("/proc/cmdline").unwrap_or_default();
+    let word = line.split_whitespace().find(|word| word.starts_with("thunderbolt.xdomain="));
+    let mut steps = Vec::new();
+    match word {
+        Some(word) => steps.push(Step::Do(format!(
+            "take {word} out of the kernel command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then `sudo update-grub` or `sudo grub2-mkconfig -o \
+             /boot/grub2/grub.cfg`; with systemd-boot in /etc/kernel/cmdline)"
+        ))),
+        None => {
+            let sets = |file: &String| {
+                let text = snap.text(&format!("/etc/modprobe.d/{file}")).unwrap_or_default();
+                text.lines().any(|line| line.starts_with("options thunderbolt") && line.contains("xdomain="))
+            };
+            match snap.sources.roots.names("/etc/modprobe.d").into_iter().find(sets) {
+                Some(file) => steps.push(Step::Run(format!("sudo sed -i '/^options thunderbolt.*xdomain=/d' /etc/modprobe.d/{file}"))),
+                None => steps.push(Step::Do("find where `xdomain=0` is given to the module thunderbolt".into())),
+            }
+        }
+    }
+    steps.push(Step::Run("sudo reboot".into()));
+    let what = match word {
+        Some(word) => format!("{word} on the kernel command line: no host at the end of a cable is seen"),
+        None => "the module thunderbolt runs with xdomain=0: no host at the end of a cable is seen".to_owned(),
+    };
+    case.add(&TB_XDOMAIN_OFF, "", what, steps);
+}
+
+fn other_end(xdomain: &XDomain) -> &str {
+    xdomain.device_name.as_deref().unwrap_or("the other host")
+}
+
+fn cable(case: &mut Case<'_>, domain: &Domain, xdomain: &XDomain) {
+    let (name, peer) = (&*xdomain.name, other_end(xdomain));
+    let mut own = case.snap.machine.thunderbolt.iter().flat_map(|d| &d.routers).filter(|router| router.route == 0);
+    if xdomain.unique_id.is_some() && own.any(|router| router.unique_id == xdomain.unique_id) {
+        let what = format!("both ends of cable {name} are plugged into this host");
+        case.add(&TB_LOOP, name, what, by_hand("plug one end into the other host"));
+        return;
+    }
+    lanes(case, domain, xdomain);
+    network(case, xdomain);
+    stream(case, xdomain, peer);
+}
+
+fn lanes(case: &mut Case<'_>, domain: &Domain, xdomain: &XDomain) {
+    let (name, peer) = (&*xdomain.name, other_end(xdomain));
+    let (Some(rx), Some(tx)) = (xdomain.link.rx, xdomain.link.tx) else { return };
+    if rx.lanes == 1 && tx.lanes == 1 {
+        let what =
+            format!("cable {name} to {peer} runs on one lane of {} Gb/s, of two", f64::from(rx.lane_mbps) / 1000.0);
+        let steps = "unplug the cable for five seconds and plug it in again; if it stays so, try another cable, then the other port of each host";
+        case.add(&TB_ONE_LANE, name, what, by_hand(steps));
+    }
+    let host = domain.routers.iter().find(|router| router.route == 0);
+    let slow = rx.lane_mbps.min(tx.lane_mbps);
+    if slow < GEN3_LANE && !xdomain.chained() && host.and_then(|router| router.generation).is_some_and(|g| g >= 3) {
+        let what = format!(
+            "cable {name} to {peer} was negotiated at {} Gb/s for each lane; this host's port{} can {}",
+            f64::from(slow) / 1000.0,
+            pci(domain.pci.as_ref()),
+            GEN3_LANE / 1000
+        );
+        let steps = "take a cable that is marked 40 Gb/s or more (passive ones up to 0.8 m), plugged in without a dock or adapter; a host of \
+                     Thunderbolt 2 at the other end can no more";
+        case.add(&TB_SLOW_LANE, name, what, by_hand(steps));
+    }
+}
+
+fn network(case: &mut Case<'_>, xdomain: &XDomain) {
+    let (snap, name, peer) = (case.snap, &*xdomain.name, other_end(xdomain));
+    let (roots, release) = (&snap.sources.roots, &*snap.machine.host.kernel);
+    let Some(service) = xdomain.service("network") else {
+        let what = format!("{peer} offers no network over cable {name}");
+        let steps = match xdomain.vendor_name.as_deref() {
+            Some("Linux") => by_hand(format!(
+                "on {peer}: sudo modprobe thunderbolt_net (`lspan doctor` there says what is in the way)"
+            )),
+            _ => by_hand(format!("switch Thunderbolt networking (macOS: Thunderbolt Bridge) on at {peer}")),
+        };
+        case.add(&TB_PEER_NET_OFF, name, what, steps);
+        return;
+    };
+    if service.driver.is_none() {
+        let known = module::listed(roots, release);
+        if known && module::file(roots, release, "thunderbolt_net").is_none() {
+            let what = format!(
+                "{peer} offers a network over cable {name}, and kernel {release} has no module thunderbolt_net"
+            );
+            case.add(&TB_NET_MISSING, name, what, package(case.snap));
+        }
+        let what = format!("{peer} offers a network over cable {name}, and no driver took it here");
+        let keep = "echo thunderbolt_net | sudo tee /etc/modules-load.d/thunderbolt_net.conf";
+        case.add(&TB_NET_OFF, name, what, run(format!("sudo modprobe thunderbolt_net && {keep}")));
+        return;
+    }
+    // In a container the interface is in another network namespace: that is no fault of the cable.
+    let Some((iface, _)) = service.interface.as_deref().and_then(|name| snap.interface(name)) else { return };
+    interface(case, iface, peer);
+}
+
+fn interface(case: &mut Case<'_>, iface: &Interface, peer: &str) {
+    let (snap, name) = (case.snap, &*iface.name);
+    if !iface.up {
+        let what = format!("{name}, the interface of the cable to {peer}, is switched off");
+        case.add(&TB_NET_DOWN, name, what, snap.manager(name).up(name));
+    } else if iface.carrier == Some(false) {
+        let what = format!("{name} has no carrier: {peer} has not set its end of the cable up");
+        let steps = format!(
+            "on {peer}: sudo ip link set {name} up (its name may differ there); `lspan doctor` there says what is in the way"
+        );
+        case.add(&TB_NO_CARRIER, name, what, by_hand(steps));
+    } else if iface.addrs.is_empty() {
+        let what = format!("{name}, the interface of the cable to {peer}, has no address");
+        case.add(&TB_NO_ADDRESS, name, what, give_address(snap, name));
+    }
+    if let Some(mtu) = iface.mtu.filter(|&mtu| mtu < 9000) {
+        case.fact(format!("{name} has an MTU of {mtu}; thunderbolt_net takes up to 65522, on both ends alike"));
+    }
+}
+
+fn stream(case: &mut Case<'_>, xdomain: &XDomain, peer: &str) {
+    let Some(service) = xdomain.service("stream") else { return };
+    let (snap, name) = (case.snap, &*xdomain.name);
+    let (roots, release) = (&snap.sources.roots, &*snap.machine.host.kernel);
+    if service.driver.is_none() {
+        // The kernel has it since 7.2; on an older one TCP is what there is.
+        if module::file(roots, release, "thunderbolt_stream").is_some() {
+            let what = format!("{peer} offers USB4STREAM over cable {name}, and no driver took it here");
+            case.add(&TB_STREAM_OFF, name, what, run("sudo modprobe thunderbolt_stream && sudo lspan link up"));
+        }
+    } else if !roots.names("/dev").iter().any(|file| file.starts_with("tbstream")) && snap.container().is_none() {
+        let what = format!("no stream is set up over cable {name} to {peer}");
+        let steps = vec![Step::Run("sudo lspan link up".into()), Step::Do(format!("the same on {peer}"))];
+        case.add(&TB_STREAM_UNSET, name, what, steps);
+    }
+}
+
+/// The package that has the kernel's further modules.
+fn package(snap: &crate::snapshot::Snapshot) -> Vec<Step> {
+    let id = distribution(snap);
+    match &*id {
+        "ubuntu" => run("sudo apt install linux-modules-extra-$(uname -r)"),
+        "debian" => by_hand("boot the kernel of linux-image-amd64 or linux-image-arm64; the cloud kernels lack it"),
+        "fedora" | "rhel" | "centos" => run("sudo dnf install kernel-modules-$(uname -r)"),
+        "arch" => by_hand("reboot: the running kernel's modules were replaced by an update"),
+        _ => by_hand("install the package of this kernel with drivers/net/thunderbolt (CONFIG_USB4_NET)"),
+    }
+}
+
+/// `ID` of os-release(5).
+fn distribution(snap: &crate::snapshot::Snapshot) -> String {
+    let text = snap.text("/etc/os-release").unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix("ID=")).unwrap_or_default().trim_matches('"').to_owned()
+}
+
+/// The package of the running kernel's headers.
+fn headers(snap: &crate::snapshot::Snapshot) -> &'static str {
+    match &*distribution(snap) {
+        "fedora" | "rhel" | "centos" => "sudo dnf install kernel-devel-$(uname -r)",
+        "arch" => "sudo pacman -S linux-headers",
+        _ => "sudo apt install linux-headers-$(uname -r)",
+    }
+}
+
+/// The driver linkspan.ko. Who has not installed it does not want it.
+fn driver(case: &mut Case<'_>) {
+    let snap = case.snap;
+    let (roots, release) = (&snap.sources.roots, &*snap.machine.host.kernel);
+    if module::loaded(roots, "linkspan") || snap.container().is_some() {
+        return;
+    }
+    let Some(file) = module::file(roots, release, "linkspan") else {
+        let log = failed(snap, release);
+        let others = module::elsewhere(roots, release, "linkspan");
+        if let Some(log) = log {
+            let what = format!("DKMS could not build the module linkspan for kernel {release}: {log}");
+            case.add(&TB_DKMS_FAILED, "linkspan.ko", what, run(format!("{} && sudo dkms autoinstall", headers(snap))));
+        }
+        if !others.is_empty() {
+            let what =
+                format!("the module linkspan is there for kernel {}, not for the running {release}", others.join(", "));
+            let steps = run(format!("{} && sudo dkms autoinstall && sudo modprobe linkspan", headers(snap)));
+            case.add(&TB_MODULE_OTHER_KERNEL, "linkspan.ko", what, steps);
+        }
+        return;
+    };
+    if module::signatures_wanted(roots) && module::signed(roots, &file) == Some(false) {
+        let what = format!("{file} is not signed, and this kernel loads signed modules only");
+        let key = "/var/lib/dkms/mok.pub";
+        let steps = vec![
+            Step::Run(format!("sudo mokutil --import {key}")),
+            Step::Do("reboot and enrol the key at the blue screen, then:".into()),
+            Step::Run(
+                "sudo dkms remove linkspan/1 --all && sudo dkms install linkspan/1 && sudo modprobe linkspan".into(),
+            ),
+        ];
+        case.add(&TB_MODULE_UNSIGNED, "linkspan.ko", what, steps);
+    }
+    case.add(&TB_MODULE_OFF, "linkspan.ko", format!("{file} is not loaded"), run("sudo modprobe linkspan"));
+}
+
+/// The log of a build for this kernel that failed: DKMS keeps it in the build folder, which it removes after one that did not
+/// (dkms(8)).
+fn failed(snap: &crate::snapshot::Snapshot, release: &str) -> Option<String> {
+    let base = "/var/lib/dkms/linkspan";
+    let versions = snap.sources.roots.names(base);
+    let logs = versions.iter().map(|version| format!("{base}/{version}/build/make.log"));
+    logs.into_iter().find(|log| snap.text(log).is_some_and(|text| text.contains(release)))
+}
+
+fn facts(case: &mut Case<'_>) {
+    let snap = case.snap;
+    let line = snap.text("/proc/cmdline").unwrap_or_default();
+    let kinds: Vec<String> = {
+        let groups = snap.sources.roots.names("/sys/kernel/iommu_groups");
+        let kind = |group: &String| snap.text(&format!("/sys/kernel/iommu_groups/{group}/type"));
+        let mut kinds: Vec<String> = groups.iter().filter_map(kind).collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    };
+    case.fact(match kinds.as_slice() {
+        [] => "IOMMU: off".to_owned(),
+        kinds => format!("IOMMU: on ({})", kinds.join(", ")),
+    });
+    if let Some(word) = line.split_whitespace().find(|word| word.starts_with("pcie_port_pm=")) {
+        case.fact(format!("PCIe ports: {word} on the kernel command line"));
+    }
+    for domain in &snap.machine.thunderbolt {
+        let Some(place) = &domain.pci else { continue };
+        let dir = format!("/sys/bus/pci/devices/{}/power", place.address());
+        if let Some(control) = snap.text(&format!("{dir}/control")) {
+            let status = snap.text(&format!("{dir}/runtime_status")).unwrap_or_else(|| "unknown".into());
+            let mode = if control == "auto" { "may sleep while nothing is plugged in" } else { "never sleeps" };
+            case.fact(format!(
+                "Thunderbolt host interface {} {mode} (power/control {control}, now {status})",
+                place.address()
+            ));
+        }
+    }
+}

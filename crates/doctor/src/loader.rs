@@ -1,0 +1,102 @@
+//! Which file the dynamic linker would take for a plugin's name: LD_LIBRARY_PATH, then `/etc/ld.so.cache`, then the default folders
+//! (ld.so(8)). Folders that the file which opens it names itself (DT_RUNPATH) are not known here.
+
+use std::path::Path;
+
+use linkspan_topology::Roots;
+
+/// Largest plugin that is read for its version; with its debug information it has some 30 MB.
+const PLUGIN_MAX: u64 = 256 << 20;
+
+/// What stands before the version in a plugin, and the end of it.
+const MARK: &[u8] = b"linkspan-plugin-version=";
+
+/// Most folders of LD_LIBRARY_PATH that are looked at.
+const FOLDERS_MAX: usize = 64;
+
+/// A plugin that the loader could take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plugin {
+    pub(crate) file: String,
+    /// Its release; `None` where it does not tell one, as those before 0.1.0 do not.
+    pub(crate) version: Option<String>,
+}
+
+/// The folders and the cache of one machine.
+#[derive(Debug)]
+pub(crate) struct Loader<'a> {
+    roots: &'a Roots,
+    folders: Vec<String>,
+    cache: Vec<u8>,
+}
+
+impl<'a> Loader<'a> {
+    pub(crate) fn read(roots: &'a Roots, path: &str) -> Loader<'a> {
+        // Both separators are taken; an empty part would be the current folder, which says nothing of the job's.
+        let folders = path.split([':', ';']).filter(|dir| dir.starts_with('/')).take(FOLDERS_MAX);
+        let cache = roots.bytes("/etc/ld.so.cache", 16 << 20).unwrap_or_default();
+        Loader { roots, folders: folders.map(str::to_owned).collect(), cache }
+    }
+
+    /// Files of this name in the order in which they are looked for; the first is taken. Links to one file count once.
+    pub(crate) fn find(&self, name: &str) -> Vec<Plugin> {
+        let folders = self.folders.iter().map(|dir| format!("{}/{name}", dir.trim_end_matches('/')));
+        let usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(|dir| format!("{dir}/{name}"));
+        let (mut found, mut seen) = (Vec::new(), Vec::new());
+        for file in folders.chain(cached(&self.cache, name)).chain(usual) {
+            let Ok(real) = self.roots.at(&file).canonicalize() else { continue };
+            if !real.is_file() || seen.contains(&real) {
+                continue;
+            }
+            found.push(Plugin { version: version(self.roots, &file), file });
+            seen.push(real);
+        }
+        found
+    }
+}
+
+/// The release that the file names.
+fn version(roots: &Roots, file: &str) -> Option<String> {
+    let bytes = roots.bytes(file, PLUGIN_MAX)?;
+    let at = bytes.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+    let end = bytes[at..].iter().take(32).position(|b| *b == b';')?;
+    let text = std::str::from_utf8(&bytes[at..at + end]).ok()?;
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-+".contains(&b)).then(|| text.to_owned())
+}
+
+/// Which of two releases is older, by their numbers; one that tells none is older than any.
+pub(crate) fn older(a: Option<&str>, b: Option<&str>) -> bool {
+    let numbers = |text: &str| -> Vec<u64> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+    };
+    match (a, b) {
+        (None, Some(_)) => true,
+        (Some(a), Some(b)) => numbers(a) < numbers(b),
+        (_, None) => false,
+    }
+}
+
+/// Paths that `/etc/ld.so.cache` has for a name, in its order.
+///
+/// The layout of glibc's `sysdeps/generic/dl-cache.h` (struct cache_file_new): magic of 20 bytes, number of entries, then up to
+/// byte 48 what is of no matter here; entries of 24 bytes, whose second and third word are the places of name and path.
+fn cached(cache: &[u8], name: &str) -> Vec<String> {
+    const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+    let Some(start) = cache.windows(MAGIC.len()).position(|window| window == MAGIC) else { return Vec::new() };
+    let cache = &cache[start..];
+    let word = |at: usize| Some(u32::from_ne_bytes(cache.get(at..at + 4)?.try_into().ok()?) as usize);
+    let text = |at: usize| {
+        let rest = cache.get(at..)?;
+        let end = rest.iter().take(4096).position(|b| *b == 0)?;
+        std::str::from_utf8(&rest[..end]).ok()
+    };
+    let count = word(20).unwrap_or(0).min(cache.len() / 24);
+    let entry = |n: usize| {
+        let at = 48 + n * 24;
+        (text(word(at + 4)?)? == name).then(|| text(word(at + 8)?))?
+    };
+    (0..count).filter_map(entry).filter(|path| Path::new(path).is_absolute()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests;

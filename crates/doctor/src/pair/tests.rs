@@ -1,0 +1,179 @@
+use super::*;
+use crate::end::{Addr, Card, RouteTo};
+
+/// Two hosts with a cable on each of these interfaces, 10.0.N.1 and 10.0.N.2.
+fn pair(cables: u8) -> [End; 2] {
+    let port = |n: u8, side: u8| Port {
+        name: format!("cab{n}"),
+        mac: Some(format!("02:00:00:00:{n:02x}:{side:02x}")),
+        mtu: Some(9000),
+        mbps: Some(100_000),
+        carrier: true,
+        usable: true,
+        cable: true,
+        rdma: false,
+        gid: false,
+        socket: None,
+        peer_router: None,
+        addrs: vec![
+            Addr { ip: [10, 0, n, side].into(), prefix: 24 },
+            Addr { ip: format!("fe80::{n}:{side}").parse().unwrap(), prefix: 64 },
+        ],
+        heard: vec![format!("fe80::{n}:{}", 3 - side).parse().unwrap()],
+        neighbours: Vec::new(),
+    };
+    [1, 2].map(|side| End {
+        host: format!("h{side}"),
+        boot_id: Some(format!("boot {side}")),
+        release: "0.1.0".into(),
+        pid_namespace: Some("pid:[1]".into()),
+        net_namespace: Some("net:[1]".into()),
+        plugin: Some("0.1.0".into()),
+        routers: Vec::new(),
+        ports: (0..cables).map(|n| port(n, side)).collect(),
+        cards: vec![Card { name: "mlx5_0".into(), board: Some("MT_1".into()), firmware: Some("28.43.1014".into()) }],
+        routes: (0..cables)
+            .map(|n| RouteTo { interface: format!("cab{n}"), to: [10, 0, n, 0].into(), prefix: 24, metric: 0 })
+            .collect(),
+    })
+}
+
+fn codes(ends: &[End]) -> Vec<(&'static str, String)> {
+    together(ends).unwrap().findings.into_iter().map(|finding| (finding.rule.code(), finding.host)).collect()
+}
+
+/// What one change of the second host gives.
+fn changed(change: impl FnOnce(&mut End)) -> Vec<(&'static str, String)> {
+    let mut ends = pair(2);
+    change(&mut ends[1]);
+    codes(&ends)
+}
+
+fn one(code: &'static str, host: &str) -> Vec<(&'static str, String)> {
+    vec![(code, host.to_owned())]
+}
+
+#[test]
+fn a_sound_pair_is_silent() {
+    for cables in 0..4 {
+        assert_eq!(codes(&pair(cables)), []);
+    }
+}
+
+#[test]
+fn cables_are_judged_as_in_a_mesh_and_mended_by_commands() {
+    assert_eq!(changed(|b| b.ports[0].mtu = Some(1500)), one("LS1415", "h2"));
+    assert_eq!(changed(|b| b.ports[0].addrs.retain(|addr| addr.ip.is_ipv6())), one("LS1410", "h2"));
+    assert_eq!(changed(|b| b.ports[0].mbps = Some(13_000)), one("LS1417", "h2"));
+    assert_eq!(changed(|b| b.ports[0].addrs[0] = Addr { ip: [10, 9, 9, 9].into(), prefix: 24 }), one("LS1413", "h2"));
+    let mut crossed = pair(2);
+    let (first, second) = (crossed[1].ports[0].heard.clone(), crossed[1].ports[1].heard.clone());
+    (crossed[1].ports[0].heard, crossed[1].ports[1].heard) = (second, first);
+    crossed[0].ports.iter_mut().for_each(|port| port.heard.clear());
+    let found = together(&crossed).unwrap().findings;
+    assert!(
+        found.iter().all(|f| f.rule.code() == "LS1413" && f.what.contains("crossed")) && found.len() == 2,
+        "{found:?}"
+    );
+    let mut ends = pair(1);
+    ends[1].ports[0].addrs.remove(0);
+    let found = together(&ends).unwrap().findings;
+    assert_eq!(found[0].mend, [Step::Run("sudo ip addr add 10.0.0.2/24 dev cab0".into())]);
+    assert_eq!(found[0].subject, "cab0");
+}
+
+#[test]
+fn a_cable_is_known_by_neighbours_and_by_thunderbolt_too() {
+    let mut ends = pair(1);
+    ends[1].ports[0].mtu = Some(1500);
+    ends.iter_mut().for_each(|end| end.ports[0].heard.clear());
+    assert_eq!(codes(&ends), [], "nothing says that there is a cable");
+    ends[0].ports[0].neighbours = vec![ends[1].ports[0].mac.clone().unwrap()];
+    assert_eq!(codes(&ends), one("LS1415", "h2"));
+    ends[0].ports[0].neighbours.clear();
+    for (n, end) in ends.iter_mut().enumerate() {
+        end.routers = vec![format!("router {n}")];
+        end.ports[0].peer_router = Some(format!("router {}", 1 - n));
+    }
+    assert_eq!(codes(&ends), one("LS1415", "h2"));
+}
+
+#[test]
+fn what_hosts_have_in_common_or_not() {
+    assert_eq!(changed(|b| b.cards[0].firmware = Some("28.40.1000".into())), one("LS2213", "h2"));
+    assert_eq!(changed(|b| b.cards[0].firmware = Some("28.45.4028".into())), one("LS2213", "h1"));
+    assert_eq!(changed(|b| b.cards[0].board = Some("MT_2".into())), []);
+    assert_eq!(changed(|b| b.plugin = Some("0.0.9".into())), one("LS2805", "h2"));
+    assert_eq!(changed(|b| b.plugin = None), []);
+    let docker = |carrier| Port {
+        name: "docker0".into(),
+        usable: carrier,
+        cable: false,
+        heard: Vec::new(),
+        mac: None,
+        addrs: vec![Addr { ip: [172, 17, 0, 1].into(), prefix: 16 }],
+        ..pair(1)[0].ports[0].clone()
+    };
+    let mut ends = pair(1);
+    ends.iter_mut().for_each(|end| end.ports.push(docker(false)));
+    assert_eq!(codes(&ends), [], "a bridge of containers that is not used");
+    ends.iter_mut().for_each(|end| end.ports[1].usable = true);
+    assert_eq!(codes(&ends), one("LS2316", "h2"));
+}
+
+#[test]
+fn containers_of_one_host() {
+    let same = |b: &mut End| (b.boot_id, b.ports) = (Some("boot 1".into()), Vec::new());
+    let pid = |b: &mut End| (same(b), b.pid_namespace = Some("pid:[2]".into())).0;
+    assert_eq!(changed(pid), one("LS2504", "h2"));
+    let net = |b: &mut End| (same(b), b.net_namespace = Some("net:[2]".into())).0;
+    assert_eq!(changed(net), one("LS2505", "h2"));
+    let both = |b: &mut End| (net(b), b.pid_namespace = Some("pid:[2]".into())).0;
+    assert_eq!(changed(both), one("LS2505", "h2"), "the pid namespace matters once memory is shared");
+}
+
+#[test]
+fn replies_that_take_another_cable() {
+    let host = |to: [u8; 4], prefix, interface: &str| RouteTo {
+        interface: interface.into(),
+        to: to.into(),
+        prefix,
+        metric: 0,
+    };
+    let mut ends = pair(2);
+    ends[1].routes.push(host([10, 0, 0, 1], 32, "cab1"));
+    let found = together(&ends).unwrap().findings;
+    assert_eq!(codes(&ends), one("LS2315", "h2"));
+    assert_eq!(found[0].mend, [Step::Run("sudo ip route del 10.0.0.1/32 dev cab1".into())]);
+    // Of two routes the longer prefix counts, then the smaller metric.
+    assert_eq!(changed(|b| b.routes.push(host([10, 0, 0, 0], 16, "cab1"))), []);
+    assert_eq!(changed(|b| b.routes.push(RouteTo { metric: 9, ..host([10, 0, 0, 0], 24, "cab1") })), []);
+    // Without a route of its own the reply leaves by the default route.
+    let lost = |b: &mut End| {
+        b.routes.remove(0);
+        b.routes.push(host([0, 0, 0, 0], 0, "cab1"));
+    };
+    assert_eq!(changed(lost), one("LS2315", "h2"));
+}
+
+#[test]
+fn one_host_and_the_same_host_twice_are_refused() {
+    let ends = pair(1);
+    assert!(matches!(together(&ends[..1]), Err(BadEnd::Few(1))));
+    assert!(matches!(together(&[]), Err(BadEnd::Few(0))));
+    assert!(matches!(together(&[ends[0].clone(), ends[0].clone()]), Err(BadEnd::Twice(_))));
+}
+
+#[test]
+fn where_nccl_does_as_well_that_is_said() {
+    let mut ends = pair(2);
+    let facts = |ends: &[End]| together(ends).unwrap().facts;
+    assert!(facts(&ends).is_empty(), "no RDMA");
+    for port in ends.iter_mut().flat_map(|end| &mut end.ports) {
+        (port.rdma, port.gid) = (true, true);
+    }
+    let said = facts(&ends);
+    assert!(said.len() == 1 && said[0].contains("NCCL_IB_SUBNET_AWARE_ROUTING=1"), "{said:?}");
+    ends[0].ports[0].mtu = Some(1500);
+    assert!(facts(&ends).is_empty(), "first what is wrong is mended");
+}

@@ -1,0 +1,312 @@
+//! Everything that judging looks at, read once.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Command, Stdio};
+
+use linkspan_topology::{
+    AddrEntry, IfFilter, Interface, Machine, PciPlace, Roots, Verdict, default_routes, interfaces, judge,
+};
+
+use crate::loader::{Loader, Plugin};
+use crate::manager::Manages;
+use crate::probe::Heard;
+
+/// Longest output of `nft` that is read, bytes; a cluster node with many services has some hundred KiB.
+const RULES_MAX: u64 = 4 << 20;
+
+/// Most lines of the kernel's log that are looked at.
+const LOG_LINES_MAX: usize = 100_000;
+
+/// Where a snapshot comes from beside files.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// Where sysfs, procfs and the other folders are.
+    pub roots: Roots,
+    /// Addresses of this network namespace's interfaces.
+    pub addrs: Vec<AddrEntry>,
+    /// The environment.
+    pub env: BTreeMap<String, String>,
+    /// Why linkspan refuses a setting of the environment.
+    pub settings: Option<String>,
+    /// The firewall's rules, as `nft -j list ruleset` prints them; `None` where they could not be read.
+    pub rules: Option<String>,
+    /// Lines of the kernel's log about USB4.
+    pub log: Vec<String>,
+    /// Device files of GPUs that this process may not open.
+    pub closed: Vec<String>,
+    /// Who answered on the interfaces.
+    pub heard: Vec<Heard>,
+}
+
+impl Sources {
+    /// This machine. `settings` is why linkspan refuses its environment.
+    pub fn here(settings: Option<String>) -> Sources {
+        let roots = Roots::default();
+        let addrs = linkspan_net::interfaces().unwrap_or_default().into_iter().map(|i| AddrEntry {
+            scope: match i.addr {
+                IpAddr::V6(v6) if v6.is_unicast_link_local() => i.index,
+                _ => 0,
+            },
+            name: i.name,
+            ip: i.addr,
+            prefix: i.prefix,
+        });
+        let env = std::env::vars_os();
+        Sources {
+            addrs: addrs.collect(),
+            env: env.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned())).collect(),
+            settings,
+            rules: rules(),
+            log: log(),
+            closed: closed(&roots),
+            roots,
+            heard: Vec::new(),
+        }
+    }
+}
+
+/// `nft` is asked, for its rules reach user space through libnftables only in a form that is worth reading. Only root may.
+fn rules() -> Option<String> {
+    let mut child = Command::new("nft")
+        .args(["-j", "list", "ruleset"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let mut text = String::new();
+    child.stdout.take()?.take(RULES_MAX).read_to_string(&mut text).ok()?;
+    child.wait().ok()?.success().then_some(text)
+}
+
+/// What the kernel said of USB4 when it came up; nothing where this user may not read its log (dmesg_restrict).
+fn log() -> Vec<String> {
+    // O_NONBLOCK: a read at the end answers EAGAIN in place of waiting. Each read is one record (Documentation/ABI/testing/dev-kmsg).
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(flags).open("/dev/kmsg") else { return Vec::new() };
+    let (mut lines, mut record) = (Vec::new(), [0; 8192]);
+    for _ in 0..LOG_LINES_MAX {
+        match file.read(&mut record) {
+            Ok(0) => break,
+            Ok(n) => {
+                let text = String::from_utf8_lossy(&record[..n]);
+                lines.extend(text.lines().filter(|line| line.contains("USB4 _OSC")).map(str::to_owned));
+            }
+            // EPIPE: records were overwritten meanwhile, the next read goes on behind them.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            Err(_) => break,
+        }
+    }
+    lines
+}
+
+/// Files that whoever computes on AMD or NVIDIA GPUs opens.
+fn closed(roots: &Roots) -> Vec<String> {
+    let access = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
+    let shut = |path: &&str| {
+        let file = roots.at(path);
+        file.exists() && rustix::fs::access(&file, access) == Err(rustix::io::Errno::ACCESS)
+    };
+    ["/dev/kfd", "/dev/nvidiactl"].iter().copied().filter(|path| shut(path)).map(str::to_owned).collect()
+}
+
+/// A route of the main table, from `/proc/net/route` (proc_net(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) interface: String,
+    pub(crate) to: Ipv4Addr,
+    pub(crate) prefix: u8,
+    pub(crate) metric: u32,
+}
+
+/// Most routes that are kept; hosts that carry the whole Internet's have a million, and none of our cables.
+const ROUTES_MAX: usize = 512;
+
+fn routes(roots: &Roots) -> Vec<Route> {
+    let text = roots.text("/proc/net/route").unwrap_or_default();
+    let hex = |cell: &str| u32::from_str_radix(cell, 16).ok().map(u32::swap_bytes);
+    let line = |line: &str| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let [name, to, _, _, _, _, metric, mask, ..] = cells[..] else { return None };
+        Some(Route {
+            interface: name.to_owned(),
+            // The kernel prints the bytes as the number they are in memory: little-endian on every machine we build for.
+            to: Ipv4Addr::from_bits(hex(to)?),
+            prefix: u8::try_from(hex(mask)?.count_ones()).ok()?,
+            metric: metric.parse().ok()?,
+        })
+    };
+    text.lines().skip(1).filter_map(line).take(ROUTES_MAX).collect()
+}
+
+/// This machine at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(crate) sources: Sources,
+    pub(crate) machine: Machine,
+    pub(crate) survey: Vec<(Interface, Verdict)>,
+    pub(crate) filter: Option<IfFilter>,
+    pub(crate) routes: Vec<Route>,
+    /// Plugins in the order in which the loader would take them, for NCCL's name and RCCL's.
+    pub(crate) plugins: [Vec<Plugin>; 2],
+    /// PCI functions that are Thunderbolt or USB4 host interfaces without a driver.
+    pub(crate) idle_hosts: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// The names by which NCCL and RCCL look for the plugin.
+pub(crate) const PLUGINS: [&str; 2] = ["libnccl-net-linkspan.so", "librccl-net-linkspan.so"];
+
+impl Snapshot {
+    /// Reads everything below the sources' roots. What cannot be read is missing; what makes no sense is missing with a note.
+    pub fn read(sources: Sources) -> Snapshot {
+        let (roots, env) = (&sources.roots, &sources.env);
+        let machine = Machine::read(roots);
+        let mut notes = machine.notes.clone();
+        if !roots.has("/sys/class/net") {
+            notes.push("/sys/class/net cannot be read: nothing is known of interfaces and cables".to_owned());
+        }
+        if !roots.has("/proc/self/status") {
+            notes.push("/proc cannot be read: nothing is known of this process's limits".to_owned());
+        }
+        let filter = IfFilter::from_env(|name| env.get(name).cloned()).unwrap_or_else(|error| {
+            notes.push(format!("{error}; judged as if it were not set"));
+            None
+        });
+        let list = interfaces(roots, &sources.addrs);
+        let verdicts = judge(&list, filter.as_ref(), &default_routes(roots));
+        let loader = Loader::read(roots, env.get("LD_LIBRARY_PATH").map_or("", String::as_str));
+        Snapshot {
+            survey: list.into_iter().zip(verdicts).collect(),
+            routes: routes(roots),
+            plugins: PLUGINS.map(|name| loader.find(name)),
+            idle_hosts: idle_hosts(roots),
+            machine,
+            filter,
+            notes,
+            sources,
+        }
+    }
+
+    /// Name of the host.
+    pub fn host(&self) -> &str {
+        &self.machine.host.name
+    }
+
+    /// The interfaces, with the verdict on each.
+    pub fn survey(&self) -> &[(Interface, Verdict)] {
+        &self.survey
+    }
+
+    /// Largest packet of an interface, bytes.
+    pub fn mtu(&self, name: &str) -> Option<u32> {
+        self.interface(name)?.0.mtu
+    }
+
+    /// What could not be read or made no sense, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Interfaces to ask for neighbours on: cables to one host, and those that were asked for.
+    pub fn cabled(&self) -> impl Iterator<Item = &Interface> {
+        self.survey.iter().map(|(iface, _)| iface).filter(|iface| iface.up && self.is_cable(iface))
+    }
+
+    /// Adds who answered.
+    pub fn hear(&mut self, heard: Vec<Heard>) {
+        self.sources.heard = heard;
+    }
+
+    /// Whether an interface is likely to lead to one host: Thunderbolt, the port of an RDMA card, or one that was asked for.
+    pub(crate) fn is_cable(&self, iface: &Interface) -> bool {
+        let asked = self.filter.as_ref().is_some_and(|filter| filter.asks_for(&iface.name));
+        let loops = iface.kind == linkspan_topology::Kind::Loopback;
+        !loops && (asked || iface.kind == linkspan_topology::Kind::Thunderbolt || self.port_of(&iface.name))
+    }
+
+    /// Whether an RDMA port sits on it.
+    fn port_of(&self, name: &str) -> bool {
+        self.machine.rdma.iter().flat_map(|d| &d.ports).any(|port| port.interface.as_deref() == Some(name))
+    }
+
+    /// What manages the network of an interface.
+    pub(crate) fn manager(&self, name: &str) -> Manages {
+        Manages::of(&self.sources.roots, name)
+    }
+
+    pub(crate) fn interface(&self, name: &str) -> Option<&(Interface, Verdict)> {
+        self.survey.iter().find(|(iface, _)| iface.name == name)
+    }
+
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        self.sources.roots.text(path)
+    }
+
+    pub(crate) fn env(&self, name: &str) -> Option<&str> {
+        self.sources.env.get(name).map(String::as_str)
+    }
+
+    /// The value of a line `Name: VALUE` of a file.
+    pub(crate) fn field(&self, path: &str, name: &str) -> Option<String> {
+        let text = self.text(path)?;
+        text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+    }
+
+    /// Bytes that this process may lock; `None` where it is not limited, or nothing is known.
+    pub(crate) fn memlock(&self) -> Option<u64> {
+        // CAP_IPC_LOCK, bit 14 of linux/capability.h, lifts the limit.
+        let caps = self.field("/proc/self/status", "CapEff").and_then(|hex| u64::from_str_radix(&hex, 16).ok());
+        if caps.is_some_and(|caps| caps & 1 << 14 != 0) {
+            return None;
+        }
+        let limits = self.text("/proc/self/limits")?;
+        limits.lines().find_map(|line| line.strip_prefix("Max locked memory")?.split_whitespace().next()?.parse().ok())
+    }
+
+    /// A DGX Spark or another machine with NVIDIA's GB10.
+    pub(crate) fn gb10(&self) -> bool {
+        self.machine.gpus.iter().any(|gpu| (gpu.vendor_id, gpu.device_id) == (0x10de, 0x2e12))
+    }
+
+    /// GPUs that compute.
+    pub(crate) fn gpus(&self) -> impl Iterator<Item = &linkspan_topology::Gpu> {
+        self.machine.gpus.iter().filter(|gpu| matches!(gpu.vendor_id, 0x1002 | 0x10de))
+    }
+
+    /// Whether this process is in a container, as far as the usual marks tell.
+    pub(crate) fn container(&self) -> Option<&'static str> {
+        if self.env("KUBERNETES_SERVICE_HOST").is_some() {
+            Some("kubernetes")
+        } else if self.sources.roots.has("/run/.toolboxenv") {
+            Some("toolbox")
+        } else if self.sources.roots.has("/run/.containerenv") {
+            Some("podman")
+        } else if self.sources.roots.has("/.dockerenv") {
+            Some("docker")
+        } else {
+            None
+        }
+    }
+}
+
+/// Host interfaces of Thunderbolt 3 to 5 and USB4 have the PCI class 0x0C0340 (USB4 specification 2.0, 12.1).
+fn idle_hosts(roots: &Roots) -> Vec<String> {
+    let bus = "/sys/bus/pci/devices";
+    let idle = |name: &String| {
+        let dir = format!("{bus}/{name}");
+        roots.text(&format!("{dir}/class")).is_some_and(|class| class == "0x0c0340")
+            && !roots.has(&format!("{dir}/driver"))
+            && !roots.names(&dir).iter().any(|entry| entry.starts_with("domain"))
+    };
+    roots.names(bus).into_iter().filter(idle).collect()
+}
+
+/// Address of a function without its folders.
+pub(crate) fn pci(place: Option<&PciPlace>) -> String {
+    place.map_or_else(String::new, |place| format!(" ({})", place.address()))
+}
