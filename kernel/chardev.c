@@ -59,7 +59,6 @@ static int ls_open(struct inode *inode, struct file *file)
 	INIT_LIST_HEAD(&f->free_ops);
 	mutex_init(&f->setup);
 	init_waitqueue_head(&f->wait);
-	init_waitqueue_head(&f->wake);
 	xa_init_flags(&f->regions, XA_FLAGS_ALLOC);
 	f->lk = lk;
 	get_device(&lk->dev);
@@ -73,7 +72,6 @@ static int ls_close(struct inode *inode, struct file *file)
 	struct ls_link *lk = f->lk;
 	LIST_HEAD(reap);
 
-	ls_poller_stop(f);
 	mutex_lock(&lk->io);
 	f->closed = true;
 	if (f->ready && !f->dead) {
@@ -82,7 +80,7 @@ static int ls_close(struct inode *inode, struct file *file)
 		ls_regions_drop(f, &reap);
 	}
 	mutex_unlock(&lk->io);
-	ls_regions_free(lk, &reap);
+	ls_regions_free(&reap);
 	/*
 	 * What was granted goes on in pinned pages. A program that lives on may
 	 * use them again after this: it waits for the end of that, which the
@@ -132,9 +130,8 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	ret = -ENOMEM;
 	if (!q || !ops)
 		goto err;
-	ret = h->flags & LS_HELLO_POLL ? ls_poller_make(f, h->idle_us) : 0;
-	if (ret)
-		goto err;
+	/* Nobody takes entries without a doorbell. */
+	q->flags = LS_QUEUE_WAKE;
 	h->map_bytes = PAGE_SIZE + sq_bytes + cq_bytes;
 	h->sq_offset = PAGE_SIZE;
 	h->cq_offset = PAGE_SIZE + sq_bytes;
@@ -163,11 +160,8 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	smp_store_release(&f->ready, true);
 	list_add_tail(&f->list, &lk->files);
 	mutex_unlock(&lk->io);
-	if (f->poller)
-		wake_up_process(f->poller);
 	return 0;
 err:
-	ls_poller_stop(f);
 	vfree(q);
 	kvfree(ops);
 	return ret;
@@ -200,7 +194,6 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	info->control_frames = lk->control;
 	info->doorbells = lk->doorbells;
 	info->restarts = lk->restarts;
-	info->polled_ns = lk->polled_ns;
 	mutex_unlock(&lk->io);
 	mutex_unlock(&lk->login);
 }
@@ -212,7 +205,7 @@ static u32 ls_unread(struct ls_file *f)
 }
 
 /* Entries that can be taken: there is space for their completions. Negative for indices that cannot be. io is held. */
-int ls_waiting(struct ls_file *f)
+static int ls_waiting(struct ls_file *f)
 {
 	/* The index before the entries that it covers. */
 	u32 n = smp_load_acquire(&f->q->sq_tail) - f->sq_head;
@@ -224,7 +217,7 @@ int ls_waiting(struct ls_file *f)
 }
 
 /* Takes entries from the queue. io is held. */
-int ls_submit(struct ls_file *f, u32 *taken)
+static int ls_submit(struct ls_file *f, u32 *taken)
 {
 	int n = f->dead ? -ENODEV : ls_waiting(f);
 
@@ -279,7 +272,6 @@ static int ls_doorbell(struct ls_file *f, struct ls_ioc_doorbell *d)
 	mutex_lock(&f->lk->io);
 	f->lk->doorbells++;
 	ret = ls_submit(f, &taken);
-	ls_poller_wake(f);
 	mutex_unlock(&f->lk->io);
 	d->submitted = taken;
 	if (ret || !want)

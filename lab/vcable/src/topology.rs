@@ -175,13 +175,14 @@ impl Topology {
                 ("irq", "intel") => host.intel = true,
                 ("edge", "completion") => host.edge = Edge::Completion,
                 ("edge", "status") => host.edge = Edge::Status,
+                ("edge", "silent") => host.edge = Edge::Silent,
                 ("msi", "") => host.msi = true,
                 ("pm", "on") => host.pm = true,
                 ("pm", "off") => host.pm = false,
                 _ => {
                     return Err(format!(
                         "'{word}': machine=NAME, ports=N, hops=N, gen=2..4, lanes=1..2, router=v1|v2, irq=plain|intel, \
-                         edge=completion|status, pm=on|off or msi wanted"
+                         edge=completion|status|silent, pm=on|off or msi wanted"
                     ));
                 }
             }

@@ -19,7 +19,7 @@ use linkspan_tbring::udmabuf::Udmabuf;
 use linkspan_tbring::{Access, Error, Region, Ring, abi, info};
 use linkspan_transport::{Buf, HostBuf};
 
-use how::{How, any, next, threads};
+use how::{How, any, next};
 
 type Done = Result<(), String>;
 
@@ -42,7 +42,6 @@ fn main() -> ExitCode {
             ping(device, n(channel) as u32, n(count), n(size), How::of(more))
         }
         ["hold", device, channel, more @ ..] => hold(device, n(channel) as u32, How::of(more)),
-        ["threads", device, most] => threads(device, n(most)),
         ["endure", device, channel] => endure(device, n(channel) as u32),
         ["foreign", device, channel] => foreign(device, n(channel) as u32),
         ["slow", device, late, quick, count] => slow(device, n(late) as u32, n(quick) as u32, n(count)),
