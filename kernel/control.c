@@ -37,6 +37,8 @@ void ls_ctl_reset(struct ls_link *lk)
 	lk->probe_due = false;
 	lk->heard = 0;
 	lk->peer_heard = 0;
+	/* It was cancelled with the rings before these. */
+	lk->ticking = false;
 }
 
 static void ls_ctl_put(struct ls_link *lk, struct ls_frame *f)

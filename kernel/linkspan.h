@@ -270,6 +270,7 @@ struct ls_file {
 	struct mutex setup;	/* HELLOs, one at a time */
 	bool ready, dead, closed;
 	struct ls_queue *q;
+	struct page **pages;	/* of the queues */
 	size_t map_bytes;
 	struct ls_sqe *sq;
 	struct ls_cqe *cq;
@@ -303,6 +304,7 @@ int ls_rings_up(struct ls_link *lk);
 int ls_paths_up(struct ls_link *lk);
 void ls_rings_down(struct ls_link *lk);
 void ls_core(struct ls_link *lk, bool in);
+bool ls_domain_free(struct ls_link *lk);
 void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len, u8 sof, u8 eof);
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f);
 bool ls_poll(struct ls_link *lk);

@@ -17,7 +17,6 @@
  * uses, and it touches rings only as long as they are there. Order: login, then
  * io (of ring.c, flow.c).
  */
-#include <linux/delay.h>
 #include <linux/random.h>
 
 #include "linkspan.h"
@@ -685,7 +684,7 @@ static void ls_path_up(struct ls_link *lk)
 	ret = ls_rings_up(lk);
 	if (!ret) {
 		ret = ls_paths_up(lk);
-		if (ret)
+		if (ret && ls_domain_free(lk))
 			ls_rings_down(lk);
 	}
 	mutex_lock(&lk->login);
@@ -713,6 +712,9 @@ static void ls_path_up(struct ls_link *lk)
 static void ls_path_down(struct ls_link *lk)
 {
 	clear_bit(LS_WANT_UP, &lk->flags);
+	/* Else it is done by ls_login_stop(). */
+	if (!ls_domain_free(lk))
+		return;
 	ls_rings_down(lk);
 	mutex_lock(&lk->login);
 	if (!test_bit(LS_GONE, &lk->flags)) {

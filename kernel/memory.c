@@ -17,6 +17,7 @@
  * ls_mappings_lock guards the list of what is mapped, and is a leaf.
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-map-ops.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -93,6 +94,22 @@ static void ls_dma_pages(struct ls_region *r, unsigned long skip)
 }
 
 /*
+ * Kernels before 6.10 say yes behind every IOMMU, and with that no dma-buf could be
+ * taken. There only the CPU's caches count, and bounce buffers, which an IOMMU
+ * comes with for devices that are not trusted.
+ */
+static bool ls_needs_sync(struct device *dev, dma_addr_t dma)
+{
+#ifdef LS_HAVE_DMA_DEV_NEED_SYNC
+	return dma_need_sync(dev, dma);
+#else
+	if (!device_iommu_mapped(dev))
+		return dma_need_sync(dev, dma);
+	return !dev_is_dma_coherent(dev) || (dev_is_pci(dev) && to_pci_dev(dev)->untrusted);
+#endif
+}
+
+/*
  * Where no page needs it none is synced: memory that is registered twice has one
  * address then, and the checker of the DMA API cannot tell which of two
  * mappings a part of it belongs to.
@@ -102,7 +119,7 @@ static void ls_dma_ask(struct ls_region *r)
 	unsigned long i;
 
 	for (i = 0; i < r->npages && !r->sync; i++)
-		r->sync = dma_need_sync(r->dev, r->dma[i]);
+		r->sync = ls_needs_sync(r->dev, r->dma[i]);
 }
 
 /* The device that is mapped for, which stays until ls_unmap(). */

@@ -20,10 +20,10 @@
  * Locks: ls_link.io, a mutex, guards all that moves bytes; io_work takes it,
  * so it is not held over waiting for that. ls_link.masked is atomic.
  */
+#include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
 #include "linkspan.h"
 
@@ -89,7 +89,7 @@ static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 
 	/* The core polls TX rings as it does RX rings, though its allocation has no word for it. */
 	p->tx->start_poll = ls_ring_doorbell;
 	p->tx->poll_data = doorbell;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
+#ifdef LS_HAVE_THROTTLING
 	tb_ring_throttling(p->tx, ls_throttling_ns);
 	tb_ring_throttling(p->rx, ls_throttling_ns);
 #endif
@@ -371,6 +371,22 @@ void ls_core(struct ls_link *lk, bool in)
 	wake_up_all(&lk->wait);
 }
 
+/*
+ * True when the domain's lock could be had a moment ago. A call that begins while
+ * it is held by a removal would go on with a domain that is gone, of which the core
+ * warns; it still may, where the removal begins between the two.
+ */
+bool ls_domain_free(struct ls_link *lk)
+{
+	while (!mutex_trylock(&lk->xd->tb->lock)) {
+		if (test_bit(LS_GONE, &lk->flags))
+			return false;
+		msleep(20);
+	}
+	mutex_unlock(&lk->xd->tb->lock);
+	return !test_bit(LS_GONE, &lk->flags);
+}
+
 /* Paths for the rings that ls_rings_up() has made. */
 int ls_paths_up(struct ls_link *lk)
 {
@@ -389,7 +405,7 @@ int ls_paths_up(struct ls_link *lk)
 		tx = gone ? 0 : p->tx->hop;
 		rx = gone ? 0 : p->rx->hop;
 		mutex_unlock(&lk->io);
-		if (gone)
+		if (gone || !ls_domain_free(lk))
 			return -ENODEV;
 		ls_core(lk, true);
 		ret = tb_xdomain_enable_paths(lk->xd, out, tx, in, rx);

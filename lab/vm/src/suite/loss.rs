@@ -119,8 +119,12 @@ fn shaped(lab: &mut Lab, shape: &str, change: impl Fn(&mut Spec)) -> Result<(Cab
 }
 
 pub(crate) fn interrupts(lab: &mut Lab) -> Result<()> {
-    // Which of two that lose interrupts stands on which side does not matter: each sends and receives.
-    let (cable, [a, b]) = shaped(lab, "host a edge=status\nhost b edge=silent\ncable ab a:1 b:1\n", |_| {})?;
+    // Credits of what is posted while the TX ring does not run are lost; each host sends and receives.
+    let (cable, [a, b]) = shaped(
+        lab,
+        "host a edge=status credits=strict\nhost b edge=silent credits=strict\ncable ab a:1 b:1\n",
+        |_| {},
+    )?;
     for guest in [&a, &b] {
         guest.sh("modprobe linkspan allow=any")?;
     }
@@ -129,7 +133,7 @@ pub(crate) fn interrupts(lab: &mut Lab) -> Result<()> {
         ring::transfer(from, to, "1 8388608 524288 0 1", ["", ""])?;
         both((from, &format!("ping {DEVICE} 3 40 100000")), (to, &format!("echo {DEVICE} 3")))?;
     }
-    lab.say("interrupts by edges of the status, on one side not repeated by unmasking: transfers and messages");
+    lab.say("credits that are lost without a TX ring; interrupts by edges of the status, on one side not repeated by unmasking: transfers and messages");
     for host in ["a", "b"] {
         for (from, to) in [(&a, &b), (&b, &a)] {
             let before = cable.count(host, "interrupts_lost")?;

@@ -466,6 +466,10 @@ fn bad(device: &str) -> Done {
     must("an unknown call", raw(ours, 0x1234, &mut 0u64), libc::ENOTTY)?;
     must("a number that there is not", raw(ours, abi::IOC_HELLO + 40, &mut hello(&|_| ())), libc::ENODATA)?;
     must("no address", null(ours, abi::IOC_HELLO), libc::EFAULT)?;
+    let mut poll = libc::pollfd { fd: ours.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, as said.
+    unsafe { libc::poll(&mut poll, 1, 0) };
+    must("what poll says before hello", i32::from(poll.revents), 0)?;
     must("doorbell before hello", raw(ours, abi::IOC_DOORBELL, &mut abi::Doorbell::default()), libc::ENODATA)?;
     must("register before hello", raw(ours, abi::IOC_REGISTER, &mut abi::Register::default()), libc::ENODATA)?;
     let mut old = hello(&|h| h.version = 99);
