@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_tbring::{Completion, Options, Ring};
 
-use super::{LONG, expect, open, text};
+use super::{LONG, expect, text};
 
 /// How a task waits.
 #[derive(Clone, Copy, PartialEq)]
