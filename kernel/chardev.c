@@ -15,6 +15,7 @@
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/nospec.h>
 #include <linux/poll.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -27,13 +28,42 @@ static_assert(sizeof(struct ls_queue) == 384);
 static_assert(sizeof(struct ls_sqe) == 64);
 static_assert(sizeof(struct ls_cqe) == 32);
 
+static void ls_queue_free(struct ls_queue *q, struct page **pages, unsigned long n)
+{
+	vunmap(q);
+	while (n--)
+		__free_page(pages[n]);
+	kvfree(pages);
+}
+
+/* Charged to the program's memory cgroup, which vmalloc_user() does not do. */
+static struct ls_queue *ls_queue_make(struct page ***to, unsigned long n)
+{
+	struct page **pages = kvcalloc(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+	struct ls_queue *q = NULL;
+	unsigned long i;
+
+	for (i = 0; pages && i < n; i++) {
+		pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!pages[i])
+			break;
+	}
+	if (pages && i == n)
+		q = vmap(pages, n, VM_MAP, PAGE_KERNEL);
+	if (!q)
+		ls_queue_free(NULL, pages, i);
+	else
+		*to = pages;
+	return q;
+}
+
 void ls_file_free(struct kref *kref)
 {
 	struct ls_file *f = container_of(kref, struct ls_file, kref);
 
 	if (f->event)
 		eventfd_ctx_put(f->event);
-	vfree(f->q);
+	ls_queue_free(f->q, f->pages, f->map_bytes >> PAGE_SHIFT);
 	kvfree(f->ops);
 	xa_destroy(&f->regions);
 	kfree(f);
@@ -42,7 +72,8 @@ void ls_file_free(struct kref *kref)
 void ls_file_wake(struct ls_file *f)
 {
 	/* Also the one that waits in close(), for a kill only. */
-	wake_up(&f->wait);
+	if (wq_has_sleeper(&f->wait))
+		wake_up(&f->wait);
 	if (f->event)
 		eventfd_signal(f->event);
 }
@@ -59,7 +90,6 @@ static int ls_open(struct inode *inode, struct file *file)
 	INIT_LIST_HEAD(&f->free_ops);
 	mutex_init(&f->setup);
 	init_waitqueue_head(&f->wait);
-	init_waitqueue_head(&f->wake);
 	xa_init_flags(&f->regions, XA_FLAGS_ALLOC);
 	f->lk = lk;
 	get_device(&lk->dev);
@@ -73,7 +103,6 @@ static int ls_close(struct inode *inode, struct file *file)
 	struct ls_link *lk = f->lk;
 	LIST_HEAD(reap);
 
-	ls_poller_stop(f);
 	mutex_lock(&lk->io);
 	f->closed = true;
 	if (f->ready && !f->dead) {
@@ -82,14 +111,15 @@ static int ls_close(struct inode *inode, struct file *file)
 		ls_regions_drop(f, &reap);
 	}
 	mutex_unlock(&lk->io);
-	ls_regions_free(lk, &reap);
+	ls_regions_free(&reap);
 	/*
 	 * What was granted goes on in pinned pages. A program that lives on may
 	 * use them again after this: it waits for the end of that, which the
-	 * watch sees to. One that ends has no use for them.
+	 * watch sees to. One that ends has no use for them, and where a thread of
+	 * the kernel closes for it, others wait for that thread.
 	 */
-	if (!(current->flags & PF_EXITING))
-		wait_event_killable(f->wait, !READ_ONCE(f->live));
+	if (!(current->flags & (PF_EXITING | PF_KTHREAD)))
+		wait_event_state(f->wait, !READ_ONCE(f->live), (TASK_KILLABLE | TASK_FREEZABLE));
 	kref_put(&f->kref, ls_file_free);
 	put_device(&lk->dev);
 	return 0;
@@ -106,8 +136,10 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 {
 	struct ls_link *lk = f->lk;
 	size_t sq_bytes, cq_bytes;
+	struct page **pages = NULL;
 	struct ls_queue *q;
 	struct ls_op *ops;
+	unsigned long n;
 	long left;
 	int ret;
 	u32 i;
@@ -127,14 +159,14 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		return left;
 	sq_bytes = PAGE_ALIGN(h->sq_entries * sizeof(struct ls_sqe));
 	cq_bytes = PAGE_ALIGN(h->cq_entries * sizeof(struct ls_cqe));
-	q = vmalloc_user(PAGE_SIZE + sq_bytes + cq_bytes);
+	n = 1 + (sq_bytes >> PAGE_SHIFT) + (cq_bytes >> PAGE_SHIFT);
+	q = ls_queue_make(&pages, n);
 	ops = kvcalloc(h->cq_entries, sizeof(*ops), GFP_KERNEL_ACCOUNT);
 	ret = -ENOMEM;
 	if (!q || !ops)
 		goto err;
-	ret = h->flags & LS_HELLO_POLL ? ls_poller_make(f, h->idle_us) : 0;
-	if (ret)
-		goto err;
+	/* Nobody takes entries without a doorbell. */
+	q->flags = LS_QUEUE_WAKE;
 	h->map_bytes = PAGE_SIZE + sq_bytes + cq_bytes;
 	h->sq_offset = PAGE_SIZE;
 	h->cq_offset = PAGE_SIZE + sq_bytes;
@@ -149,6 +181,7 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		goto err;
 	}
 	f->q = q;
+	f->pages = pages;
 	f->map_bytes = h->map_bytes;
 	f->sq = (void *)q + h->sq_offset;
 	f->cq = (void *)q + h->cq_offset;
@@ -163,12 +196,10 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	smp_store_release(&f->ready, true);
 	list_add_tail(&f->list, &lk->files);
 	mutex_unlock(&lk->io);
-	if (f->poller)
-		wake_up_process(f->poller);
 	return 0;
 err:
-	ls_poller_stop(f);
-	vfree(q);
+	if (q)
+		ls_queue_free(q, pages, n);
 	kvfree(ops);
 	return ret;
 }
@@ -200,7 +231,6 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	info->control_frames = lk->control;
 	info->doorbells = lk->doorbells;
 	info->restarts = lk->restarts;
-	info->polled_ns = lk->polled_ns;
 	mutex_unlock(&lk->io);
 	mutex_unlock(&lk->login);
 }
@@ -212,7 +242,7 @@ static u32 ls_unread(struct ls_file *f)
 }
 
 /* Entries that can be taken: there is space for their completions. Negative for indices that cannot be. io is held. */
-int ls_waiting(struct ls_file *f)
+static int ls_waiting(struct ls_file *f)
 {
 	/* The index before the entries that it covers. */
 	u32 n = smp_load_acquire(&f->q->sq_tail) - f->sq_head;
@@ -223,18 +253,28 @@ int ls_waiting(struct ls_file *f)
 	return f->live + unread >= f->cq_entries ? 0 : min(n, f->cq_entries - f->live - unread);
 }
 
+/* The program may write it at any time: what is checked is what is used. */
+static void ls_read_entry(const struct ls_sqe *from, struct ls_sqe *to)
+{
+	const u64 *word = (const u64 *)from;
+	u64 *copy = (u64 *)to;
+	size_t i;
+
+	for (i = 0; i < sizeof(*from) / sizeof(*word); i++)
+		copy[i] = READ_ONCE(word[i]);
+}
+
 /* Takes entries from the queue. io is held. */
-int ls_submit(struct ls_file *f, u32 *taken)
+static int ls_submit(struct ls_file *f, u32 *taken)
 {
 	int n = f->dead ? -ENODEV : ls_waiting(f);
 
 	if (n < 0)
 		return n;
 	for (*taken = n; n; n--) {
-		struct ls_sqe sqe = f->sq[f->sq_head & (f->sq_entries - 1)];
+		struct ls_sqe sqe;
 
-		/* The program may write it at any time: what was checked is what is used. */
-		barrier();
+		ls_read_entry(&f->sq[f->sq_head & (f->sq_entries - 1)], &sqe);
 		f->sq_head++;
 		ls_take(f, &sqe);
 	}
@@ -279,7 +319,6 @@ static int ls_doorbell(struct ls_file *f, struct ls_ioc_doorbell *d)
 	mutex_lock(&f->lk->io);
 	f->lk->doorbells++;
 	ret = ls_submit(f, &taken);
-	ls_poller_wake(f);
 	mutex_unlock(&f->lk->io);
 	d->submitted = taken;
 	if (ret || !want)
@@ -287,8 +326,10 @@ static int ls_doorbell(struct ls_file *f, struct ls_ioc_doorbell *d)
 	if (d->flags & LS_DOORBELL_POLL) {
 		ret = ls_spin(f, want, d->timeout_us);
 	} else {
-		ret = wait_event_interruptible_timeout(f->wait, ls_enough(f, want), usecs_to_jiffies(d->timeout_us));
-		ret = min(ret, 0);
+		ret = wait_event_interruptible_hrtimeout(f->wait, ls_enough(f, want),
+							 ns_to_ktime((u64)d->timeout_us * NSEC_PER_USEC));
+		if (ret == -ETIME)
+			ret = 0;
 	}
 	/* What was submitted was: a signal does not undo it, and the program is not to submit it again. */
 	return taken ? 0 : ret;
@@ -316,13 +357,15 @@ static int ls_set_event(struct ls_file *f, const struct ls_ioc_eventfd *arg)
 static int ls_channel(struct ls_file *f, const struct ls_ioc_id *arg, bool open)
 {
 	struct ls_link *lk = f->lk;
+	struct ls_chan *c;
 	int ret;
 
 	if (arg->reserved || arg->id >= LS_CHANNELS)
 		return -EINVAL;
+	c = &lk->chans[array_index_nospec(arg->id, LS_CHANNELS)];
 	/* One that was closed a moment ago is about to be free. */
 	if (open)
-		wait_event_interruptible_timeout(lk->wait, READ_ONCE(lk->chans[arg->id].local) != LS_CLOSING, 10 * HZ);
+		wait_event_interruptible_timeout(lk->wait, READ_ONCE(c->local) != LS_CLOSING, 10 * HZ);
 	mutex_lock(&lk->io);
 	if (f->dead)
 		ret = -ENODEV;
@@ -393,9 +436,10 @@ static __poll_t ls_poll_file(struct file *file, poll_table *wait)
 	struct ls_file *f = file->private_data;
 	__poll_t mask = 0;
 
-	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
-		return EPOLLERR;
+	/* Also before HELLO: who asks then waits for what comes after it. */
 	poll_wait(file, &f->wait, wait);
+	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
+		return 0;
 	if (smp_load_acquire(&f->dead)) /* pairs with ls_flow_reset() */
 		mask |= EPOLLHUP | EPOLLERR;
 	if (ls_unread(f))
@@ -412,7 +456,7 @@ static int ls_mmap(struct file *file, struct vm_area_struct *vma)
 	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != f->map_bytes || !(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
 	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
-	return remap_vmalloc_range(vma, f->q, 0);
+	return vm_map_pages_zero(vma, f->pages, f->map_bytes >> PAGE_SHIFT);
 }
 
 const struct file_operations ls_fops = {

@@ -34,10 +34,13 @@ static int ls_counters_show(struct seq_file *m, void *unused)
 		   lk->ring_size);
 	seq_printf(m, "tx_frames %llu\nrx_frames %llu\ntx_bytes %llu\nrx_bytes %llu\n", lk->tx_frames, lk->rx_frames,
 		   lk->tx_bytes, lk->rx_bytes);
-	seq_printf(m, "control_frames %llu\ncopied_bytes %llu\ndoorbells %llu\n", lk->control, lk->copied, lk->doorbells);
+	seq_printf(m, "control_frames %llu\ncopied_bytes %llu\ndoorbells %llu\n", lk->control, lk->copied,
+		   lk->doorbells);
 	seq_printf(m, "interrupts %lld\npolls %llu\npages %llu\n", (s64)atomic64_read(&lk->interrupts),
 		   lk->polls, lk->pages);
-	seq_printf(m, "polling_threads_awake %u\npolling_threads_ns %llu\n", lk->pollers, lk->polled_ns);
+	seq_printf(m, "frames_sent_again %llu\nframes_missing %llu\nframes_doubled %llu\nframes_damaged %llu\n",
+		   lk->resent, lk->gaps, lk->doubled, lk->damaged);
+	seq_printf(m, "data_reordered %llu\nframes_without_interrupt %llu\n", lk->voids, lk->found);
 	seq_printf(m, "channels_open %u\nsends_waiting %u\nreceives_waiting %u\n", open, sends, recvs);
 	mutex_unlock(&lk->io);
 	return 0;

@@ -1,43 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Channels, messages and transfers: what goes over the rings and when.
+ * Channels and messages: what is said on the control ring, and when.
  *
  * A short message (MSG) and the announcement of a long one (RTS) each cost a
  * credit; there are LS_CREDITS to a channel and space for as many messages is
  * held at the receiver, so what arrives always has a place and a reader who
  * does not read stalls its own channel only. A long one moves when it has a
- * receive: the receiver posts its pages to the data ring and says CTS; the
- * sender sends in the order in which CTSs arrived, which is the order of the
- * pages. A CTS that was given is always served, from pinned pages, even if
- * the sending process is dead by then; where it is not, the link restarts.
+ * receive (data.c). What was granted is always served, from pinned pages, even
+ * if the sending process is dead by then; where it is not, the link restarts.
  *
  * Nothing is queued for sending but state: ls_pump() makes the next control
  * frame of the next channel from what that channel has to say, one after the
  * other, as long as there are frames.
  *
+ * While there is anything to wait for, ls_tick() looks at the rings: every
+ * 20 ms where something should happen soon, at least twice a second else. A lost
+ * interrupt costs that long.
+ *
  * Locks: all of it under ls_link.io.
  */
-#include <linux/slab.h>
+#include <linux/jiffies.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
+#include <linux/slab.h>
 
 #include "linkspan.h"
 #include "trace.h"
 
-enum { LS_MSG = 1, LS_RTS, LS_CTS, LS_CREDIT, LS_CHAN_OPEN, LS_CHAN_CLOSE, LS_CHAN_ACK };
-
-struct ls_header {
-	__le32 seq;
-	u8 type;
-	u8 reserved0;
-	__le16 channel;
-	__le32 id;		/* RTS, CTS: of the message; OPEN, CREDIT: credits */
-	__le32 length;		/* MSG: bytes that follow; RTS: of the message; CTS: offset in its page */
-	__le64 reserved[2];
-};
-
-static_assert(sizeof(struct ls_header) == LS_FRAME_BYTES - LS_EAGER_BYTES);
-
-#define LS_WATCH	(5 * HZ)
+#define LS_TICK_MS	20
+#define LS_TICK_MOST_MS	500
+/* Without anything going on for so long, what a closed file has begun is not finished any more. */
+#define LS_WATCH	(10 * HZ)
 
 void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
 {
@@ -57,6 +50,8 @@ void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
 	smp_store_release(&f->q->cq_tail, f->cq_tail);
 	if (op->region)
 		ls_region_put(lk, op->region);
+	lk->again -= op->again;
+	op->again = false;
 	list_del(&op->all);
 	list_del(&op->list);
 	list_add(&op->list, &f->free_ops);
@@ -71,7 +66,7 @@ static void ls_fail(struct ls_link *lk, struct list_head *list, int error)
 		ls_complete(lk, list_first_entry(list, struct ls_op, list), error, 0);
 }
 
-static void ls_ready(struct ls_link *lk, struct ls_chan *c)
+void ls_ready(struct ls_link *lk, struct ls_chan *c)
 {
 	if (list_empty(&c->ready))
 		list_add_tail(&c->ready, &lk->ready);
@@ -82,7 +77,6 @@ static void ls_chan_free(struct ls_chan *c)
 	c->local = LS_FREE;
 	c->owner = NULL;
 	c->hup = false;
-	c->old = false;
 	c->give = 0;
 	c->msg_head = 0;
 	c->msg_tail = 0;
@@ -90,19 +84,11 @@ static void ls_chan_free(struct ls_chan *c)
 	c->buf = NULL;
 }
 
-/*
- * By the CPU, at this place of an operation's region. Where an exporter does not
- * let it the bytes would be missing from a message, so nothing goes on.
- */
-static bool ls_copy(struct ls_link *lk, struct ls_op *op, u64 pos, void *buf, u32 len, bool in)
+/* By the CPU, at this place of an operation's region. */
+static void ls_copy(struct ls_link *lk, struct ls_op *op, void *buf, u32 len, bool in)
 {
-	if (ls_region_copy(op->region, pos, buf, len, in)) {
-		lk->running = false;
-		ls_restart(lk, "an exporter did not let a dma-buf be copied");
-		return false;
-	}
+	ls_region_copy(op->region, op->pos, buf, len, in);
 	lk->copied += len;
-	return true;
 }
 
 /* Receives meet messages, in order. */
@@ -118,14 +104,15 @@ static void ls_match(struct ls_link *lk, struct ls_chan *c)
 			continue;
 		}
 		op->len = m->len;
+		op->to = m->len;
 		if (m->rts) {
 			op->id = m->id;
 			list_move_tail(&op->list, &c->grants);
 		} else {
 			u8 *from = c->buf + (c->msg_head % LS_CREDITS) * LS_FRAME_BYTES;
 
-			if (m->len && !ls_copy(lk, op, op->pos, from, m->len, true))
-				return;
+			if (m->len)
+				ls_copy(lk, op, from, m->len, true);
 			ls_complete(lk, op, 0, m->len);
 		}
 		c->msg_head++;
@@ -143,7 +130,6 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 	struct ls_op *op;
 	u32 len = sizeof(*h);
 
-	memset(h, 0, sizeof(*h));
 	h->channel = cpu_to_le16(c->id);
 	if (c->need_ack) {
 		c->need_ack = false;
@@ -152,7 +138,7 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 		c->need_open = false;
 		h->type = LS_CHAN_OPEN;
 		h->id = cpu_to_le32(LS_CREDITS);
-	} else if (!list_empty(&c->grants)) {
+	} else if (!lk->voiding && !list_empty(&c->grants)) {
 		op = list_first_entry(&c->grants, struct ls_op, list);
 		list_move_tail(&op->list, &lk->to_post);
 		ls_post_rx(lk);
@@ -174,8 +160,8 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 		h->length = cpu_to_le32(op->len);
 		if (op->len <= LS_EAGER_BYTES) {
 			h->type = LS_MSG;
-			if (op->len && !ls_copy(lk, op, op->pos, h + 1, op->len, false))
-				return 0;
+			if (op->len)
+				ls_copy(lk, op, h + 1, op->len, false);
 			len += op->len;
 			ls_complete(lk, op, 0, op->len);
 		} else {
@@ -187,151 +173,48 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 	} else {
 		return 0;
 	}
-	h->seq = cpu_to_le32(lk->ctl_tx_seq++);
-	trace_linkspan_control(lk->index, true, h->type, c->id, le32_to_cpu(h->id), le32_to_cpu(h->length));
 	return len;
-}
-
-/* Frames of transfers that were granted, as long as there are any. */
-static void ls_pump_data(struct ls_link *lk)
-{
-	while (lk->running && !list_empty(&lk->to_send)) {
-		struct ls_op *op = list_first_entry(&lk->to_send, struct ls_op, list);
-		u64 pos = op->pos + op->moved;
-		u32 cut = LS_FRAME_BYTES - ((op->peer_head + op->moved) & LS_FRAME_MASK);
-		u32 len = min_t(u64, cut, op->len - op->moved);
-		/* A frame never reaches over two pages. */
-		bool whole = offset_in_page(pos) + len <= PAGE_SIZE;
-		struct list_head *from = whole ? &lk->tx_free : &lk->tx_bounce;
-		struct ls_frame *f;
-
-		if (list_empty(from))
-			return;
-		f = list_first_entry(from, struct ls_frame, list);
-		if (whole) {
-			f->rf.buffer_phy = ls_region_dma(op->region, pos);
-			ls_region_sync(op->region, pos, len, false);
-		} else if (!ls_copy(lk, op, pos, page_address(f->page), len, false)) {
-			return;
-		}
-		list_del_init(&f->list);
-		f->op = op;
-		f->len = len;
-		op->moved += len;
-		if (op->moved == op->len)
-			list_del_init(&op->list);
-		ls_frame_tx(lk, 1, f, len);
-	}
 }
 
 void ls_pump(struct ls_link *lk)
 {
-	if (!lk->running || !lk->sending)
-		return;
-	while (lk->running && !list_empty(&lk->ready) && !list_empty(&lk->ctl_free)) {
-		struct ls_chan *c = list_first_entry(&lk->ready, struct ls_chan, ready);
-		struct ls_frame *f = list_first_entry(&lk->ctl_free, struct ls_frame, list);
-		u32 len = ls_say(lk, c, page_address(f->page));
+	struct ls_frame *f;
 
-		list_del_init(&c->ready);
-		if (!len)
-			continue;
-		ls_ready(lk, c);
-		list_del_init(&f->list);
-		ls_frame_tx(lk, 0, f, len);
+	if (!lk->running)
+		return;
+	ls_ctl_counts(lk);
+	if (!lk->sending)
+		return;
+	while (lk->running && (f = ls_ctl_frame(lk))) {
+		struct ls_header *h = page_address(f->page);
+		struct ls_chan *c = list_first_entry_or_null(&lk->ready, struct ls_chan, ready);
+		u32 len;
+
+		memset(h, 0, sizeof(*h));
+		len = ls_say_data(lk, h);
+		if (!len && !c)
+			break;
+		if (!len) {
+			len = ls_say(lk, c, h);
+			list_del_init(&c->ready);
+			if (!len)
+				continue;
+			ls_ready(lk, c);
+		}
+		ls_ctl_send(lk, f, len);
 	}
 	/* Free frames were not reported so far: from now on they are. */
-	if (!list_empty(&lk->ready) && lk->masked && !lk->pollers)
+	if (!list_empty(&lk->ready) && lk->masked)
 		queue_work(ls_io_wq, &lk->io_work);
 	ls_pump_data(lk);
-}
-
-/* Pages of granted receives, in the order of the grants, as long as the ring takes them. */
-void ls_post_rx(struct ls_link *lk)
-{
-	/* On a shared ring, data comes into pages of ours. */
-	while (lk->running && lk->pairs > 1 && !list_empty(&lk->to_post)) {
-		struct ls_op *op = list_first_entry(&lk->to_post, struct ls_op, list);
-		u64 pos = op->pos + op->moved;
-		u32 len = min_t(u64, LS_FRAME_BYTES - (pos & LS_FRAME_MASK), op->len - op->moved);
-		bool whole = len == LS_FRAME_BYTES;
-		struct list_head *from = whole ? &lk->rx_free : &lk->rx_bounce;
-		struct ls_frame *f;
-
-		if (list_empty(from))
-			return;
-		f = list_first_entry(from, struct ls_frame, list);
-		list_del_init(&f->list);
-		f->op = op;
-		f->len = len;
-		f->pos = pos;
-		if (whole) {
-			f->rf.buffer_phy = ls_region_dma(op->region, pos);
-			ls_region_sync(op->region, pos, len, false);
-		}
-		op->moved += len;
-		if (op->moved == op->len)
-			list_del_init(&op->list);
-		/* Fails only while the ring is being stopped: then all fails. */
-		ls_frame_rx(lk, 1, f);
-	}
+	ls_tick_soon(lk);
 }
 
 /* The peer broke the protocol: nothing of it is believed any more. */
-static void ls_wrong(struct ls_link *lk, const char *what)
+void ls_wrong(struct ls_link *lk, const char *what)
 {
 	lk->running = false;
 	ls_restart(lk, what);
-}
-
-/* A data frame for this place of a receive, of this length. */
-static void ls_data(struct ls_link *lk, struct ls_frame *f, struct ls_op *op, u64 pos, u32 len)
-{
-	if (f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN))
-		return ls_wrong(lk, "a damaged data frame");
-	if ((f->rf.size ?: LS_FRAME_BYTES) != len || f->rf.eof != 1 + lk->rx_seq % 15)
-		return ls_wrong(lk, "a data frame of wrong length or order");
-	lk->rx_seq++;
-	lk->rx_frames++;
-	lk->rx_bytes += len;
-	if (f->page) {
-		if (!ls_copy(lk, op, pos, page_address(f->page), len, true))
-			return;
-	} else {
-		ls_region_sync(op->region, pos, len, true);
-	}
-	op->done += len;
-	if (op->done == op->len)
-		ls_complete(lk, op, 0, op->len);
-}
-
-void ls_data_rx(struct ls_link *lk, struct ls_frame *f)
-{
-	ls_data(lk, f, f->op, f->pos, f->len);
-}
-
-/* On the ring of control frames: it belongs to the oldest grant. */
-void ls_data_shared(struct ls_link *lk, struct ls_frame *f)
-{
-	struct ls_op *op = list_first_entry_or_null(&lk->to_post, struct ls_op, list);
-	u64 pos;
-	u32 len;
-
-	if (!op)
-		return ls_wrong(lk, "a data frame without a grant");
-	pos = op->pos + op->moved;
-	len = min_t(u64, LS_FRAME_BYTES - (pos & LS_FRAME_MASK), op->len - op->moved);
-	op->moved += len;
-	ls_data(lk, f, op, pos, len);
-}
-
-void ls_data_tx(struct ls_link *lk, struct ls_frame *f)
-{
-	struct ls_op *op = f->op;
-
-	op->done += f->len;
-	if (op->done == op->len)
-		ls_complete(lk, op, 0, op->len);
 }
 
 static const char *ls_got_msg(struct ls_link *lk, struct ls_chan *c, struct ls_header *h, bool rts, u32 transport)
@@ -369,6 +252,7 @@ static const char *ls_got_cts(struct ls_link *lk, struct ls_chan *c, struct ls_h
 	if (head >= LS_FRAME_BYTES)
 		return "a grant beyond a page";
 	op->peer_head = head;
+	op->to = op->len;
 	list_move_tail(&op->list, &lk->to_send);
 	return NULL;
 }
@@ -414,18 +298,14 @@ static const char *ls_got_close(struct ls_link *lk, struct ls_chan *c)
 	return NULL;
 }
 
-static const char *ls_got(struct ls_link *lk, struct ls_header *h, u32 len)
+const char *ls_got(struct ls_link *lk, struct ls_header *h, u32 len)
 {
 	struct ls_chan *c;
 	u32 n;
 
-	if (len < sizeof(*h))
-		return "a control frame too short";
-	if (le32_to_cpu(h->seq) != lk->ctl_rx_seq++)
-		return "a control frame out of order";
 	if (le16_to_cpu(h->channel) >= LS_CHANNELS)
 		return "a channel that there is not";
-	c = &lk->chans[le16_to_cpu(h->channel)];
+	c = &lk->chans[array_index_nospec(le16_to_cpu(h->channel), LS_CHANNELS)];
 	n = le32_to_cpu(h->id);
 	trace_linkspan_control(lk->index, false, h->type, c->id, n, le32_to_cpu(h->length));
 	switch (h->type) {
@@ -461,21 +341,15 @@ static const char *ls_got(struct ls_link *lk, struct ls_header *h, u32 len)
 		ls_chan_free(c);
 		wake_up_all(&lk->wait);
 		return NULL;
+	case LS_DONE:
+	case LS_PART:
+	case LS_VOID:
+	case LS_EMPTY:
+	case LS_ASK:
+		return ls_got_data(lk, h);
 	default:
 		return "a control frame of no known type";
 	}
-}
-
-void ls_control(struct ls_link *lk, struct ls_frame *f)
-{
-	const char *wrong;
-
-	if (f->rf.flags & (RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN))
-		wrong = "a damaged control frame";
-	else
-		wrong = ls_got(lk, page_address(f->page), f->rf.size ?: LS_FRAME_BYTES);
-	if (wrong)
-		ls_wrong(lk, wrong);
 }
 
 /* Whether an entry can be done, and with which region. */
@@ -490,7 +364,7 @@ static int ls_check(struct ls_file *f, const struct ls_sqe *sqe, struct ls_regio
 		return -EINVAL;
 	if (sqe->channel >= LS_CHANNELS)
 		return -EBADF;
-	c = &f->lk->chans[sqe->channel];
+	c = &f->lk->chans[array_index_nospec(sqe->channel, LS_CHANNELS)];
 	if (c->local != LS_OPEN || c->owner != f)
 		return -EBADF;
 	if (c->hup && (sqe->opcode == LS_OP_SEND || c->msg_head == c->msg_tail))
@@ -527,8 +401,15 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 	op->len = sqe->length;
 	op->moved = 0;
 	op->done = 0;
-	op->old = false;
-	c = &lk->chans[op->channel];
+	op->to = 0;
+	op->bad_from = 0;
+	op->bad_to = 0;
+	op->last = 0;
+	op->busy = 0;
+	op->tries = 0;
+	op->received = false;
+	op->again = false;
+	c = &lk->chans[array_index_nospec(op->channel, LS_CHANNELS)];
 	trace_linkspan_submit(lk->index, op, op->len, 0);
 	if (sqe->opcode == LS_OP_SEND) {
 		list_move_tail(&op->list, &c->sends);
@@ -542,7 +423,7 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 int ls_chan_open(struct ls_file *f, u32 id)
 {
 	struct ls_link *lk = f->lk;
-	struct ls_chan *c = &lk->chans[id];
+	struct ls_chan *c = &lk->chans[array_index_nospec(id, LS_CHANNELS)];
 
 	if (c->local != LS_FREE)
 		return -EBUSY;
@@ -570,13 +451,14 @@ static void ls_close_one(struct ls_link *lk, struct ls_chan *c)
 	}
 	c->local = LS_CLOSING;
 	c->owner = NULL;
+	c->closing = jiffies;
 	c->need_close = true;
 	ls_ready(lk, c);
 }
 
 int ls_chan_close(struct ls_file *f, u32 id)
 {
-	struct ls_chan *c = &f->lk->chans[id];
+	struct ls_chan *c = &f->lk->chans[array_index_nospec(id, LS_CHANNELS)];
 
 	if (c->local != LS_OPEN || c->owner != f)
 		return -EBADF;
@@ -598,36 +480,85 @@ void ls_chan_close_all(struct ls_file *f)
 			ls_close_one(lk, c);
 	}
 	ls_pump(lk);
-	if (f->live && lk->running)
-		mod_delayed_work(ls_wq, &lk->watch, LS_WATCH);
 }
 
-/* Operations of closed files hold no memory of a process: they may take a while, but not without limit. */
-static void ls_watch(struct work_struct *work)
+/*
+ * What closed files have begun holds no memory of a process: it may take a
+ * while, but not without anything going on. How old it is does not matter: a
+ * gibibyte that was granted before it may be on its way.
+ */
+static void ls_watch_tick(struct ls_link *lk)
 {
-	struct ls_link *lk = container_of(work, struct ls_link, watch.work);
-	bool left = false, late = false;
+	bool closed = false, late = false;
 	struct ls_op *op;
+	int i;
+
+	list_for_each_entry(op, &lk->ops, all)
+		closed |= op->file->closed;
+	for (i = 0; i < LS_CHANNELS; i++)
+		late |= lk->chans[i].local == LS_CLOSING && time_after(jiffies, lk->chans[i].closing + LS_WATCH);
+	if (lk->moves != lk->watch_moves || !closed) {
+		lk->watch_moves = lk->moves;
+		lk->watch_since = jiffies;
+	}
+	if (late || time_after(jiffies, lk->watch_since + LS_WATCH))
+		ls_restart(lk, "the peer does not finish what a closed file has begun");
+}
+
+/* Something should happen soon. */
+static bool ls_pending(struct ls_link *lk)
+{
+	return lk->voiding || lk->suspect || lk->gap || lk->ack_due || !list_empty(&lk->unacked) ||
+	       !list_empty(&lk->sent) || !list_empty(&lk->to_send) || !list_empty(&lk->posted);
+}
+
+void ls_tick_soon(struct ls_link *lk)
+{
+	if (!lk->running || (lk->ticking && lk->tick_ms == LS_TICK_MS) || !(ls_pending(lk) || !list_empty(&lk->ops)))
+		return;
+	lk->ticking = true;
+	lk->tick_ms = LS_TICK_MS;
+	mod_delayed_work(ls_io_wq, &lk->tick, msecs_to_jiffies(LS_TICK_MS));
+}
+
+static void ls_tick(struct work_struct *work)
+{
+	struct ls_link *lk = container_of(work, struct ls_link, tick.work);
+	u64 polled;
+	bool closing = false, moved;
+	int i;
 
 	mutex_lock(&lk->io);
-	list_for_each_entry(op, &lk->ops, all) {
-		if (!op->file->closed)
-			continue;
-		left = true;
-		late |= op->old;
-		op->old = true;
+	polled = lk->polled;
+	if (ls_poll(lk))
+		queue_work(ls_io_wq, &lk->io_work);
+	lk->found += lk->polled - polled;
+	if (lk->running)
+		ls_ctl_tick(lk);
+	if (lk->running && lk->sending) {
+		ls_data_tick(lk);
+		ls_watch_tick(lk);
 	}
-	if (late)
-		ls_restart(lk, "the peer does not finish what a closed file has begun");
-	else if (left && lk->running)
-		mod_delayed_work(ls_wq, &lk->watch, LS_WATCH);
+	moved = lk->moves != lk->tick_moves;
+	lk->tick_moves = lk->moves;
+	if (moved || ls_pending(lk))
+		lk->tick_ms = LS_TICK_MS;
+	else
+		lk->tick_ms = min(2 * lk->tick_ms, LS_TICK_MOST_MS);
+	for (i = 0; i < LS_CHANNELS && !closing; i++)
+		closing = lk->chans[i].local == LS_CLOSING;
+	lk->ticking = lk->running && (closing || ls_pending(lk) || !list_empty(&lk->ops));
+	if (lk->ticking)
+		mod_delayed_work(ls_io_wq, &lk->tick, msecs_to_jiffies(lk->tick_ms));
+	ls_pump(lk);
 	mutex_unlock(&lk->io);
 }
 
 void ls_flow_init(struct ls_link *lk)
 {
-	struct list_head *lists[] = { &lk->files, &lk->ops, &lk->ready, &lk->to_send, &lk->to_post, &lk->reap,
-				      &lk->ctl_free, &lk->tx_free, &lk->tx_bounce, &lk->rx_free, &lk->rx_bounce };
+	struct list_head *lists[] = { &lk->files, &lk->ops, &lk->ready, &lk->to_send, &lk->sent, &lk->to_post,
+				      &lk->posted, &lk->finished, &lk->parts, &lk->reap, &lk->ctl_free, &lk->unacked,
+				      &lk->tx_free, &lk->tx_bounce, &lk->rx_free, &lk->rx_bounce };
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(lists); i++)
@@ -646,7 +577,7 @@ void ls_flow_init(struct ls_link *lk)
 		lk->doorbell[i] = (struct ls_doorbell){ .lk = lk, .bit = i };
 	INIT_WORK(&lk->io_work, ls_io_work);
 	INIT_WORK(&lk->reap_work, ls_reap);
-	INIT_DELAYED_WORK(&lk->watch, ls_watch);
+	INIT_DELAYED_WORK(&lk->tick, ls_tick);
 }
 
 /* The rings are stopped: nothing touches memory any more. All fails, every file is dead, all memory is let go. */
@@ -672,10 +603,9 @@ void ls_flow_reset(struct ls_link *lk)
 		/* In this order: who hears of it from poll() finds it in the queues. */
 		WRITE_ONCE(f->q->dead, 1);
 		smp_store_release(&f->dead, true); /* pairs with ls_poll_file() */
-		ls_polling(f, false);
 		list_del_init(&f->list);
 		ls_regions_drop(f, &lk->reap);
 		ls_file_wake(f);
 	}
-	queue_work(ls_wq, &lk->reap_work);
+	ls_reap_soon(lk);
 }

@@ -20,9 +20,11 @@
 #include "uapi/linkspan.h"
 
 #define LS_CTL_FRAMES	128	/* of each direction of the control ring */
-#define LS_BOUNCES	64	/* frames that are copied, of each direction, at most */
+#define LS_BOUNCES	256	/* frames that are copied, of each direction, at most */
 #define LS_RINGS	4	/* tx and rx of the control pair, then of the data pair */
+#define LS_SOF		1	/* of control, and of what is no part of a message on the data ring */
 #define LS_FRAME_MASK	(LS_FRAME_BYTES - 1)
+#define LS_BAD		(RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN)
 
 /* Bits of ls_link.flags. */
 #define LS_GONE		0	/* the service is being removed */
@@ -35,6 +37,7 @@ struct ls_file;
 
 struct ls_region {
 	struct list_head list;
+	struct list_head mapping;
 	u32 id;
 	u32 flags;
 	u64 length;
@@ -64,22 +67,64 @@ struct ls_op {
 	u64 cookie;
 	u64 pos;		/* from the start of the first page */
 	u64 len;
-	u64 moved;		/* bytes given to the ring */
-	u64 done;		/* bytes that the ring is done with */
+	u64 moved;		/* up to where it was given to the ring */
+	u64 done;		/* up to where it has arrived, in order */
+	u64 to;			/* up to where it is granted */
+	u64 bad_from, bad_to;	/* what arrived damaged; none where both are 0 */
+	u64 last;		/* length of the part that was granted again last */
+	unsigned long since;	/* jiffies: all of it was sent, or asked about */
+	u32 busy;		/* frames of it in the TX ring */
+	u32 tries;
+	bool received;		/* the peer has all of it */
+	bool again;		/* a part of it was granted again: later ones may be faster */
 	u32 id;
 	u32 channel;
 	u32 opcode;
 	u32 peer_head;		/* offset in a page of the receiver's first byte */
-	bool old;
 };
+
+/* Types of control frames. */
+enum {
+	LS_MSG = 1,
+	LS_RTS,
+	LS_CTS,
+	LS_CREDIT,
+	LS_CHAN_OPEN,
+	LS_CHAN_CLOSE,
+	LS_CHAN_ACK,
+	LS_COUNT,
+	LS_PROBE,
+	LS_DONE,
+	LS_PART,
+	LS_VOID,
+	LS_EMPTY,
+	LS_ASK,
+};
+
+/* Of a control frame. */
+struct ls_header {
+	__le32 seq;		/* COUNT, PROBE: 0, they are not counted */
+	u8 type;
+	u8 reserved0;
+	__le16 channel;
+	__le32 id;		/* of a message; OPEN, CREDIT: credits; VOID, EMPTY: round; COUNT: 1 for "again" */
+	__le32 length;		/* MSG: bytes that follow; RTS: of the message; CTS: offset in its page */
+	__le32 acked;		/* control frames that have arrived in order */
+	__le32 reserved1;
+	__le64 from;		/* PART: of its first byte in the message; PROBE: the receiver's session */
+};
+
+static_assert(sizeof(struct ls_header) == LS_FRAME_BYTES - LS_EAGER_BYTES);
 
 struct ls_frame {
 	struct ring_frame rf;
 	struct list_head list;	/* free */
 	struct page *page;	/* a frame that is copied */
 	dma_addr_t dma;
-	struct ls_op *op;
+	struct ls_op *op;	/* of a data frame; none: it is no part of a message */
 	u32 len;
+	u32 seq;		/* of a control frame out */
+	bool in_ring, unacked;	/* of a control frame out */
 	u64 pos;
 };
 
@@ -101,7 +146,7 @@ struct ls_chan {
 	bool need_open;
 	bool need_close;
 	bool need_ack;
-	bool old;
+	unsigned long closing;	/* jiffies: since when */
 	u32 credits;		/* messages that the peer has space for */
 	u32 give;		/* transport that the peer does not know of */
 	struct list_head sends;	/* not begun */
@@ -139,6 +184,13 @@ struct ls_link {
 	u32 request;
 	bool hops_in, hops_out;
 	bool single;		/* no second ring pair here: control and data share one */
+	bool carries_none;	/* there is one, and it moved nothing */
+	unsigned int single_s;	/* until it is tried again, then twice as long; 0: never */
+	unsigned long single_since; /* jiffies */
+	int silent;		/* how often the second one moved nothing, one after the other */
+	bool probing;
+	unsigned long probed_since; /* jiffies */
+	int up_error;		/* last reason why rings or paths were not set up */
 	bool peer_single;	/* nor there */
 	bool forced, denied, told;
 	bool logout;
@@ -146,6 +198,8 @@ struct ls_link {
 	int unanswered;		/* login_work's own */
 	struct delayed_work login_work;
 	struct work_struct path_work;
+	bool path_busy, in_core; /* path_work: runs; is with the Thunderbolt core, which may wait for its own lock */
+	struct mutex teardown;
 	wait_queue_head_t wait;
 
 	/* under io */
@@ -156,27 +210,55 @@ struct ls_link {
 	u32 ring_size;
 	struct ls_pair pair[2];	/* control, data; or both on the first */
 	int pairs;		/* in use */
-	int paths;		/* enabled */
+	int paths;		/* enabled; under io */
 	struct work_struct io_work;
 	struct ls_doorbell doorbell[LS_RINGS];
 	unsigned long masked;	/* rings, until io_work has looked; atomic */
-	struct list_head files, ops, ready, to_send, to_post;
-	struct list_head ctl_free;
+	struct list_head files, ops, ready;
+	struct list_head to_send, sent;		/* granted to us: with frames to send; without */
+	struct list_head to_post, posted;	/* granted by us: with frames to post; without */
+	struct list_head finished, parts;	/* to be told of: all has arrived; a part is granted again */
+	struct list_head ctl_free, unacked;
 	struct list_head tx_free, tx_bounce, rx_free, rx_bounce;
 	struct ls_frame *frames;
 	u32 nframes, nbounces;
-	u32 tx_seq, rx_seq, ctl_tx_seq, ctl_rx_seq;
+	u64 tx_seq, rx_seq;	/* data frames, since the data ring was put in order */
+	u32 ctl_tx_seq, ctl_rx_seq, ctl_acked;
+	u32 nctl_free;
+	u32 ack_due;		/* control frames that have arrived since the peer was told */
+	bool count_due, again_due, gap;
+	unsigned long ctl_since, gap_since;	/* jiffies: last progress of ours; since when one is missing */
+	unsigned long resent_at;
+	u32 tx_busy, rx_posted;	/* data frames in the rings */
+	u64 rx_count;		/* data frames taken off the ring */
+	/* Data whose order was lost, as the receiver; then as the sender. */
+	u32 again;		/* receives of which a part was granted again */
+	bool voiding, void_due, void_empty, suspect;
+	u32 void_round, void_fences, void_quiet, void_idle;
+	u64 void_count, void_frames;
+	unsigned long void_since;
+	bool empty_due;
+	u32 empty_round, fences;
+	bool ask_due;
+	u32 ask_id;
+	/* Ring pairs that have carried a frame, here and at the peer. */
+	u32 heard, peer_heard;
+	u32 own_session, their_session;
+	bool probe_due;
 	u32 next_id;
 	struct ls_chan *chans;
 	struct list_head reap;
 	struct work_struct reap_work;
-	u32 mapped;		/* regions that the rings' device is held for */
-	struct delayed_work watch;
+	struct delayed_work tick;
+	bool ticking;
+	unsigned int tick_ms;
+	u64 moves, tick_moves, watch_moves;	/* what went on: now, at the last tick, when the watch looked last */
+	unsigned long watch_since;
+	u64 resent, doubled, gaps, damaged, voids;
+	u64 found;		/* frames that ls_tick() found, not an interrupt */
 	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, doorbells;
 	u64 restarts, polls, pages;
 	u64 polled;		/* frames that polling took off rings */
-	u64 polled_ns;
-	u32 pollers;
 	atomic64_t interrupts;
 	struct dentry *debug;
 };
@@ -188,6 +270,7 @@ struct ls_file {
 	struct mutex setup;	/* HELLOs, one at a time */
 	bool ready, dead, closed;
 	struct ls_queue *q;
+	struct page **pages;	/* of the queues */
 	size_t map_bytes;
 	struct ls_sqe *sq;
 	struct ls_cqe *cq;
@@ -199,15 +282,11 @@ struct ls_file {
 	struct xarray regions;
 	wait_queue_head_t wait;
 	struct eventfd_ctx *event;
-	struct task_struct *poller;
-	wait_queue_head_t wake;	/* the poller */
-	u64 idle_ns, ran;
-	bool polling, woken;
 };
 
 /* main.c */
 extern struct workqueue_struct *ls_wq, *ls_io_wq;
-extern unsigned int ls_ring_size, ls_ring_pairs, ls_throttling_ns, ls_max_pollers;
+extern unsigned int ls_ring_size, ls_ring_pairs, ls_throttling_ns;
 bool ls_allowed(const uuid_t *uuid);
 bool ls_prove(const void *data, size_t len, u64 proof[2]);
 struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to);
@@ -222,21 +301,47 @@ void ls_login_stop(struct ls_link *lk, bool tell);
 
 /* ring.c */
 int ls_rings_up(struct ls_link *lk);
+int ls_paths_up(struct ls_link *lk);
 void ls_rings_down(struct ls_link *lk);
-void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len);
+void ls_core(struct ls_link *lk, bool in);
+bool ls_domain_free(struct ls_link *lk);
+void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len, u8 sof, u8 eof);
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f);
 bool ls_poll(struct ls_link *lk);
 void ls_io_work(struct work_struct *work);
 
-/* flow.c */
-void ls_flow_init(struct ls_link *lk);
-void ls_flow_reset(struct ls_link *lk);
-void ls_pump(struct ls_link *lk);
-void ls_post_rx(struct ls_link *lk);
+/* control.c */
+void ls_ctl_reset(struct ls_link *lk);
 void ls_control(struct ls_link *lk, struct ls_frame *f);
+struct ls_frame *ls_ctl_frame(struct ls_link *lk);
+void ls_ctl_send(struct ls_link *lk, struct ls_frame *f, u32 len);
+void ls_ctl_free(struct ls_link *lk, struct ls_frame *f);
+void ls_ctl_sent(struct ls_link *lk, struct ls_frame *f);
+void ls_ctl_counts(struct ls_link *lk);
+void ls_ctl_tick(struct ls_link *lk);
+void ls_ctl_probe(struct ls_link *lk, bool first);
+bool ls_probed(struct ls_link *lk, int pair, const struct ls_header *h);
+
+/* data.c */
+void ls_data_reset(struct ls_link *lk);
+void ls_pump_data(struct ls_link *lk);
+void ls_post_rx(struct ls_link *lk);
+int ls_post_spare(struct ls_link *lk);
 void ls_data_rx(struct ls_link *lk, struct ls_frame *f);
 void ls_data_shared(struct ls_link *lk, struct ls_frame *f);
 void ls_data_tx(struct ls_link *lk, struct ls_frame *f);
+u32 ls_say_data(struct ls_link *lk, struct ls_header *h);
+const char *ls_got_data(struct ls_link *lk, const struct ls_header *h);
+void ls_data_tick(struct ls_link *lk);
+
+/* flow.c */
+void ls_flow_init(struct ls_link *lk);
+void ls_flow_reset(struct ls_link *lk);
+void ls_wrong(struct ls_link *lk, const char *what);
+void ls_ready(struct ls_link *lk, struct ls_chan *c);
+void ls_tick_soon(struct ls_link *lk);
+void ls_pump(struct ls_link *lk);
+const char *ls_got(struct ls_link *lk, struct ls_header *h, u32 len);
 void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len);
 void ls_take(struct ls_file *f, const struct ls_sqe *sqe);
 int ls_chan_open(struct ls_file *f, u32 id);
@@ -247,12 +352,15 @@ void ls_chan_close_all(struct ls_file *f);
 int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg);
 int ls_region_remove(struct ls_file *f, u32 id);
 void ls_regions_drop(struct ls_file *f, struct list_head *reap);
-void ls_regions_free(struct ls_link *lk, struct list_head *reap);
+void ls_regions_free(struct list_head *reap);
 void ls_region_put(struct ls_link *lk, struct ls_region *r);
-int ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
+void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in);
 dma_addr_t ls_region_dma(struct ls_region *r, u64 pos);
 void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu);
 void ls_reap(struct work_struct *work);
+void ls_reap_soon(struct ls_link *lk);
+int ls_memory_init(void);
+void ls_memory_exit(void);
 
 /* debug.c */
 void ls_debug_init(void);
@@ -264,13 +372,5 @@ void ls_debug_remove(struct ls_link *lk);
 extern const struct file_operations ls_fops;
 void ls_file_free(struct kref *kref);
 void ls_file_wake(struct ls_file *f);
-int ls_waiting(struct ls_file *f);
-int ls_submit(struct ls_file *f, u32 *taken);
-
-/* poller.c */
-int ls_poller_make(struct ls_file *f, u32 idle_us);
-void ls_poller_wake(struct ls_file *f);
-void ls_poller_stop(struct ls_file *f);
-void ls_polling(struct ls_file *f, bool yes);
 
 #endif

@@ -11,21 +11,28 @@
  * Locks: ls_link.login guards what the protocol knows. It is held neither
  * over a request nor over work on paths, because the peer's requests, handled
  * by ls_handle(), arrive by the same thread as answers to ours. Work on paths
- * takes the domain's lock; it runs on the domain's own ordered workqueue, so
- * that a hotplug event, which removes services under that lock, finds it
- * either not begun or done. Order: login, then io (of ring.c, flow.c).
+ * waits for the domain's lock, under which a hotplug event or the removal of the
+ * host interface may be waiting for ls_login_stop(). So that does not wait for
+ * it for longer than LS_CORE_PATIENCE, the work holds references on all that it
+ * uses, and it touches rings only as long as they are there. Order: login, then
+ * io (of ring.c, flow.c).
  */
-#include <linux/delay.h>
 #include <linux/random.h>
 
 #include "linkspan.h"
 #include "trace.h"
 
-#define LS_PROTOCOL	1
+#define LS_PROTOCOL	2
 #define LS_TIMEOUT_MS	500
 /* thunderbolt_net and its like insist on low HopIDs: they are left to them. */
 #define LS_FIRST_HOP	16
 #define LS_READY_TRIES	200
+#define LS_CORE_PATIENCE (HZ / 2)
+/* How long a frame may take over a ring pair that works. */
+#define LS_PROBE_TIME	(5 * HZ)
+#define LS_SILENT	3	/* logins after which a second pair that moves nothing is left out */
+#define LS_SINGLE_S	60
+#define LS_SINGLE_MOST_S 3600
 /* LOGINs without an answer, one every 1.5 s, until the peer's core is asked for its UUID. */
 #define LS_DEAF		4
 
@@ -261,6 +268,23 @@ static bool ls_take_out_hops(struct ls_link *lk, const u32 *hops, u32 *taken)
 	return all;
 }
 
+/* From now on control and data share one pair, until a second one is tried again. login is held. */
+static void ls_go_single(struct ls_link *lk, bool carries_none)
+{
+	lk->single = true;
+	lk->carries_none = carries_none;
+	lk->silent = 0;
+	lk->single_since = jiffies;
+	lk->single_s = lk->single_s ? min(2 * lk->single_s, LS_SINGLE_MOST_S) : LS_SINGLE_S;
+	dev_info(&lk->dev, "%s: control and data share one, receiving copies; tried again in %u s\n",
+		 carries_none ? "the second ring pair carries nothing" : "no second ring pair", lk->single_s);
+}
+
+static bool ls_second_is_due(struct ls_link *lk)
+{
+	return lk->single && lk->single_s && time_after(jiffies, lk->single_since + lk->single_s * HZ);
+}
+
 static bool ls_is_allowed(struct ls_link *lk)
 {
 	return !lk->denied && (lk->forced || ls_allowed(lk->xd->remote_uuid));
@@ -276,10 +300,14 @@ static void ls_set_state(struct ls_link *lk, u32 state)
 	wake_up_all(&lk->wait);
 }
 
+/* The work outlives the service where that goes while the core has it wait. */
 static void ls_queue_path(struct ls_link *lk)
 {
-	if (!test_bit(LS_GONE, &lk->flags))
-		queue_work(lk->xd->tb->wq, &lk->path_work);
+	if (test_bit(LS_GONE, &lk->flags))
+		return;
+	get_device(&lk->dev);
+	if (!queue_work(ls_wq, &lk->path_work))
+		put_device(&lk->dev);
 }
 
 static void ls_again(struct ls_link *lk, unsigned int ms)
@@ -453,6 +481,8 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	u32 session;
 	int ret;
 
+	if (ls_second_is_due(lk))
+		lk->single = false;
 	ret = ls_take_in_hops(lk);
 	if (ret) {
 		dev_dbg(&lk->dev, "no HopID left to receive on: %d\n", ret);
@@ -503,12 +533,59 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	}
 }
 
+/* Whether every pair has carried a frame, both ways; how long to wait before the next look. login is held. */
+static unsigned int ls_verify(struct ls_link *lk)
+{
+	bool first = !lk->probing, late = !first && time_after(jiffies, lk->probed_since + LS_PROBE_TIME);
+	u32 all, both;
+
+	if (first)
+		lk->probed_since = jiffies;
+	lk->probing = true;
+	mutex_lock(&lk->io);
+	if (!lk->running) {
+		mutex_unlock(&lk->io);
+		return 0;
+	}
+	ls_poll(lk);
+	all = BIT(lk->pairs) - 1;
+	both = lk->heard & lk->peer_heard;
+	if (both == all) {
+		lk->sending = true;
+		lk->epoch++;
+		/* The peer may still wait for this. */
+		lk->probe_due = true;
+		ls_pump(lk);
+	} else if (!late) {
+		ls_ctl_probe(lk, first);
+	}
+	mutex_unlock(&lk->io);
+	if (both == all) {
+		if (all > 1) {
+			lk->silent = 0;
+			lk->single_s = 0;
+		}
+		ls_set_state(lk, LS_STATE_UP);
+		dev_dbg(&lk->dev, "up: HopIDs out %d %d in %d %d\n", lk->pair[0].out_hop, lk->pair[1].out_hop,
+			lk->pair[0].in_hop, lk->pair[1].in_hop);
+		return lk->single && lk->single_s ? lk->single_s * MSEC_PER_SEC : 0;
+	}
+	if (!late)
+		return 50;
+	if (all > 1 && both == 1 && ++lk->silent >= LS_SILENT)
+		ls_go_single(lk, true);
+	ls_restart(lk, both & 1 ? "the second ring pair carries nothing" : "the first ring pair carries nothing");
+	return 1000;
+}
+
 static unsigned int ls_ask_ready(struct ls_link *lk)
 {
 	struct ls_packet p;
 	u32 session = lk->session;
 	int ret;
 
+	if (lk->probing)
+		return ls_verify(lk);
 	if (++lk->tries > LS_READY_TRIES) {
 		ls_restart(lk, "the peer does not get ready");
 		return 1000;
@@ -520,13 +597,28 @@ static unsigned int ls_ask_ready(struct ls_link *lk)
 	mutex_lock(&lk->login);
 	if (ret || p.status != LS_OK || lk->state != LS_STATE_READY || lk->session != session)
 		return 50;
+	return ls_verify(lk);
+}
+
+/* With one pair, and nobody who would miss the link: a second pair may be there by now. login is held. */
+static unsigned int ls_try_second(struct ls_link *lk)
+{
+	bool used;
+	int i;
+
+	if (!lk->single || !lk->single_s)
+		return 0;
+	if (!ls_second_is_due(lk))
+		return 1000;
 	mutex_lock(&lk->io);
-	lk->sending = lk->running;
-	lk->epoch++;
+	used = !list_empty(&lk->files);
+	for (i = 0; i < LS_CHANNELS; i++)
+		used |= lk->chans[i].remote_open;
 	mutex_unlock(&lk->io);
-	ls_set_state(lk, LS_STATE_UP);
-	dev_dbg(&lk->dev, "up: HopIDs out %d %d in %d %d\n", lk->pair[0].out_hop, lk->pair[1].out_hop,
-		lk->pair[0].in_hop, lk->pair[1].in_hop);
+	if (used)
+		return 10000;
+	dev_dbg(&lk->dev, "a second ring pair is tried again\n");
+	ls_down_for_peer(lk);
 	return 0;
 }
 
@@ -538,6 +630,10 @@ static void ls_login_work(struct work_struct *work)
 	bool logout;
 
 	mutex_lock(&lk->login);
+	if (test_bit(LS_GONE, &lk->flags)) {
+		mutex_unlock(&lk->login);
+		return;
+	}
 	logout = lk->logout;
 	lk->logout = false;
 	if (logout) {
@@ -564,6 +660,9 @@ static void ls_login_work(struct work_struct *work)
 	case LS_STATE_READY:
 		ms = ls_ask_ready(lk);
 		break;
+	case LS_STATE_UP:
+		ms = ls_try_second(lk);
+		break;
 	default:
 		break;
 	}
@@ -573,53 +672,88 @@ static void ls_login_work(struct work_struct *work)
 	mutex_unlock(&lk->login);
 }
 
-/* True when the domain's lock could be had a moment ago. */
-static bool ls_domain_free(struct ls_link *lk)
+static void ls_path_up(struct ls_link *lk)
 {
-	while (!mutex_trylock(&lk->xd->tb->lock)) {
-		if (test_bit(LS_GONE, &lk->flags))
-			return false;
-		msleep(20);
-	}
-	mutex_unlock(&lk->xd->tb->lock);
-	return true;
-}
-
-static void ls_path_work(struct work_struct *work)
-{
-	struct ls_link *lk = container_of(work, struct ls_link, path_work);
 	int ret;
 
-	/* A removal of the whole controller holds the lock and waits for us. */
-	if (test_bit(LS_GONE, &lk->flags) || !ls_domain_free(lk))
-		return;
-	if (test_bit(LS_WANT_DOWN, &lk->flags)) {
-		clear_bit(LS_WANT_UP, &lk->flags);
-		ls_rings_down(lk);
-		mutex_lock(&lk->login);
-		ls_forget(lk, true, LS_STATE_LOGIN);
-		clear_bit(LS_WANT_DOWN, &lk->flags);
-		ls_again(lk, 50);
+	mutex_lock(&lk->login);
+	lk->own_session = lk->session;
+	lk->their_session = lk->peer_session;
+	lk->probing = false;
+	mutex_unlock(&lk->login);
+	ret = ls_rings_up(lk);
+	if (!ret) {
+		ret = ls_paths_up(lk);
+		if (ret && ls_domain_free(lk))
+			ls_rings_down(lk);
+	}
+	mutex_lock(&lk->login);
+	if (test_bit(LS_GONE, &lk->flags)) {
 		mutex_unlock(&lk->login);
 		return;
 	}
-	if (!test_and_clear_bit(LS_WANT_UP, &lk->flags))
-		return;
-	ret = ls_rings_up(lk);
-	mutex_lock(&lk->login);
 	if (ret) {
 		if (ret == -EAGAIN)
-			dev_info(&lk->dev, "no second ring pair: control and data share one, receiving copies\n");
-		else
-			dev_err(&lk->dev, "rings or paths cannot be set up: %d; trying again in 5 s\n", ret);
+			ls_go_single(lk, false);
+		else if (ret != lk->up_error)
+			dev_err(&lk->dev, "rings or paths cannot be set up: %d; tried again every 5 s\n", ret);
+		lk->up_error = ret;
 		ls_forget(lk, true, LS_STATE_LOGIN);
 		ls_again(lk, ret == -EAGAIN ? 50 : 5000);
 	} else {
+		lk->up_error = 0;
 		lk->tries = 0;
 		ls_set_state(lk, LS_STATE_READY);
 		ls_kick(lk);
 	}
 	mutex_unlock(&lk->login);
+}
+
+static void ls_path_down(struct ls_link *lk)
+{
+	clear_bit(LS_WANT_UP, &lk->flags);
+	/* Else it is done by ls_login_stop(). */
+	if (!ls_domain_free(lk))
+		return;
+	ls_rings_down(lk);
+	mutex_lock(&lk->login);
+	if (!test_bit(LS_GONE, &lk->flags)) {
+		ls_forget(lk, true, LS_STATE_LOGIN);
+		clear_bit(LS_WANT_DOWN, &lk->flags);
+		ls_again(lk, 50);
+	}
+	mutex_unlock(&lk->login);
+}
+
+static void ls_path_work(struct work_struct *work)
+{
+	struct ls_link *lk = container_of(work, struct ls_link, path_work);
+	struct device *sw = lk->xd->dev.parent, *domain = &lk->xd->tb->dev;
+	bool gone;
+
+	mutex_lock(&lk->login);
+	gone = test_bit(LS_GONE, &lk->flags);
+	if (!gone) {
+		get_device(sw);
+		get_device(domain);
+		lk->path_busy = true;
+	}
+	mutex_unlock(&lk->login);
+	if (gone) {
+		put_device(&lk->dev);
+		return;
+	}
+	if (test_bit(LS_WANT_DOWN, &lk->flags))
+		ls_path_down(lk);
+	else if (test_and_clear_bit(LS_WANT_UP, &lk->flags))
+		ls_path_up(lk);
+	mutex_lock(&lk->login);
+	lk->path_busy = false;
+	mutex_unlock(&lk->login);
+	wake_up_all(&lk->wait);
+	put_device(domain);
+	put_device(sw);
+	put_device(&lk->dev);
 }
 
 void ls_login_init(struct ls_link *lk)
@@ -643,10 +777,10 @@ void ls_login_stop(struct ls_link *lk, bool tell)
 	mutex_unlock(&lk->login);
 
 	cancel_delayed_work_sync(&lk->login_work);
-	cancel_work_sync(&lk->path_work);
+	/* Setting up takes as long as it takes to find memory; the core may wait for a lock that our caller holds. */
+	wait_event(lk->wait, !READ_ONCE(lk->path_busy) || READ_ONCE(lk->in_core));
+	wait_event_timeout(lk->wait, !READ_ONCE(lk->path_busy), LS_CORE_PATIENCE);
 	ls_rings_down(lk);
-	/* A callback may have asked for a restart; there are none any more. */
-	cancel_work_sync(&lk->path_work);
 	/* The peer still sees the old session: it stops before it hears of a new one. */
 	if (tell)
 		ls_ask(lk, &p, 200);
@@ -654,6 +788,7 @@ void ls_login_stop(struct ls_link *lk, bool tell)
 	lk->session = ls_new_session(lk);
 	clear_bit(LS_WANT_DOWN, &lk->flags);
 	clear_bit(LS_WANT_UP, &lk->flags);
+	lk->up_error = 0;
 	ls_forget(lk, false, test_bit(LS_ASLEEP, &lk->flags) ? LS_STATE_LOGIN : LS_STATE_GONE);
 	mutex_unlock(&lk->login);
 }

@@ -40,7 +40,6 @@ static bool ls_have_key;
 unsigned int ls_ring_size = 4096;
 unsigned int ls_ring_pairs = 2;
 unsigned int ls_throttling_ns = 8192;
-unsigned int ls_max_pollers = 4;
 
 static int ls_ring_size_set(const char *val, const struct kernel_param *kp)
 {
@@ -65,16 +64,18 @@ module_param_named(ring_pairs, ls_ring_pairs, uint, 0644);
 MODULE_PARM_DESC(ring_pairs, "ring pairs of links to come: 1 has control and data share one, which costs a copy (default 2)");
 module_param_named(throttling_ns, ls_throttling_ns, uint, 0644);
 MODULE_PARM_DESC(throttling_ns, "shortest time between two interrupts of a ring, since Linux 7.2 (default 8192)");
-module_param_named(pollers, ls_max_pollers, uint, 0644);
-MODULE_PARM_DESC(pollers, "polling threads at once, one for an open file that asks for it (default 4)");
 
 static void ls_kick_all(void)
 {
 	struct ls_link *lk;
 
 	mutex_lock(&ls_links_lock);
-	list_for_each_entry(lk, &ls_links, links)
+	list_for_each_entry(lk, &ls_links, links) {
+		/* Under login: one that is being removed is not kicked after its work was cancelled. */
+		mutex_lock(&lk->login);
 		ls_kick(lk);
+		mutex_unlock(&lk->login);
+	}
 	mutex_unlock(&ls_links_lock);
 }
 
@@ -308,6 +309,7 @@ static int ls_probe(struct tb_service *svc)
 	lk->xd = tb_xdomain_get(tb_service_parent(svc));
 	mutex_init(&lk->login);
 	mutex_init(&lk->io);
+	mutex_init(&lk->teardown);
 	init_waitqueue_head(&lk->wait);
 	ls_flow_init(lk);
 	ls_login_init(lk);
@@ -421,10 +423,13 @@ static int __init ls_init(void)
 	ret = class_register(&ls_class);
 	if (ret)
 		goto err_region;
+	ret = ls_memory_init();
+	if (ret)
+		goto err_class;
 	ls_debug_init();
 	ret = tb_register_protocol_handler(&ls_handler);
 	if (ret)
-		goto err_class;
+		goto err_debug;
 	ret = tb_register_service_driver(&ls_driver);
 	if (ret)
 		goto err_handler;
@@ -447,8 +452,10 @@ err_driver:
 	tb_unregister_service_driver(&ls_driver);
 err_handler:
 	tb_unregister_protocol_handler(&ls_handler);
-err_class:
+err_debug:
 	ls_debug_exit();
+	ls_memory_exit();
+err_class:
 	class_unregister(&ls_class);
 err_region:
 	unregister_chrdev_region(ls_devt, LS_DEVICES);
@@ -475,10 +482,12 @@ static void __exit ls_exit(void)
 		schedule_timeout_uninterruptible(1);
 	synchronize_rcu_tasks();
 	ls_debug_exit();
+	/* What a link has left to do holds the link, and uses all that follows. */
+	destroy_workqueue(ls_wq);
+	ls_memory_exit();
+	destroy_workqueue(ls_io_wq);
 	class_unregister(&ls_class);
 	unregister_chrdev_region(ls_devt, LS_DEVICES);
-	destroy_workqueue(ls_io_wq);
-	destroy_workqueue(ls_wq);
 	ida_destroy(&ls_ida);
 }
 module_exit(ls_exit);

@@ -8,28 +8,32 @@
  * ls_link.io (unpinning takes the locks of the process's memory): from the
  * system call, or by reap_work.
  *
- * A device whose driver goes must have nothing mapped: ls_rings_down() waits
- * for ls_link.mapped, which pinning, that may take forever, is no part of.
+ * A device that goes must have nothing mapped, and an exporter may take its
+ * time: who removes the host interface waits for it, behind its driver's remove(),
+ * where no lock of the domain is held (ls_device_gone()). Links and cables may go
+ * meanwhile; nobody waits there.
  *
- * Locks: ls_link.io guards ls_region.users and .dead, ls_link.mapped and the
- * reap list.
+ * Locks: ls_link.io guards ls_region.users and .dead and the reap list;
+ * ls_mappings_lock guards the list of what is mapped, and is a leaf.
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-map-ops.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/module.h>
+#include <linux/pci.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 #include <linux/vmalloc.h>
 
 #include "linkspan.h"
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-MODULE_IMPORT_NS("DMA_BUF");
-#else
-MODULE_IMPORT_NS(DMA_BUF);
-#endif
+/* MODULE_IMPORT_NS() takes a string on some kernels and a name on others. */
+MODULE_INFO(import_ns, "DMA_BUF");
+
+static LIST_HEAD(ls_mappings);
+static DEFINE_SPINLOCK(ls_mappings_lock);
+static DECLARE_WAIT_QUEUE_HEAD(ls_unmapped);
 
 dma_addr_t ls_region_dma(struct ls_region *r, u64 pos)
 {
@@ -50,23 +54,18 @@ void ls_region_sync(struct ls_region *r, u64 pos, u32 len, bool for_cpu)
 /*
  * By the CPU, into the region or out of it. The bounds are those of an
  * operation, which were checked. Nothing is synced: each frame of the device's
- * was, and what a bounce buffer holds is older than what the program wrote. It
- * fails where the exporter of a dma-buf does not let the CPU at it.
+ * was, and what a bounce buffer holds is older than what the program wrote. The
+ * CPU was let at a dma-buf when it was registered: its exporter, which may wait
+ * for others, is not asked here, where the whole link waits.
  */
-int ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
+void ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
 {
 	if (r->dmabuf) {
-		u64 at = r->start + pos;
-		enum dma_data_direction dir = in ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
-		int ret = dma_buf_begin_cpu_access(r->dmabuf, dir);
-
-		if (ret)
-			return ret;
 		if (in)
-			iosys_map_memcpy_to(&r->vmap, at, buf, len);
+			iosys_map_memcpy_to(&r->vmap, r->start + pos, buf, len);
 		else
-			iosys_map_memcpy_from(buf, &r->vmap, at, len);
-		return dma_buf_end_cpu_access(r->dmabuf, dir);
+			iosys_map_memcpy_from(buf, &r->vmap, r->start + pos, len);
+		return;
 	}
 	while (len) {
 		struct page *page = r->pages[pos >> PAGE_SHIFT];
@@ -80,7 +79,6 @@ int ls_region_copy(struct ls_region *r, u64 pos, void *buf, u32 len, bool in)
 		buf += n;
 		len -= n;
 	}
-	return 0;
 }
 
 static void ls_dma_pages(struct ls_region *r, unsigned long skip)
@@ -96,6 +94,22 @@ static void ls_dma_pages(struct ls_region *r, unsigned long skip)
 }
 
 /*
+ * Kernels before 6.10 say yes behind every IOMMU, and with that no dma-buf could be
+ * taken. There only the CPU's caches count, and bounce buffers, which an IOMMU
+ * comes with for devices that are not trusted.
+ */
+static bool ls_needs_sync(struct device *dev, dma_addr_t dma)
+{
+#ifdef LS_HAVE_DMA_DEV_NEED_SYNC
+	return dma_need_sync(dev, dma);
+#else
+	if (!device_iommu_mapped(dev))
+		return dma_need_sync(dev, dma);
+	return !dev_is_dma_coherent(dev) || (dev_is_pci(dev) && to_pci_dev(dev)->untrusted);
+#endif
+}
+
+/*
  * Where no page needs it none is synced: memory that is registered twice has one
  * address then, and the checker of the DMA API cannot tell which of two
  * mappings a part of it belongs to.
@@ -105,7 +119,7 @@ static void ls_dma_ask(struct ls_region *r)
 	unsigned long i;
 
 	for (i = 0; i < r->npages && !r->sync; i++)
-		r->sync = dma_need_sync(r->dev, r->dma[i]);
+		r->sync = ls_needs_sync(r->dev, r->dma[i]);
 }
 
 /* The device that is mapped for, which stays until ls_unmap(). */
@@ -116,33 +130,92 @@ static int ls_map_begin(struct ls_file *f, struct ls_region *r)
 	mutex_lock(&lk->io);
 	if (!f->dead && lk->running) {
 		r->dev = get_device(tb_ring_dma_device(lk->pair[0].tx));
-		lk->mapped++;
+		spin_lock(&ls_mappings_lock);
+		list_add(&r->mapping, &ls_mappings);
+		spin_unlock(&ls_mappings_lock);
 	}
 	mutex_unlock(&lk->io);
 	return r->dev ? 0 : -ENODEV;
 }
 
-static void ls_unmap(struct ls_link *lk, struct ls_region *r)
+static void ls_unmap(struct ls_region *r)
 {
-	if (!iosys_map_is_null(&r->vmap))
+	if (!iosys_map_is_null(&r->vmap)) {
+		dma_buf_end_cpu_access(r->dmabuf, r->dir);
 		dma_buf_vunmap_unlocked(r->dmabuf, &r->vmap);
+	}
 	if (r->map && r->attach)
 		dma_buf_unmap_attachment_unlocked(r->attach, r->map, r->dir);
 	else if (r->map)
 		dma_unmap_sgtable(r->dev, r->map, r->dir, DMA_ATTR_SKIP_CPU_SYNC);
 	if (r->attach)
 		dma_buf_detach(r->dmabuf, r->attach);
+	spin_lock(&ls_mappings_lock);
+	list_del(&r->mapping);
+	spin_unlock(&ls_mappings_lock);
+	wake_up_all(&ls_unmapped);
 	put_device(r->dev);
-	mutex_lock(&lk->io);
-	if (!--lk->mapped)
-		wake_up_all(&lk->wait);
-	mutex_unlock(&lk->io);
 }
 
-static void ls_region_free(struct ls_link *lk, struct ls_region *r)
+static bool ls_is_mapped(struct device *dev)
+{
+	struct ls_region *r;
+	bool yes = false;
+
+	spin_lock(&ls_mappings_lock);
+	list_for_each_entry(r, &ls_mappings, mapping)
+		yes |= r->dev == dev;
+	spin_unlock(&ls_mappings_lock);
+	return yes;
+}
+
+/* After the driver of a host interface has gone, before the device does. */
+static int ls_device_gone(struct notifier_block *nb, unsigned long event, void *data)
+{
+	struct device *dev = data;
+
+	if (event != BUS_NOTIFY_UNBOUND_DRIVER && event != BUS_NOTIFY_DEL_DEVICE)
+		return NOTIFY_DONE;
+	while (!wait_event_timeout(ls_unmapped, !ls_is_mapped(dev), 10 * HZ))
+		dev_warn(dev, "removal waits for memory that an exporter does not let go\n");
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block ls_device_notifier = {
+	.notifier_call = ls_device_gone,
+	/* Before the checker of the DMA API. */
+	.priority = 1,
+};
+
+int ls_memory_init(void)
+{
+	return bus_register_notifier(&pci_bus_type, &ls_device_notifier);
+}
+
+void ls_memory_exit(void)
+{
+	bus_unregister_notifier(&pci_bus_type, &ls_device_notifier);
+}
+
+/* Pinned pages count as those of RDMA and io_uring do, against the limit of locked memory. */
+static int ls_account(struct mm_struct *mm, unsigned long pages, bool more)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+
+	if (!more) {
+		atomic64_sub(pages, &mm->pinned_vm);
+		return 0;
+	}
+	if (atomic64_add_return(pages, &mm->pinned_vm) <= limit || capable(CAP_IPC_LOCK))
+		return 0;
+	atomic64_sub(pages, &mm->pinned_vm);
+	return -ENOMEM;
+}
+
+static void ls_region_free(struct ls_region *r)
 {
 	if (r->dev)
-		ls_unmap(lk, r);
+		ls_unmap(r);
 	if (r->dmabuf) {
 		dma_buf_put(r->dmabuf);
 	} else {
@@ -150,7 +223,7 @@ static void ls_region_free(struct ls_link *lk, struct ls_region *r)
 		if (r->npages)
 			unpin_user_pages_dirty_lock(r->pages, r->npages, r->flags & LS_REGION_WRITE);
 		if (r->mm) {
-			account_locked_vm(r->mm, r->npages, false);
+			ls_account(r->mm, r->npages, false);
 			mmdrop(r->mm);
 		}
 	}
@@ -169,7 +242,7 @@ static int ls_pin(struct ls_file *f, struct ls_region *r, u64 addr)
 
 	if (!mm)
 		return -EINVAL;
-	ret = account_locked_vm(mm, want, true);
+	ret = ls_account(mm, want, true);
 	if (ret)
 		return ret;
 	r->pages = kvcalloc(want, sizeof(*r->pages), GFP_KERNEL_ACCOUNT);
@@ -212,7 +285,7 @@ static int ls_pin(struct ls_file *f, struct ls_region *r, u64 addr)
 	ls_dma_ask(r);
 	return 0;
 err:
-	account_locked_vm(mm, want, false);
+	ls_account(mm, want, false);
 	return ret;
 }
 
@@ -264,8 +337,16 @@ static int ls_import(struct ls_file *f, struct ls_region *r, int fd, u64 offset)
 	ls_dma_ask(r);
 	if (r->sync)
 		return -EOPNOTSUPP;
-	/* Ends of transfers are copied. */
-	return dma_buf_vmap_unlocked(r->dmabuf, &r->vmap);
+	/* Ends of transfers are copied: the CPU is let at it once, here, where nobody else waits for the exporter. */
+	ret = dma_buf_vmap_unlocked(r->dmabuf, &r->vmap);
+	if (ret)
+		return ret;
+	ret = dma_buf_begin_cpu_access(r->dmabuf, r->dir);
+	if (ret) {
+		dma_buf_vunmap_unlocked(r->dmabuf, &r->vmap);
+		iosys_map_clear(&r->vmap);
+	}
+	return ret;
 }
 
 int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
@@ -323,7 +404,7 @@ int ls_region_add(struct ls_file *f, struct ls_ioc_register *arg)
 	arg->region = r->id;
 	return 0;
 err:
-	ls_region_free(lk, r);
+	ls_region_free(r);
 	return ret;
 }
 
@@ -342,7 +423,7 @@ int ls_region_remove(struct ls_file *f, u32 id)
 		xa_erase(&f->regions, id);
 	mutex_unlock(&f->lk->io);
 	if (!ret)
-		ls_region_free(f->lk, r);
+		ls_region_free(r);
 	return ret;
 }
 
@@ -365,16 +446,16 @@ void ls_region_put(struct ls_link *lk, struct ls_region *r)
 	if (--r->users || !r->dead)
 		return;
 	list_add_tail(&r->list, &lk->reap);
-	queue_work(ls_wq, &lk->reap_work);
+	ls_reap_soon(lk);
 }
 
-void ls_regions_free(struct ls_link *lk, struct list_head *reap)
+void ls_regions_free(struct list_head *reap)
 {
 	struct ls_region *r, *n;
 
 	list_for_each_entry_safe(r, n, reap, list) {
 		list_del(&r->list);
-		ls_region_free(lk, r);
+		ls_region_free(r);
 	}
 }
 
@@ -386,5 +467,14 @@ void ls_reap(struct work_struct *work)
 	mutex_lock(&lk->io);
 	list_splice_init(&lk->reap, &reap);
 	mutex_unlock(&lk->io);
-	ls_regions_free(lk, &reap);
+	ls_regions_free(&reap);
+	put_device(&lk->dev);
+}
+
+/* An exporter may take its time, and the link go meanwhile. */
+void ls_reap_soon(struct ls_link *lk)
+{
+	get_device(&lk->dev);
+	if (!queue_work(ls_wq, &lk->reap_work))
+		put_device(&lk->dev);
 }

@@ -4,7 +4,7 @@
  * Where there is no second pair, data travels on the first, between control
  * frames, and is copied from frames of ours at the receiver.
  *
- * Up: receive frames posted, rings started, then paths. Down: no more is
+ * Up: rings started, receive frames posted, then paths. Down: no more is
  * posted, paths disabled, rings stopped (which hands back every frame), then
  * all that was under way fails and memory is let go.
  *
@@ -20,16 +20,15 @@
  * Locks: ls_link.io, a mutex, guards all that moves bytes; io_work takes it,
  * so it is not held over waiting for that. ls_link.masked is atomic.
  */
+#include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
 #include "linkspan.h"
 
-#define LS_SOF		1
-#define LS_SOF_DATA	2	/* of data on a shared ring */
-#define LS_EOF_CONTROL	2
+#define LS_SOFS_DATA	0xfffc
+#define LS_EOFS		0xfffe
 /* Smaller rings do as well: the OOM killer must not run for the sake of large ones. */
 #define LS_GFP		(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
@@ -90,7 +89,7 @@ static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 
 	/* The core polls TX rings as it does RX rings, though its allocation has no word for it. */
 	p->tx->start_poll = ls_ring_doorbell;
 	p->tx->poll_data = doorbell;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
+#ifdef LS_HAVE_THROTTLING
 	tb_ring_throttling(p->tx, ls_throttling_ns);
 	tb_ring_throttling(p->rx, ls_throttling_ns);
 #endif
@@ -134,6 +133,8 @@ static void ls_frames_free(struct ls_link *lk)
 	kvfree(lk->frames);
 	lk->frames = NULL;
 	INIT_LIST_HEAD(&lk->ctl_free);
+	INIT_LIST_HEAD(&lk->unacked);
+	lk->nctl_free = 0;
 	INIT_LIST_HEAD(&lk->tx_free);
 	INIT_LIST_HEAD(&lk->tx_bounce);
 	INIT_LIST_HEAD(&lk->rx_free);
@@ -164,7 +165,7 @@ static int ls_frames_alloc(struct ls_link *lk)
 				return ret;
 		}
 		if (i < LS_CTL_FRAMES)
-			list_add_tail(&f->list, &lk->ctl_free);
+			ls_ctl_free(lk, f);
 		else if (i < 2 * LS_CTL_FRAMES)
 			INIT_LIST_HEAD(&f->list);
 		else if (i < 2 * LS_CTL_FRAMES + bounces)
@@ -202,7 +203,7 @@ bool ls_poll(struct ls_link *lk)
 	for (i = 0; i < lk->pairs; i++) {
 		while ((f = ls_take_frame(lk, lk->pair[i].tx))) {
 			if (f < lk->frames + LS_CTL_FRAMES) {
-				list_add_tail(&f->list, &lk->ctl_free);
+				ls_ctl_sent(lk, f);
 				continue;
 			}
 			ls_data_tx(lk, f);
@@ -213,7 +214,7 @@ bool ls_poll(struct ls_link *lk)
 	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk, lk->pair[0].rx)); left--) {
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		/* With two pairs, what was granted is posted to the other ring: no frame of this one counts for it. */
-		if (lk->pairs == 1 && f->rf.sof == LS_SOF_DATA)
+		if (lk->pairs == 1 && f->rf.sof != LS_SOF)
 			ls_data_shared(lk, f);
 		else
 			ls_control(lk, f);
@@ -234,17 +235,12 @@ bool ls_poll(struct ls_link *lk)
 }
 
 /*
- * Rings that stay masked. With a polling thread awake, all. Else, that of
- * control frames out, while there are free frames: that one was sent is of no
- * interest to anybody until they run out.
+ * Rings that stay masked: that of control frames out, while there are free
+ * frames. That one was sent is of no interest to anybody until they run out.
  */
 static unsigned long ls_quiet(struct ls_link *lk)
 {
-	if (!lk->running)
-		return 0;
-	if (lk->pollers)
-		return BIT(LS_RINGS) - 1;
-	return lk->pairs > 1 && !list_empty(&lk->ctl_free) ? BIT(0) : 0;
+	return lk->running && lk->pairs > 1 && ls_ctl_frame(lk) ? BIT(0) : 0;
 }
 
 void ls_io_work(struct work_struct *work)
@@ -269,7 +265,9 @@ void ls_io_work(struct work_struct *work)
 		else
 			tb_ring_poll_complete(ls_ring(lk, bit));
 	}
-	more &= !lk->pollers;
+	/* What was finished between the look and the unmasking may have told nobody. */
+	if (masked & ~quiet)
+		more |= ls_poll(lk);
 	mutex_unlock(&lk->io);
 	if (more)
 		queue_work(ls_io_wq, &lk->io_work);
@@ -283,47 +281,37 @@ int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f)
 	return tb_ring_rx(lk->pair[pair].rx, &f->rf);
 }
 
-void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len)
+void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len, u8 sof, u8 eof)
 {
 	f->rf.size = len & LS_FRAME_MASK;
-	f->rf.sof = pair && lk->pairs == 1 ? LS_SOF_DATA : LS_SOF;
-	if (pair) {
-		/* Counts through the end marks: a frame that gets lost is noticed. */
-		f->rf.eof = 1 + lk->tx_seq++ % 15;
-		lk->tx_frames++;
-		lk->tx_bytes += len;
-	} else {
-		f->rf.eof = LS_EOF_CONTROL;
-		lk->control++;
-	}
+	f->rf.sof = sof;
+	f->rf.eof = eof;
 	if (f->page) {
 		f->rf.buffer_phy = f->dma;
 		dma_sync_single_for_device(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, DMA_TO_DEVICE);
 	}
 	/* Fails only while the ring is being stopped: then all fails. */
-	if (tb_ring_tx(lk->pair[min(pair, lk->pairs - 1)].tx, &f->rf))
-		INIT_LIST_HEAD(&f->list);
+	tb_ring_tx(lk->pair[min(pair, lk->pairs - 1)].tx, &f->rf);
 }
 
 int ls_rings_up(struct ls_link *lk)
 {
 	u32 size = READ_ONCE(ls_ring_size), wanted = size;
-	u16 sofs = BIT(LS_SOF);
+	u16 sofs = LS_SOFS_DATA | BIT(LS_SOF);
 	u32 least = 64;
 	int i, ret = 0, none;
 
 	mutex_lock(&lk->io);
 	lk->pairs = lk->single || lk->peer_single ? 1 : 2;
 	if (lk->pairs == 1) {
-		sofs |= BIT(LS_SOF_DATA);
 		least = LS_CTL_FRAMES * 4;
 		size = max(size, least);
 	} else {
-		ret = ls_pair_alloc(lk, 0, LS_CTL_FRAMES * 2, sofs, BIT(LS_EOF_CONTROL));
+		ret = ls_pair_alloc(lk, 0, LS_CTL_FRAMES * 2, BIT(LS_SOF), LS_EOFS);
 	}
 	for (; !ret; size /= 2) {
 		lk->ring_size = size;
-		ret = ls_pair_alloc(lk, lk->pairs - 1, size, sofs, 0xfffe);
+		ret = ls_pair_alloc(lk, lk->pairs - 1, size, sofs, LS_EOFS);
 		none = ret;
 		if (!ret) {
 			ret = ls_frames_alloc(lk);
@@ -336,7 +324,6 @@ int ls_rings_up(struct ls_link *lk)
 			dev_dbg(&lk->dev, "no rings of %u entries, trying %u\n", size, size / 2);
 			ret = 0;
 		} else if (none && lk->pairs > 1) {
-			lk->single = true;
 			ret = -EAGAIN;
 		}
 	}
@@ -344,32 +331,22 @@ int ls_rings_up(struct ls_link *lk)
 		goto err;
 	if (size < wanted)
 		dev_info(&lk->dev, "no memory for rings of %u entries: they have %u\n", wanted, size);
-	lk->tx_seq = 0;
-	lk->rx_seq = 0;
-	lk->ctl_tx_seq = 0;
-	lk->ctl_rx_seq = 0;
+	ls_ctl_reset(lk);
+	ls_data_reset(lk);
+	/* Credits for what is posted go out by the TX ring. */
+	for (i = 0; i < lk->pairs; i++)
+		tb_ring_start(lk->pair[i].tx);
 	for (i = 0; i < lk->pairs; i++)
 		tb_ring_start(lk->pair[i].rx);
 	for (i = LS_CTL_FRAMES; i < 2 * LS_CTL_FRAMES && !ret; i++)
 		ret = ls_frame_rx(lk, 0, &lk->frames[i]);
-	for (i = 0; i < lk->pairs; i++)
-		tb_ring_start(lk->pair[i].tx);
+	/* For the frame that shows that the data path carries any. */
+	if (!ret && lk->pairs > 1)
+		ret = ls_post_spare(lk);
 	lk->running = !ret;
 	lk->sending = false;
 	mutex_unlock(&lk->io);
 
-	for (i = 0; i < lk->pairs && !ret; i++) {
-		struct ls_pair *p = &lk->pair[i];
-
-		ret = tb_xdomain_enable_paths(lk->xd, p->out_hop, p->tx->hop, p->in_hop, p->rx->hop);
-		if (!ret) {
-			lk->paths++;
-		} else if (i && !lk->xd->is_unplugged) {
-			/* Some connection managers have one path for two hosts. */
-			lk->single = true;
-			ret = -EAGAIN;
-		}
-	}
 	if (ret)
 		ls_rings_down(lk);
 	return ret;
@@ -380,23 +357,82 @@ err:
 	return ret;
 }
 
-void ls_rings_down(struct ls_link *lk)
+/*
+ * The core's calls for paths wait for the domain's lock. On kernels before 7.2
+ * the removal of a host interface holds it while it waits for ls_remove(). So
+ * that ls_login_stop() need not wait for a call that waits for it, nothing of
+ * ours is held over one, and what the rings were is looked at anew after it.
+ */
+void ls_core(struct ls_link *lk, bool in)
+{
+	mutex_lock(&lk->io);
+	lk->in_core = in;
+	mutex_unlock(&lk->io);
+	wake_up_all(&lk->wait);
+}
+
+/*
+ * True when the domain's lock could be had a moment ago. A call that begins while
+ * it is held by a removal would go on with a domain that is gone, of which the core
+ * warns; it still may, where the removal begins between the two.
+ */
+bool ls_domain_free(struct ls_link *lk)
+{
+	while (!mutex_trylock(&lk->xd->tb->lock)) {
+		if (test_bit(LS_GONE, &lk->flags))
+			return false;
+		msleep(20);
+	}
+	mutex_unlock(&lk->xd->tb->lock);
+	return !test_bit(LS_GONE, &lk->flags);
+}
+
+/* Paths for the rings that ls_rings_up() has made. */
+int ls_paths_up(struct ls_link *lk)
+{
+	int ret = 0, i, n;
+
+	mutex_lock(&lk->io);
+	n = lk->pairs;
+	mutex_unlock(&lk->io);
+	for (i = 0; i < n && !ret; i++) {
+		struct ls_pair *p = &lk->pair[i];
+		int tx, rx, out = p->out_hop, in = p->in_hop;
+		bool gone;
+
+		mutex_lock(&lk->io);
+		gone = test_bit(LS_GONE, &lk->flags) || !p->tx;
+		tx = gone ? 0 : p->tx->hop;
+		rx = gone ? 0 : p->rx->hop;
+		mutex_unlock(&lk->io);
+		if (gone || !ls_domain_free(lk))
+			return -ENODEV;
+		ls_core(lk, true);
+		ret = tb_xdomain_enable_paths(lk->xd, out, tx, in, rx);
+		ls_core(lk, false);
+		mutex_lock(&lk->io);
+		gone = test_bit(LS_GONE, &lk->flags) || !p->tx;
+		if (!ret && !gone)
+			lk->paths++;
+		mutex_unlock(&lk->io);
+		if (gone) {
+			/* Who stopped the rings did not know of this path. */
+			if (!ret)
+				tb_xdomain_disable_paths(lk->xd, out, tx, in, rx);
+			return -ENODEV;
+		}
+		/* Some connection managers have one path for two hosts. */
+		if (ret && i && !lk->xd->is_unplugged)
+			ret = -EAGAIN;
+	}
+	return ret;
+}
+
+static void ls_rings_stop(struct ls_link *lk)
 {
 	int i;
 
-	mutex_lock(&lk->io);
-	lk->running = false;
-	lk->sending = false;
-	mutex_unlock(&lk->io);
-	if (!lk->pair[0].tx)
-		return;
-	cancel_delayed_work_sync(&lk->watch);
-	for (i = 0; i < lk->paths; i++) {
-		struct ls_pair *p = &lk->pair[i];
-
-		tb_xdomain_disable_paths(lk->xd, p->out_hop, p->tx->hop, p->in_hop, p->rx->hop);
-	}
-	lk->paths = 0;
+	cancel_delayed_work_sync(&lk->tick);
 	/* The core warns of a ring that is stopped masked, and a frame that is finished late would mask it. */
 	for (i = 0; i < 2 * lk->pairs; i++) {
 		if (ls_ring(lk, i)->irq > 0)
@@ -420,7 +456,34 @@ void ls_rings_down(struct ls_link *lk)
 	ls_frames_free(lk);
 	ls_pairs_free(lk);
 	mutex_unlock(&lk->io);
-	/* Memory is let go before the device may vanish, also by those who are just about it. */
-	flush_work(&lk->reap_work);
-	wait_event(lk->wait, !READ_ONCE(lk->mapped));
+}
+
+void ls_rings_down(struct ls_link *lk)
+{
+	struct { int out, tx, in, rx; } path[2];
+	int i, n;
+
+	mutex_lock(&lk->io);
+	lk->running = false;
+	lk->sending = false;
+	for (n = 0; n < lk->paths; n++) {
+		struct ls_pair *p = &lk->pair[n];
+
+		path[n].out = p->out_hop;
+		path[n].tx = p->tx->hop;
+		path[n].in = p->in_hop;
+		path[n].rx = p->rx->hop;
+	}
+	lk->paths = 0;
+	mutex_unlock(&lk->io);
+	if (n)
+		ls_core(lk, true);
+	for (i = 0; i < n; i++)
+		tb_xdomain_disable_paths(lk->xd, path[i].out, path[i].tx, path[i].in, path[i].rx);
+	if (n)
+		ls_core(lk, false);
+	mutex_lock(&lk->teardown);
+	if (lk->pair[0].tx)
+		ls_rings_stop(lk);
+	mutex_unlock(&lk->teardown);
 }

@@ -44,9 +44,9 @@
 #define LS_STATE_GONE		5	/* unplugged or unloaded */
 
 /*
- * A thread of the kernel polls for this file: entries are taken without a
- * doorbell while the flag LS_QUEUE_WAKE is not set. EBUSY: there are as many
- * such threads already as the driver is allowed.
+ * Taken, and without effect: no thread of the kernel polls for a program. The
+ * flag LS_QUEUE_WAKE is set for good, so entries need a doorbell; completions
+ * come into the queue by themselves. LS_DOORBELL_POLL polls in the caller.
  */
 #define LS_HELLO_POLL		1
 
@@ -65,7 +65,7 @@ struct ls_ioc_hello {
 	__u32 eager_bytes;	/* out */
 	__u64 message_bytes;	/* out */
 	__u32 flags;		/* in: LS_HELLO_ */
-	__u32 idle_us;		/* in: how long the thread polls for nothing; 0: LS_POLL_IDLE_US */
+	__u32 idle_us;		/* in: at most LS_POLL_IDLE_MAX_US; without effect */
 	__u64 reserved;
 };
 
@@ -88,7 +88,7 @@ struct ls_ioc_info {
 	__u64 control_frames;	/* sent */
 	__u64 doorbells;	/* LS_IOC_DOORBELL calls */
 	__u64 restarts;		/* for a peer that broke the protocol */
-	__u64 polled_ns;	/* CPU time of polling threads */
+	__u64 polled_ns;	/* 0 */
 	__u64 reserved[3];
 };
 
@@ -150,11 +150,7 @@ struct ls_queue {
 	__u32 pad5[15];
 };
 
-/*
- * The polling thread sleeps, or sees no space for more completions: entries
- * wait for a doorbell. A program looks for it after it has put an entry, with
- * a full barrier between the two.
- */
+/* Entries wait for a doorbell: always set. */
 #define LS_QUEUE_WAKE		1
 
 #define LS_OP_SEND		1

@@ -38,11 +38,13 @@ pub struct Nhi {
     tx: Vec<Ring>,
     rx: Vec<Ring>,
     pub(crate) irq: Interrupts,
+    /// Credits for descriptors go out when they are posted, or never.
+    strict_credits: bool,
 }
 
 impl Nhi {
     /// A host interface with `hops` rings of each direction (1 to 32).
-    pub(crate) fn new(hops: usize, version_2: bool, edge: Edge) -> Nhi {
+    pub(crate) fn new(hops: usize, version_2: bool, edge: Edge, strict_credits: bool) -> Nhi {
         let hops = hops.clamp(1, MAX_HOPS);
         Nhi {
             hops,
@@ -50,6 +52,7 @@ impl Nhi {
             tx: vec![Ring::default(); hops],
             rx: vec![Ring::default(); hops],
             irq: Interrupts::new(hops, edge),
+            strict_credits,
         }
     }
 
@@ -133,7 +136,14 @@ impl Nhi {
             }
             o if (RX_RINGS..RX_RINGS + 16 * hops).contains(&o) => {
                 let index = ((o - RX_RINGS) / 16) as usize;
+                let before = self.rx[index].outstanding();
                 write_ring(&mut self.rx[index], o % 16, value, value as u16);
+                let ring = &self.rx[index];
+                let way_out = self.tx.get(usize::from(ring.e2e_hop())).is_some_and(Ring::enabled);
+                if self.strict_credits && o % 16 == 8 && ring.e2e() && !way_out {
+                    let more = ring.outstanding().saturating_sub(before);
+                    self.rx[index].unsaid += more;
+                }
                 return check_index(&self.rx[index], "RX", index);
             }
             o if (TX_OPTIONS..TX_OPTIONS + 32 * hops).contains(&o) => {
@@ -199,7 +209,7 @@ fn switch(ring: &mut Ring, options: u32) -> bool {
     let switched = (ring.options ^ options) & ENABLE != 0;
     ring.options = options;
     if switched && ring.enabled() {
-        ring.device = 0;
+        (ring.device, ring.unsaid) = (0, 0);
     }
     switched
 }

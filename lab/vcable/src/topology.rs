@@ -41,6 +41,8 @@ pub struct HostSpec {
     pub lanes: u8,
     /// When completions interrupt.
     pub edge: Edge,
+    /// Credits for receive descriptors that are posted before the TX ring that they go out by runs are lost.
+    pub strict_credits: bool,
 }
 
 impl HostSpec {
@@ -59,6 +61,7 @@ impl HostSpec {
             generation: 3,
             lanes: 1,
             edge: Edge::Completion,
+            strict_credits: false,
         }
     }
 }
@@ -175,13 +178,15 @@ impl Topology {
                 ("irq", "intel") => host.intel = true,
                 ("edge", "completion") => host.edge = Edge::Completion,
                 ("edge", "status") => host.edge = Edge::Status,
+                ("edge", "silent") => host.edge = Edge::Silent,
+                ("credits", "strict") => host.strict_credits = true,
                 ("msi", "") => host.msi = true,
                 ("pm", "on") => host.pm = true,
                 ("pm", "off") => host.pm = false,
                 _ => {
                     return Err(format!(
                         "'{word}': machine=NAME, ports=N, hops=N, gen=2..4, lanes=1..2, router=v1|v2, irq=plain|intel, \
-                         edge=completion|status, pm=on|off or msi wanted"
+                         edge=completion|status|silent, credits=strict, pm=on|off or msi wanted"
                     ));
                 }
             }

@@ -22,7 +22,11 @@ pub(crate) struct Lab {
     logs: PathBuf,
     checks: usize,
     since: Instant,
+    cpus: u32,
 }
+
+/// Tests of drivers that have races to lose: their guests have two processors.
+const PARALLEL: [&str; 3] = ["ring-", "cable-", "rxe-"];
 
 impl Lab {
     /// Prepares the initramfs of a kernel with modules and files given by the user.
@@ -35,7 +39,7 @@ impl Lab {
         initrd::make(cache, &kernel, &modules, more, puts, &initrd)?;
         let debug = kernel.name == DEBUG;
         let place = SharedFolders { root: cache.root(), image: kernel.image(), initrd, run, logs: logs.clone(), debug };
-        Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now() })
+        Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
     }
 
     /// Begins a test: its logs go to a folder of its name; those of a second try lie beside it.
@@ -49,12 +53,15 @@ impl Lab {
         let _ = fs::remove_dir_all(&self.place.logs);
         fs::create_dir_all(&self.place.logs).at(self.place.logs.display())?;
         (self.checks, self.since) = (0, Instant::now());
+        self.cpus = if PARALLEL.iter().any(|prefix| test.starts_with(prefix)) { 2 } else { 1 };
         Ok(())
     }
 
     /// A guest to be.
     pub(crate) fn guest(&self, name: &str) -> Spec {
-        Spec::new(name, &self.place)
+        let mut spec = Spec::new(name, &self.place);
+        spec.cpus = self.cpus;
+        spec
     }
 
     /// Starts guests at once and waits until all are there.

@@ -9,6 +9,7 @@ mod faults;
 mod install;
 mod liar;
 mod load;
+mod loss;
 mod memory;
 mod perf;
 mod rdma;
@@ -185,6 +186,34 @@ pub(crate) const ALL: &[Test] = &[
         ours: true,
         what: "linkspan.ko in mid-transfer: rmmod, memory unmapped by its owner, locked memory, many at once, suspend",
         run: load::load,
+    },
+    Test {
+        name: "ring-loss",
+        since: ANY,
+        ours: true,
+        what: "linkspan.ko and frames that are lost, doubled, damaged: every byte arrives, every file stays open",
+        run: loss::loss,
+    },
+    Test {
+        name: "ring-irq",
+        since: ANY,
+        ours: true,
+        what: "linkspan.ko and interrupts: by edges, by edges that unmasking does not repeat, lost ones, none at all",
+        run: loss::interrupts,
+    },
+    Test {
+        name: "ring-silent",
+        since: ANY,
+        ours: true,
+        what: "linkspan.ko and a second path that is enabled and moves nothing: left out, told, tried again",
+        run: loss::silent,
+    },
+    Test {
+        name: "ring-remove",
+        since: ANY,
+        ours: true,
+        what: "linkspan.ko whose host interface or cable goes while the link comes up: nothing stands still",
+        run: loss::remove,
     },
     Test {
         name: "ring-memory",

@@ -20,6 +20,9 @@ pub enum Edge {
     Completion,
     /// Only when its status bit turns on: a driver that clears late loses interrupts.
     Status,
+    /// Only when its status bit turns on, and never when its enable bit does: a driver that does not look again after it has
+    /// unmasked loses interrupts.
+    Silent,
 }
 
 /// One host interface's interrupt unit.
@@ -86,7 +89,7 @@ impl Interrupts {
         let was = self.status & mask != 0;
         self.status |= mask;
         self.asked |= mask;
-        if self.enable & mask != 0 && !(was && self.edge == Edge::Status) {
+        if self.enable & mask != 0 && !(was && self.edge != Edge::Completion) {
             self.request(self.vector_of(bit), now, out);
         }
     }
@@ -168,7 +171,7 @@ impl Interrupts {
     pub(crate) fn set_enabled(&mut self, word: usize, bits: u32, now: Time, out: &mut Vec<IrqOut>) {
         let old = self.enable;
         self.enable = old & !(u128::from(u32::MAX) << (32 * word)) | u128::from(bits) << (32 * word);
-        let news = self.enable & !old & self.status;
+        let news = if self.edge == Edge::Silent { 0 } else { self.enable & !old & self.status };
         for bit in (0..2 * self.hops).filter(|b| news >> b & 1 == 1) {
             self.request(self.vector_of(bit), now, out);
         }

@@ -31,6 +31,8 @@ pub struct Ring {
     pub options: u32,
     /// Receive only: SOF mask in the high half, EOF mask in the low half.
     pub masks: u32,
+    /// Receive only: descriptors whose credits went nowhere, for the TX ring that they go out by did not run.
+    pub unsaid: u16,
 }
 
 /// A descriptor as read.

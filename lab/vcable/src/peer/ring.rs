@@ -28,6 +28,11 @@ const CREDIT: u8 = 4;
 const OPEN: u8 = 5;
 const CLOSE: u8 = 6;
 const ACK: u8 = 7;
+const COUNT: u8 = 8;
+const PROBE: u8 = 9;
+
+/// In the length of a PROBE: the guest wants to be told what has arrived here.
+const PROBE_ASKS: u8 = 1;
 
 /// Words of a login packet behind its protocol.
 const REQUEST: usize = 9;
@@ -41,7 +46,7 @@ const RETRY: u64 = 300 * MS;
 /// Most frames or packets of one command.
 const MOST: u64 = 10_000;
 
-const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring data BYTES EOF, ring next NAME=NUMBER..., \
+const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring data BYTES INDEX, ring next NAME=NUMBER..., \
                      ring quiet on|off, ring mirror on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
 
 /// Fields of our next LOGINs that are not what they should be.
@@ -69,6 +74,12 @@ pub struct Ring {
     logouts: u64,
     request: u32,
     seq: u32,
+    /// The guest's control frames that came in order.
+    got: u32,
+    /// Ring pairs over which the guest's PROBE came, as bits.
+    heard: u32,
+    /// Ours went over the data ring.
+    probed: bool,
     received: u64,
     /// The guest's frames are not answered.
     quiet: bool,
@@ -86,6 +97,15 @@ pub struct Ring {
 /// HopIDs on which we receive control and data, as a driver would take them.
 const OWN_HOPS: [u32; 2] = [16, 17];
 
+/// Marks of the data frame of this number (docs/PROTOCOL.md).
+fn marks(index: u64) -> (u8, u8) {
+    let z = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let z = z ^ z >> 31;
+    (2 + ((z >> 32) % 14) as u8, 1 + (index % 15) as u8)
+}
+
 impl Ring {
     /// One without a peer so far.
     pub fn new() -> Ring {
@@ -99,6 +119,9 @@ impl Ring {
         self.accepted = false;
         self.up = false;
         self.seq = 0;
+        self.got = 0;
+        self.heard = 0;
+        self.probed = false;
         self.announced = None;
     }
 
@@ -108,7 +131,7 @@ impl Ring {
         let lies = if kind == LOGIN { self.lies } else { Lies::default() };
         let mut words = own.words().to_vec();
         words.extend(remote.words());
-        words.extend([kind, request, lies.version.unwrap_or(1), lies.session.unwrap_or(self.session)]);
+        words.extend([kind, request, lies.version.unwrap_or(2), lies.session.unwrap_or(self.session)]);
         words.extend([self.theirs.map_or(0, |t| t.0), status]);
         words.extend([lies.hops[0].unwrap_or(hops[0]), lies.hops[1].unwrap_or(hops[1])]);
         words.extend([lies.ring_size.unwrap_or(256), 0]);
@@ -134,16 +157,39 @@ impl Ring {
     }
 
     fn control(&mut self, io: &mut PeerIo, kind: u8, channel: u16, id: u32, length: u32, payload: &[u8]) {
-        let Some((_, [hop, _])) = self.theirs else { return };
-        let mut data = self.seq.to_le_bytes().to_vec();
-        self.seq = self.seq.wrapping_add(1);
+        let Some((session, [hop, _])) = self.theirs else { return };
+        let counted = kind != COUNT && kind != PROBE;
+        let seq = if counted { self.seq } else { 0 };
+        self.seq = self.seq.wrapping_add(u32::from(counted));
+        let from = if kind == PROBE { u64::from(session) } else { 0 };
+        let mut data = self.header(kind, channel, seq, id, length, from);
+        data.extend_from_slice(payload);
+        io.send_frame(self.port, hop, Frame { data, sof: 1, eof: 2, damaged: false });
+    }
+
+    fn header(&self, kind: u8, channel: u16, seq: u32, id: u32, length: u32, from: u64) -> Vec<u8> {
+        let mut data = seq.to_le_bytes().to_vec();
         data.extend([kind, 0]);
         data.extend(channel.to_le_bytes());
         data.extend(id.to_le_bytes());
         data.extend(length.to_le_bytes());
-        data.extend([0; 16]);
-        data.extend_from_slice(payload);
-        io.send_frame(self.port, hop, Frame { data, sof: 1, eof: 2, damaged: false });
+        data.extend(self.got.to_le_bytes());
+        data.extend([0; 4]);
+        data.extend(from.to_le_bytes());
+        data
+    }
+
+    /// The guest's PROBE: ours over the data ring once, and what has arrived here, where it asks.
+    fn probe(&mut self, io: &mut PeerIo, asks: bool) {
+        let Some((session, [_, hop])) = self.theirs else { return };
+        self.heard |= 1;
+        if !std::mem::replace(&mut self.probed, true) && hop != 0 {
+            let data = self.header(PROBE, 0, 0, self.session, 0, session.into());
+            io.send_frame(self.port, hop, Frame { data, sof: 1, eof: 1, damaged: false });
+        }
+        if asks {
+            self.control(io, PROBE, 0, self.session, self.heard, &[]);
+        }
     }
 
     /// Random words where a login's would be: kinds and sessions that may fit, all else as chance has it.
@@ -171,7 +217,7 @@ impl Ring {
             let id = if rng.below(3) == 0 { rng.next_u64() as u32 } else { rng.below(18) as u32 };
             let bytes = if rng.below(4) == 0 { rng.below(4065) } else { rng.below(40) } as usize;
             let length = if rng.below(4) == 0 { rng.next_u64() as u32 } else { bytes as u32 };
-            self.control(io, rng.below(9) as u8, channel, id, length, &vec![0xa5; bytes]);
+            self.control(io, rng.below(16) as u8, channel, id, length, &vec![0xa5; bytes]);
         }
     }
 }
@@ -261,10 +307,27 @@ impl Service for Ring {
 
     fn frame(&mut self, io: &mut PeerIo, _port: usize, hop: u16, frame: &Frame) -> bool {
         if u32::from(hop) != OWN_HOPS[0] {
-            return u32::from(hop) == OWN_HOPS[1];
+            let ours = u32::from(hop) == OWN_HOPS[1];
+            self.heard |= u32::from(ours) << 1;
+            return ours;
         }
         self.received += 1;
         let Some(head) = frame.data.get(..HEADER).filter(|_| !self.quiet) else { return true };
+        match head[4] {
+            COUNT => return true,
+            PROBE => {
+                self.probe(io, head[13] & PROBE_ASKS != 0);
+                return true;
+            }
+            _ if u32::from_le_bytes([head[0], head[1], head[2], head[3]]) != self.got => {
+                self.control(io, COUNT, 0, 0, 0, &[]);
+                return true;
+            }
+            _ => {
+                self.got = self.got.wrapping_add(1);
+                self.control(io, COUNT, 0, 0, 0, &[]);
+            }
+        }
         let channel = u16::from_le_bytes([head[6], head[7]]);
         match head[4] {
             OPEN => self.control(io, OPEN, channel, 16, 0, &[]),
@@ -331,10 +394,11 @@ impl Ring {
                 io.send_frame(self.port, hop, Frame { data: vec![0; 8], sof: 1, eof: 2, damaged: false });
                 Ok(String::new())
             }
-            ["data", bytes, eof] => {
+            ["data", bytes, index] => {
                 let (_, [_, hop]) = self.theirs.ok_or("no peer is logged in")?;
-                let (bytes, eof) = (number(bytes)?.clamp(1, 4096) as usize, number(eof)?.min(15) as u8);
-                io.send_frame(self.port, hop, Frame { data: vec![0x3c; bytes], sof: 1, eof, damaged: false });
+                let bytes = number(bytes)?.clamp(1, 4096) as usize;
+                let (sof, eof) = marks(number(index)?);
+                io.send_frame(self.port, hop, Frame { data: vec![0x3c; bytes], sof, eof, damaged: false });
                 Ok(String::new())
             }
             ["next", lies @ ..] => {

@@ -68,7 +68,7 @@ impl World {
             return false;
         }
         let coming = self.coming(at, side, hop);
-        usize::from(rx.posted()) > coming
+        usize::from(rx.posted().saturating_sub(rx.unsaid)) > coming
     }
 
     /// Frames that are on their way to a HopID at `side`.

@@ -91,7 +91,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) fn new(index: usize, spec: &HostSpec) -> Guest {
-        let nhi = Nhi::new(spec.hops, spec.version_2, spec.edge);
+        let nhi = Nhi::new(spec.hops, spec.version_2, spec.edge, spec.strict_credits);
         let hops = nhi.hops();
         let router = Router::new(Shape {
             id: index as u32,

@@ -74,7 +74,6 @@ fn on_a_cable(lab: &mut Lab, what: impl FnOnce(&mut Lab, &Guest) -> Result<()>) 
     let cable = Cable::shaped(lab, SHAPE)?;
     let mut spec = lab.guest("one");
     spec.cables = ["a", "b"].map(|host| cable.socket(host)).to_vec();
-    spec.cpus = 2;
     spec.deadline = SOON * 40;
     let [one] = lab.boot([&spec])?;
     tb::load(&one)?;

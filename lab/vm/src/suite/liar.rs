@@ -11,9 +11,9 @@ use crate::vcable::Cable;
 
 /// Words to the peer, and what the driver says of them as it restarts the link. A program holds channel 1 with a message of
 /// 1 MiB that waits for a grant, and no receive.
-const LIES: [(&[&str], &str); 22] = [
+const LIES: [(&[&str], &str); 26] = [
     (&["short"], "a control frame too short"),
-    (&["skip"], "a control frame out of order"),
+    (&["skip"], "the peer does not send a lost control frame again"),
     (&["frame 4 256 0 0 0"], "a channel that there is not"),
     (&["frame 4 65535 0 0 0"], "a channel that there is not"),
     (&["frame 1 9 0 5 5"], "a message to a closed channel"),
@@ -34,18 +34,22 @@ const LIES: [(&[&str], &str); 22] = [
     (&["frame 6 9 0 0 0"], "a close of a closed channel"),
     (&["frame 7 1 0 0 0"], "an answer to no question"),
     (&["frame 0 1 0 0 0"], "a control frame of no known type"),
+    (&["frame 15 1 0 0 0"], "a control frame of no known type"),
+    (&["frame 10 1 4294967295 0 0"], "a receipt for what was not sent"),
+    (&["frame 11 1 4294967295 4096 0"], "a grant of a part of nothing"),
+    (&["frame 12 1 1 4294967295 0"], "more fences than a ring takes"),
 ];
 
 /// Data that is not what was granted: a program has a receive posted on channel 1, the peer announces two pages.
 const DATA: [(&[&str], &str); 3] = [
-    (&["frame 2 1 5 8192 0", "data 4095 1"], "a data frame of wrong length or order"),
-    (&["frame 2 1 5 8192 0", "data 4096 2"], "a data frame of wrong length or order"),
-    (&["frame 2 1 5 8192 0", "data 4096 1", "data 4096 1"], "a data frame of wrong length or order"),
+    (&["frame 2 1 5 8192 0", "data 4095 0"], "a data frame of wrong length"),
+    (&["frame 2 1 5 8192 0", "data 4096 1"], "data that cannot be put in order again"),
+    (&["frame 2 1 5 8192 0", "data 4096 0", "data 4096 0"], "data that cannot be put in order again"),
 ];
 
 /// LOGINs that cannot be: what the driver must answer (docs/PROTOCOL.md), and whether it may be up with them.
 const LOGINS: [(&str, u32); 7] = [
-    ("version=2", 4),
+    ("version=1", 4),
     ("version=4294967295", 4),
     ("session=0", 2),
     ("control=0", 3),

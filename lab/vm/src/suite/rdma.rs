@@ -77,8 +77,7 @@ fn edge(server: End<'_>, client: End<'_>) -> Result<()> {
 }
 
 pub(crate) fn one(lab: &mut Lab) -> Result<()> {
-    let mut spec = lab.guest("a");
-    spec.cpus = 2;
+    let spec = lab.guest("a");
     let [a] = lab.boot([&spec])?;
     a.sh("modprobe dummy numdummies=1")?;
     device(&a, "dummy0", "10.1.0.1/24", "rxe0")?;
@@ -96,7 +95,6 @@ pub(crate) fn one(lab: &mut Lab) -> Result<()> {
 /// Both ends on one device, in one process: every verb that the transport uses, through libibverbs and the kernel.
 pub(crate) fn ours(lab: &mut Lab) -> Result<()> {
     let mut spec = lab.guest("a");
-    spec.cpus = 2;
     spec.deadline = SOON * 40;
     let [a] = lab.boot([&spec])?;
     a.sh("modprobe dummy numdummies=1")?;

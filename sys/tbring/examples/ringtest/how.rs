@@ -1,11 +1,11 @@
-//! How tasks wait: in the kernel, or in their own memory while a thread of the kernel polls.
+//! How tasks wait: in the kernel, or in their own memory.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linkspan_tbring::{Completion, Error, Options, Ring};
+use linkspan_tbring::{Completion, Options, Ring};
 
-use super::{Done, LONG, expect, open, text};
+use super::{LONG, expect, text};
 
 /// How a task waits.
 #[derive(Clone, Copy, PartialEq)]
@@ -76,19 +76,4 @@ pub(super) fn any(ring: &mut Ring, how: How, wait: Duration) -> Result<Option<Co
         }
         ring.doorbell(1, left, how == How::Poll).map_err(text)?;
     }
-}
-
-/// As many polling threads as the driver gives: one more is refused, and what was closed is free again.
-pub(super) fn threads(device: &str, most: u64) -> Done {
-    let thread = How::Thread(Duration::from_secs(1));
-    for _ in 0..2 {
-        let rings = (0..most).map(|_| thread.open(device)).collect::<Result<Vec<_>, _>>()?;
-        let more = Ring::open(Path::new(device), Options { thread: Some(LONG), ..Options::default() });
-        let found = more.as_ref().err().and_then(Error::errno);
-        expect(found == Some(libc::EBUSY), || format!("{} polling threads, expected EBUSY: {more:?}", most + 1))?;
-        open(device)?;
-        drop(rings);
-    }
-    println!("{most} polling threads, and not one more");
-    Ok(())
 }

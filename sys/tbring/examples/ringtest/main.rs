@@ -19,7 +19,7 @@ use linkspan_tbring::udmabuf::Udmabuf;
 use linkspan_tbring::{Access, Error, Region, Ring, abi, info};
 use linkspan_transport::{Buf, StaticBuf};
 
-use how::{How, any, next, threads};
+use how::{How, any, next};
 
 type Done = Result<(), String>;
 
@@ -42,7 +42,6 @@ fn main() -> ExitCode {
             ping(device, n(channel) as u32, n(count), n(size), How::of(more))
         }
         ["hold", device, channel, more @ ..] => hold(device, n(channel) as u32, How::of(more)),
-        ["threads", device, most] => threads(device, n(most)),
         ["endure", device, channel] => endure(device, n(channel) as u32),
         ["foreign", device, channel] => foreign(device, n(channel) as u32),
         ["slow", device, late, quick, count] => slow(device, n(late) as u32, n(quick) as u32, n(count)),
@@ -467,6 +466,10 @@ fn bad(device: &str) -> Done {
     must("an unknown call", raw(ours, 0x1234, &mut 0u64), libc::ENOTTY)?;
     must("a number that there is not", raw(ours, abi::IOC_HELLO + 40, &mut hello(&|_| ())), libc::ENODATA)?;
     must("no address", null(ours, abi::IOC_HELLO), libc::EFAULT)?;
+    let mut poll = libc::pollfd { fd: ours.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, as said.
+    unsafe { libc::poll(&mut poll, 1, 0) };
+    must("what poll says before hello", i32::from(poll.revents), 0)?;
     must("doorbell before hello", raw(ours, abi::IOC_DOORBELL, &mut abi::Doorbell::default()), libc::ENODATA)?;
     must("register before hello", raw(ours, abi::IOC_REGISTER, &mut abi::Register::default()), libc::ENODATA)?;
     let mut old = hello(&|h| h.version = 99);

@@ -105,3 +105,15 @@ fn overflow_is_the_third_field_and_interrupts_nobody() {
     assert!(out.is_empty());
     assert_eq!(irq.read_status(1), 1 << (24 + 9 - 32));
 }
+
+#[test]
+fn silent_edges_do_not_fire_when_a_ring_is_unmasked_with_its_status_set() {
+    for edge in [Edge::Status, Edge::Silent] {
+        let (mut irq, mut out) = (unit(edge), Vec::new());
+        irq.set_enabled(0, 0, 0, &mut out);
+        irq.raise(irq.tx_bit(1), 1, &mut out);
+        assert!(out.is_empty());
+        irq.set_enabled(0, 1 << 1, 2, &mut out);
+        assert_eq!(out.len(), usize::from(edge == Edge::Status), "{edge:?}");
+    }
+}
