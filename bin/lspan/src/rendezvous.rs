@@ -3,7 +3,7 @@
 //! (LINKSPAN_PSK_FILE) excludes everybody who does not have it, for the handle alone is then worth nothing.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -33,23 +33,20 @@ pub(crate) struct RendezvousServer {
 impl RendezvousServer {
     /// Waits on these addresses; where there are none on loopback, and with `open` on those of every usable interface.
     pub(crate) fn open(fabric: &Fabric, bind: &[IpAddr], open: bool, port: u16) -> Result<RendezvousServer, Failure> {
-        let mut addrs = bind.to_vec();
+        let mut addrs: Vec<SocketAddr> = bind.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
         if addrs.is_empty() {
-            addrs.push(IpAddr::from([127, 0, 0, 1]));
+            addrs.push(SocketAddr::from(([127, 0, 0, 1], port)));
         }
         if open {
             let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
-            // Without its scope a link-local IPv6 address is none.
-            let whole = |addr: &&IfAddr| addr.ip.is_ipv4() || !addr.is_link_local();
-            for addr in usable.flat_map(|(iface, _)| &iface.addrs).filter(whole) {
-                if !addrs.contains(&addr.ip) {
-                    addrs.push(addr.ip);
+            for addr in usable.flat_map(|(iface, _)| &iface.addrs).map(|addr| scoped(addr, port)) {
+                if !addrs.contains(&addr) {
+                    addrs.push(addr);
                 }
             }
         }
         let mut listeners = Vec::new();
-        for ip in addrs {
-            let addr = SocketAddr::new(ip, port);
+        for addr in addrs {
             let listener = TcpListener::bind(addr).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok(listener)
@@ -143,7 +140,10 @@ fn fetch(mut stream: TcpStream) -> io::Result<[u8; HANDLE_LEN]> {
 
 fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
     let bad = |why: &str| {
-        Failure::new(Exit::Usage, format!("PEER {peer:?} {why}; write HOST, HOST:PORT, ADDRESS or [IPv6]:PORT"))
+        Failure::new(
+            Exit::Usage,
+            format!("PEER {peer:?} {why}; write HOST, HOST:PORT, ADDRESS, [IPv6]:PORT or fe80::1%INTERFACE"),
+        )
     };
     if peer.is_empty() || peer.starts_with('-') || peer.chars().any(char::is_whitespace) {
         return Err(bad("cannot be a host"));
@@ -152,6 +152,8 @@ fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
         return Ok(vec![SocketAddr::new(ip, PORT)]);
     }
     let (host, port) = match peer.rsplit_once(':') {
+        _ if is_scoped(peer) => (peer, Some(PORT)),
+        _ if peer.starts_with('[') && peer.ends_with(']') => (peer, Some(PORT)),
         Some((host, port)) => (host, port.parse::<u16>().ok().filter(|&port| port != 0)),
         None => (peer, Some(PORT)),
     };
@@ -160,6 +162,19 @@ fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
     match (host, port).to_socket_addrs() {
         Ok(addrs) => Ok(addrs.collect()),
         Err(error) => Err(Failure::new(Exit::NoPeer, format!("LS0731 {peer}: the name cannot be resolved: {error}"))),
+    }
+}
+
+/// Whether it is an IPv6 address with an interface, as `fe80::1%eth0`.
+fn is_scoped(peer: &str) -> bool {
+    peer.split_once('%').is_some_and(|(ip, scope)| ip.parse::<Ipv6Addr>().is_ok() && !scope.contains(':'))
+}
+
+/// An address of an interface with that interface, without which a link-local IPv6 address is none.
+fn scoped(addr: &IfAddr, port: u16) -> SocketAddr {
+    match addr.ip {
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, addr.scope).into(),
+        ip => SocketAddr::new(ip, port),
     }
 }
 
