@@ -11,7 +11,7 @@ use linkspan_perf::{Spec, Stop, Test};
 use crate::cli::PathArg;
 use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
-use crate::perf::{Job, Peer, measure_with, quiet};
+use crate::perf::{Job, Peer, measure, quiet};
 use crate::status;
 
 /// Length of each timed part: ten of them and their checks stay far below a minute.
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<Exit, Failure> {
         let mut found: Vec<Row> = Vec::new();
         Progress::new().say(&format!("measuring {name} ..."));
         let result = Peer::find(None, path, 0, MemoryName::Host).and_then(|peer| {
-            measure_with(&job(path), &peer, &mut |row| {
+            measure(&job(path), &peer, &mut |row| {
                 found.push(row);
                 Ok(())
             })

@@ -1,5 +1,6 @@
 //! `lspan perf`: the asking side.
 
+mod idle;
 mod plan;
 pub(crate) mod sink;
 
@@ -19,6 +20,7 @@ use crate::fabric;
 use crate::link::{FabricConnector, FabricLink};
 use crate::out::Progress;
 use crate::signals;
+use idle::Idle;
 use sink::Sink;
 
 /// A peer that can be connected to, and the child that plays it where it is on this host.
@@ -55,23 +57,24 @@ impl Peer {
 pub(crate) fn run(perf: Perf) -> Result<Exit, Failure> {
     let job = Job::new(perf)?;
     let mut sink = Sink::new(&job.measure)?;
-    let result = sink.start().and_then(|()| measure(&job, &mut |row| sink.row(row)));
+    let result = sink.start().and_then(|()| {
+        let peer = find(&job)?;
+        // Both ends of a test without a peer are here, and need no cable.
+        if job.measure.peer.is_some() {
+            sink.idle(Idle::read(&peer.connector.fabric));
+        }
+        measure(&job, &peer, &mut |row| sink.row(row))
+    });
     sink.end(result)
 }
 
-/// Makes every measurement of a job and hands each row to `each`.
-pub(crate) fn measure(job: &Job, each: &mut dyn FnMut(Row) -> Result<(), Failure>) -> Result<(), Failure> {
-    let peer = Peer::find(job.measure.peer.as_deref(), job.measure.path, job.measure.device, job.measure.mem)?;
-    measure_with(job, &peer, each)
+fn find(job: &Job) -> Result<Peer, Failure> {
+    Peer::find(job.measure.peer.as_deref(), job.measure.path, job.measure.device, job.measure.mem)
 }
 
-/// As [`measure`], with a peer at hand. After Ctrl-C `each` still gets what was being measured, then the failure says
+/// Makes every measurement of a job and hands each row to `each`. After Ctrl-C `each` still gets what was being measured, then the failure says
 /// so.
-pub(crate) fn measure_with(
-    job: &Job,
-    peer: &Peer,
-    each: &mut dyn FnMut(Row) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+pub(crate) fn measure(job: &Job, peer: &Peer, each: &mut dyn FnMut(Row) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut progress = Progress::new();
     let interrupt = &peer.connector.interrupt;
     let go_on = || if interrupt.raised() { Err(interrupted()) } else { Ok(()) };

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::cli::{PathArg, SelftestArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
-use crate::perf::{Job, Peer, measure_with, quiet};
+use crate::perf::{Job, Peer, measure, quiet};
 
 /// Schema of `--json`.
 const SCHEMA: &str = "linkspan.selftest/1";
@@ -145,7 +145,7 @@ fn try_path(peer: Option<&str>, path: PathArg) -> Result<(String, u64), Failure>
     let job = Job { measure: quiet(path), specs, streams: None, connect: false };
     let mut rows: Vec<Row> = Vec::new();
     let peer = Peer::find(peer, path, 0, MemoryName::Host)?;
-    measure_with(&job, &peer, &mut |row| {
+    measure(&job, &peer, &mut |row| {
         rows.push(row);
         Ok(())
     })?;

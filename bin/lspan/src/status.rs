@@ -3,6 +3,8 @@
 mod json;
 mod text;
 
+pub(crate) use text::XDOMAIN_OFF;
+
 use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Device, Fabric, MemoryName, chain};
 use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Transports, Verdict, cables};
@@ -12,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::out::Out;
 
 /// What other means than TCP this build moves bytes by.
-const TRANSPORTS: Transports = Transports { verbs: true, stream: true };
+pub(crate) const TRANSPORTS: Transports = Transports { verbs: true, stream: true };
 
 /// Everything that is shown.
 struct View<'a> {

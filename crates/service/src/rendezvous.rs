@@ -3,7 +3,7 @@
 //! ([`Peer::secure`]).
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -69,7 +69,9 @@ pub enum RendezvousError {
         hint: String,
     },
     /// A text that names no peer.
-    #[error("LS0738 PEER {peer:?} {why}; write NAME (of a paired peer), HOST, HOST:PORT, ADDRESS or [IPv6]:PORT")]
+    #[error(
+        "LS0738 PEER {peer:?} {why}; write NAME (of a paired peer), HOST, HOST:PORT, ADDRESS, [IPv6]:PORT or fe80::1%INTERFACE"
+    )]
     Spelling {
         /// As asked.
         peer: String,
@@ -108,23 +110,20 @@ impl RendezvousServer {
     /// # Errors
     /// [`RendezvousError::Wait`].
     pub fn open(fabric: &Fabric, bind: &[IpAddr], open: bool, port: u16) -> Result<RendezvousServer, RendezvousError> {
-        let mut addrs = bind.to_vec();
+        let mut addrs: Vec<SocketAddr> = bind.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
         if addrs.is_empty() {
-            addrs.push(IpAddr::from([127, 0, 0, 1]));
+            addrs.push(SocketAddr::from(([127, 0, 0, 1], port)));
         }
         if open {
             let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
-            // Without its scope a link-local IPv6 address is none.
-            let whole = |addr: &&IfAddr| addr.ip.is_ipv4() || !addr.is_link_local();
-            for addr in usable.flat_map(|(iface, _)| &iface.addrs).filter(whole) {
-                if !addrs.contains(&addr.ip) {
-                    addrs.push(addr.ip);
+            for addr in usable.flat_map(|(iface, _)| &iface.addrs).map(|addr| scoped(addr, port)) {
+                if !addrs.contains(&addr) {
+                    addrs.push(addr);
                 }
             }
         }
         let mut listeners = Vec::new();
-        for ip in addrs {
-            let addr = SocketAddr::new(ip, port);
+        for addr in addrs {
             let listener = TcpListener::bind(addr).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok(listener)
@@ -269,8 +268,8 @@ fn resolve(
         return Ok((None, vec![SocketAddr::new(ip, service.port)]));
     }
     let (host, port) = match peer.rsplit_once(':') {
-        // An IPv6 address with its interface.
-        Some((rest, last)) if rest.contains(':') && last.contains('%') => (peer, Some(service.port)),
+        _ if is_scoped(peer) => (peer, Some(service.port)),
+        _ if peer.starts_with('[') && peer.ends_with(']') => (peer, Some(service.port)),
         Some((host, port)) => (host, port.parse::<u16>().ok().filter(|&port| port != 0)),
         None => (peer, Some(service.port)),
     };
@@ -288,6 +287,19 @@ fn resolve(
         Err(source) => return Err(RendezvousError::Name { peer: peer.to_owned(), source }),
     }
     Ok((paired.map(|peer| peer.key), addrs))
+}
+
+/// Whether it is an IPv6 address with an interface, as `fe80::1%eth0`.
+fn is_scoped(peer: &str) -> bool {
+    peer.split_once('%').is_some_and(|(ip, scope)| ip.parse::<Ipv6Addr>().is_ok() && !scope.contains(':'))
+}
+
+/// An address of an interface with that interface, without which a link-local IPv6 address is none.
+fn scoped(addr: &IfAddr, port: u16) -> SocketAddr {
+    match addr.ip {
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, addr.scope).into(),
+        ip => SocketAddr::new(ip, port),
+    }
 }
 
 #[cfg(test)]

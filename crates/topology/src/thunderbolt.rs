@@ -28,6 +28,8 @@ pub struct Domain {
     pub routers: Vec<Router>,
     /// Hosts at the other ends of cables.
     pub xdomains: Vec<XDomain>,
+    /// Such hosts are not looked for: the driver's parameter `xdomain` is off.
+    pub xdomain_off: bool,
 }
 
 /// A router: the host's own (route 0) or that of a device.
@@ -218,12 +220,23 @@ pub(crate) fn read(look: &mut Look<'_>) -> Vec<Domain> {
     for domain in &mut domains {
         domain.routers.sort_by_key(|router| router.route);
         domain.xdomains.sort_by_key(|xdomain| xdomain.route);
+        // `module_param_named(xdomain, ...)` in drivers/thunderbolt/xdomain.c, one for all domains.
+        let parameter = look.text(&look.roots.sys.join("module/thunderbolt/parameters/xdomain"));
+        domain.xdomain_off = parameter.is_some_and(|text| text.trim() == "N");
     }
     domains
 }
 
 fn bare(number: u32) -> Domain {
-    Domain { number, security: None, iommu_dma_protection: None, pci: None, routers: Vec::new(), xdomains: Vec::new() }
+    Domain {
+        number,
+        security: None,
+        iommu_dma_protection: None,
+        pci: None,
+        routers: Vec::new(),
+        xdomains: Vec::new(),
+        xdomain_off: false,
+    }
 }
 
 /// `DEVTYPE` of the uevent tells hosts from devices; where it is missing, only routers have `authorized`.

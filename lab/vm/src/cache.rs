@@ -9,6 +9,12 @@ use crate::error::{At, Error, Result};
 pub(crate) const KERNELS: [Known; 2] =
     [Known { name: "7.3", suite: "trixie-backports" }, Known { name: "6.12", suite: "trixie" }];
 
+/// Whole systems that setup knows, by the number of their Debian release.
+pub(crate) const SYSTEMS: [System; 2] = [
+    System { name: "13", suite: "trixie", kernels: "trixie" },
+    System { name: "12", suite: "bookworm", kernels: "bookworm-backports" },
+];
+
 /// Name of the kernel that [`crate::setup::debug`] builds.
 pub(crate) const DEBUG: &str = "debug";
 
@@ -19,6 +25,17 @@ pub(crate) struct Known {
     pub(crate) name: &'static str,
     /// Suite that carries it.
     pub(crate) suite: &'static str,
+}
+
+/// One of [`SYSTEMS`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System {
+    /// Number of the release.
+    pub(crate) name: &'static str,
+    /// Its suite.
+    pub(crate) suite: &'static str,
+    /// The suite that its kernel comes from.
+    pub(crate) kernels: &'static str,
 }
 
 /// The cache folder.
@@ -80,6 +97,24 @@ impl Cache {
             return Err(Error::Unknown { kind: "kernel", name: name.to_owned(), known: known.join(", ") });
         }
         Err(Error::NotSetUp { path: release, words: format!("setup --kernel {name}") })
+    }
+
+    /// Folder of a system: its disk, kernel and initramfs.
+    pub(crate) fn system_dir(&self, name: &str) -> PathBuf {
+        self.dir.join("systems").join(name)
+    }
+
+    /// A system that setup has made, as the kernel that it boots.
+    pub(crate) fn system(&self, name: &str) -> Result<Kernel> {
+        if !SYSTEMS.iter().any(|known| known.name == name) {
+            let known = SYSTEMS.map(|system| system.name).join(", ");
+            return Err(Error::Unknown { kind: "system", name: name.to_owned(), known });
+        }
+        let dir = self.system_dir(name);
+        let release = dir.join("release");
+        let text = fs::read_to_string(&release)
+            .map_err(|_| Error::NotSetUp { path: release, words: format!("setup --sys {name}") })?;
+        Ok(Kernel { name: format!("debian{name}"), release: text.trim().to_owned(), dir })
     }
 
     /// Whether a step of setup has been done with exactly these words.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cache::KERNELS;
+use crate::cache::{KERNELS, SYSTEMS};
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub(crate) struct Words {
     pub(crate) names: Vec<String>,
     /// `--kernel`.
     pub(crate) chosen: Vec<String>,
+    /// `--sys`.
+    pub(crate) chosen_systems: Vec<String>,
     /// `--module`.
     pub(crate) modules: Vec<PathBuf>,
     /// `--load`.
@@ -35,6 +37,7 @@ impl Words {
         while let Some(word) = rest.next() {
             match word.as_str() {
                 "--kernel" => words.chosen.push(rest.next()?.clone()),
+                "--sys" => words.chosen_systems.push(rest.next()?.clone()),
                 "--module" => words.modules.push(PathBuf::from(rest.next()?)),
                 "--load" => words.load.push(rest.next()?.clone()),
                 "--hosts" => words.hosts = rest.next()?.parse().ok().filter(|n| (1..=3).contains(n))?,
@@ -46,12 +49,20 @@ impl Words {
         Some(words)
     }
 
-    /// The kernels asked for, else all.
+    /// The kernels asked for; all where neither kernels nor systems are.
     pub(crate) fn kernels(&self) -> Vec<String> {
-        if self.chosen.is_empty() {
+        if self.chosen.is_empty() && self.chosen_systems.is_empty() {
             return KERNELS.iter().map(|kernel| kernel.name.to_owned()).collect();
         }
         self.chosen.clone()
+    }
+
+    /// The systems asked for; all where neither kernels nor systems are.
+    pub(crate) fn systems(&self) -> Vec<String> {
+        if self.chosen.is_empty() && self.chosen_systems.is_empty() {
+            return SYSTEMS.iter().map(|system| system.name.to_owned()).collect();
+        }
+        self.chosen_systems.clone()
     }
 
     /// The one kernel of commands that take one: the newest where none is named.

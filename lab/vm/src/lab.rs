@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::cache::{Cache, DEBUG, Kernel};
 use crate::error::{At, Error, Result};
-use crate::guest::spec::SharedFolders;
+use crate::files;
+use crate::guest::spec::{SharedFolders, SystemDisk};
 use crate::guest::{Guest, Job, Spec};
 use crate::initrd::{self, Put};
 use crate::modules::Modules;
@@ -38,7 +39,21 @@ impl Lab {
         let initrd = run.join("initrd");
         initrd::make(cache, &kernel, &modules, more, puts, &initrd)?;
         let debug = kernel.name == DEBUG;
-        let place = SharedFolders { root: cache.root(), image: kernel.image(), initrd, run, logs: logs.clone(), debug };
+        let (image, system) = (kernel.image(), None);
+        let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), debug, system };
+        Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
+    }
+
+    /// Prepares a whole system, into which `puts` come beside the sources of our driver.
+    pub(crate) fn system(cache: &Cache, name: &str, puts: &[Put]) -> Result<Lab> {
+        let kernel = cache.system(name)?;
+        let (run, logs) = (short_folder()?, cache.path("logs").join(&kernel.name));
+        let files = run.join("files");
+        fs::write(&files, files::archive(puts)?).at(files.display())?;
+        let system = Some(SystemDisk { base: kernel.dir.join("disk"), files });
+        let (image, initrd) = (kernel.image(), kernel.dir.join("initrd"));
+        let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), debug: false, system };
+        let modules = Modules::default();
         Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
     }
 
@@ -52,6 +67,12 @@ impl Lab {
         };
         let _ = fs::remove_dir_all(&self.place.logs);
         fs::create_dir_all(&self.place.logs).at(self.place.logs.display())?;
+        // Disks of whole systems begin anew with each test.
+        for entry in fs::read_dir(&self.place.run).at(self.place.run.display())?.flatten() {
+            if entry.path().extension().is_some_and(|end| end == "qcow2") {
+                fs::remove_file(entry.path()).at(entry.path().display())?;
+            }
+        }
         (self.checks, self.since) = (0, Instant::now());
         self.cpus = if PARALLEL.iter().any(|prefix| test.starts_with(prefix)) { 2 } else { 1 };
         Ok(())

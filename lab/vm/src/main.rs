@@ -9,6 +9,7 @@ mod cache;
 mod cli;
 mod cpio;
 mod error;
+mod files;
 mod fixture;
 mod guest;
 mod initrd;
@@ -34,13 +35,14 @@ use error::{Error, Result};
 const USAGE: &str = "\
 usage: cargo xtask lab COMMAND
 
-  setup [--kernel NAME]...                  fetches the Debian root, QEMU and kernels; without a name all
+  setup [--kernel NAME]... [--sys 12|13]... fetches the Debian root, QEMU, kernels and whole systems; without a name all
   list                                      the tests: name, kernels, what they prove
-  run NAME...|all [--kernel NAME]... [--module FILE.ko]... [--once]
+  run NAME...|all [--kernel NAME]... [--sys 12|13]... [--module FILE.ko]... [--once]
                                             runs tests; FILE.ko is put into the guests, in place of a module of that name;
                                             a test that fails is run once more after the others, with --once it is not
   shell [--kernel NAME] [--module FILE.ko]... [--hosts N] [--load NAME]...
                                             guests joined by the virtual cable, with a prompt for each of them
+  shell --sys 12|13                         the same with two whole systems
   module FOLDER [--kernel NAME]             builds the kernel module in FOLDER against a kernel of the lab
   lint FOLDER [--kernel NAME]...            sparse, the compiler with W=1, and checkpatch over the module in FOLDER
   debug-kernel                              builds the kernel `debug`: KASAN, lockdep, kmemleak, DMA API checks
@@ -78,8 +80,7 @@ fn act(args: &[String]) -> Result<ExitCode> {
         ("help", []) => print!("{USAGE}"),
         ("list", []) => run::list(),
         ("setup", []) => {
-            let kernels = words.kernels();
-            setup::run(&cache::Cache::open()?, &kernels)?;
+            setup::run(&cache::Cache::open()?, &words.kernels(), &words.systems())?;
         }
         ("debug-kernel", []) => setup::debug::run(&cache::Cache::open()?)?,
         ("module", [folder]) => {

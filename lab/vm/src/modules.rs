@@ -12,7 +12,7 @@ use crate::root;
 use crate::setup::module;
 
 /// What can be in a guest: each with all that it needs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Modules {
     all: BTreeMap<String, Module>,
     built_in: BTreeSet<String>,

@@ -12,7 +12,7 @@ use crate::initrd::Put;
 use crate::lab::Lab;
 use crate::modules::name_of;
 use crate::setup;
-use crate::suite::{ALL, Test};
+use crate::suite::{ALL, Test, system};
 use crate::tries::{self, Came, Nth};
 
 /// Our driver, in the folder `kernel`: built for each kernel before a test needs it, unless one is given by `--module`.
@@ -24,57 +24,86 @@ pub(crate) fn list() {
         let since = if test.since == (0, 0) { "any".to_owned() } else { format!("{}.{}+", test.since.0, test.since.1) };
         println!("{:<16} {since:<6} {}", test.name, test.what);
     }
+    for test in system::ALL {
+        println!("{:<16} system {}", test.name, test.what);
+    }
 }
 
-/// Runs the chosen tests on the chosen kernels, one after the other: two guests keep two cores busy.
+/// Runs the chosen tests on the chosen kernels and systems, one after the other: two guests keep two cores busy.
 pub(crate) fn run(words: &Words) -> Result<ExitCode> {
     let cache = Cache::open()?;
-    let chosen = choose(words)?;
+    let (on_kernels, on_systems) = choose(words)?;
     let puts = puts();
     let begun = Instant::now();
-    let (mut passed, mut second, mut failed, mut left_out) = (0, Vec::new(), Vec::new(), 0);
-    for kernel in words.kernels() {
+    let mut tally = Tally::default();
+    let kernels = if on_kernels.is_empty() { Vec::new() } else { words.kernels() };
+    for kernel in kernels {
         let mut modules = words.modules.clone();
-        if chosen.iter().any(|test| test.ours) && !modules.iter().any(|file| name_of(file) == OURS) {
+        if on_kernels.iter().any(|test| test.ours) && !modules.iter().any(|file| name_of(file) == OURS) {
             modules.extend(setup::module::build(&cache, &cache.kernel(&kernel)?, Path::new("kernel"))?);
         }
         let mut lab = Lab::new(&cache, &kernel, &modules, &puts)?;
         println!("kernel {kernel} ({})", lab.kernel.release);
-        let tests = chosen.iter().filter(|test| match why_not(&lab, test) {
+        tally.take(&mut lab, &on_kernels, words.once);
+    }
+    let systems = if on_systems.is_empty() { Vec::new() } else { words.systems() };
+    for system in systems {
+        let mut lab = Lab::system(&cache, &system, &puts)?;
+        println!("system {} ({})", lab.kernel.name, lab.kernel.release);
+        tally.take(&mut lab, &on_systems, words.once);
+    }
+    Ok(tally.tell(begun.elapsed().as_secs_f64()))
+}
+
+/// What the tests came to.
+#[derive(Debug, Default)]
+struct Tally {
+    passed: usize,
+    second: Vec<String>,
+    failed: Vec<String>,
+    left_out: usize,
+}
+
+impl Tally {
+    /// Runs tests in one lab.
+    fn take(&mut self, lab: &mut Lab, tests: &[Test], once: bool) {
+        let on = lab.kernel.name.clone();
+        let tests = tests.iter().filter(|test| match why_not(lab, test) {
             None => true,
             Some(why) => {
                 println!("  left out {:<16} {why}", test.name);
-                left_out += 1;
+                self.left_out += 1;
                 false
             }
         });
         let tests: Vec<&Test> = tests.collect();
-        for (test, came) in tries::all(&tests, words.once, |test, nth| attempt(&mut lab, test, nth)) {
+        for (test, came) in tries::all(&tests, once, |test, nth| attempt(lab, test, nth)) {
             match came {
-                Came::Passed => passed += 1,
+                Came::Passed => self.passed += 1,
                 Came::Second { first } => {
-                    passed += 1;
-                    second.push(format!("{} on {kernel}", test.name));
-                    println!(
-                        "  PASSED ON THE SECOND TRY: {} on {kernel}. The first one:\n           {first}",
-                        test.name
-                    );
+                    self.passed += 1;
+                    self.second.push(format!("{} on {on}", test.name));
+                    println!("  PASSED ON THE SECOND TRY: {} on {on}. The first one:\n           {first}", test.name);
                 }
-                Came::Failed => failed.push(format!("{} on {kernel}", test.name)),
+                Came::Failed => self.failed.push(format!("{} on {on}", test.name)),
             }
         }
     }
-    let again = if second.is_empty() { String::new() } else { format!(" ({} on the second try)", second.len()) };
-    let took = begun.elapsed().as_secs_f64();
-    println!("{passed} passed{again}, {} failed, {left_out} left out, {took:.0} s", failed.len());
-    if !second.is_empty() {
-        println!("passed on the second try: {}", second.join(", "));
+
+    /// Prints the sum.
+    fn tell(&self, took: f64) -> ExitCode {
+        let Tally { passed, second, failed, left_out } = self;
+        let again = if second.is_empty() { String::new() } else { format!(" ({} on the second try)", second.len()) };
+        println!("{passed} passed{again}, {} failed, {left_out} left out, {took:.0} s", failed.len());
+        if !second.is_empty() {
+            println!("passed on the second try: {}", second.join(", "));
+        }
+        if failed.is_empty() {
+            return ExitCode::SUCCESS;
+        }
+        println!("failed: {}", failed.join(", "));
+        ExitCode::FAILURE
     }
-    if failed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!("failed: {}", failed.join(", "));
-    Ok(ExitCode::FAILURE)
 }
 
 /// Why a test is not for this kernel, if so.
@@ -103,20 +132,22 @@ fn attempt(lab: &mut Lab, test: &Test, nth: Nth) -> std::result::Result<(), Stri
     }
 }
 
-fn choose(words: &Words) -> Result<Vec<Test>> {
-    let mut chosen: Vec<Test> = Vec::new();
+/// The tests asked for: those for kernels, and those for whole systems.
+fn choose(words: &Words) -> Result<(Vec<Test>, Vec<Test>)> {
+    let (mut on_kernels, mut on_systems) = (Vec::new(), Vec::new());
     for name in &words.names {
-        if name == "all" {
-            chosen.extend(ALL);
-            continue;
-        }
-        let Some(test) = ALL.iter().find(|test| test.name == name) else {
-            let known = ALL.iter().map(|test| test.name).collect::<Vec<_>>().join(", ");
-            return Err(Error::Unknown { kind: "test", name: name.clone(), known });
+        let of = |tests: &[Test]| -> Vec<Test> {
+            tests.iter().copied().filter(|test| name == "all" || test.name == name).collect()
         };
-        chosen.push(*test);
+        let (kernels, systems) = (of(ALL), of(system::ALL));
+        if kernels.is_empty() && systems.is_empty() {
+            let known = ALL.iter().chain(system::ALL).map(|test| test.name).collect::<Vec<_>>().join(", ");
+            return Err(Error::Unknown { kind: "test", name: name.clone(), known });
+        }
+        on_kernels.extend(kernels);
+        on_systems.extend(systems);
     }
-    Ok(chosen)
+    Ok((on_kernels, on_systems))
 }
 
 /// Programs of ours that go into guests: `cargo xtask lab` says where it built them.

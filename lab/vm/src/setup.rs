@@ -8,13 +8,14 @@ pub(crate) mod debug;
 pub(crate) mod kernel;
 pub(crate) mod lint;
 pub(crate) mod module;
+pub(crate) mod system;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::cache::{self, Cache, KERNELS, Known};
+use crate::cache::{self, Cache, KERNELS, Known, SYSTEMS, System};
 use crate::error::{At, Error, Result};
 use crate::proc;
 use crate::root;
@@ -57,7 +58,7 @@ impl Steps {
             eprintln!("{title}: there already");
             return Ok(());
         }
-        eprintln!("{title}: {words}");
+        eprintln!("{title}: {}", words.lines().next().unwrap_or_default());
         let since = Instant::now();
         run(cache, &title)?;
         cache.note(name, words)?;
@@ -70,8 +71,8 @@ impl Steps {
     }
 }
 
-/// Fetches everything for these kernels.
-pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
+/// Fetches everything for these kernels and whole systems.
+pub(crate) fn run(cache: &Cache, kernels: &[String], systems: &[String]) -> Result<()> {
     fit(cache)?;
     let mut chosen = Vec::new();
     for name in kernels {
@@ -82,17 +83,28 @@ pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
             known: KERNELS.map(|k| k.name).join(", "),
         })?);
     }
+    let mut whole: Vec<System> = Vec::new();
+    for name in systems {
+        let known = SYSTEMS.iter().find(|known| known.name == name);
+        whole.push(*known.ok_or_else(|| Error::Unknown {
+            kind: "system",
+            name: name.clone(),
+            known: SYSTEMS.map(|system| system.name).join(", "),
+        })?);
+    }
     let words = packages_words();
     let ready = cache.done("root", RELEASE)
         && cache.done("packages", &words)
-        && chosen.iter().all(|known| kernel_done(cache, *known));
+        && chosen.iter().all(|known| kernel_done(cache, *known))
+        && whole.iter().all(|known| cache.done(&system::step(*known), &system::words(*known)));
     // A root that has all is not changed, and builds that run in it meanwhile are not waited for.
     let _lock = if ready { None } else { Some(lock(cache)?) };
     if !ready {
-        apt::reachable(cache)?;
+        let more = whole.iter().flat_map(|known| [known.suite, known.kernels]);
+        apt::reachable(cache, &[RELEASE, BACKPORTS].into_iter().chain(more).collect::<Vec<_>>())?;
     }
-    let mut steps = Steps { all: 2 + 2 * chosen.len(), at: 0, since: Instant::now() };
-    steps.step(cache, "root", RELEASE, debootstrap)?;
+    let mut steps = Steps { all: 2 + 2 * chosen.len() + whole.len(), at: 0, since: Instant::now() };
+    steps.step(cache, "root", RELEASE, |cache, title| debootstrap(cache, title, RELEASE, &cache.root()))?;
     steps.step(cache, "packages", &words, packages)?;
     for known in chosen {
         let suite = known.suite;
@@ -100,6 +112,11 @@ pub(crate) fn run(cache: &Cache, kernels: &[String]) -> Result<()> {
             .step(cache, &format!("kernel-{}", known.name), suite, |cache, title| kernel::fetch(cache, title, known))?;
         steps.step(cache, &format!("modules-{}", known.name), &modules_words(), |cache, title| {
             module::left_off(cache, title, known)
+        })?;
+    }
+    for known in whole {
+        steps.step(cache, &system::step(known), &system::words(known), |cache, title| {
+            system::make(cache, title, known)
         })?;
     }
     Ok(())
@@ -150,9 +167,10 @@ fn fit(cache: &Cache) -> Result<()> {
     Ok(())
 }
 
-fn debootstrap(cache: &Cache, title: &str) -> Result<()> {
+/// The smallest root of a suite, as folder `to`.
+fn debootstrap(cache: &Cache, title: &str, suite: &str, to: &Path) -> Result<()> {
     let mirror = apt::mirror()?;
-    let (partial, debs) = (cache.path("root.partial"), cache.path("debs"));
+    let (partial, debs) = (to.with_extension("partial"), cache.path("debs"));
     if partial.exists() {
         fs::remove_dir_all(&partial).at(partial.display())?;
     }
@@ -164,17 +182,17 @@ fn debootstrap(cache: &Cache, title: &str) -> Result<()> {
     if let Some(keys) = apt::keys() {
         command.arg(format!("--keyring={keys}"));
     }
-    command.arg(RELEASE).arg(&partial).arg(&mirror).env("LC_ALL", "C");
+    command.arg(suite).arg(&partial).arg(&mirror).env("LC_ALL", "C");
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     proc::watched(title, &mut command)?;
-    cache::put(&partial, &cache.root())?;
+    cache::put(&partial, to)?;
     fs::remove_dir_all(&debs).at(debs.display())
 }
 
 fn packages(cache: &Cache, title: &str) -> Result<()> {
     let root = cache.root();
-    apt::sources(&root)?;
+    apt::sources(&root, &[RELEASE, BACKPORTS])?;
     apt::update(&root, title)?;
     apt::install(&root, title, &PACKAGES, RELEASE)?;
     apt::install(&root, title, &QEMU, BACKPORTS)?;

@@ -10,6 +10,7 @@ use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::modules::name_of;
 use crate::run;
+use crate::suite::system::host;
 use crate::suite::tb;
 use crate::tries::Nth;
 use crate::vcable::Cable;
@@ -28,6 +29,9 @@ const HELP: &str = "\
 /// Boots, loads what was asked for, and reads commands to the end.
 pub(crate) fn run(words: &Words) -> Result<()> {
     let cache = Cache::open()?;
+    if let Some(system) = words.chosen_systems.first() {
+        return whole(&cache, system);
+    }
     let mut lab = Lab::new(&cache, &words.one_kernel(), &words.modules, &run::puts())?;
     lab.begin("shell", Nth::First)?;
     let (topology, names) = match words.hosts {
@@ -59,6 +63,16 @@ pub(crate) fn run(words: &Words) -> Result<()> {
     converse(&guests, &cable)?;
     lab.finish(guests)?;
     cable.finish()
+}
+
+/// The same with two whole systems.
+fn whole(cache: &Cache, system: &str) -> Result<()> {
+    let mut lab = Lab::system(cache, system, &run::puts())?;
+    lab.begin("shell", Nth::First)?;
+    let pair = host::pair(&mut lab, &[], |spec| spec.deadline = DAY)?;
+    println!("cable `pair`, guests a, b; `help` tells the rest");
+    converse(&pair.guests, &pair.cable)?;
+    host::end(&mut lab, pair)
 }
 
 fn converse(guests: &[Guest], cable: &Cable) -> Result<()> {

@@ -19,6 +19,7 @@ mod single;
 mod sleep;
 mod stream;
 mod stripe;
+pub(crate) mod system;
 pub(crate) mod tb;
 mod thunderbolt;
 mod uring;

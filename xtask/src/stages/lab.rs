@@ -31,6 +31,7 @@ fn needs(words: &[&str]) -> Needs {
     match command {
         "run" if tests.iter().all(|test| test.starts_with("tb-")) => Needs::Cable,
         "run" => Needs::Programs,
+        "shell" if words.contains(&"--sys") => Needs::Programs,
         "shell" | "fixtures" => Needs::Cable,
         _ => Needs::Runner,
     }

@@ -12,6 +12,7 @@ use crate::cli::{Format, Measure};
 use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::out::Out;
+use crate::perf::idle::Idle;
 
 /// Characters of the longest bar of a text histogram.
 const BAR: usize = 50;
@@ -22,6 +23,7 @@ pub(crate) struct Sink<'a> {
     printer: Printer,
     record: Record,
     path: String,
+    idle: Idle,
 }
 
 impl<'a> Sink<'a> {
@@ -53,11 +55,23 @@ impl<'a> Sink<'a> {
             downgrades: Vec::new(),
             error: None,
         };
-        Ok(Sink { measure, out: Out::default(), printer: Printer::new(style), record, path: String::new() })
+        Ok(Sink {
+            measure,
+            out: Out::default(),
+            printer: Printer::new(style),
+            record,
+            path: String::new(),
+            idle: Idle::default(),
+        })
     }
 
     fn text(&self) -> bool {
         !self.measure.json && !self.measure.json_stream
+    }
+
+    /// Takes the cables of which those that a path leaves out are told.
+    pub(crate) fn idle(&mut self, idle: Idle) {
+        self.idle = idle;
     }
 
     pub(crate) fn start(&mut self) -> Result<(), Failure> {
@@ -77,6 +91,7 @@ impl<'a> Sink<'a> {
             if self.path != row.path {
                 self.path.clone_from(&row.path);
                 text = row.lines.iter().map(|line| format!("# {line}\n")).collect();
+                text.extend(self.idle.beside(&row.lines).iter().map(|line| format!("# {line}\n")));
                 if row.memory != "host" || row.peer_memory != "host" {
                     text.push_str(&format!("# messages in memory of {} here, {} there\n", row.memory, row.peer_memory));
                 }

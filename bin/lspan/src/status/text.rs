@@ -213,6 +213,10 @@ fn other_end(cable: &Cable) -> String {
     }
 }
 
+/// Why no cable of a domain leads to a host.
+pub(crate) const XDOMAIN_OFF: &str = "hosts at the other ends of cables are not looked for: take `thunderbolt.xdomain=0` off the kernel's command line, and \
+     `xdomain=0` out of /etc/modprobe.d, then boot again";
+
 /// One line for the domain, one for each device on it.
 fn thunderbolt(text: &mut String, domain: &Domain) {
     let ports = domain.routers.first().map_or(&[][..], |router| &router.ports);
@@ -239,6 +243,9 @@ fn thunderbolt(text: &mut String, domain: &Domain) {
         if ports.is_empty() { "" } else { "; " },
         ports.join(", ")
     ));
+    if domain.xdomain_off {
+        text.push_str(&format!("thunderbolt domain {}: {XDOMAIN_OFF}\n", domain.number));
+    }
     for router in domain.routers.iter().filter(|router| router.authorized == Some(false)) {
         let name = router.device_name.as_deref().unwrap_or("a device");
         let id = router.unique_id.as_deref().unwrap_or("UUID");

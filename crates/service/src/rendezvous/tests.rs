@@ -11,7 +11,10 @@ fn spellings_of_a_peer() {
     assert_eq!(one("127.0.0.1:77"), SocketAddr::from(([127, 0, 0, 1], 77)));
     assert_eq!(one("::1").to_string(), format!("[::1]:{}", PERF.port));
     assert_eq!(one("[::1]:77").to_string(), "[::1]:77");
-    assert_eq!((one("fe80::1%lo").port(), one("fe80::1%lo").ip().to_string()), (PERF.port, "fe80::1".to_owned()));
+    assert_eq!(one("[::1]").to_string(), format!("[::1]:{}", PERF.port));
+    // The loopback interface is number 1 in every network namespace of Linux.
+    assert_eq!(one("fe80::9%lo").to_string(), format!("[fe80::9%1]:{}", PERF.port));
+    assert_eq!(one("[fe80::9%lo]:77").to_string(), "[fe80::9%1]:77");
     for peer in ["", "a b", "-x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:99999"] {
         let error = resolve(peer, PERF, None).unwrap_err();
         assert!(matches!(error, RendezvousError::Spelling { .. }), "{peer}");
@@ -33,6 +36,13 @@ fn a_paired_peer_is_where_it_was_and_has_its_key() {
     let (found, addrs) = resolve("127.0.0.9", PERF, Some(&ring)).unwrap();
     assert_eq!((found, addrs.len()), (None, 1), "an address names nobody");
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_link_local_address_is_waited_on_with_its_interface() {
+    let addr = |ip: &str, scope| IfAddr { ip: ip.parse().unwrap(), prefix: 64, scope };
+    assert_eq!(scoped(&addr("fe80::9", 3), 5).to_string(), "[fe80::9%3]:5");
+    assert_eq!(scoped(&addr("10.1.0.1", 0), 5).to_string(), "10.1.0.1:5");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::Words;
-use crate::cache::KERNELS;
+use crate::cache::{KERNELS, SYSTEMS};
 
 fn read(line: &str) -> Option<Words> {
     Words::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -22,8 +22,25 @@ fn without_a_kernel_all_are_meant_and_the_newest_where_one_is() {
 }
 
 #[test]
+fn systems_are_taken_beside_kernels() {
+    let words = read("run sys-boot --sys 13").unwrap();
+    assert_eq!((words.systems(), words.kernels()), (vec!["13".to_owned()], Vec::new()));
+    assert!(read("run all --kernel 6.12").unwrap().systems().is_empty());
+    assert_eq!(read("setup").unwrap().systems(), SYSTEMS.map(|system| system.name));
+}
+
+#[test]
 fn nonsense_is_refused() {
-    for line in ["", "run --level full", "run a --kernel", "run --what", "shell --hosts 9", "shell --hosts two"] {
+    for line in [
+        "",
+        "run --level full",
+        "run a --kernel",
+        "run --what",
+        "setup --sys",
+        "run a --install",
+        "shell --hosts 9",
+        "shell --hosts two",
+    ] {
         assert_eq!(read(line), None, "{line}");
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct Spec {
     /// An archive behind the initramfs: its files are taken in place of those before.
     pub(crate) more: Option<PathBuf>,
     nics: Vec<Nic>,
+    system: Option<SystemDisk>,
     root: PathBuf,
     image: PathBuf,
     initrd: PathBuf,
@@ -44,6 +45,15 @@ struct Nic {
     own: PathBuf,
     peer: PathBuf,
     address: String,
+}
+
+/// What a whole system boots from.
+#[derive(Clone, Debug)]
+pub(crate) struct SystemDisk {
+    /// The disk as setup made it. Guests write to files of their own on top.
+    pub(crate) base: PathBuf,
+    /// An archive of files that are put in at each boot.
+    pub(crate) files: PathBuf,
 }
 
 /// Folders and files that all guests of a test share.
@@ -61,6 +71,8 @@ pub(crate) struct SharedFolders {
     pub(crate) logs: PathBuf,
     /// Whether the kernel is the debug kernel: its checkers cost several times the time, and memory.
     pub(crate) debug: bool,
+    /// Where guests are whole systems.
+    pub(crate) system: Option<SystemDisk>,
 }
 
 impl Spec {
@@ -69,16 +81,17 @@ impl Spec {
         Spec {
             name: name.to_owned(),
             // The root file system lies in it: with every program some 120 MiB. The suite over a device takes 230.
-            memory: if place.debug { 1024 } else { 640 },
+            memory: if place.debug || place.system.is_some() { 1024 } else { 640 },
             cpus: 1,
             deadline: Duration::from_secs(600),
-            slow: if place.debug { 4 } else { 1 },
+            slow: if place.debug || place.system.is_some() { 4 } else { 1 },
             allowed: Vec::new(),
             append: String::new(),
             viommu: false,
             cables: Vec::new(),
             more: None,
             nics: Vec::new(),
+            system: place.system.clone(),
             root: place.root.clone(),
             image: place.image.clone(),
             initrd: place.initrd.clone(),
@@ -120,7 +133,7 @@ impl Spec {
         }
         let errors = self.logs.join(format!("{}.qemu", self.name));
         let errors = std::fs::File::create(&errors).at(errors.display())?;
-        let mut command = self.command(&self.initramfs()?);
+        let mut command = self.command(&self.initramfs()?, self.disks()?.as_ref().map(<[String; 2]>::as_slice));
         command.stdout(Stdio::null()).stderr(errors);
         command.spawn().at(proc::shown(&command))
     }
@@ -134,7 +147,23 @@ impl Spec {
         Ok(both)
     }
 
-    fn command(&self, initramfs: &Path) -> Command {
+    /// QEMU's words for the disks of a whole system. What the guest has written to its own is still there after a reboot of
+    /// the same test.
+    fn disks(&self) -> Result<Option<[String; 2]>> {
+        let Some(system) = &self.system else { return Ok(None) };
+        let own = self.run.join(format!("{}.qcow2", self.name));
+        if !own.exists() {
+            let mut make = root::program(&self.root, "usr/bin/qemu-img");
+            make.args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"]).arg(&system.base).arg(&own);
+            proc::output(&mut make)?;
+        }
+        Ok(Some([
+            format!("file={},format=qcow2,cache=unsafe", own.display()),
+            format!("file={},format=raw,readonly=on", system.files.display()),
+        ]))
+    }
+
+    fn command(&self, initramfs: &Path, disks: Option<&[String]>) -> Command {
         let mut command = root::program(&self.root, "usr/bin/qemu-system-x86_64");
         let memory = format!("memory-backend-memfd,id=mem,size={}M,share=on", self.memory);
         command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", &self.cpus.to_string()]);
@@ -164,6 +193,10 @@ impl Spec {
             ));
             command.arg("-device").arg(format!("virtio-net-pci,netdev=n{n},mac={},romfile=", nic.address));
         }
+        for (n, disk) in disks.into_iter().flatten().enumerate() {
+            command.arg("-drive").arg(format!("{disk},if=none,id=disk{n}"));
+            command.arg("-device").arg(format!("virtio-blk-pci,drive=disk{n}"));
+        }
         command.arg("-kernel").arg(&self.image).arg("-initrd").arg(initramfs).arg("-append").arg(self.words());
         command
     }
@@ -175,11 +208,16 @@ impl Spec {
     /// emulated elliptic curves, are not under test here.
     fn words(&self) -> String {
         let iommu = if self.viommu { "intel_iommu=on iommu.strict=1 iommu.passthrough=0" } else { "intel_iommu=off" };
+        let system = match self.system {
+            // Soft lockups are measured by the TSC, whose frequency is that of a busy machine: 180 s of it were seen in 20.
+            Some(_) => format!("root=/dev/vda rw nosoftlockup systemd.hostname={}", self.name),
+            None => format!("lab.name={}", self.name),
+        };
         format!(
             "console=ttyS0 quiet loglevel=5 panic=-1 log_buf_len=4M mitigations=off no_timer_check \
              tsc=reliable clocksource=hpet rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 \
-             workqueue.watchdog_thresh=120 cryptomgr.notests=1 audit=0 {iommu} lab.name={} {}",
-            self.name, self.append
+             workqueue.watchdog_thresh=120 cryptomgr.notests=1 audit=0 {iommu} {system} {}",
+            self.append
         )
     }
 }

@@ -8,7 +8,6 @@ use crate::cache::Cache;
 use crate::error::{At, Error, Result};
 use crate::proc;
 use crate::root;
-use crate::setup::{BACKPORTS, RELEASE};
 
 /// The mirror that this machine's own apt takes Debian from.
 pub(crate) fn mirror() -> Result<String> {
@@ -21,9 +20,9 @@ pub(crate) fn mirror() -> Result<String> {
 }
 
 /// Whether the mirror answers and has what is asked of it; told before anything is begun.
-pub(crate) fn reachable(cache: &Cache) -> Result<()> {
+pub(crate) fn reachable(cache: &Cache, suites: &[&str]) -> Result<()> {
     let mirror = mirror()?;
-    for suite in [RELEASE, BACKPORTS] {
+    for suite in suites {
         let url = format!("{mirror}/dists/{suite}/InRelease");
         let mut helper = Command::new("/usr/lib/apt/apt-helper");
         helper.args(["-o", "APT::Sandbox::User=root", "download-file", &url]).arg(cache.path("probe"));
@@ -47,9 +46,9 @@ pub(crate) fn keys() -> Option<&'static str> {
 }
 
 /// Gives the root the mirror, the suites and how this machine reaches them (proxies and the like).
-pub(crate) fn sources(root: &Path) -> Result<()> {
+pub(crate) fn sources(root: &Path, suites: &[&str]) -> Result<()> {
     let mirror = mirror()?;
-    let lines: String = [RELEASE, BACKPORTS].map(|suite| format!("deb {mirror} {suite} main\n")).concat();
+    let lines: String = suites.iter().map(|suite| format!("deb {mirror} {suite} main\n")).collect();
     let file = root.join("etc/apt/sources.list");
     fs::write(&file, lines).at(file.display())?;
     let dump = proc::output(Command::new("apt-config").args(["dump", "Acquire"]))?;
