@@ -66,7 +66,7 @@ ok "removed and purged: nothing left"
 mount --bind "$root/usr" "$root/usr" && mount -o remount,bind,ro "$root/usr"
 if in_root dpkg -i "/debs/$(cd "$root/debs" && ls linkspan-nccl_*.deb)" >"$root/said" 2>&1; then fail "it installs into a /usr that is read-only"; fi
 grep -q 'Read-only file system' "$root/said" || fail "no word about /usr"
-umount "$root/usr"
+umount -l "$root/usr"
 in_root dpkg -i "/debs/$(cd "$root/debs" && ls linkspan-nccl_*.deb)" >"$root/said" 2>&1 || fail "after /usr was read-only"
 configured
 apt purge linkspan-nccl >/dev/null
@@ -87,8 +87,10 @@ ok "no kernel headers: said, installed, purged with nothing left"
 # Headers of two kernels: one before the module, one after.
 sed "s/ $release main/ $release-backports main/;t;d" "$root/etc/apt/sources.list" >"$root/etc/apt/sources.list.d/backports.list"
 apt update
-stock=$(in_root apt-cache show linux-headers-amd64 | sed -n 's/^Depends: linux-headers-\([^ ,]*\).*/\1/p' | sort -V | head -n 1)
-newer=$(in_root apt-cache show linux-headers-amd64 | sed -n 's/^Depends: linux-headers-\([^ ,]*\).*/\1/p' | sort -V | tail -n 1)
+# headers RELEASE: of the kernel that this release has now.
+headers() { in_root apt-get -s -t "$1" install linux-headers-amd64 | sed -n 's/^Inst linux-headers-\([0-9][^ ]*-amd64\) .*/\1/p' | sort -V | tail -n 1; }
+stock=$(headers "$release") newer=$(headers "$release-backports")
+[ "$stock" != "$newer" ] || fail "the headers of one kernel only: $stock"
 apt install "linux-headers-$stock" >/dev/null
 state >"$root/tmp/before"
 in_root dpkg -i "$module" >"$root/said" 2>&1 || fail "linkspan-dkms with the headers of $stock"
@@ -122,7 +124,7 @@ in_root dpkg -P linkspan-dkms >"$root/said" 2>&1 || fail "purging linkspan-dkms"
 mount -t tmpfs -o size=64k none "$root/var/lib/dkms"
 if in_root dpkg -i "$module" >"$root/said" 2>&1 && built "$newer"; then fail "a module was built on a full disk"; fi
 grep -q 'No space left on device' "$root/said" || fail "no word about the full disk"
-umount "$root/var/lib/dkms"
+umount -l "$root/var/lib/dkms"
 in_root dpkg --configure -a >"$root/said" 2>&1 || fail "configuring again with space"
 built "$newer" || in_root dpkg-reconfigure linkspan-dkms >"$root/said" 2>&1 || fail "dpkg-reconfigure"
 built "$newer" || fail "no module after there was space again"
