@@ -44,7 +44,8 @@ for file in "$root"/debs/*.deb; do
 	dpkg-deb -b --root-owner-group "$root/tmp/next" "$root/debs/next/" >/dev/null
 done
 rm -rf "$root/tmp/next"
-in_root lspan perf serve --open >"$root/tmp/serve" 2>&1 &
+# The root shares the ports of this machine.
+in_root lspan perf serve --open --port $((20000 + $$ % 10000)) >"$root/tmp/serve" 2>&1 &
 job=$!
 for way in next .; do
 	# shellcheck disable=SC2046
