@@ -1,10 +1,11 @@
 # Debian packages that the stages need, as PROGRAM:PACKAGE or FILE:PACKAGE, and how they are installed. Sourced by .ci/run and .ci/full.
 
 # A C and C++ compiler for the tests that play NCCL's part and for those of the C library, pkg-config and cmake (with make) to find that
-# library as its users do, ip and tc for namespaces, debootstrap for the lab's root; clang and the HIP runtime compile the
-# unpack kernel for AMD.
+# library as its users do, ip and tc for namespaces, debootstrap for the lab's root, mmdebstrap, dpkg-dev and xz for what users install;
+# clang and the HIP runtime compile the unpack kernel for AMD.
 PACKAGES=(
     cc:gcc c++:g++ pkg-config:pkg-config make:make cmake:cmake ip:iproute2 tc:iproute2 git:git debootstrap:debootstrap
+    mmdebstrap:mmdebstrap dpkg-source:dpkg-dev xz:xz-utils
     clang-19:clang-19 /usr/lib/x86_64-linux-gnu/libamdhip64.so.5:libamdhip64-5
 )
 

@@ -20,6 +20,9 @@ pub(crate) const HEADER: &str = "bindings/c/include/linkspan.h";
 /// The table of texts that the library carries.
 pub(crate) const TEXTS: &str = "bindings/c/src/status/texts.in";
 
+/// The symbols of the shared library, as Debian's tools ask for them.
+pub(crate) const SYMBOLS: &str = "debian/liblinkspan0.symbols";
+
 /// The exported functions and their types, in the order in which they are to be read.
 const SOURCES: [&str; 9] = [
     "types",
@@ -85,6 +88,29 @@ pub(crate) fn ring_programs(root: &Path) -> Result<[(&'static str, PathBuf); 3],
     // Guests have no library of C++.
     let cpp = build("c++", &["-std=c++17", "-static-libstdc++"], "cpp/rings.cpp", "ring-cpp")?;
     Ok([("RING_C", c), ("RING_CPP", cpp), ("LIBLINKSPAN", installed.shared)])
+}
+
+/// [`SYMBOLS`] as it should be: each name with its version, and the release since which it is there. `LIBLINKSPAN_0` came with 0.1.0; any later
+/// version is named for its release (`LIBLINKSPAN_0.2`).
+pub(crate) fn symbols(sources: &[Source]) -> String {
+    let map = sources.iter().find(|s| s.path == install::MAP).map_or("", |s| s.text.as_str());
+    let mut lines = Vec::new();
+    let mut version = "";
+    for line in map.lines().map(str::trim) {
+        if let Some(name) = line.strip_suffix(" {") {
+            version = name;
+            lines.push((version, version));
+        } else if let Some(name) = line.strip_suffix(';').filter(|name| name.starts_with("linkspan_")) {
+            lines.push((name, version));
+        }
+    }
+    lines.sort_unstable();
+    let mut text = String::from("liblinkspan.so.0 liblinkspan0 #MINVER#\n* Build-Depends-Package: liblinkspan-dev\n");
+    for (name, version) in lines {
+        let release = version.strip_prefix("LIBLINKSPAN_").filter(|release| *release != "0").unwrap_or("0.1.0");
+        let _ = writeln!(text, " {name}@{version} {release}");
+    }
+    text
 }
 
 /// Every code with its message, as an array of pairs.

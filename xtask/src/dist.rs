@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::capi::abi;
-use crate::capi::install::{Installed, MAP, install};
+use crate::capi::install::{Installed, MAP, install_for, replace};
+use crate::machine::Machine;
 use crate::run::{self, Outcome};
 use elf::Elf;
 
@@ -35,13 +36,10 @@ const NET_VERSIONS: std::ops::RangeInclusive<u32> = 6..=12;
 
 /// Builds into `dir`, then checks what was built.
 pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
-    match build(root, dir) {
+    match build(root, &Machine::Native, dir, "", "", "lib") {
         Err(why) => Outcome::Failed(why),
-        Ok((files, library)) => {
-            let mut problems = inspect_library(root, &library);
-            for (file, is_plugin) in files {
-                problems.extend(inspect(&file, is_plugin));
-            }
+        Ok(built) => {
+            let problems = problems(root, &built);
             for problem in &problems {
                 eprintln!("dist: {problem}");
             }
@@ -51,28 +49,49 @@ pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
 }
 
 /// Compiles plugin and program.
-pub(crate) fn compile(root: &Path) -> Result<(), String> {
-    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-nccl", "-p", "lspan"]))
+pub(crate) fn compile(root: &Path, machine: &Machine) -> Result<(), String> {
+    run::must(machine.cargo(root).args(["build", "--release", "-p", "linkspan-nccl", "-p", "lspan"]))
 }
 
-/// Plugin and program, and the C library below the same folder.
-fn build(root: &Path, dir: &Path) -> Result<([(PathBuf, bool); 2], Installed), String> {
-    compile(root)?;
-    let built = run::target_dir(root).join("release");
-    let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
-    fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
-    let copy = |from: &str, to: &str| {
-        let (from, to) = (built.join(from), dir.join(to));
-        // A plugin that is being used must not change under its user: replace the name, not the bytes.
-        let _ = fs::remove_file(&to);
-        fs::copy(&from, &to).map(|_| to).map_err(|e| failed(&from, e))
-    };
-    let plugin = copy("liblinkspan_nccl.so", NCCL_NAME)?;
-    let lspan = copy("lspan", "lspan")?;
-    let link = dir.join(RCCL_NAME);
+/// What was built, where it lies.
+pub(crate) struct Built {
+    /// The plugin; its second name is a link beside it.
+    pub(crate) plugin: PathBuf,
+    /// The program.
+    pub(crate) lspan: PathBuf,
+    /// The C library.
+    pub(crate) library: Installed,
+}
+
+/// Builds for a machine: the program into `bin` and all libraries into `libdir`, both below `prefix`.
+pub(crate) fn build(
+    root: &Path,
+    machine: &Machine,
+    prefix: &Path,
+    bin: &str,
+    plugins: &str,
+    libdir: &str,
+) -> Result<Built, String> {
+    compile(root, machine)?;
+    let built = machine.release(root);
+    let (bin, plugins) = (prefix.join(bin), prefix.join(plugins));
+    for dir in [&bin, &plugins] {
+        fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    }
+    let (lspan, plugin, link) = (bin.join("lspan"), plugins.join(NCCL_NAME), plugins.join(RCCL_NAME));
+    replace(&built.join("lspan"), &lspan)?;
+    replace(&built.join("liblinkspan_nccl.so"), &plugin)?;
     let _ = fs::remove_file(&link);
-    std::os::unix::fs::symlink(NCCL_NAME, &link).map_err(|e| failed(&link, e))?;
-    Ok(([(plugin, true), (lspan, false)], install(root, dir)?))
+    std::os::unix::fs::symlink(NCCL_NAME, &link).map_err(|e| format!("{}: {e}", link.display()))?;
+    Ok(Built { plugin, lspan, library: install_for(root, machine, prefix, libdir)? })
+}
+
+/// What is wrong with what was built.
+pub(crate) fn problems(root: &Path, built: &Built) -> Vec<String> {
+    let mut problems = inspect_library(root, &built.library);
+    problems.extend(inspect(&built.plugin, true));
+    problems.extend(inspect(&built.lspan, false));
+    problems
 }
 
 /// What is wrong with the shared library of the C interface.

@@ -70,13 +70,14 @@ fn surfaces(sources: &[Source], header: &str) -> Result<[(&'static str, String);
     Ok([(surface::RUST, surface::rust(sources)?), (surface::C, surface::c(sources, header)?)])
 }
 
-fn documents(sources: &[Source]) -> [(&'static str, String); 5] {
+fn documents(sources: &[Source]) -> [(&'static str, String); 6] {
     [
         ("docs/FINDINGS.md", finding_page(sources)),
         ("docs/SAFETY.md", safety(sources)),
         ("docs/ERRORS.md", errors(sources)),
         ("docs/PARAMETERS.md", parameters(sources)),
         (capi::TEXTS, capi::texts(sources)),
+        (capi::SYMBOLS, capi::symbols(sources)),
     ]
 }
 

@@ -12,6 +12,8 @@ mod dist;
 mod generate;
 mod inventory;
 mod lex;
+mod machine;
+mod package;
 mod parts;
 mod rename;
 mod run;
@@ -34,6 +36,9 @@ usage: cargo xtask COMMAND
   tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
+  package tar [--for aarch64] | wheel [--sdist] | deb [--on bookworm|trixie] [--twice] | source DIR
+                         what users install, into target/packages/, each tried as they do (docs/install.md)
+  stage DIR [LIBDIR]     what a package holds, as it lies below a prefix (debian/rules); LIBDIR is lib where it is not said
   bench-pair BASE HEAD [--quick] [--pairs N] [--figure NAME]... [--instructions] [--record FILE]
                          is HEAD as fast as BASE (`core-base`: the commit in bench/core-base)? pairs of runs in turn
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
@@ -73,6 +78,9 @@ fn main() -> ExitCode {
         ["parts"] => parts::run(&root),
         ["dist"] => dist::run(&root, &root.join("dist")),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
+        ["package", rest @ ..] => package::run(&root, rest),
+        ["stage", dir] => package::stage::run(&root, std::path::Path::new(dir), "lib"),
+        ["stage", dir, libdir] => package::stage::run(&root, std::path::Path::new(dir), libdir),
         ["bench-pair", rest @ ..] => bench::run(&root, rest),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["capi"] => capi::test(&root),

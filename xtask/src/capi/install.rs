@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::machine::Machine;
 use crate::run;
 
 /// Version script of the shared library.
@@ -32,22 +33,29 @@ pub(crate) struct Installed {
 
 /// Builds and installs below `prefix`.
 pub(crate) fn install(root: &Path, prefix: &Path) -> Result<Installed, String> {
-    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-capi"]))?;
+    install_for(root, &Machine::Native, prefix, "lib")
+}
+
+/// The same for a machine, with the libraries in `libdir` below `prefix` (`lib`, or Debian's `lib/x86_64-linux-gnu`).
+pub(crate) fn install_for(root: &Path, machine: &Machine, prefix: &Path, libdir: &str) -> Result<Installed, String> {
+    run::must(machine.cargo(root).args(["build", "--release", "-p", "linkspan-capi"]))?;
     let version = version(root)?;
     let numbers: Vec<&str> = version.split('.').collect();
     let [major, minor, ..] = numbers[..] else { return Err(format!("{version} is not a version")) };
     let soname = format!("liblinkspan.so.{major}");
-    let (lib, include) = (prefix.join("lib"), prefix.join("include"));
+    let (lib, include) = (prefix.join(libdir), prefix.join("include"));
     for dir in [&lib.join("pkgconfig"), &lib.join("cmake/linkspan"), &include] {
         fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     }
     let archive = lib.join("liblinkspan.a");
-    replace(&run::target_dir(root).join("release/liblinkspan_capi.a"), &archive)?;
+    replace(&machine.release(root).join("liblinkspan_capi.a"), &archive)?;
     let shared = lib.join(format!("liblinkspan.so.{version}"));
     let _ = fs::remove_file(&shared);
-    run::must(&mut link(root, &archive, &soname, &shared))?;
+    run::must(&mut link(root, machine, &archive, &soname, &shared))?;
     // What a debugger wants of the archive is in the shared library too; here it would be most of the file.
-    run::must(Command::new("strip").arg("--strip-debug").arg(&archive))?;
+    // Nor is there any use for the bitcode of the standard library, which is three quarters of the rest.
+    let without = ["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
+    run::must(machine.tool("objcopy").args(without).arg(&archive))?;
     for (name, target) in
         [(soname.clone(), format!("liblinkspan.so.{version}")), ("liblinkspan.so".into(), soname.clone())]
     {
@@ -59,7 +67,11 @@ pub(crate) fn install(root: &Path, prefix: &Path) -> Result<Installed, String> {
     for header in ["linkspan.h", "linkspan.hpp"] {
         replace(&capi.join("include").join(header), &include.join(header))?;
     }
+    // From the folder of a pkg-config file, and from that of the CMake package, to the prefix and to the libraries.
+    let up = "/..".repeat(1 + libdir.split('/').count());
     let words = [
+        ("@UP@", up.as_str()),
+        ("@LIBDIR@", libdir),
         ("@VERSION@", version.as_str()),
         ("@MAJOR@", major),
         ("@MINOR@", minor),
@@ -82,8 +94,8 @@ pub(crate) fn install(root: &Path, prefix: &Path) -> Result<Installed, String> {
 }
 
 /// The command that makes the shared library: rustc's own would keep symbols without a version.
-fn link(root: &Path, archive: &Path, soname: &str, out: &Path) -> Command {
-    let mut cc = Command::new("cc");
+fn link(root: &Path, machine: &Machine, archive: &Path, soname: &str, out: &Path) -> Command {
+    let mut cc = machine.tool("cc");
     cc.args(["-shared", "-o"]).arg(out).arg(format!("-Wl,-soname,{soname}"));
     cc.arg(format!("-Wl,--version-script={}", root.join(MAP).display()));
     cc.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
@@ -92,7 +104,7 @@ fn link(root: &Path, archive: &Path, soname: &str, out: &Path) -> Command {
 }
 
 /// A file that is in use must not change under its user: the name is replaced, not the bytes.
-fn replace(from: &Path, to: &Path) -> Result<(), String> {
+pub(crate) fn replace(from: &Path, to: &Path) -> Result<(), String> {
     let _ = fs::remove_file(to);
     fs::copy(from, to).map(drop).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
 }
@@ -102,7 +114,7 @@ fn filled(text: &str, words: &[(&str, &str)]) -> String {
 }
 
 /// The version of the workspace.
-fn version(root: &Path) -> Result<String, String> {
+pub(crate) fn version(root: &Path) -> Result<String, String> {
     let file = root.join("Cargo.toml");
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let line = text.lines().skip_while(|l| *l != "[workspace.package]").find_map(|l| l.strip_prefix("version = \""));

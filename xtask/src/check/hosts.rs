@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tree::Source;
 
 /// Hosts that addresses in the tree may name: specifications, upstreams, and names reserved for examples (RFC 2606).
-const HOSTS: [&str; 24] = [
+const HOSTS: [&str; 25] = [
     "github.com",
     "doc.rust-lang.org",
     "docs.rs",
@@ -21,6 +21,7 @@ const HOSTS: [&str; 24] = [
     "docs.nvidia.com",
     "rocm.docs.amd.com",
     "www.rfc-editor.org",
+    "www.debian.org",
     "noiseprotocol.org",
     "refspecs.linuxfoundation.org",
     "llvm.org",

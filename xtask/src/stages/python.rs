@@ -13,7 +13,7 @@ const TOOLS: [&str; 5] = ["maturin>=1.9,<2", "pytest", "mypy", "pyright", "numpy
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
 
 /// Whether there is a Python for all this.
-fn python3() -> Result<(), Outcome> {
+pub(crate) fn python3() -> Result<(), Outcome> {
     if run::which("python3").is_none() {
         return Err(Outcome::Skipped("no python3 (Debian: python3 python3-venv)".to_owned()));
     }
@@ -104,7 +104,7 @@ fn pip(bin: &Path) -> Command {
 }
 
 /// An environment with these packages in it.
-pub(super) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> {
+pub(crate) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> {
     let bin = venv.join("bin");
     if !bin.join("python").is_file() {
         run::output(Command::new("python3").args(["-m", "venv"]).arg(venv))?;

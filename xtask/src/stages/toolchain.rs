@@ -32,6 +32,16 @@ pub(crate) struct Toolchain {
 }
 
 impl Toolchain {
+    /// One of the programs in `wrappers`, for the other machine.
+    pub(crate) fn tool(&self, name: &str) -> Command {
+        Command::new(self.dir.join(name))
+    }
+
+    /// Where cargo leaves optimised builds.
+    pub(crate) fn release(root: &Path) -> PathBuf {
+        run::target_dir(root).join("aarch64").join(TARGET).join("release")
+    }
+
     /// A cargo command that builds for, and runs on, the other machine.
     pub(crate) fn cargo(&self, root: &Path) -> Command {
         let mut cargo = run::cargo(root);
@@ -69,7 +79,10 @@ pub(crate) fn ready(root: &Path, fresh: bool) -> Result<Toolchain, String> {
         let _ = fs::remove_dir_all(&dir);
     }
     let tools = Toolchain { dir: dir.clone() };
+    let failed = |what: &str, e: std::io::Error| format!("{}: {what}: {e}", dir.display());
     if dir.join("complete").is_file() {
+        // They may be older than this program.
+        wrappers(&dir).map_err(|e| failed("wrappers", e))?;
         return Ok(tools);
     }
     for program in ["apt-get", "apt-cache", "dpkg-deb", "dpkg-query"] {
@@ -80,7 +93,6 @@ pub(crate) fn ready(root: &Path, fresh: bool) -> Result<Toolchain, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the toolchain is known to work on x86_64 machines only".to_owned());
     }
-    let failed = |what: &str, e: std::io::Error| format!("{}: {what}: {e}", dir.display());
     let _ = fs::remove_dir_all(&dir);
     for sub in ["lists/partial", "cache/archives/partial", "debs", "root"] {
         fs::create_dir_all(dir.join(sub)).map_err(|e| failed(sub, e))?;
@@ -145,7 +157,7 @@ fn closure(dir: &Path) -> Result<Vec<String>, String> {
     Ok(names.into_iter().map(str::to_owned).collect())
 }
 
-/// Three programs that know where they lie. The linker's name ends in gcc because rustc tells its kind by that.
+/// Programs that know where they lie. The linker's name ends in gcc because rustc tells its kind by that.
 fn wrappers(dir: &Path) -> std::io::Result<()> {
     let root = dir.join("root");
     let root = root.display();
@@ -162,6 +174,11 @@ fn wrappers(dir: &Path) -> std::io::Result<()> {
             format!(
                 "LD_LIBRARY_PATH=\"{libraries}\" exec \"{root}/usr/bin/aarch64-linux-gnu-gcc\" --sysroot=\"{root}\" \"$@\""
             ),
+        ),
+        ("strip", format!("LD_LIBRARY_PATH=\"{libraries}\" exec \"{root}/usr/bin/aarch64-linux-gnu-strip\" \"$@\"")),
+        (
+            "objcopy",
+            format!("LD_LIBRARY_PATH=\"{libraries}\" exec \"{root}/usr/bin/aarch64-linux-gnu-objcopy\" \"$@\""),
         ),
         ("qemu", format!("exec \"{root}/usr/bin/qemu-aarch64-static\" -L \"{root}/usr/aarch64-linux-gnu\" \"$@\"")),
     ];

@@ -55,7 +55,7 @@ fn line(name: &str, places: &[PathBuf]) -> Line {
         Some(file) => load(part, &file),
         None => {
             let text = format!(
-                "cannot be tested here: no {name} in LD_LIBRARY_PATH or the usual folders; `cargo xtask dist` makes it, \
+                "cannot be tested here: no {name} in LD_LIBRARY_PATH or the usual folders; the package linkspan-nccl has it, \
                  and --plugin FILE names one elsewhere"
             );
             Line::new(part, Verdict::Skip, text)

@@ -1,0 +1,68 @@
+//! The processor that a build is for, and the tools of that build.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run;
+use crate::stages::toolchain::{self, Toolchain};
+
+/// Which one.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    /// This one, with its own tools.
+    Native,
+    /// aarch64, with Debian's cross toolchain.
+    Aarch64(Toolchain),
+}
+
+impl Machine {
+    /// The machine of this name; the error is why nothing can be built for it here.
+    pub(crate) fn named(root: &Path, name: &str) -> Result<Machine, String> {
+        match name {
+            name if name == std::env::consts::ARCH => Ok(Machine::Native),
+            "aarch64" => toolchain::ready(root, false).map(Machine::Aarch64),
+            _ => Err(format!("nothing is built for {name} here: this machine's own processor and aarch64 are known")),
+        }
+    }
+
+    /// What `uname -m` says on it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Machine::Native => std::env::consts::ARCH,
+            Machine::Aarch64(_) => "aarch64",
+        }
+    }
+
+    /// A cargo command that builds for it.
+    pub(crate) fn cargo(&self, root: &Path) -> Command {
+        match self {
+            Machine::Native => run::cargo(root),
+            Machine::Aarch64(tools) => tools.cargo(root),
+        }
+    }
+
+    /// Where cargo leaves optimised builds.
+    pub(crate) fn release(&self, root: &Path) -> PathBuf {
+        match self {
+            Machine::Native => run::target_dir(root).join("release"),
+            Machine::Aarch64(_) => Toolchain::release(root),
+        }
+    }
+
+    /// `cc`, `strip` or `objcopy`.
+    pub(crate) fn tool(&self, name: &str) -> Command {
+        match (self, name) {
+            (Machine::Native, name) => Command::new(name),
+            (Machine::Aarch64(tools), "cc") => tools.tool("gcc"),
+            (Machine::Aarch64(tools), name) => tools.tool(name),
+        }
+    }
+
+    /// The program that runs programs of it here; nothing where none is needed.
+    pub(crate) fn emulator(&self) -> PathBuf {
+        match self {
+            Machine::Native => PathBuf::new(),
+            Machine::Aarch64(tools) => tools.tool("qemu").get_program().into(),
+        }
+    }
+}

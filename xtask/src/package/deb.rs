@@ -1,0 +1,145 @@
+//! `package deb`: Debian's packages, built and tried in roots of fresh systems.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::{place, source};
+use crate::run::{self, Outcome};
+
+/// Releases that packages are built and tried on; those of the first are what is handed out, for they run on the others too.
+const RELEASES: [&str; 2] = ["bookworm", "trixie"];
+
+/// Scripts that are run with the path of such a root.
+const BUILD: &str = "xtask/src/package/build.sh";
+const TRY: &str = "xtask/src/package/try-deb.sh";
+
+/// What to do.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Job<'a> {
+    /// Where it is built; on [`RELEASES`] one after the other where none is named.
+    on: Option<&'a str>,
+    /// Built twice, and compared.
+    twice: bool,
+}
+
+impl<'a> Job<'a> {
+    fn read(words: &[&'a str]) -> Result<Job<'a>, String> {
+        let mut job = Job::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--twice" => job.twice = true,
+                "--on" => match words.next() {
+                    Some(release) if RELEASES.contains(release) => job.on = Some(release),
+                    other => return Err(format!("--on takes {}, not {other:?}", RELEASES.join(" or "))),
+                },
+                other => return Err(format!("package deb has no option {other}; it has --on RELEASE and --twice")),
+            }
+        }
+        Ok(job)
+    }
+}
+
+/// Builds, has lintian look, installs, uses, changes and removes.
+pub(super) fn run(root: &Path, words: &[&str]) -> Outcome {
+    let job = match Job::read(words) {
+        Ok(job) => job,
+        Err(why) => return Outcome::Failed(why),
+    };
+    for (program, package) in [("mmdebstrap", "mmdebstrap"), ("dpkg-source", "dpkg-dev"), ("unshare", "util-linux")] {
+        if run::which(program).is_none() {
+            return Outcome::Skipped(format!("no {program} (Debian: {package})"));
+        }
+    }
+    if !run::is_root() {
+        return Outcome::Skipped("packages are built in a root of their own, which needs root".to_owned());
+    }
+    match all(root, &job) {
+        Ok(()) => Outcome::Done,
+        Err(why) => Outcome::Failed(why),
+    }
+}
+
+fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
+    let sources = place(root).join("source");
+    source::make(root, &sources)?;
+    for release in RELEASES.into_iter().filter(|release| job.on.is_none_or(|on| on == *release)) {
+        let out = place(root).join(release);
+        let again = place(root).join(format!("{release}-again"));
+        for dir in [&out, &again] {
+            let _ = fs::remove_dir_all(dir);
+        }
+        let build = |to: &Path, nth: &str| {
+            let words = [root.join(BUILD), sources.clone(), to.to_owned(), nth.into()];
+            in_fresh_root(root, release, &words)
+        };
+        build(&out, "1")?;
+        if job.twice {
+            build(&again, "2")?;
+            same(&out, &again)?;
+        }
+        // What is handed out is tried everywhere, the others where they were built.
+        for on in RELEASES.into_iter().filter(|on| on == &release || release == RELEASES[0]) {
+            in_fresh_root(root, on, &[root.join(TRY), out.clone(), root.join("debian/tests"), on.into()])?;
+        }
+        println!("{}", out.display());
+    }
+    Ok(())
+}
+
+/// Runs a script (the first word) with the root of a fresh system as its first argument. Nothing of that stays.
+fn in_fresh_root(root: &Path, release: &str, words: &[std::path::PathBuf]) -> Result<(), String> {
+    let temporary = place(root).join("roots");
+    fs::create_dir_all(&temporary).map_err(|e| format!("{}: {e}", temporary.display()))?;
+    let quoted = |word: &Path| format!("'{}'", word.display());
+    let (script, rest) = words.split_first().ok_or("no script")?;
+    let rest: Vec<String> = rest.iter().map(|word| quoted(word)).collect();
+    let mut mmdebstrap = Command::new("mmdebstrap");
+    mmdebstrap.args(["--quiet", "--variant=apt", "--mode=root"]);
+    mmdebstrap.arg(format!("--customize-hook=bash {} \"$1\" {}", quoted(script), rest.join(" ")));
+    mmdebstrap.args([release, "/dev/null"]).env("TMPDIR", &temporary);
+    run::must(&mut mmdebstrap)
+}
+
+/// That two builds came to the same packages, byte for byte.
+fn same(one: &Path, other: &Path) -> Result<(), String> {
+    let list = fs::read_dir(one).map_err(|e| format!("{}: {e}", one.display()))?;
+    let mut names: Vec<_> = list.flatten().map(|entry| entry.file_name()).collect();
+    names.retain(|name| Path::new(name).extension().is_some_and(|e| e == "deb"));
+    names.sort();
+    let read = |dir: &Path, name| fs::read(dir.join(name)).map_err(|e| format!("{}: {e}", dir.join(name).display()));
+    let mut differing = Vec::new();
+    for name in &names {
+        if read(one, name)? != read(other, name)? {
+            differing.push(name.to_string_lossy().into_owned());
+        }
+    }
+    if names.is_empty() || !differing.is_empty() {
+        return Err(format!(
+            "built twice and not equal: {} (diffoscope {} {})",
+            differing.join(", "),
+            one.display(),
+            other.display()
+        ));
+    }
+    println!(
+        "ok   {} packages built twice, by another user, in another folder, time zone and mask: equal",
+        names.len()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Job;
+
+    #[test]
+    fn options_are_read_and_others_refused() {
+        assert_eq!(Job::read(&[]), Ok(Job::default()));
+        assert_eq!(Job::read(&["--on", "trixie", "--twice"]), Ok(Job { on: Some("trixie"), twice: true }));
+        assert!(
+            Job::read(&["--on"]).is_err() && Job::read(&["--on", "sid"]).is_err() && Job::read(&["--once"]).is_err()
+        );
+    }
+}

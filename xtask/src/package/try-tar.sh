@@ -1,0 +1,77 @@
+#!/bin/sh
+# Installs an archive as its users do and has it do its work: try-tar.sh ARCHIVE MACHINE EMULATOR, in an empty folder.
+# EXAMPLES is where the C++ examples lie.
+set -eu
+archive=$1 machine=$2 emulator=$3
+case $archive in /*) ;; *) echo "try-tar.sh: $archive is not a whole path" >&2; exit 2 ;; esac
+fail() { echo "FAIL $1" >&2; exit 1; }
+ok() { echo "ok   $1"; }
+run() { env -i HOME="$PWD" PATH=/usr/bin:/bin "$@"; }
+
+tar -xf "$archive"
+for folder in linkspan-*-linux-gnu; do from=$PWD/$folder; done
+prefix=$PWD/prefix
+case $machine in
+	"$(uname -m)") ;;
+	*)
+		# Not its processor: it says so and installs nothing; what it would install runs under an emulator.
+		if run sh "$from/install.sh" --prefix "$prefix" >out 2>&1; then fail "it installs programs of $machine on $(uname -m)"; fi
+		grep -q "needs glibc 2.34 or newer on the processor" out || { cat out; fail "no word about the processor"; }
+		[ ! -e "$prefix" ] || fail "it left something of $machine"
+		ok "install.sh refuses $machine on $(uname -m)"
+		run "$emulator" "$from/bin/lspan" --version
+		run LINKSPAN_IFNAME==lo "$emulator" "$from/bin/lspan" status --json | grep -q '"schema"' || fail "lspan status under the emulator"
+		ok "lspan of $machine runs under an emulator"
+		exit 0
+		;;
+esac
+
+mkdir "$prefix" && echo mine >"$prefix/mine"
+find "$prefix" | sort >before
+run sh "$from/install.sh" --prefix "$prefix" >out || { cat out; fail "install.sh"; }
+find "$prefix" | sort >first
+grep -q 'export LD_LIBRARY_PATH=' out || fail "it does not say what to export"
+run "$prefix/bin/lspan" --version
+run "$prefix/bin/lspan" selftest >selftest || { cat selftest; fail "lspan selftest"; }
+for part in 'NCCL plugin' 'RCCL plugin' 'path tcp' 'path shm'; do
+	grep -q "^pass  $part" selftest || { cat selftest; fail "$part"; }
+done
+ok "installed: the plugin loads under both names, data moves over TCP and shared memory"
+for file in share/man/man1/lspan.1 share/bash-completion/completions/lspan share/doc/linkspan/THIRD-PARTY share/doc/linkspan/LICENSE-MIT; do
+	[ -s "$prefix/$file" ] || fail "no $file"
+done
+if command -v c++ >/dev/null && command -v pkg-config >/dev/null; then
+	export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+	# shellcheck disable=SC2046
+	c++ -std=c++17 "$EXAMPLES/ping_pong.cpp" $(pkg-config --cflags --libs linkspan) -pthread -o ping_pong
+	run LD_LIBRARY_PATH="$prefix/lib" ./ping_pong 100
+	ok "a C++ program, through pkg-config, over the shared library"
+fi
+
+# Who has the old files open keeps them.
+exec 3<"$prefix/lib/libnccl-net-linkspan.so"
+cp "$prefix/lib/libnccl-net-linkspan.so" was
+printf extra >>"$from/lib/libnccl-net-linkspan.so"
+run sh "$from/install.sh" --prefix "$prefix" >/dev/null
+cmp -s was - <&3 || fail "installing again changed a file that is in use"
+exec 3<&-
+find "$prefix" | sort | cmp - first || fail "installing again left something"
+ok "installed again over itself, with the plugin in use"
+
+# A file of someone else, and a disk that takes no more: nothing changes.
+mkdir -p other/bin && echo mine >other/bin/lspan
+if run sh "$from/install.sh" --prefix "$PWD/other" >out 2>&1; then fail "it overwrites a file of someone else"; fi
+grep -q 'was not put there by this script' out || { cat out; fail "no word about the file of someone else"; }
+[ "$(find other -type f)" = other/bin/lspan ] || fail "it left something beside a file of someone else"
+find "$prefix" -type f -exec cksum {} + | sort >sums
+printf more >>"$from/bin/lspan"
+# The longest file that may be written stands for a disk that is full.
+if run sh -c "trap '' XFSZ; ulimit -f 1000; exec sh '$from/install.sh' --prefix '$prefix'" >out 2>&1; then fail "it says nothing of a full disk"; fi
+grep -q 'cannot be written: nothing was changed' out || { cat out; fail "no word about the full disk"; }
+find "$prefix" -type f -exec cksum {} + | sort | cmp - sums || fail "a full disk changed something"
+ok "a file of someone else and a full disk: refused, nothing changed"
+
+run sh "$prefix/share/linkspan/install.sh" --uninstall
+find "$prefix" | sort | cmp - before || fail "removing left something"
+if run sh "$from/install.sh" --uninstall --prefix "$prefix" >out 2>&1; then fail "it removes what is not there"; fi
+ok "removed: nothing left"
