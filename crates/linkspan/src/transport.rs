@@ -194,6 +194,13 @@ impl Transport {
         guard.channel().map(|ch| ch.describe())
     }
 
+    /// What the peer is called here, where it has proven its key: the name that it was paired under, or else its key's
+    /// fingerprint. `None` without a login by key pairs, and while there is no path.
+    pub fn peer_name(&self) -> Option<String> {
+        let mut guard = self.shared.lock();
+        guard.channel().and_then(|ch| ch.peer_name())
+    }
+
     /// Paths to the peer so far: one, and one more for every revocation.
     pub fn epoch(&self) -> u32 {
         self.shared.lock().epoch
