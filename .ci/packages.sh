@@ -4,7 +4,7 @@
 # library as its users do, ip and tc for namespaces, debootstrap for the lab's root, mmdebstrap, dpkg-dev and xz for what users install;
 # clang and the HIP runtime compile the unpack kernel for AMD.
 PACKAGES=(
-    cc:gcc c++:g++ pkg-config:pkg-config make:make cmake:cmake ip:iproute2 tc:iproute2 git:git debootstrap:debootstrap
+    cc:gcc c++:g++ pkg-config:pkg-config make:make cmake:cmake ip:iproute2 tc:iproute2 git:git debootstrap:debootstrap strace:strace
     mmdebstrap:mmdebstrap dpkg-source:dpkg-dev xz:xz-utils
     clang-19:clang-19 /usr/lib/x86_64-linux-gnu/libamdhip64.so.5:libamdhip64-5
 )

@@ -31,6 +31,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
+            [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
+            [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
+            [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
+            [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove entries of a peer''s share, for good')
+            [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
+            [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
+            [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
@@ -363,6 +371,87 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'lspan;files' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;files;serve' {
+            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more [default: loopback and every usable interface]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to listen on')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--as-root', '--as-root', [CompletionResultType]::ParameterName, 'Serve as root: peers then read, and where :rw is given write, whatever is below the directories')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;files;help' {
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;files;help;serve' {
+            break
+        }
+        'lspan;files;help;help' {
+            break
+        }
+        'lspan;ls' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-l', '-l', [CompletionResultType]::ParameterName, 'With permissions, size and time')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each entry (schema linkspan.ls/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;send' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
+            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
+            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;get' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
+            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
+            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;rm' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Directories with all that is below them')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;mv' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;du' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.du/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;verify' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'lspan;pair' {
             [CompletionResult]::new('--as', '--as', [CompletionResultType]::ParameterName, 'What the peer is called here [default: as it calls itself]')
             [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'What this side calls itself [default: this host''s name]')
@@ -548,6 +637,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
+            [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
+            [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
+            [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
+            [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove entries of a peer''s share, for good')
+            [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
+            [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
+            [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
@@ -610,6 +707,34 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;stats' {
+            break
+        }
+        'lspan;help;files' {
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key')
+            break
+        }
+        'lspan;help;files;serve' {
+            break
+        }
+        'lspan;help;ls' {
+            break
+        }
+        'lspan;help;send' {
+            break
+        }
+        'lspan;help;get' {
+            break
+        }
+        'lspan;help;rm' {
+            break
+        }
+        'lspan;help;mv' {
+            break
+        }
+        'lspan;help;du' {
+            break
+        }
+        'lspan;help;verify' {
             break
         }
         'lspan;help;pair' {

@@ -25,8 +25,17 @@ _lspan() {
             lspan,doctor)
                 cmd="lspan__subcmd__doctor"
                 ;;
+            lspan,du)
+                cmd="lspan__subcmd__du"
+                ;;
             lspan,env)
                 cmd="lspan__subcmd__env"
+                ;;
+            lspan,files)
+                cmd="lspan__subcmd__files"
+                ;;
+            lspan,get)
+                cmd="lspan__subcmd__get"
                 ;;
             lspan,help)
                 cmd="lspan__subcmd__help"
@@ -37,11 +46,17 @@ _lspan() {
             lspan,link)
                 cmd="lspan__subcmd__link"
                 ;;
+            lspan,ls)
+                cmd="lspan__subcmd__ls"
+                ;;
             lspan,man)
                 cmd="lspan__subcmd__man"
                 ;;
             lspan,mesh)
                 cmd="lspan__subcmd__mesh"
+                ;;
+            lspan,mv)
+                cmd="lspan__subcmd__mv"
                 ;;
             lspan,pair)
                 cmd="lspan__subcmd__pair"
@@ -49,14 +64,23 @@ _lspan() {
             lspan,perf)
                 cmd="lspan__subcmd__perf"
                 ;;
+            lspan,rm)
+                cmd="lspan__subcmd__rm"
+                ;;
             lspan,selftest)
                 cmd="lspan__subcmd__selftest"
+                ;;
+            lspan,send)
+                cmd="lspan__subcmd__send"
                 ;;
             lspan,stats)
                 cmd="lspan__subcmd__stats"
                 ;;
             lspan,status)
                 cmd="lspan__subcmd__status"
+                ;;
+            lspan,verify)
+                cmd="lspan__subcmd__verify"
                 ;;
             lspan__subcmd__devmem,down)
                 cmd="lspan__subcmd__devmem__subcmd__down"
@@ -82,6 +106,18 @@ _lspan() {
             lspan__subcmd__devmem__subcmd__help,up)
                 cmd="lspan__subcmd__devmem__subcmd__help__subcmd__up"
                 ;;
+            lspan__subcmd__files,help)
+                cmd="lspan__subcmd__files__subcmd__help"
+                ;;
+            lspan__subcmd__files,serve)
+                cmd="lspan__subcmd__files__subcmd__serve"
+                ;;
+            lspan__subcmd__files__subcmd__help,help)
+                cmd="lspan__subcmd__files__subcmd__help__subcmd__help"
+                ;;
+            lspan__subcmd__files__subcmd__help,serve)
+                cmd="lspan__subcmd__files__subcmd__help__subcmd__serve"
+                ;;
             lspan__subcmd__help,completions)
                 cmd="lspan__subcmd__help__subcmd__completions"
                 ;;
@@ -91,8 +127,17 @@ _lspan() {
             lspan__subcmd__help,doctor)
                 cmd="lspan__subcmd__help__subcmd__doctor"
                 ;;
+            lspan__subcmd__help,du)
+                cmd="lspan__subcmd__help__subcmd__du"
+                ;;
             lspan__subcmd__help,env)
                 cmd="lspan__subcmd__help__subcmd__env"
+                ;;
+            lspan__subcmd__help,files)
+                cmd="lspan__subcmd__help__subcmd__files"
+                ;;
+            lspan__subcmd__help,get)
+                cmd="lspan__subcmd__help__subcmd__get"
                 ;;
             lspan__subcmd__help,help)
                 cmd="lspan__subcmd__help__subcmd__help"
@@ -103,11 +148,17 @@ _lspan() {
             lspan__subcmd__help,link)
                 cmd="lspan__subcmd__help__subcmd__link"
                 ;;
+            lspan__subcmd__help,ls)
+                cmd="lspan__subcmd__help__subcmd__ls"
+                ;;
             lspan__subcmd__help,man)
                 cmd="lspan__subcmd__help__subcmd__man"
                 ;;
             lspan__subcmd__help,mesh)
                 cmd="lspan__subcmd__help__subcmd__mesh"
+                ;;
+            lspan__subcmd__help,mv)
+                cmd="lspan__subcmd__help__subcmd__mv"
                 ;;
             lspan__subcmd__help,pair)
                 cmd="lspan__subcmd__help__subcmd__pair"
@@ -115,14 +166,23 @@ _lspan() {
             lspan__subcmd__help,perf)
                 cmd="lspan__subcmd__help__subcmd__perf"
                 ;;
+            lspan__subcmd__help,rm)
+                cmd="lspan__subcmd__help__subcmd__rm"
+                ;;
             lspan__subcmd__help,selftest)
                 cmd="lspan__subcmd__help__subcmd__selftest"
+                ;;
+            lspan__subcmd__help,send)
+                cmd="lspan__subcmd__help__subcmd__send"
                 ;;
             lspan__subcmd__help,stats)
                 cmd="lspan__subcmd__help__subcmd__stats"
                 ;;
             lspan__subcmd__help,status)
                 cmd="lspan__subcmd__help__subcmd__status"
+                ;;
+            lspan__subcmd__help,verify)
+                cmd="lspan__subcmd__help__subcmd__verify"
                 ;;
             lspan__subcmd__help__subcmd__devmem,down)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__down"
@@ -132,6 +192,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__devmem,up)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__up"
+                ;;
+            lspan__subcmd__help__subcmd__files,serve)
+                cmd="lspan__subcmd__help__subcmd__files__subcmd__serve"
                 ;;
             lspan__subcmd__help__subcmd__key,add)
                 cmd="lspan__subcmd__help__subcmd__key__subcmd__add"
@@ -302,7 +365,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor perf selftest stats pair key devmem link env man completions help"
+            opts="-h -V --help --version status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -497,6 +560,24 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__du)
+            opts="-h --json --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__env)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -511,8 +592,108 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__files)
+            opts="-h --help serve help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__files__subcmd__help)
+            opts="serve help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__files__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__files__subcmd__help__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__files__subcmd__serve)
+            opts="-h --bind --port --as-root --device --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__get)
+            opts="-h --dry-run --no-fsync --xattrs --json --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help)
-            opts="status mesh doctor perf selftest stats pair key devmem link env man completions help"
+            opts="status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -609,7 +790,63 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__du)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__env)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__files)
+            opts="serve"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__files__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__get)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -763,6 +1000,20 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__man)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -778,6 +1029,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__mesh)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__mv)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -945,7 +1210,35 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__selftest)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__send)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -974,6 +1267,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__verify)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1287,6 +1594,24 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__ls)
+            opts="-l -h --json --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__man)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1309,6 +1634,24 @@ _lspan() {
             fi
             case "${prev}" in
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__mv)
+            opts="-h --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2195,6 +2538,24 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__rm)
+            opts="-r -h --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__selftest)
             opts="-h --plugin --json --load --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2207,6 +2568,24 @@ _lspan() {
                     return 0
                     ;;
                 --load)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__send)
+            opts="-h --dry-run --no-fsync --xattrs --json --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2242,6 +2621,24 @@ _lspan() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__verify)
+            opts="-h --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -28,6 +28,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
+            cand files 'Serve directories of this host to peers'
+            cand ls 'List a peer''s shares, or what is in one'
+            cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
+            cand get 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was'
+            cand rm 'Remove entries of a peer''s share, for good'
+            cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
+            cand du 'Count files and bytes below a directory of a peer''s share'
+            cand verify 'Compare local files with a peer''s, both read back from the disk'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
@@ -333,6 +341,75 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;files'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand serve 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;files;serve'= {
+            cand --bind 'Address to listen on; repeat it for more [default: loopback and every usable interface]'
+            cand --port 'TCP port to listen on'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --as-root 'Serve as root: peers then read, and where :rw is given write, whatever is below the directories'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;files;help'= {
+            cand serve 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;files;help;serve'= {
+        }
+        &'lspan;files;help;help'= {
+        }
+        &'lspan;ls'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -l 'With permissions, size and time'
+            cand --json 'Print JSON, one object in a line for each entry (schema linkspan.ls/1)'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;send'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand --dry-run 'Say what would be sent, and change nothing'
+            cand --no-fsync 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done'
+            cand --xattrs 'With extended attributes of users (user.*)'
+            cand --json 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;get'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand --dry-run 'Say what would be sent, and change nothing'
+            cand --no-fsync 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done'
+            cand --xattrs 'With extended attributes of users (user.*)'
+            cand --json 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;rm'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -r 'Directories with all that is below them'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;mv'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;du'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand --json 'Print JSON (schema linkspan.du/1)'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;verify'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'lspan;pair'= {
             cand --as 'What the peer is called here [default: as it calls itself]'
             cand --name 'What this side calls itself [default: this host''s name]'
@@ -485,6 +562,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
+            cand files 'Serve directories of this host to peers'
+            cand ls 'List a peer''s shares, or what is in one'
+            cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
+            cand get 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was'
+            cand rm 'Remove entries of a peer''s share, for good'
+            cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
+            cand du 'Count files and bytes below a directory of a peer''s share'
+            cand verify 'Compare local files with a peer''s, both read back from the disk'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
@@ -532,6 +617,25 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;selftest'= {
         }
         &'lspan;help;stats'= {
+        }
+        &'lspan;help;files'= {
+            cand serve 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key'
+        }
+        &'lspan;help;files;serve'= {
+        }
+        &'lspan;help;ls'= {
+        }
+        &'lspan;help;send'= {
+        }
+        &'lspan;help;get'= {
+        }
+        &'lspan;help;rm'= {
+        }
+        &'lspan;help;mv'= {
+        }
+        &'lspan;help;du'= {
+        }
+        &'lspan;help;verify'= {
         }
         &'lspan;help;pair'= {
         }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use linkspan_proto::login::{
-    Admit, BLOB_MAX, ClientParams, Guard, KeyPair, Login, LoginTable, Progress, Psk, Secret, Seed, ServerParams, Session, Token,
+    Admit, BLOB_MAX, ClientParams, Guard, KeyPair, Login, LoginTable, Progress, Psk, Secret, Seed, ServerParams,
+    Session, Token,
 };
 
 const NOW: Duration = Duration::from_secs(1);

@@ -9,6 +9,8 @@ use linkspan_perf::units::{self, BadValue};
 
 use crate::exit;
 
+pub(crate) mod files;
+
 /// linkspan: memory to memory over any cable.
 ///
 /// Without a command: shows what this machine has and measures every path on it between two processes.
@@ -47,6 +49,27 @@ pub(crate) enum Command {
     Selftest(SelftestArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
+    /// Serve directories of this host to peers
+    Files {
+        #[command(subcommand)]
+        files: files::Files,
+    },
+    /// List a peer's shares, or what is in one
+    Ls(files::LsArgs),
+    /// Send files and trees to a peer's share; an interrupted transfer goes on where it was
+    #[command(after_long_help = files::TRANSFER)]
+    Send(files::SendArgs),
+    /// Get files and trees from a peer's share; an interrupted transfer goes on where it was
+    #[command(after_long_help = files::TRANSFER)]
+    Get(files::GetArgs),
+    /// Remove entries of a peer's share, for good
+    Rm(files::RmArgs),
+    /// Give an entry of a peer's share another name; nothing is replaced
+    Mv(files::MvArgs),
+    /// Count files and bytes below a directory of a peer's share
+    Du(files::DuArgs),
+    /// Compare local files with a peer's, both read back from the disk
+    Verify(files::VerifyArgs),
     /// Pair with a user of another host, so that each trusts the other from then on
     ///
     /// Without LINE: prints a join line and waits for it to be used, for ten minutes. With the line that the other host printed:

@@ -9,6 +9,7 @@ mod doctor;
 mod env;
 mod exit;
 mod fabric;
+mod files;
 mod keys;
 mod link;
 mod mesh;
@@ -34,6 +35,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use cli::files::Files;
 use cli::{Cli, Command, Devmem, Perf};
 use exit::Exit;
 
@@ -73,6 +75,14 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Files { files: Files::Serve(args) } => files::serve::run(&args),
+        Command::Ls(args) => files::ls(&args),
+        Command::Send(args) => files::transfer::send(&args),
+        Command::Get(args) => files::transfer::get(&args),
+        Command::Rm(args) => files::rm(&args),
+        Command::Mv(args) => files::mv(&args),
+        Command::Du(args) => files::du(&args),
+        Command::Verify(args) => files::verify(&args),
         Command::Key { key } => keys::run(&key),
         Command::Pair(args) => keys::pair(&args),
         Command::Link { link } => cables::run(&link),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, WaitFd, chain};
-use linkspan_proto::login::Secret;
+use linkspan_proto::login::{PublicKey, Secret};
 
 use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
@@ -111,6 +111,8 @@ pub(crate) struct TransportState {
     pub(crate) device: usize,
     pub(crate) id: u64,
     pub(crate) peer: u64,
+    /// The key that the peer has proven, in a login by key pairs; known as soon as `peer` is.
+    peer_key: Option<PublicKey>,
     pub(crate) phase: Phase,
     pub(crate) ops: Ops,
     pub(crate) regions: Regions,
@@ -150,6 +152,7 @@ impl TransportState {
             device,
             id,
             peer: 0,
+            peer_key: None,
             phase: Phase::Idle,
             ops: Ops::default(),
             regions: Regions::default(),
@@ -553,7 +556,7 @@ impl TransportState {
             (Dial::Join(mut pending), _) => match pending.poll() {
                 Ok(None) => Dial::Join(pending),
                 Ok(Some(hello)) => {
-                    if (self.peer != 0 && hello.from != self.peer) || hello.to != self.id {
+                    if !self.is_peer(&hello, &pending.channel) || hello.to != self.id {
                         return self.give_up("another process answered at that URL");
                     }
                     self.up(pending.channel, &hello);
@@ -611,7 +614,7 @@ impl TransportState {
 
     /// A path came in. Its peer is told by our hello that the old one is read no longer.
     pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
-        if let Some(why) = self.objection(hello) {
+        if let Some(why) = self.objection(hello, &ch) {
             self.ctx.fabric().log().info(&format!("an incoming connection was refused: {why}"));
             return ch.cut(why);
         }
@@ -642,11 +645,16 @@ impl TransportState {
         self.up(ch, &Hello { epoch, ..*hello });
     }
 
-    fn objection(&self, hello: &Hello) -> Option<&'static str> {
+    /// Whether a path is of the peer that we have, or the first one. The number of a transport is no secret among peers of a listener.
+    fn is_peer(&self, hello: &Hello, ch: &Channel) -> bool {
+        self.peer == 0 || hello.from == self.peer && ch.peer_key() == self.peer_key.as_ref()
+    }
+
+    fn objection(&self, hello: &Hello, ch: &Channel) -> Option<&'static str> {
         if hello.to != self.id {
             return Some("it wants another transport");
         }
-        if self.peer != 0 && hello.from != self.peer {
+        if !self.is_peer(hello, ch) {
             return Some("it is not our peer");
         }
         match &self.phase {
@@ -664,7 +672,7 @@ impl TransportState {
     fn up(&mut self, ch: Channel, hello: &Hello) {
         let (seen, refused) = hello.seen(self.past[0].0);
         self.epoch = hello.epoch;
-        self.peer = hello.from;
+        (self.peer, self.peer_key) = (hello.from, ch.peer_key().copied());
         if let Some(target) = &mut self.target {
             target.to = hello.from;
         }

@@ -32,7 +32,7 @@ use crate::{Error, RemoteBuffer};
 /// A peer whose process or host has ended makes the transport [`Error::Broken`], permanently. A new transport to a new peer at
 /// the same place works at once. Dropping a transport ends what is pending with [`Error::Aborted`] and closes the connection.
 pub struct Transport {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Transport {
@@ -192,6 +192,13 @@ impl Transport {
     pub fn path(&self) -> Option<String> {
         let mut guard = self.shared.lock();
         guard.channel().map(|ch| ch.describe())
+    }
+
+    /// What the peer is called here, where it has proven its key: the name that it was paired under, or else its key's
+    /// fingerprint. `None` without a login by key pairs, and while there is no path.
+    pub fn peer_name(&self) -> Option<String> {
+        let mut guard = self.shared.lock();
+        guard.channel().and_then(|ch| ch.peer_name())
     }
 
     /// Paths to the peer so far: one, and one more for every revocation.

@@ -86,6 +86,20 @@ impl Url {
         Url { kind, id, handle: Secret::new(handle) }
     }
 
+    /// The listener whose handle somebody else has brought here, as a rendezvous does.
+    ///
+    /// # Errors
+    /// [`UrlError::Handle`]: these bytes are no handle.
+    pub fn of_listener(handle: &[u8; HANDLE_LEN]) -> Result<Url, UrlError> {
+        Handle::decode(handle)?;
+        Ok(Url::new(UrlKind::Listener, 0, *handle))
+    }
+
+    /// The handle in it, for a rendezvous. It contains the secret.
+    pub fn handle(&self) -> [u8; HANDLE_LEN] {
+        *self.handle.expose()
+    }
+
     /// Whether a transport or a listener has this URL.
     pub fn kind(&self) -> UrlKind {
         self.kind

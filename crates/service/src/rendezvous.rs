@@ -28,6 +28,9 @@ pub struct Service {
 /// `lspan perf serve`. No registered service that we know of uses the port.
 pub const PERF: Service = Service { command: "lspan perf serve", port: 24_680 };
 
+/// `lspan files serve`. No registered service that we know of uses the port.
+pub const FILES: Service = Service { command: "lspan files serve", port: 24_681 };
+
 /// What the serving side says first: a name and a version.
 const HELLO: [u8; 8] = *b"LSPANRV1";
 

@@ -97,6 +97,12 @@ pub(crate) const ALL: &[Test] = &[
         run: pairing,
     },
     Test {
+        name: "files",
+        what: "the guide of docs/files.md between two hosts that are paired, and nobody else is let in",
+        waits: false,
+        run: files,
+    },
+    Test {
         name: "devmem-refused",
         what: "device-memory TCP on a card that cannot: the kernel's own words, and nothing is changed",
         waits: false,
@@ -730,6 +736,60 @@ fn pairing() -> Outcome<String> {
     }
     let _ = std::fs::remove_dir_all(&homes);
     Ok(of(&joined).unwrap_or_default())
+}
+
+/// The guide of docs/files.md, as printed; the server is the other host's root here.
+fn files() -> Outcome<String> {
+    let world = World::new(&["a", "b", "c"])?;
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
+    world.cable("cab1", ("b", "10.77.1.2/24"), ("c", "10.77.1.3/24"))?;
+    let homes = std::env::temp_dir().join(format!("linkspan-netns-files-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&homes);
+    let home = |host: &str| homes.join(host).to_string_lossy().into_owned();
+    let (at_a, at_b, at_c) = (home("a"), home("b"), home("c"));
+    let keys = |home| [("XDG_CONFIG_HOME", home), ("XDG_STATE_HOME", home), CABLES];
+    let (a, b, c) = (keys(at_a.as_str()), keys(at_b.as_str()), keys(at_c.as_str()));
+    let (llama, here, srv) = (format!("{at_a}/llama"), format!("{at_a}/here/"), format!("{at_b}/models"));
+    let model: Vec<u8> = (0..9_000_001u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let made = [&llama, &here, &srv].iter().try_for_each(std::fs::create_dir_all);
+    made.and_then(|()| std::fs::write(format!("{llama}/model.bin"), &model)).map_err(|error| error.to_string())?;
+
+    let mut offer = world.lspan("b", &b, "pair --name spark")?;
+    let line = offer.expect("lspan pair ", SOON)?;
+    let (code, said) = world.lspan("a", &a, &format!("pair {line} --name mini"))?.end(SOON)?;
+    if code != Some(0) || offer.end(SOON)?.0 != Some(0) {
+        return Err(format!("pairing: {code:?}: {said}"));
+    }
+    let mut server = world.lspan("b", &b, &format!("files serve models={srv}:rw --as-root"))?;
+    server.expect("lspan: serving models (read and write) on ", SOON)?;
+    let guide = [
+        "ls spark:".to_owned(),
+        format!("send {llama} spark:models/"),
+        format!("get spark:models/llama/model.bin {here}"),
+        format!("verify {llama} spark:models/llama"),
+        "ls -l spark:models/llama".to_owned(),
+        "du spark:models".to_owned(),
+        "mv spark:models/llama spark:models/llama-old".to_owned(),
+        "rm -r spark:models/llama-old".to_owned(),
+    ];
+    for line in &guide {
+        let (code, said) = world.lspan("a", &a, line)?.end(SOON * 2)?;
+        if code != Some(0) {
+            return Err(format!("{line}: {code:?}: {said}"));
+        }
+        if line.starts_with("send") && std::fs::read(format!("{srv}/llama/model.bin")).ok().as_ref() != Some(&model) {
+            return Err("what was sent is not what is there".into());
+        }
+    }
+    if std::fs::read(format!("{here}model.bin")).ok() != Some(model) {
+        return Err("what was got is not what was sent".into());
+    }
+    let (code, said) = world.lspan("c", &c, "ls 10.77.1.2:")?.end(SOON)?;
+    if code == Some(0) || said.contains("models") {
+        return Err(format!("one that is not paired: {code:?}: {said}"));
+    }
+    let _ = std::fs::remove_dir_all(&homes);
+    Ok(format!("{} commands", guide.len()))
 }
 
 /// A virtual cable has no queues to bind. Kernels before 6.12 have no such interface at all, and say so in other words.

@@ -149,3 +149,63 @@ fn what_is_exposed_no_more_is_closed_to_the_peers_card_when_unexpose_returns() {
     assert_eq!(targets().count(), 0);
     assert!(!lands());
 }
+
+/// A user with keys, in a directory that goes with it.
+struct Keyed(std::path::PathBuf, std::sync::Arc<linkspan_fabric::keys::Keyring>);
+
+impl Drop for Keyed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Keyed {
+    fn new(name: &str) -> Keyed {
+        let dir = std::env::temp_dir().join(format!("linkspan-state-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let ring = linkspan_fabric::keys::Keyring::make_in(&dir, false).expect("keys");
+        Keyed(dir, std::sync::Arc::new(ring))
+    }
+
+    fn trusts(&self, other: &Keyed, name: &str) {
+        let peer = linkspan_fabric::keys::Peer { name: name.into(), key: other.1.public(), hosts: Vec::new() };
+        self.1.add(peer).expect("added");
+    }
+
+    fn context(&self) -> Context {
+        let mut config = config("tcp");
+        config.use_keys(self.1.clone(), None, false);
+        Context::new(config, Log::off()).expect("a context")
+    }
+}
+
+/// Both are trusted, and one has read the numbers of the other's transport from the cable.
+#[test]
+fn a_peer_with_another_key_does_not_take_a_transport_over() {
+    let (ada, bob, eve) = (Keyed::new("ada"), Keyed::new("bob"), Keyed::new("eve"));
+    for peer in [&ada, &eve] {
+        peer.trusts(&bob, "bob");
+    }
+    bob.trusts(&ada, "ada");
+    bob.trusts(&eve, "eve");
+    let (near, far, bad) = (ada.context(), bob.context(), eve.context());
+    let listener = far.listen().expect("a listener");
+    let transport = near.transport().expect("a transport");
+    transport.connect_blocking(listener.url(), LONG).expect("connected");
+    let there = listener.accept_blocking(LONG).expect("accepted");
+    assert_eq!(there.peer_name().as_deref(), Some("ada"));
+
+    let forged = bad.transport().expect("a transport");
+    let number = transport.shared.lock().id;
+    {
+        let mut state = forged.shared.lock();
+        (state.id, state.epoch) = (number, 5);
+    }
+    let url = crate::Url::new(crate::UrlKind::Transport, there.shared.lock().id, *listener.url().handle.expose());
+    assert!(forged.connect_blocking(&url, Duration::from_secs(3)).is_err(), "it took the path of another peer");
+    assert_eq!(there.peer_name().as_deref(), Some("ada"));
+    let (inbox, source) = (Memory::host(100), Memory::copy_of(&[7; 100]));
+    let remote = there.expose(&inbox.view(), Access::Write).expect("exposed").remote();
+    transport.write_blocking(&source.view(), &remote, Some(Notify::COUNT), Some(LONG)).expect("written");
+    there.wait_for_write_blocking(Some(LONG)).expect("notified");
+}

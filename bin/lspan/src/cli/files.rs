@@ -1,0 +1,154 @@
+//! Arguments of the commands about files.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use linkspan_service::rendezvous::FILES;
+
+/// Behind the help of `send` and `get`.
+pub(crate) const TRANSFER: &str = "Every byte is checked by BLAKE3 on arrival, and a file has its name only when all of it is on the \
+    disk. A file of equal size and modification time is taken for the same (lspan verify compares the bytes); of one that differs only \
+    the chunks of 1 MiB that differ are sent. Owner, setuid bits, ACLs, security attributes, devices, sockets and fifos do not travel, hard links \
+    arrive as separate files. Exit code 3: something was left out that the other side cannot recreate.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Files {
+    /// Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key
+    Serve(FilesServeArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FilesServeArgs {
+    /// A directory and the name that peers see it under; read-only, or with :rw behind it also to write, as in data=/srv/data:rw
+    #[arg(value_name = "NAME=DIR[:rw]", required = true)]
+    pub(crate) shares: Vec<String>,
+    /// Address to listen on; repeat it for more [default: loopback and every usable interface]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) bind: Vec<IpAddr>,
+    /// TCP port to listen on
+    #[arg(long, value_name = "N", default_value_t = FILES.port)]
+    pub(crate) port: u16,
+    /// Serve as root: peers then read, and where :rw is given write, whatever is below the directories
+    #[arg(long)]
+    pub(crate) as_root: bool,
+    /// Device number, as `lspan status` lists them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
+}
+
+/// What every command with a peer takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PeerArgs {
+    /// Port of the peer's `lspan files serve`
+    #[arg(long, value_name = "N", default_value_t = FILES.port)]
+    pub(crate) port: u16,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LsArgs {
+    /// PEER: for its shares, PEER:SHARE or PEER:SHARE/PATH for what is in a directory
+    #[arg(value_name = "PEER:[SHARE[/PATH]]")]
+    pub(crate) at: String,
+    /// With permissions, size and time
+    #[arg(short)]
+    pub(crate) long: bool,
+    /// Print JSON, one object in a line for each entry (schema linkspan.ls/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SendArgs {
+    /// Files and directories
+    #[arg(value_name = "SRC", required = true)]
+    pub(crate) from: Vec<PathBuf>,
+    /// Directory of the peer, or the new name of a single SRC
+    #[arg(value_name = "PEER:SHARE[/PATH]")]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GetArgs {
+    /// Files and directories of one peer
+    #[arg(value_name = "PEER:SHARE[/PATH]", required = true)]
+    pub(crate) from: Vec<String>,
+    /// Directory, or the new name of a single PEER:SHARE/PATH
+    #[arg(value_name = "DST")]
+    pub(crate) to: PathBuf,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+/// How a transfer is made.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct HowArgs {
+    /// Say what would be sent, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not wait until everything is on the disk: a loss of power may lose what was reported as done
+    #[arg(long)]
+    pub(crate) no_fsync: bool,
+    /// With extended attributes of users (user.*)
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+    /// Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RmArgs {
+    /// What to remove
+    #[arg(value_name = "PEER:SHARE/PATH", required = true)]
+    pub(crate) at: Vec<String>,
+    /// Directories with all that is below them
+    #[arg(short)]
+    pub(crate) recursive: bool,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MvArgs {
+    /// What to rename
+    #[arg(value_name = "PEER:SHARE/PATH")]
+    pub(crate) from: String,
+    /// Its new path in the same share
+    #[arg(value_name = "PEER:SHARE/PATH")]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DuArgs {
+    /// What to count
+    #[arg(value_name = "PEER:SHARE[/PATH]")]
+    pub(crate) at: String,
+    /// Print JSON (schema linkspan.du/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// A local file or directory
+    #[arg(value_name = "SRC")]
+    pub(crate) own: PathBuf,
+    /// Its counterpart at the peer
+    #[arg(value_name = "PEER:SHARE/PATH")]
+    pub(crate) at: String,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}

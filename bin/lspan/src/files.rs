@@ -1,0 +1,331 @@
+//! The commands about files: what they take is parsed and what comes of it is printed here, the rest is in `crates/files`.
+
+pub(crate) mod serve;
+pub(crate) mod transfer;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use linkspan_files::client::{Client, Compared};
+use linkspan_files::fs::{Kind, RealFs};
+use linkspan_files::hash::hex;
+use linkspan_files::name::{Name, RelPath, escape};
+use linkspan_files::source::Start;
+use linkspan_files::wire::{Answer, Entry, FaultKind, PeerPath, Request};
+use linkspan_files::{Error, name::BadName};
+use linkspan_service::rendezvous::{self, FILES, Service};
+use serde_json::{Value, json};
+
+use crate::cli::PathArg;
+use crate::cli::files::{DuArgs, LsArgs, MvArgs, PeerArgs, RmArgs, VerifyArgs};
+use crate::exit::{Exit, Failure};
+use crate::out::Out;
+use crate::{fabric, signals};
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let exit = match &error {
+            Error::Lost(_) => Exit::NoPeer,
+            Error::Stopped => Exit::Interrupted,
+            Error::Refused(fault) => exit_of(fault.kind),
+            Error::System { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            Error::Link(linkspan::Error::Connect(_)) => Exit::NoPeer,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, linkspan_fabric::chain(&error))
+    }
+}
+
+/// A command line that cannot be meant.
+pub(crate) fn usage(why: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("LS1812 {why}"))
+}
+
+/// How a command ends for which something was refused or failed.
+pub(crate) fn exit_of(kind: FaultKind) -> Exit {
+    match kind {
+        FaultKind::Denied | FaultKind::ReadOnly => Exit::Permission,
+        FaultKind::WrongData => Exit::WrongData,
+        _ => Exit::Failed,
+    }
+}
+
+/// A place on a peer as it is written: `PEER:SHARE/PATH`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) peer: String,
+    /// Empty where only the peer is named.
+    pub(crate) share: String,
+    pub(crate) path: RelPath,
+    /// It ends in a slash: a directory is meant.
+    pub(crate) dir: bool,
+}
+
+impl Place {
+    pub(crate) fn parse(text: &str) -> Result<Place, Failure> {
+        let bad = |why: &str| usage(&format!("{text:?} {why}; write PEER:SHARE/PATH"));
+        let cut = match text.strip_prefix('[') {
+            Some(rest) => rest.find("]:").map(|at| (&text[..at + 2], &text[at + 3..])),
+            None => text.split_once(':'),
+        };
+        let (peer, rest) = cut.filter(|(peer, _)| !peer.is_empty()).ok_or_else(|| bad("names no peer"))?;
+        let rest = rest.trim_start_matches('/');
+        let (share, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let path =
+            RelPath::new(path.as_bytes()).map_err(|why: BadName| bad(&format!("has a path that cannot be: {why}")))?;
+        let dir = rest.ends_with('/');
+        Ok(Place { peer: peer.trim_matches(['[', ']']).to_owned(), share: share.to_owned(), path, dir })
+    }
+
+    /// With a share.
+    pub(crate) fn whole(text: &str) -> Result<Place, Failure> {
+        let place = Place::parse(text)?;
+        if place.share.is_empty() {
+            return Err(usage(&format!("{text:?} names no share; `lspan ls {}:` lists them", place.peer)));
+        }
+        Ok(place)
+    }
+
+    pub(crate) fn at(&self) -> PeerPath {
+        PeerPath { share: self.share.clone(), path: self.path.clone() }
+    }
+}
+
+/// A session with the peer.
+pub(crate) fn connect(peer: &str, args: &PeerArgs) -> Result<Client, Failure> {
+    let service = Service { port: args.port, ..FILES };
+    let found = rendezvous::ask(peer, service)?;
+    let first = found.handle;
+    fabric::connect_to(found);
+    let context = fabric::one_sided(PathArg::Auto, false)?;
+    let interrupt = signals::interrupt()?;
+    let (peer, mut handle) = (peer.to_owned(), Some(first));
+    let handle = std::sync::Mutex::new(std::mem::take(&mut handle));
+    // A server that was started again has another handle.
+    let find = move || {
+        let kept = handle.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let handle = match kept {
+            Some(handle) => handle,
+            None => rendezvous::ask(&peer, service).map_err(|error| Error::Lost(error.to_string()))?.handle,
+        };
+        Ok(linkspan::Url::of_listener(&handle).map_err(linkspan::Error::from)?)
+    };
+    Ok(Client::connect(context, find, move || interrupt.raised())?)
+}
+
+/// A local path as the directory that it is in and its name there.
+pub(crate) fn local(path: &Path) -> Result<(Arc<OwnedFd>, Name, Vec<u8>), Failure> {
+    let failed = |error: std::io::Error| Failure::system(&escape(path.as_os_str().as_bytes()), &error);
+    let real = path.canonicalize().map_err(failed)?;
+    let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+        return Err(usage("the root directory cannot be sent; name what is in it"));
+    };
+    let called = path.file_name().unwrap_or(name).as_bytes().to_vec();
+    let name = Name::new(name.as_bytes()).map_err(|why| usage(&format!("{} cannot be sent: {why}", path.display())))?;
+    Ok((Arc::new(RealFs::root(parent).map_err(failed)?), name, called))
+}
+
+/// Where journals are: `$XDG_STATE_HOME/linkspan/files`; `None` with a word where that cannot be.
+pub(crate) fn state_dir() -> Option<OwnedFd> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(".local/state"));
+    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
+    let dir = base.join("linkspan/files");
+    let made = std::fs::create_dir_all(&dir).and_then(|()| RealFs::root(&dir));
+    match made {
+        Ok(dir) => Some(dir),
+        Err(error) => {
+            eprintln!(
+                "lspan: no journal can be kept in {}: {error}; a transfer that is cut begins anew",
+                dir.display()
+            );
+            None
+        }
+    }
+}
+
+fn size(bytes: u64) -> String {
+    indicatif::BinaryBytes(bytes).to_string()
+}
+
+pub(crate) fn ls(args: &LsArgs) -> Result<Exit, Failure> {
+    let place = Place::parse(&args.at)?;
+    let mut client = connect(&place.peer, &args.peer)?;
+    let mut out = Out::default();
+    if place.share.is_empty() {
+        let Answer::Shares(shares) = client.request(Request::Shares)? else { return Ok(Exit::Failed) };
+        for (name, writable) in shares {
+            if args.json {
+                out.json(&json!({"schema": "linkspan.ls/1", "share": name, "writable": writable}), false)?;
+            } else {
+                out.text(&format!("{}{}\n", escape(name.as_bytes()), if writable { "" } else { "  (read-only)" }))?;
+            }
+        }
+        return Ok(Exit::Ok);
+    }
+    let Answer::Stat(entry) = client.request(Request::Stat(place.at()))? else { return Ok(Exit::Failed) };
+    if entry.kind != Kind::Dir {
+        print(&mut out, &entry, args)?;
+        return Ok(Exit::Ok);
+    }
+    // Sorted as far as they fit; a directory of more comes in the order of the peer's file system.
+    const SORTED: usize = 100_000;
+    let (mut entries, mut failure) = (Vec::new(), None);
+    client.list(&place.at(), |entry| {
+        entries.push(entry);
+        if entries.len() >= SORTED {
+            failure = flush(&mut out, &mut entries, args).err();
+        }
+    })?;
+    flush(&mut out, &mut entries, args)?;
+    failure.map_or(Ok(Exit::Ok), Err)
+}
+
+fn flush(out: &mut Out, entries: &mut Vec<Entry>, args: &LsArgs) -> Result<(), Failure> {
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    entries.drain(..).try_for_each(|entry| print(out, &entry, args))
+}
+
+/// A name for JSON: as text where it is UTF-8, and as hexadecimal digits where it is not.
+pub(crate) fn name_json(of: &mut Value, key: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => of[key] = json!(text),
+        Err(_) => of[format!("{key}_hex")] = json!(hex(bytes)),
+    }
+}
+
+fn print(out: &mut Out, entry: &Entry, args: &LsArgs) -> Result<(), Failure> {
+    let kind = match entry.kind {
+        Kind::File => ("file", '-', ""),
+        Kind::Dir => ("directory", 'd', "/"),
+        Kind::Symlink => ("symlink", 'l', "@"),
+        Kind::Special => ("special", 's', ""),
+    };
+    if args.json {
+        let mut line = json!({
+            "schema": "linkspan.ls/1", "kind": kind.0, "size_bytes": entry.size, "mode": entry.mode,
+            "mtime_s": entry.mtime.sec, "mtime_ns": entry.mtime.nsec,
+        });
+        name_json(&mut line, "name", &entry.name);
+        return out.json(&line, false);
+    }
+    let name = escape(&entry.name);
+    if !args.long {
+        return out.text(&format!("{name}{}\n", kind.2));
+    }
+    let right = |shift: u32| {
+        let bits = entry.mode >> shift;
+        [(4, 'r'), (2, 'w'), (1, 'x')].map(|(bit, c)| if bits & bit != 0 { c } else { '-' }).iter().collect::<String>()
+    };
+    let date = linkspan_perf::format::gbench::date(entry.mtime.sec.max(0) as u64);
+    out.text(&format!("{}{}{}{} {:>14} {date} {name}{}\n", kind.1, right(6), right(3), right(0), entry.size, kind.2))
+}
+
+pub(crate) fn rm(args: &RmArgs) -> Result<Exit, Failure> {
+    let places = same_peer(&args.at)?;
+    let mut client = connect(&places[0].peer, &args.peer)?;
+    let mut exit = Exit::Ok;
+    for place in &places {
+        match client.request(Request::Remove(place.at(), args.recursive)) {
+            Ok(_) => {}
+            Err(Error::Refused(fault)) => {
+                eprintln!("lspan: {}", Error::Refused(fault.clone()));
+                exit = exit_of(fault.kind);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(exit)
+}
+
+/// Places that are all of one peer.
+pub(crate) fn same_peer(texts: &[String]) -> Result<Vec<Place>, Failure> {
+    let places = texts.iter().map(|text| Place::whole(text)).collect::<Result<Vec<_>, _>>()?;
+    match places.iter().all(|place| place.peer == places[0].peer) {
+        true => Ok(places),
+        false => Err(usage("the places are of several peers; name one peer at a time")),
+    }
+}
+
+pub(crate) fn mv(args: &MvArgs) -> Result<Exit, Failure> {
+    let (from, to) = (Place::whole(&args.from)?, Place::whole(&args.to)?);
+    if (&from.peer, &from.share) != (&to.peer, &to.share) {
+        return Err(usage("a file is renamed inside one share; to another one it is sent"));
+    }
+    let mut client = connect(&from.peer, &args.peer)?;
+    client.request(Request::Rename(from.at(), to.path))?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) fn du(args: &DuArgs) -> Result<Exit, Failure> {
+    let place = Place::whole(&args.at)?;
+    let mut client = connect(&place.peer, &args.peer)?;
+    let Answer::Usage(sum) = client.request(Request::Usage(place.at()))? else { return Ok(Exit::Failed) };
+    let mut out = Out::default();
+    if args.json {
+        let line = json!({
+            "schema": "linkspan.du/1", "files": sum.files, "directories": sum.dirs, "others": sum.others,
+            "size_bytes": sum.bytes, "disk_bytes": sum.disk, "unread": sum.unread,
+        });
+        out.json(&line, false)?;
+    } else {
+        let text = format!(
+            "{} ({} bytes) in {} files and {} directories, {} on the disk\n",
+            size(sum.bytes),
+            sum.bytes,
+            sum.files,
+            sum.dirs,
+            size(sum.disk)
+        );
+        out.text(&text)?;
+    }
+    if sum.unread > 0 {
+        eprintln!("lspan: {} entries could not be read", sum.unread);
+        return Ok(Exit::Degraded);
+    }
+    Ok(Exit::Ok)
+}
+
+pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
+    let place = Place::whole(&args.at)?;
+    let (dir, name, _) = local(&args.own)?;
+    let mut client = connect(&place.peer, &args.peer)?;
+    let (mut out, mut exit, mut broken, mut checked) = (Out::default(), Exit::Ok, None, 0u64);
+    let start = Start { dir, name: Some(name), path: RelPath::default() };
+    let shown = |path: &RelPath| {
+        let below = std::ffi::OsString::from_vec(path.bytes().to_vec());
+        let whole = if path.is_root() { args.own.clone() } else { args.own.join(below) };
+        escape(whole.as_os_str().as_bytes())
+    };
+    client.verify(start, &place.at(), |path, result| {
+        let line = match result {
+            Ok(Compared::Same(hash)) => {
+                checked += 1;
+                out.text(&format!("{}  {}\n", hex(&hash), shown(path)))
+            }
+            Ok(Compared::Different) => {
+                exit = Exit::WrongData;
+                let text = format!("LS1813 {} differs from the peer's; send it again", shown(path));
+                eprintln!("lspan: {text}");
+                Ok(())
+            }
+            Err(fault) => {
+                if exit == Exit::Ok {
+                    exit = exit_of(fault.kind);
+                }
+                eprintln!("lspan: {}: {fault}", shown(path));
+                Ok(())
+            }
+        };
+        broken = broken.take().or(line.err());
+    })?;
+    if let Some(failure) = broken {
+        return Err(failure);
+    }
+    eprintln!("lspan: {checked} files are the same at both ends");
+    Ok(exit)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! The client's side: requests and transfers, with a peer that serves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan::{Context, Transport, Url};
+
+use crate::Error;
+use crate::engine::{Clock, Violation};
+use crate::fs::{Kind, RealFs};
+use crate::link::{Control, Incoming, Line, say};
+use crate::name::RelPath;
+use crate::ops;
+use crate::sink::Place;
+use crate::source::{self, Load, Source, Start};
+pub use crate::transfer::Watcher;
+use crate::transfer::{self, Outcome};
+use crate::wire::{Answer, Entry, Fault, FaultKind, Message, PeerPath, Request, Sum, VERSION};
+
+/// How long a connection may take to come up, and how long a lost one is made again.
+const CONNECT: Duration = Duration::from_secs(20);
+
+/// A session with a serving peer.
+pub struct Client {
+    context: Context,
+    find: Box<dyn Fn() -> Result<Url, Error> + Send>,
+    url: Url,
+    session: [u8; 16],
+    number: u64,
+    control: Control,
+    identity: String,
+    stop: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({:?})", self.url)
+    }
+}
+
+impl Client {
+    /// Connects. `find` names the listener of the peer, again after a connection was lost; `stop` is asked about ten times a second
+    /// whether to go on waiting.
+    ///
+    /// # Errors
+    /// [`Error::Link`], [`Error::Lost`], [`Error::Version`], and those of `find`.
+    pub fn connect(
+        context: Context,
+        find: impl Fn() -> Result<Url, Error> + Send + 'static,
+        stop: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Client, Error> {
+        let mut session = [0; 16];
+        getrandom::fill(&mut session)
+            .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
+        let (url, stop): (Url, Arc<dyn Fn() -> bool + Send + Sync>) = (find()?, Arc::new(stop));
+        let (control, identity) = hello(&context, &url, session, &stop)?;
+        Ok(Client { context, find: Box::new(find), url, session, number: 0, control, identity, stop })
+    }
+
+    /// By which name the peer knows us.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// What carries the control messages, one line.
+    pub fn path(&self) -> Option<String> {
+        self.control.path()
+    }
+
+    /// Asks for something. After a lost connection it is asked once more under the same number, which has effect once.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the peer did not do it. [`Error::Lost`], [`Error::Malformed`], [`Error::Violation`],
+    /// [`Error::Stopped`].
+    pub fn request(&mut self, what: Request) -> Result<Answer, Error> {
+        self.number += 1;
+        match self.ask(&what) {
+            Err(Error::Lost(_)) => {
+                self.again()?;
+                self.ask(&what)
+            }
+            other => other,
+        }
+    }
+
+    fn again(&mut self) -> Result<(), Error> {
+        let until = Instant::now() + CONNECT;
+        loop {
+            let made = (self.find)().and_then(|url| Ok((hello(&self.context, &url, self.session, &self.stop)?, url)));
+            match made {
+                Ok(((control, identity), url)) => {
+                    (self.control, self.identity, self.url) = (control, identity, url);
+                    return Ok(());
+                }
+                Err(error) if (self.stop)() || Instant::now() >= until => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+    }
+
+    fn ask(&mut self, what: &Request) -> Result<Answer, Error> {
+        self.control.send(&Message::Request { number: self.number, what: what.clone() })?;
+        match next(&self.control, &self.stop)? {
+            Message::Answer { number, result } if number == self.number => result.map_err(Error::Refused),
+            _ => Err(Violation("it says something else where an answer belongs").into()),
+        }
+    }
+
+    /// Every entry of a directory, part by part.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn list(&mut self, at: &PeerPath, mut each: impl FnMut(Entry)) -> Result<(), Error> {
+        let mut what = Request::List(at.clone());
+        loop {
+            let Answer::List(entries, more) = self.request(what)? else { return Err(wrong()) };
+            entries.into_iter().for_each(&mut each);
+            match more {
+                Some(cursor) => what = Request::More(cursor),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends these entries into a directory of the peer. Events of single entries go to the watcher.
+    ///
+    /// # Errors
+    /// As [`Client::request`]; after [`Error::Lost`] running it again goes on where it was.
+    pub fn send(
+        &mut self,
+        load: Load<RealFs>,
+        starts: Vec<Start<RealFs>>,
+        to: &PeerPath,
+        no_fsync: bool,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Outcome, Error> {
+        let line = self.bulk(Request::Put { to: to.clone(), dry_run: load.dry_run, no_fsync })?;
+        let slots = next(&self.control, &self.stop)?;
+        let source = Source::new(load, Arc::new(Clock::default()), starts);
+        transfer::send(source, &self.control, &line, slots, watcher)
+    }
+
+    /// Gets these entries of the peer, each to a path below the place.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub fn get(
+        &mut self,
+        from: Vec<(PeerPath, RelPath)>,
+        xattrs: bool,
+        place: Place<RealFs>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Outcome, Error> {
+        let line = self.bulk(Request::Get { from, xattrs, dry_run: place.dry_run })?;
+        transfer::receive(place, &self.control, &line, watcher)
+    }
+
+    /// Compares a local file, or every file of a local tree, with what the peer has, both read back from the disk.
+    ///
+    /// # Errors
+    /// As [`Client::request`]. What is wrong with one file goes to `each`.
+    pub fn verify(
+        &mut self,
+        start: Start<RealFs>,
+        at: &PeerPath,
+        mut each: impl FnMut(&RelPath, Result<Compared, Fault>),
+    ) -> Result<(), Error> {
+        let fs = RealFs;
+        for (path, found) in source::below(&fs, start) {
+            let own = match found {
+                Err(fault) => Err(fault),
+                Ok((_, _, kind)) if kind != Kind::File => continue,
+                Ok((dir, name, _)) => RelPath::new(name.bytes())
+                    .map_err(|why| Fault::new(FaultKind::Invalid, why.to_string()))
+                    .and_then(|name| ops::hash(&fs, &dir, &name)),
+            };
+            let result = match own {
+                Err(fault) => Err(fault),
+                Ok(own) => {
+                    let there = at.path.join_path(&path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()));
+                    match there.map(|path| PeerPath { share: at.share.clone(), path }) {
+                        Err(fault) => Err(fault),
+                        Ok(at) => match self.request(Request::Hash(at)) {
+                            Ok(Answer::Hash(size, hash)) => {
+                                Ok(if (size, hash) == own { Compared::Same(hash) } else { Compared::Different })
+                            }
+                            Ok(_) => return Err(wrong()),
+                            Err(Error::Refused(fault)) => Err(fault),
+                            Err(error) => return Err(error),
+                        },
+                    }
+                }
+            };
+            each(&path, result);
+        }
+        Ok(())
+    }
+
+    fn bulk(&mut self, what: Request) -> Result<Arc<Line>, Error> {
+        let Answer::Ready(token) = self.request(what)? else { return Err(wrong()) };
+        let transport = connected(&self.context, &self.url)?;
+        say(&transport, &Message::Bulk { token })?;
+        Ok(Line::new(transport))
+    }
+}
+
+/// What a comparison of two files has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// They have the same bytes, with this hash.
+    Same(crate::hash::Value),
+    /// They do not.
+    Different,
+}
+
+/// What lies below a local directory, or is this entry of it.
+///
+/// # Errors
+/// [`Fault`]: it cannot be opened.
+pub fn usage(dir: &std::os::fd::OwnedFd, path: &RelPath) -> Result<Sum, Fault> {
+    ops::usage(&RealFs, dir, path)
+}
+
+/// Removes old partial files of earlier transfers to here.
+pub fn sweep(place: &Place<RealFs>, say: &dyn Fn(&str)) {
+    if let Some(state) = &place.state
+        && let Err(error) = crate::sweep::sweep(&*place.fs, state, &[&place.root], say)
+    {
+        say(&format!("old partial files were not looked for: {error}"));
+    }
+}
+
+fn wrong() -> Error {
+    Violation("it gives an answer to another question").into()
+}
+
+fn connected(context: &Context, url: &Url) -> Result<Transport, Error> {
+    let transport = context.transport()?;
+    transport.connect_blocking(url, CONNECT)?;
+    Ok(transport)
+}
+
+fn hello(
+    context: &Context,
+    url: &Url,
+    session: [u8; 16],
+    stop: &Arc<dyn Fn() -> bool + Send + Sync>,
+) -> Result<(Control, String), Error> {
+    let control = Control::new(Line::new(connected(context, url)?))?;
+    control.send(&Message::Hello { version: VERSION, session })?;
+    match next(&control, stop)? {
+        Message::Welcome { version: VERSION, identity } => Ok((control, crate::name::escape(identity.as_bytes()))),
+        Message::Welcome { version, .. } => Err(Error::Version(version)),
+        _ => Err(Violation("it says something else where its welcome belongs").into()),
+    }
+}
+
+/// The next message; a stop is asked for meanwhile.
+fn next(control: &Control, stop: &Arc<dyn Fn() -> bool + Send + Sync>) -> Result<Message, Error> {
+    loop {
+        match control.inbox.recv_timeout(Duration::from_millis(100)) {
+            Ok(Incoming::Message(message)) => return Ok(message),
+            Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
+            Ok(Incoming::Malformed(malformed)) => return Err(malformed.into()),
+            // What a transfer that failed has left.
+            Ok(Incoming::Sent(_) | Incoming::Sunk(_) | Incoming::Bulk(_)) => {}
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) if stop() => return Err(Error::Stopped),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Error::Lost("its reader has ended".into()));
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What can go wrong, each with a stable code.
+
+use crate::engine::Violation;
+use crate::wire::{Fault, Malformed, VERSION};
+
+/// Why a request or a transfer failed as a whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection has ended.
+    #[error("LS1801 the connection to the peer was lost: {0}; what has arrived is kept, run it again")]
+    Lost(String),
+    /// The peer speaks another version.
+    #[error(
+        "LS1802 the peer speaks version {0} of the file protocol and this program version {VERSION}: install the same release on both sides"
+    )]
+    Version(u16),
+    /// The peer refused a request.
+    #[error("LS1803 {0}")]
+    Refused(Fault),
+    /// Bytes that are no message.
+    #[error("LS1804 the peer sent something that is no message: {0}")]
+    Malformed(#[from] Malformed),
+    /// The peer broke the protocol.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// The user asked to stop.
+    #[error("LS1805 stopped; what has arrived is kept, run it again")]
+    Stopped,
+    /// A connection could not be made.
+    #[error(transparent)]
+    Link(#[from] linkspan::Error),
+    /// Something of this machine failed.
+    #[error("LS1811 {what}: {source}")]
+    System {
+        /// What was done.
+        what: String,
+        /// The OS error.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn system(what: impl Into<String>, source: std::io::Error) -> Error {
+        Error::System { what: what.into(), source }
+    }
+}

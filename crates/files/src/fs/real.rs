@@ -1,0 +1,336 @@
+//! The file system of this machine.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::{Entry, Fs, Kind, Links, Rename, Stat, Time};
+use crate::name::{Name, RelPath};
+
+/// Calls that the kernel may ask to repeat while somebody renames directories (openat2(2): EAGAIN).
+const TRIES: usize = 64;
+
+/// System calls, by descriptor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealFs;
+
+impl RealFs {
+    /// Opens the root of a share or of a transfer: the one place where a path of the whole system is used.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn root(path: &Path) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
+    }
+}
+
+/// `EAGAIN`: a rename somewhere was in the way; ask again.
+fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    for _ in 0..TRIES {
+        match call() {
+            Err(Errno::AGAIN | Errno::INTR) => std::thread::yield_now(),
+            other => return Ok(other?),
+        }
+    }
+    Err(Errno::BUSY.into())
+}
+
+fn beneath(links: Links) -> ResolveFlags {
+    let always = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    if links == Links::Refuse { always | ResolveFlags::NO_SYMLINKS } else { always }
+}
+
+fn open_beneath(at: &OwnedFd, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> io::Result<OwnedFd> {
+    // openat2(2) refuses with O_PATH what it would ignore.
+    let more = if flags.contains(OFlags::PATH) { OFlags::CLOEXEC } else { OFlags::CLOEXEC | OFlags::NOCTTY };
+    let flags = flags | more;
+    retried(|| fs::openat2(at, path, flags, mode, beneath(links)))
+}
+
+/// A regular file and what is known of it; opened so that a fifo or a device does nothing.
+fn open_regular(at: &OwnedFd, name: &Name, flags: OFlags, links: Links) -> io::Result<(OwnedFd, Stat)> {
+    let flags = flags | OFlags::NONBLOCK;
+    let flags = if links == Links::Refuse { flags | OFlags::NOFOLLOW } else { flags };
+    let file = open_beneath(at, name.bytes(), flags, Mode::empty(), links)?;
+    let stat = known(fs::fstat(&file)?);
+    match stat.kind {
+        Kind::File => Ok((file, stat)),
+        Kind::Dir => Err(Errno::ISDIR.into()),
+        _ => Err(Errno::OPNOTSUPP.into()),
+    }
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between processors")]
+fn known(stat: fs::Stat) -> Stat {
+    let mode = stat.st_mode as u32;
+    let kind = match fs::FileType::from_raw_mode(mode) {
+        fs::FileType::RegularFile => Kind::File,
+        fs::FileType::Directory => Kind::Dir,
+        fs::FileType::Symlink => Kind::Symlink,
+        _ => Kind::Special,
+    };
+    Stat {
+        kind,
+        dev: stat.st_dev as u64,
+        ino: stat.st_ino as u64,
+        size: stat.st_size as u64,
+        // stat(2): st_blocks counts 512 bytes.
+        disk: stat.st_blocks as u64 * 512,
+        mode: mode & 0o7777,
+        links: stat.st_nlink as u64,
+        uid: stat.st_uid,
+        mtime: Time { sec: stat.st_mtime as i64, nsec: stat.st_mtime_nsec as u32 },
+        ctime: Time { sec: stat.st_ctime as i64, nsec: stat.st_ctime_nsec as u32 },
+    }
+}
+
+/// The entries of a directory, a buffer of them at a time.
+#[derive(Debug)]
+pub struct Listing(fs::Dir);
+
+impl Iterator for Listing {
+    type Item = io::Result<Entry>;
+
+    fn next(&mut self) -> Option<io::Result<Entry>> {
+        loop {
+            match self.0.next()? {
+                Err(error) => return Some(Err(error.into())),
+                Ok(entry) => match entry.file_name().to_bytes() {
+                    b"." | b".." => {}
+                    name => return Some(Ok(Entry { name: name.to_vec() })),
+                },
+            }
+        }
+    }
+}
+
+impl Fs for RealFs {
+    type Dir = OwnedFd;
+    type File = OwnedFd;
+    type List = Listing;
+
+    fn open_dir(&self, at: &OwnedFd, path: &RelPath, links: Links) -> io::Result<OwnedFd> {
+        let path = if path.is_root() { b"." } else { path.bytes() };
+        open_beneath(at, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), links)
+    }
+
+    fn open_child(&self, at: &OwnedFd, name: &Name) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        open_beneath(at, name.bytes(), flags, Mode::empty(), Links::Refuse)
+    }
+
+    fn open_read(&self, at: &OwnedFd, name: &Name, links: Links) -> io::Result<(OwnedFd, Stat)> {
+        open_regular(at, name, OFlags::RDONLY, links)
+    }
+
+    fn open_write(&self, at: &OwnedFd, name: &Name) -> io::Result<(OwnedFd, Stat)> {
+        open_regular(at, name, OFlags::RDWR, Links::Refuse)
+    }
+
+    fn create(&self, at: &OwnedFd, name: &Name) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        open_beneath(at, name.bytes(), flags, Mode::RUSR | Mode::WUSR, Links::Refuse)
+    }
+
+    fn stat(&self, at: &OwnedFd, name: &Name) -> io::Result<Stat> {
+        Ok(known(fs::statat(at, name.bytes(), AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT)?))
+    }
+
+    fn stat_dir(&self, dir: &OwnedFd) -> io::Result<Stat> {
+        Ok(known(fs::fstat(dir)?))
+    }
+
+    fn stat_file(&self, file: &OwnedFd) -> io::Result<Stat> {
+        Ok(known(fs::fstat(file)?))
+    }
+
+    fn born(&self, file: &OwnedFd) -> io::Result<Time> {
+        let stat = fs::statx(file, "", AtFlags::EMPTY_PATH, fs::StatxFlags::BTIME)?;
+        let known = stat.stx_mask & fs::StatxFlags::BTIME.bits() != 0;
+        let born = Time { sec: stat.stx_btime.tv_sec, nsec: stat.stx_btime.tv_nsec };
+        Ok(if known { born } else { Time::default() })
+    }
+
+    fn list(&self, at: &OwnedFd) -> io::Result<Listing> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = open_beneath(at, b".", flags, Mode::empty(), Links::Refuse)?;
+        Ok(Listing(fs::Dir::new(dir)?))
+    }
+
+    fn mkdir(&self, at: &OwnedFd, name: &Name, mode: u32) -> io::Result<()> {
+        Ok(fs::mkdirat(at, name.bytes(), Mode::from_raw_mode(mode))?)
+    }
+
+    fn symlink(&self, at: &OwnedFd, name: &Name, target: &[u8]) -> io::Result<()> {
+        Ok(fs::symlinkat(target, at, name.bytes())?)
+    }
+
+    fn read_link(&self, at: &OwnedFd, name: &Name) -> io::Result<Vec<u8>> {
+        Ok(fs::readlinkat(at, name.bytes(), Vec::new())?.into_bytes())
+    }
+
+    fn rename(&self, from: (&OwnedFd, &Name), to: (&OwnedFd, &Name), how: Rename) -> io::Result<()> {
+        let flags = match how {
+            Rename::NoReplace => RenameFlags::NOREPLACE,
+            Rename::Exchange => RenameFlags::EXCHANGE,
+            Rename::Replace => RenameFlags::empty(),
+        };
+        Ok(fs::renameat_with(from.0, from.1.bytes(), to.0, to.1.bytes(), flags)?)
+    }
+
+    fn unlink(&self, at: &OwnedFd, name: &Name) -> io::Result<()> {
+        Ok(fs::unlinkat(at, name.bytes(), AtFlags::empty())?)
+    }
+
+    fn rmdir(&self, at: &OwnedFd, name: &Name) -> io::Result<()> {
+        Ok(fs::unlinkat(at, name.bytes(), AtFlags::REMOVEDIR)?)
+    }
+
+    fn read_at(&self, file: &OwnedFd, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::pread(file, out, offset)?)
+    }
+
+    fn write_at(&self, file: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::pwrite(file, bytes, offset)?)
+    }
+
+    fn next_data(&self, file: &OwnedFd, offset: u64) -> io::Result<Option<(u64, u64)>> {
+        let data = match fs::seek(file, SeekFrom::Data(offset)) {
+            Ok(data) => data,
+            // lseek(2): nothing but a hole follows.
+            Err(Errno::NXIO) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some((data, fs::seek(file, SeekFrom::Hole(data))?)))
+    }
+
+    fn reserve(&self, file: &OwnedFd, len: u64) -> io::Result<()> {
+        match fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn punch(&self, file: &OwnedFd, offset: u64, len: u64) -> io::Result<()> {
+        Ok(fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)?)
+    }
+
+    fn truncate(&self, file: &OwnedFd, len: u64) -> io::Result<()> {
+        Ok(fs::ftruncate(file, len)?)
+    }
+
+    fn copy_range(&self, from: &OwnedFd, to: &OwnedFd, offset: u64, len: u64) -> io::Result<u64> {
+        let (mut there, mut here) = (offset, offset);
+        let copied = fs::copy_file_range(from, Some(&mut there), to, Some(&mut here), len as usize)?;
+        Ok(copied as u64)
+    }
+
+    fn clone_file(&self, at: &OwnedFd, file: &OwnedFd) -> io::Result<OwnedFd> {
+        let copy = open_beneath(at, b".", OFlags::RDWR | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR, Links::Refuse)?;
+        fs::ioctl_ficlone(&copy, file)?;
+        Ok(copy)
+    }
+
+    fn set_times(&self, file: &OwnedFd, mtime: Time) -> io::Result<()> {
+        let now = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW as _ };
+        let mtime = fs::Timespec { tv_sec: mtime.sec as _, tv_nsec: mtime.nsec as _ };
+        Ok(fs::futimens(file, &fs::Timestamps { last_access: now, last_modification: mtime })?)
+    }
+
+    fn set_mode(&self, file: &OwnedFd, mode: u32) -> io::Result<()> {
+        Ok(fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    }
+
+    fn list_xattrs(&self, file: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+        // XATTR_LIST_MAX of limits.h.
+        let mut names = vec![0; 65536];
+        match fs::flistxattr(file, &mut names[..]) {
+            Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+            Ok(len) => {
+                let each = names[..len].split(|&b| b == 0).filter(|name| !name.is_empty());
+                Ok(each.map(<[u8]>::to_vec).collect())
+            }
+        }
+    }
+
+    fn get_xattr(&self, file: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
+        // XATTR_SIZE_MAX of limits.h.
+        let mut value = vec![0; 65536];
+        let len = fs::fgetxattr(file, name, &mut value[..])?;
+        value.truncate(len);
+        Ok(value)
+    }
+
+    fn set_xattr(&self, file: &OwnedFd, name: &[u8], value: &[u8]) -> io::Result<()> {
+        Ok(fs::fsetxattr(file, name, value, fs::XattrFlags::empty())?)
+    }
+
+    fn sync(&self, file: &OwnedFd) -> io::Result<()> {
+        Ok(fs::fsync(file)?)
+    }
+
+    fn sync_dir(&self, dir: &OwnedFd) -> io::Result<()> {
+        let dir = open_beneath(dir, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refuse)?;
+        Ok(fs::fsync(dir)?)
+    }
+
+    fn sync_all(&self, dir: &OwnedFd) -> io::Result<()> {
+        let dir = open_beneath(dir, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refuse)?;
+        Ok(fs::syncfs(dir)?)
+    }
+
+    fn try_lock(&self, file: &OwnedFd) -> io::Result<bool> {
+        match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            other => Ok(other.map(|()| true)?),
+        }
+    }
+
+    fn free(&self, dir: &OwnedFd) -> io::Result<u64> {
+        let stat = fs::fstatvfs(dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn write_behind(&self, file: &OwnedFd, offset: u64, len: u64) -> io::Result<()> {
+        fs::fdatasync(file)?;
+        self.forget(file, offset, len);
+        Ok(())
+    }
+
+    fn forget(&self, file: &OwnedFd, offset: u64, len: u64) {
+        let len = std::num::NonZeroU64::new(len);
+        // Advice: that it is not taken costs only memory of the page cache.
+        let _ = fs::fadvise(file.as_fd(), offset, len, fs::Advice::DontNeed);
+    }
+
+    fn now(&self) -> Time {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Time { sec: since.as_secs() as i64, nsec: since.subsec_nanos() }
+    }
+
+    fn pause(&self, time: std::time::Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        // random(4): a number of its own for every boot. Without it no journal is believed.
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let mut id = [0; 16];
+        match digits.len() {
+            32 => id.iter_mut().zip(digits.chunks(2)).for_each(|(byte, pair)| {
+                let digit = |b: u8| (b as char).to_digit(16).unwrap_or(0) as u8;
+                *byte = digit(pair[0]) << 4 | digit(pair[1]);
+            }),
+            _ => {
+                let _ = getrandom::fill(&mut id);
+            }
+        }
+        id
+    }
+}

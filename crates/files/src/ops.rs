@@ -1,0 +1,190 @@
+//! What is done to a share beside transfers, by descriptor.
+
+use std::io;
+
+use crate::fs::{Fs, Kind, Links, Rename, Stat, read_full};
+use crate::hash::Value;
+use crate::name::{DEPTH_MAX, Name, RelPath, escape, is_reserved};
+use crate::wire::{Entry, Fault, FaultKind, Sum};
+
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
+
+fn failed(path: &RelPath) -> impl Fn(io::Error) -> Fault + '_ {
+    move |error| Fault::io(&shown(path), &error)
+}
+
+fn shown(path: &RelPath) -> String {
+    if path.is_root() { "the root of the share".into() } else { escape(path.bytes()) }
+}
+
+/// The directory of an entry, and its name.
+pub(crate) fn parent<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, links: Links) -> Result<(F::Dir, Name), Fault> {
+    let root_itself = || Fault::new(FaultKind::Invalid, "the root of a share is no entry of it");
+    let (dir, name) = path.split().ok_or_else(root_itself)?;
+    Ok((fs.open_dir(root, &dir, links).map_err(failed(path))?, name))
+}
+
+pub(crate) fn stat<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Entry, Fault> {
+    if path.is_root() {
+        return Ok(Entry::new(b"", &fs.stat_dir(root).map_err(failed(path))?));
+    }
+    let (dir, name) = parent(fs, root, path, Links::Follow)?;
+    let stat = fs.stat(&dir, &name).map_err(failed(path))?;
+    if stat.kind == Kind::Symlink
+        && let Ok(behind) = fs.open_dir(root, path, Links::Follow)
+    {
+        return Ok(Entry::new(name.bytes(), &fs.stat_dir(&behind).map_err(failed(path))?));
+    }
+    Ok(Entry::new(name.bytes(), &stat))
+}
+
+/// A listing under way.
+pub(crate) struct Cursor<F: Fs> {
+    dir: F::Dir,
+    list: F::List,
+}
+
+pub(crate) fn list<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Cursor<F>, Fault> {
+    let dir = fs.open_dir(root, path, Links::Follow).map_err(failed(path))?;
+    let list = fs.list(&dir).map_err(failed(path))?;
+    Ok(Cursor { dir, list })
+}
+
+impl<F: Fs> Cursor<F> {
+    /// At most so many entries, and whether there may be more.
+    pub(crate) fn next(&mut self, fs: &F, most: usize) -> Result<(Vec<Entry>, bool), Fault> {
+        let mut entries = Vec::new();
+        while entries.len() < most {
+            let Some(entry) = self.list.next() else { return Ok((entries, false)) };
+            let entry = entry.map_err(|error| Fault::io("the directory", &error))?;
+            let Ok(name) = Name::any(&entry.name) else { continue };
+            if !is_reserved(name.bytes())
+                && let Ok(stat) = fs.stat(&self.dir, &name)
+            {
+                entries.push(Entry::new(name.bytes(), &stat));
+            }
+        }
+        Ok((entries, true))
+    }
+}
+
+pub(crate) fn remove<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, below: bool) -> Result<(), Fault> {
+    let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+    let stat = fs.stat(&dir, &name).map_err(failed(path))?;
+    match stat.kind {
+        Kind::Dir if below => remove_dir(fs, &dir, &name, 0).map_err(failed(path))?,
+        Kind::Dir => fs.rmdir(&dir, &name).map_err(failed(path))?,
+        _ => fs.unlink(&dir, &name).map_err(failed(path))?,
+    }
+    fs.sync_dir(&dir).map_err(failed(path))
+}
+
+/// Never through a link, and never out of the file system: the directory is opened by its one name.
+fn remove_dir<F: Fs>(fs: &F, at: &F::Dir, name: &Name, depth: usize) -> io::Result<()> {
+    if depth >= DEPTH_MAX {
+        return Err(io::Error::other("it is too deep"));
+    }
+    let dir = fs.open_child(at, name)?;
+    // Names are removed while they are listed: what the listing misses then is found by the next one.
+    for _ in 0..3 {
+        for entry in fs.list(&dir)? {
+            let Ok(entry) = Name::any(&entry?.name) else { continue };
+            let gone = match fs.stat(&dir, &entry) {
+                Ok(Stat { kind: Kind::Dir, .. }) => remove_dir(fs, &dir, &entry, depth + 1),
+                Ok(_) => fs.unlink(&dir, &entry),
+                Err(error) => Err(error),
+            };
+            match gone {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        match fs.rmdir(at, name) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            other => return other,
+        }
+    }
+    fs.rmdir(at, name)
+}
+
+pub(crate) fn rename<F: Fs>(fs: &F, root: &F::Dir, from: &RelPath, to: &RelPath) -> Result<(), Fault> {
+    let (old_dir, old) = parent(fs, root, from, Links::Refuse)?;
+    let (new_dir, new) = parent(fs, root, to, Links::Refuse)?;
+    fs.rename((&old_dir, &old), (&new_dir, &new), Rename::NoReplace).map_err(failed(to))?;
+    // The new name first: between the two syncs there are rather two names than none.
+    fs.sync_dir(&new_dir).map_err(failed(to))?;
+    fs.sync_dir(&old_dir).map_err(failed(from))
+}
+
+pub(crate) fn usage<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Sum, Fault> {
+    let mut sum = Sum::default();
+    match fs.open_dir(root, path, Links::Refuse) {
+        Ok(dir) => {
+            sum.dirs = 1;
+            add_below(fs, &dir, &mut sum, 0);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+            add(fs, &dir, &name, &mut sum, 0);
+        }
+        Err(error) => return Err(failed(path)(error)),
+    }
+    Ok(sum)
+}
+
+fn add<F: Fs>(fs: &F, at: &F::Dir, name: &Name, sum: &mut Sum, depth: usize) {
+    let Ok(stat) = fs.stat(at, name) else {
+        sum.unread += 1;
+        return;
+    };
+    sum.disk = sum.disk.saturating_add(stat.disk);
+    match stat.kind {
+        Kind::File => {
+            sum.files += 1;
+            sum.bytes = sum.bytes.saturating_add(stat.size);
+        }
+        Kind::Dir => {
+            sum.dirs += 1;
+            match fs.open_child(at, name) {
+                Ok(dir) if depth < DEPTH_MAX => add_below(fs, &dir, sum, depth + 1),
+                _ => sum.unread += 1,
+            }
+        }
+        _ => sum.others += 1,
+    }
+}
+
+fn add_below<F: Fs>(fs: &F, dir: &F::Dir, sum: &mut Sum, depth: usize) {
+    let Ok(list) = fs.list(dir) else {
+        sum.unread += 1;
+        return;
+    };
+    for entry in list {
+        match entry.ok().and_then(|entry| Name::any(&entry.name).ok()) {
+            Some(name) => add(fs, dir, &name, sum, depth),
+            None => sum.unread += 1,
+        }
+    }
+}
+
+/// Size and hash of a file as it is on the disk: what the page cache has of it is written and thrown away before.
+pub(crate) fn hash<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<(u64, Value), Fault> {
+    let (dir, name) = parent(fs, root, path, Links::Follow)?;
+    let (file, stat) = fs.open_read(&dir, &name, Links::Follow).map_err(failed(path))?;
+    fs.sync(&file).map_err(failed(path))?;
+    let (mut hasher, mut at, mut piece) = (blake3::Hasher::new(), 0, vec![0; PIECE]);
+    loop {
+        fs.forget(&file, at, PIECE as u64);
+        let have = read_full(fs, &file, at, &mut piece).map_err(failed(path))?;
+        hasher.update(&piece[..have]);
+        at += have as u64;
+        if have < PIECE {
+            break;
+        }
+    }
+    if fs.stat_file(&file).map_err(failed(path))?.ident() != stat.ident() {
+        return Err(Fault::new(FaultKind::Changed, format!("{}: it changed while it was read", shown(path))));
+    }
+    Ok((at, *hasher.finalize().as_bytes()))
+}

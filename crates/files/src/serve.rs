@@ -1,0 +1,213 @@
+//! The serving side: shares, who may use them, and how much.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use linkspan::Transport;
+
+use crate::Error;
+use crate::fs::RealFs;
+use crate::link::{Incoming, Line, first_message};
+use crate::sweep::sweep;
+use crate::wire::{Answer, Fault, Message};
+
+mod session;
+
+/// Connections at a time; more are closed at once.
+pub const CONNECTIONS_MAX: usize = 128;
+
+/// Connections of one peer at a time. Each session has two while it transfers.
+pub const PER_PEER_MAX: usize = 16;
+
+/// How long a new connection may say nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sessions of one peer whose last answers are kept, and answers of each.
+const SESSIONS_KEPT: usize = 16;
+const ANSWERS_KEPT: usize = 8;
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Identity {
+    /// A peer that was paired, by its name.
+    Paired(String),
+    /// Anybody who has the cluster key.
+    Cluster,
+}
+
+impl Identity {
+    /// As users see it.
+    pub fn name(&self) -> &str {
+        match self {
+            Identity::Paired(name) => name,
+            Identity::Cluster => "cluster",
+        }
+    }
+}
+
+/// A directory that peers see under a name.
+#[derive(Debug)]
+pub struct Share {
+    /// Its name.
+    pub name: String,
+    root: Arc<OwnedFd>,
+    /// Whether peers may change it.
+    pub writable: bool,
+}
+
+impl Share {
+    /// Opens the directory. From here on no path leads to it any more, but this descriptor.
+    ///
+    /// # Errors
+    /// [`Error::System`]: it cannot be opened, or is no directory.
+    pub fn open(name: &str, dir: &Path, writable: bool) -> Result<Share, Error> {
+        let root =
+            RealFs::root(dir).map_err(|error| Error::system(format!("share {name}: {}", dir.display()), error))?;
+        Ok(Share { name: name.to_owned(), root: Arc::new(root), writable })
+    }
+
+    /// Whether a word can name a share: it stands before a slash, behind a colon.
+    pub fn is_name(name: &str) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with(['.', '-'])
+    }
+}
+
+type Said = VecDeque<(u64, Result<Answer, Fault>)>;
+
+/// Those of each session of a peer, the oldest session first.
+type Sessions = VecDeque<([u8; 16], Said)>;
+
+#[derive(Default)]
+struct Books {
+    connections: HashMap<Identity, usize>,
+    /// Sessions that wait for their bulk connection.
+    tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
+    /// The last answers of each peer, the oldest session first. Held while one of its requests is carried out.
+    said: HashMap<Identity, Arc<Mutex<Sessions>>>,
+}
+
+/// The serving side.
+pub struct Server {
+    fs: Arc<RealFs>,
+    shares: Vec<Share>,
+    state: Option<Arc<OwnedFd>>,
+    /// Files of this many bytes leave the page cache.
+    large: u64,
+    say: Box<dyn Fn(&str) + Send + Sync>,
+    books: Mutex<Books>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({} shares)", self.shares.len())
+    }
+}
+
+impl Server {
+    /// A server of these shares. `state`: the directory for journals. `memory`: bytes of this machine's memory. `say` gets one line
+    /// for each thing worth one.
+    pub fn new(
+        shares: Vec<Share>,
+        state: Option<OwnedFd>,
+        memory: u64,
+        say: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Arc<Server> {
+        let server = Server {
+            fs: Arc::new(RealFs),
+            shares,
+            state: state.map(Arc::new),
+            large: memory / 2,
+            say: Box::new(say),
+            books: Mutex::default(),
+        };
+        if let Some(state) = &server.state {
+            let roots: Vec<&OwnedFd> = server.shares.iter().filter(|s| s.writable).map(|s| &*s.root).collect();
+            if let Err(error) = sweep(&*server.fs, state, &roots, &*server.say) {
+                (server.say)(&format!("old partial files were not looked for: {error}"));
+            }
+        }
+        Arc::new(server)
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Serves one connection, on a thread of its own.
+    pub fn accept(self: &Arc<Server>, transport: Transport, identity: Identity) {
+        let Some(counted) = Counted::new(self, &identity) else {
+            (self.say)(&format!("a connection of {} was refused: too many are open", identity.name()));
+            return;
+        };
+        let server = self.clone();
+        let body = move || {
+            if let Err(error) = server.connection(transport, &identity) {
+                // The end of a connection is how every session ends.
+                if !matches!(error, Error::Lost(_) | Error::Stopped) {
+                    (server.say)(&format!("a session of {} ended: {error}", identity.name()));
+                }
+            }
+            drop(counted);
+        };
+        if let Err(error) = thread::Builder::new().name("files session".into()).spawn(body) {
+            (self.say)(&format!("a connection was refused: {error}"));
+        }
+    }
+
+    fn connection(&self, transport: Transport, identity: &Identity) -> Result<(), Error> {
+        match first_message(&transport, PATIENCE)? {
+            Message::Hello { version, session } => {
+                session::Session::new(self, identity, session, Line::new(transport))?.run(version)
+            }
+            Message::Bulk { token } => {
+                let waiting = self.books().tokens.remove(&token);
+                match waiting {
+                    Some((of, post)) if of == *identity => {
+                        // The session now owns it.
+                        let _ = post.send(Incoming::Bulk(transport));
+                        Ok(())
+                    }
+                    _ => Err(crate::engine::Violation("a connection brings a token that was not given to it").into()),
+                }
+            }
+            _ => Err(crate::engine::Violation("a connection begins in the middle").into()),
+        }
+    }
+}
+
+/// One connection of a peer, until this is dropped.
+struct Counted {
+    server: Arc<Server>,
+    identity: Identity,
+}
+
+impl Counted {
+    fn new(server: &Arc<Server>, identity: &Identity) -> Option<Counted> {
+        let mut books = server.books();
+        let all: usize = books.connections.values().sum();
+        let own = books.connections.entry(identity.clone()).or_default();
+        if *own >= PER_PEER_MAX || all >= CONNECTIONS_MAX {
+            return None;
+        }
+        *own += 1;
+        Some(Counted { server: server.clone(), identity: identity.clone() })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut books = self.server.books();
+        if let Some(own) = books.connections.get_mut(&self.identity) {
+            *own -= 1;
+            if *own == 0 {
+                books.connections.remove(&self.identity);
+            }
+        }
+    }
+}

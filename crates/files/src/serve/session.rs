@@ -1,0 +1,271 @@
+//! One client: its requests one after the other, and its transfers.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ANSWERS_KEPT, Identity, SESSIONS_KEPT, Server, Share};
+use crate::Error;
+use crate::engine::{Clock, Event, Geometry, Violation};
+use crate::fs::{Fs, Links, RealFs};
+use crate::link::{Control, Incoming, Line};
+use crate::name::RelPath;
+use crate::ops::{self, Cursor};
+use crate::sink::Place;
+use crate::source::{Load, Source, Start};
+use crate::transfer::{self, Watcher};
+use crate::wire::{Answer, Fault, FaultKind, Message, PeerPath, Request, VERSION};
+
+/// Listings under way in one session.
+const CURSORS_MAX: usize = 16;
+
+/// Entries in one part of a listing.
+const PART: usize = 256;
+
+/// How long the bulk connection of a transfer may take.
+const BULK: Duration = Duration::from_secs(30);
+
+pub(super) struct Session<'a> {
+    server: &'a Server,
+    identity: &'a Identity,
+    id: [u8; 16],
+    control: Control,
+    cursors: BTreeMap<u32, Cursor<RealFs>>,
+    next_cursor: u32,
+}
+
+/// A server tells nobody.
+struct Silent;
+
+impl Watcher for Silent {
+    fn event(&mut self, _: Event) {}
+
+    fn tick(&mut self, _: u64, _: u64) -> bool {
+        true
+    }
+}
+
+enum Begun {
+    Put(Place<RealFs>),
+    Get(Box<Source<RealFs>>),
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        server: &'a Server,
+        identity: &'a Identity,
+        id: [u8; 16],
+        line: Arc<Line>,
+    ) -> Result<Session<'a>, Error> {
+        let control = Control::new(line)?;
+        Ok(Session { server, identity, id, control, cursors: BTreeMap::new(), next_cursor: 0 })
+    }
+
+    pub(super) fn run(mut self, version: u16) -> Result<(), Error> {
+        self.control.send(&Message::Welcome { version: VERSION, identity: self.identity.name().to_owned() })?;
+        if version != VERSION {
+            return Err(Error::Version(version));
+        }
+        loop {
+            let (number, what) = match self.control.inbox.recv() {
+                Ok(Incoming::Message(Message::Request { number, what })) => (number, what),
+                Ok(Incoming::Message(_)) => {
+                    return Err(Violation("it sends something else where a request belongs").into());
+                }
+                Ok(Incoming::Malformed(malformed)) => return Err(malformed.into()),
+                Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
+                Ok(Incoming::Bulk(_)) => return Err(Violation("it connects without a transfer").into()),
+                // What a transfer that failed has left.
+                Ok(Incoming::Sent(_) | Incoming::Sunk(_)) => continue,
+                Err(_) => return Err(Error::Lost("its reader has ended".into())),
+            };
+            match what {
+                Request::Put { .. } | Request::Get { .. } => self.transfer(number, what)?,
+                what => {
+                    let result = self.once(number, &what);
+                    self.control.send(&Message::Answer { number, result })?;
+                }
+            }
+        }
+    }
+
+    /// Answers a request; one that changes something and was answered before gets the same answer again.
+    fn once(&mut self, number: u64, what: &Request) -> Result<Answer, Fault> {
+        if !what.changes() {
+            return self.answer(what);
+        }
+        // One at a time for each peer: the answer is kept before the next connection of it asks.
+        let sessions = self.server.books().said.entry(self.identity.clone()).or_default().clone();
+        let mut sessions = sessions.lock().unwrap_or_else(|e| e.into_inner());
+        let at = match sessions.iter().position(|(id, _)| *id == self.id) {
+            Some(at) => at,
+            None => {
+                if sessions.len() >= SESSIONS_KEPT {
+                    sessions.pop_front();
+                }
+                sessions.push_back((self.id, super::Said::new()));
+                sessions.len() - 1
+            }
+        };
+        if let Some((_, said)) = sessions[at].1.iter().find(|(n, _)| *n == number) {
+            return said.clone();
+        }
+        let result = self.answer(what);
+        let said = &mut sessions[at].1;
+        if said.len() >= ANSWERS_KEPT {
+            said.pop_front();
+        }
+        said.push_back((number, result.clone()));
+        result
+    }
+
+    fn share(&self, path: &PeerPath) -> Result<&'a Share, Fault> {
+        let server: &'a Server = self.server;
+        let found = server.shares.iter().find(|share| share.name == path.share);
+        found.ok_or_else(|| {
+            let name = crate::name::escape(path.share.as_bytes());
+            Fault::new(FaultKind::NotFound, format!("there is no share {name:?}; `lspan ls PEER:` lists them"))
+        })
+    }
+
+    fn writable(&self, path: &PeerPath) -> Result<&'a Share, Fault> {
+        let share = self.share(path)?;
+        match share.writable {
+            true => Ok(share),
+            false => {
+                let why =
+                    format!("share {} is read-only: its owner serves it with NAME=DIR:rw to change that", share.name);
+                Err(Fault::new(FaultKind::ReadOnly, why))
+            }
+        }
+    }
+
+    fn answer(&mut self, what: &Request) -> Result<Answer, Fault> {
+        let fs = &*self.server.fs;
+        match what {
+            Request::Shares => {
+                let shares = self.server.shares.iter().map(|share| (share.name.clone(), share.writable));
+                Ok(Answer::Shares(shares.collect()))
+            }
+            Request::Stat(at) => Ok(Answer::Stat(ops::stat(fs, &self.share(at)?.root, &at.path)?)),
+            Request::List(at) => {
+                if self.cursors.len() >= CURSORS_MAX {
+                    return Err(Fault::new(FaultKind::Limit, format!("{CURSORS_MAX} listings are open already")));
+                }
+                let cursor = ops::list(fs, &self.share(at)?.root, &at.path)?;
+                self.next_cursor = self.next_cursor.wrapping_add(1);
+                self.cursors.insert(self.next_cursor, cursor);
+                self.part(self.next_cursor)
+            }
+            Request::More(cursor) => self.part(*cursor),
+            Request::Remove(at, below) => {
+                ops::remove(fs, &self.writable(at)?.root, &at.path, *below)?;
+                Ok(Answer::Done)
+            }
+            Request::Rename(from, to) => {
+                ops::rename(fs, &self.writable(from)?.root, &from.path, to)?;
+                Ok(Answer::Done)
+            }
+            Request::Usage(at) => Ok(Answer::Usage(ops::usage(fs, &self.share(at)?.root, &at.path)?)),
+            Request::Hash(at) => {
+                let (size, hash) = ops::hash(fs, &self.share(at)?.root, &at.path)?;
+                Ok(Answer::Hash(size, hash))
+            }
+            Request::Put { .. } | Request::Get { .. } => {
+                Err(Fault::new(FaultKind::Invalid, "a transfer is no request"))
+            }
+        }
+    }
+
+    fn part(&mut self, number: u32) -> Result<Answer, Fault> {
+        let cursor = self.cursors.get_mut(&number);
+        let cursor = cursor.ok_or_else(|| Fault::new(FaultKind::NotFound, "there is no such listing under way"))?;
+        let part = cursor.next(&self.server.fs, PART);
+        if !matches!(part, Ok((_, true))) {
+            self.cursors.remove(&number);
+        }
+        let (entries, more) = part?;
+        Ok(Answer::List(entries, more.then_some(number)))
+    }
+
+    fn transfer(&mut self, number: u64, what: Request) -> Result<(), Error> {
+        let begun = match self.begin(what) {
+            Ok(begun) => begun,
+            Err(fault) => return self.control.send(&Message::Answer { number, result: Err(fault) }),
+        };
+        let mut token = [0; 16];
+        getrandom::fill(&mut token)
+            .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
+        let mut early = None;
+        self.server.books().tokens.insert(token, (self.identity.clone(), self.control.post.clone()));
+        let line = self
+            .control
+            .send(&Message::Answer { number, result: Ok(Answer::Ready(token)) })
+            .and_then(|()| self.bulk(&mut early));
+        self.server.books().tokens.remove(&token);
+        let line = line?;
+        match begun {
+            Begun::Put(place) => transfer::receive(place, &self.control, &line, &mut Silent).map(drop),
+            Begun::Get(source) => {
+                let slots = match early.map_or_else(|| self.control.inbox.recv_timeout(BULK), Ok) {
+                    Ok(Incoming::Message(slots @ Message::Slots { .. })) => slots,
+                    Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
+                    _ => return Err(Violation("it says something else where its slots belong").into()),
+                };
+                transfer::send(*source, &self.control, &line, slots, &mut Silent).map(drop)
+            }
+        }
+    }
+
+    /// The bulk connection. What comes on the control connection before it, which is another path, is kept.
+    fn bulk(&self, early: &mut Option<Incoming>) -> Result<Arc<Line>, Error> {
+        loop {
+            match self.control.inbox.recv_timeout(BULK) {
+                Ok(Incoming::Bulk(transport)) => return Ok(Line::new(transport)),
+                Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
+                Ok(message @ Incoming::Message(_)) if early.is_none() => *early = Some(message),
+                Ok(_) => return Err(Violation("it speaks where its bulk connection belongs").into()),
+                Err(_) => return Err(Error::Lost("its bulk connection did not come".into())),
+            }
+        }
+    }
+
+    fn begin(&self, what: Request) -> Result<Begun, Fault> {
+        let fs = &self.server.fs;
+        match what {
+            Request::Put { to, dry_run, no_fsync } => {
+                let share = if dry_run { self.share(&to)? } else { self.writable(&to)? };
+                fs.open_dir(&share.root, &to.path, Links::Refuse).map_err(|error| {
+                    let path = crate::name::escape(to.path.bytes());
+                    Fault::io(&format!("{}/{path}", share.name), &error)
+                })?;
+                Ok(Begun::Put(Place {
+                    fs: fs.clone(),
+                    root: share.root.clone(),
+                    base: to.path,
+                    state: self.server.state.clone(),
+                    geometry: Geometry::REAL,
+                    large: self.server.large,
+                    dry_run,
+                    no_fsync,
+                }))
+            }
+            Request::Get { from, xattrs, dry_run } => {
+                let starts = from.iter().map(|(at, to)| self.start(at, to)).collect::<Result<Vec<_>, Fault>>()?;
+                let load = Load { fs: fs.clone(), geometry: Geometry::REAL, xattrs, large: self.server.large, dry_run };
+                Ok(Begun::Get(Box::new(Source::new(load, Arc::new(Clock::default()), starts))))
+            }
+            _ => Err(Fault::new(FaultKind::Invalid, "this is no transfer")),
+        }
+    }
+
+    fn start(&self, at: &PeerPath, to: &RelPath) -> Result<Start<RealFs>, Fault> {
+        let share = self.share(at)?;
+        if at.path.is_root() {
+            return Ok(Start { dir: share.root.clone(), name: None, path: to.clone() });
+        }
+        let (dir, name): (OwnedFd, _) = ops::parent(&*self.server.fs, &share.root, &at.path, Links::Follow)?;
+        Ok(Start { dir: Arc::new(dir), name: Some(name), path: to.clone() })
+    }
+}

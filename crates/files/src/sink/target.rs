@@ -1,0 +1,188 @@
+//! The file that a large file is received into: its partial file, its journal and what was there before.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Place;
+use crate::fs::{Fs, Kind, Links, Stat, read_full};
+use crate::hash::{Value, value};
+use crate::journal::{Journal, Tag, Whereabouts};
+use crate::name::{Name, RelPath, partial};
+use crate::wire::{Fault, FaultKind, FileInfo, Known};
+
+/// Where one large file goes.
+pub struct Target<F: Fs> {
+    pub(super) dir: Arc<F::Dir>,
+    pub(super) name: Name,
+    pub(super) part: Name,
+    pub(super) file: F::File,
+    pub(super) journal: Option<Journal<F>>,
+    /// The partial file was there before: bytes in it may be of anything.
+    pub(super) resumed: bool,
+    /// What has the name, and was looked at before the transfer.
+    pub(super) old: Option<Stat>,
+    pub(super) old_file: Option<F::File>,
+    pub(super) info: FileInfo,
+}
+
+impl<F: Fs> Target<F> {
+    pub(super) fn open(
+        place: &Place<F>,
+        path: &RelPath,
+        dir: Arc<F::Dir>,
+        name: Name,
+        info: FileInfo,
+        old: Option<Stat>,
+    ) -> Result<Target<F>, Fault> {
+        let fs = &*place.fs;
+        let failed = |error: io::Error| Fault::io("its partial file", &error);
+        let id = part_id(fs, &dir, &name).map_err(failed)?;
+        let mut part = partial(id);
+        let (file, resumed) = match fs.open_write(&dir, &part) {
+            Ok((file, stat)) => {
+                if !fs.try_lock(&file).map_err(failed)? {
+                    return Err(Fault::new(FaultKind::Busy, "another transfer is writing this file"));
+                }
+                if stat.links == 1 { (Some(file), true) } else { (None, false) }
+            }
+            Err(_) => (None, false),
+        };
+        let file = match file {
+            Some(file) => file,
+            None => {
+                let made = match fs.create(&dir, &part) {
+                    // Something that is none of ours has this name.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        part = random_part().map_err(failed)?;
+                        fs.create(&dir, &part)
+                    }
+                    made => made,
+                };
+                let file = made.map_err(failed)?;
+                if !fs.try_lock(&file).map_err(failed)? {
+                    return Err(Fault::new(FaultKind::Busy, "another transfer is writing this file"));
+                }
+                file
+            }
+        };
+        // Whoever had the lock before may have finished with this file: its name has to be the one that we have locked.
+        let (ours, named) = (fs.stat_file(&file).map_err(failed)?, fs.stat(&dir, &part).map_err(failed)?);
+        if (ours.dev, ours.ino) != (named.dev, named.ino) {
+            return Err(Fault::new(FaultKind::Busy, "another transfer has just written this file"));
+        }
+        let tag = Tag::new(&info.ident, info.settled, fs.boot_id()).map_err(failed)?;
+        let root = fs.stat_dir(&place.root).map_err(failed)?;
+        let born = fs.born(&file).map_err(failed)?;
+        let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
+        let journal = place.base.join_path(&parent).ok().zip(place.state.as_ref()).and_then(|(dir, state)| {
+            let (root, part) = ((root.dev, root.ino), (ours.dev, ours.ino));
+            Journal::open(fs, state, &Whereabouts { root, dir, id, part, born }, resumed, tag).ok()
+        });
+        reserve(place, &dir, &file, &info, &ours)?;
+        let old_file = match &old {
+            Some(old) if old.kind == Kind::File => fs.open_read(&dir, &name, Links::Refuse).ok().map(|(file, _)| file),
+            _ => None,
+        };
+        Ok(Target { dir, name, part, file, journal, resumed, old, old_file, info })
+    }
+
+    /// What is known of a chunk.
+    pub(super) fn know(&self, place: &Place<F>, index: u64, scratch: &mut [u8]) -> Known {
+        let fs = &*place.fs;
+        let noted = self.journal.as_ref().and_then(|journal| journal.get(fs, index));
+        if let Some((value, true)) = noted {
+            return Known::Verified(value);
+        }
+        // What is in the partial file goes before what is in the old one: it is the newer.
+        if self.resumed
+            && (noted.is_some() || self.journal.is_none())
+            && let Some(value) = self.hash_of(place, &self.file, index, scratch)
+        {
+            return Known::Content(value);
+        }
+        let old = self.old_file.as_ref().and_then(|old| self.hash_of(place, old, index, scratch));
+        old.map_or(Known::Nothing, Known::Content)
+    }
+
+    pub(super) fn hash_of(&self, place: &Place<F>, file: &F::File, index: u64, scratch: &mut [u8]) -> Option<Value> {
+        let geometry = &place.geometry;
+        let len = geometry.chunk_len(self.info.ident.size, index);
+        let out = &mut scratch[..len];
+        let have = read_full(&*place.fs, file, index * geometry.chunk, out).ok()?;
+        (have == len).then(|| value(index * geometry.chunk, out))
+    }
+
+    /// Nothing in the partial file is to be believed: it goes, and its journal with it.
+    pub(super) fn spoil(&self, place: &Place<F>) {
+        self.forget_journal(place);
+        let _ = place.fs.unlink(&self.dir, &self.part);
+    }
+
+    pub(super) fn forget_journal(&self, place: &Place<F>) {
+        if let (Some(journal), Some(state)) = (&self.journal, &place.state) {
+            let _ = place.fs.unlink(state, &journal.name);
+        }
+    }
+}
+
+/// Space for all of it, so that a full disk is known before the first byte.
+fn reserve<F: Fs>(place: &Place<F>, dir: &F::Dir, file: &F::File, info: &FileInfo, ours: &Stat) -> Result<(), Fault> {
+    let fs = &*place.fs;
+    let failed = |error: io::Error| Fault::io("space for the file", &error);
+    if ours.size != info.ident.size {
+        fs.truncate(file, info.ident.size).map_err(failed)?;
+    }
+    if info.sparse() {
+        let free = fs.free(dir).map_err(failed)?;
+        let wanted = info.disk.saturating_sub(ours.disk);
+        if wanted > free {
+            let why = format!("{wanted} bytes are needed and {free} are free");
+            return Err(Fault::new(FaultKind::NoSpace, why));
+        }
+        return Ok(());
+    }
+    fs.reserve(file, info.ident.size).map_err(failed)
+}
+
+/// The number in the name of the partial file of `name`: the same for every attempt.
+fn part_id<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> io::Result<u64> {
+    let stat = fs.stat_dir(dir)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&stat.dev.to_le_bytes()).update(&stat.ino.to_le_bytes()).update(name.bytes());
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    Ok(u64::from_le_bytes(eight))
+}
+
+/// A name for a file that nobody resumes.
+pub(super) fn random_part() -> io::Result<Name> {
+    let mut eight = [0; 8];
+    getrandom::fill(&mut eight).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(partial(u64::from_le_bytes(eight)))
+}
+
+pub(super) fn has_partial<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> bool {
+    let part = part_id(fs, dir, name).map(partial);
+    part.is_ok_and(|part| fs.stat(dir, &part).is_ok())
+}
+
+/// Whether `name` finds a file whose name is another one: a directory that folds names.
+pub(super) fn is_folded<F: Fs>(fs: &F, dir: &F::Dir, name: &Name, found: &Stat) -> io::Result<bool> {
+    let Ok(text) = std::str::from_utf8(name.bytes()) else { return Ok(false) };
+    let (lower, upper) = (text.to_lowercase(), text.to_uppercase());
+    let other = if lower == text { upper } else { lower };
+    let Ok(other) = Name::any(other.as_bytes()) else { return Ok(false) };
+    if other == *name {
+        return Ok(false);
+    }
+    match fs.stat(dir, &other) {
+        Ok(stat) if (stat.dev, stat.ino) == (found.dev, found.ino) => {}
+        _ => return Ok(false),
+    }
+    for entry in fs.list(dir)? {
+        if entry?.name == name.bytes() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

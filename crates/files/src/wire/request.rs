@@ -1,0 +1,355 @@
+//! Requests, answers, and why something was not done.
+
+use std::io;
+
+use super::{ITEMS_MAX, Malformed, Reader, Writer, end};
+use crate::fs::{Kind, Stat, Time};
+use crate::hash::Value;
+use crate::name::{RelPath, escape};
+
+/// A place on the peer: a share and a path in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerPath {
+    /// Name of the share.
+    pub share: String,
+    /// Path in it.
+    pub path: RelPath,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The shares.
+    Shares,
+    /// What is known of an entry.
+    Stat(PeerPath),
+    /// Begins a listing; the answer is its first part.
+    List(PeerPath),
+    /// The next part of a listing.
+    More(u32),
+    /// Removes an entry; with the flag a directory and all below it.
+    Remove(PeerPath, bool),
+    /// Gives an entry another name in the same share; nothing is replaced.
+    Rename(PeerPath, RelPath),
+    /// Counts what lies below.
+    Usage(PeerPath),
+    /// The BLAKE3 hash of a file, read back from the disk.
+    Hash(PeerPath),
+    /// Makes the server the receiver of a transfer to this directory.
+    Put {
+        /// The directory.
+        to: PeerPath,
+        /// Say what would be done, change nothing.
+        dry_run: bool,
+        /// Say "done" without waiting for the disk.
+        no_fsync: bool,
+    },
+    /// Makes the server the sender of these entries.
+    Get {
+        /// What is sent, and its path at the receiver.
+        from: Vec<(PeerPath, RelPath)>,
+        /// With `user.*` attributes.
+        xattrs: bool,
+        /// Only say what would be sent.
+        dry_run: bool,
+    },
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It was done.
+    Done,
+    /// Names of shares, and whether they can be written.
+    Shares(Vec<(String, bool)>),
+    /// Of an entry.
+    Stat(Entry),
+    /// Entries, and the cursor for more where there are any.
+    List(Vec<Entry>, Option<u32>),
+    /// Below a directory.
+    Usage(Sum),
+    /// Of a file: its size and hash.
+    Hash(u64, Value),
+    /// The transfer begins when a bulk connection brings this token.
+    Ready([u8; 16]),
+}
+
+/// One entry of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name, any bytes.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Last change of the content.
+    pub mtime: Time,
+}
+
+impl Entry {
+    pub(crate) fn new(name: &[u8], stat: &Stat) -> Entry {
+        Entry { name: name.to_vec(), kind: stat.kind, size: stat.size, mode: stat.mode, mtime: stat.mtime }
+    }
+}
+
+/// What lies below a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Files.
+    pub files: u64,
+    /// Directories.
+    pub dirs: u64,
+    /// Everything else.
+    pub others: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Bytes that they take on the disk.
+    pub disk: u64,
+    /// Entries that could not be read.
+    pub unread: u64,
+}
+
+/// What kind of failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum FaultKind {
+    NotFound = 1,
+    Denied = 2,
+    Exists = 3,
+    IsDir = 4,
+    NotDir = 5,
+    NoSpace = 6,
+    ReadOnly = 7,
+    Changed = 8,
+    WrongData = 9,
+    Busy = 10,
+    Invalid = 11,
+    Io = 12,
+    Limit = 13,
+}
+
+const KINDS: [FaultKind; 13] = [
+    FaultKind::NotFound,
+    FaultKind::Denied,
+    FaultKind::Exists,
+    FaultKind::IsDir,
+    FaultKind::NotDir,
+    FaultKind::NoSpace,
+    FaultKind::ReadOnly,
+    FaultKind::Changed,
+    FaultKind::WrongData,
+    FaultKind::Busy,
+    FaultKind::Invalid,
+    FaultKind::Io,
+    FaultKind::Limit,
+];
+
+/// Why something was not done, as it travels.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Fault {
+    /// For programs.
+    pub kind: FaultKind,
+    /// For people.
+    pub text: String,
+}
+
+/// Longest text of a fault, bytes.
+const TEXT_MAX: usize = 300;
+
+impl Fault {
+    /// A failure in our own words.
+    pub fn new(kind: FaultKind, text: impl Into<String>) -> Fault {
+        let mut text = text.into();
+        let mut end = text.len().min(TEXT_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        Fault { kind, text }
+    }
+
+    /// Bytes that are not those that were sent.
+    pub(crate) fn wrong_data(what: &str) -> Fault {
+        let text = format!("LS1807 {what} arrived with another hash than it was sent with; send it again");
+        Fault::new(FaultKind::WrongData, text)
+    }
+
+    /// Bytes that the disk did not take.
+    pub(crate) fn unwritten(call: &str, error: &io::Error) -> Fault {
+        Fault::io(&format!("LS1808 the disk did not take what was written ({call})"), error)
+    }
+
+    /// A name that the disk did not take.
+    pub(crate) fn unnamed(call: &str, error: &io::Error) -> Fault {
+        Fault::io(&format!("LS1809 the disk did not take the name ({call})"), error)
+    }
+
+    /// A system call that failed at something.
+    pub fn io(what: &str, error: &io::Error) -> Fault {
+        use io::ErrorKind as E;
+        let kind = match error.kind() {
+            E::NotFound => FaultKind::NotFound,
+            E::PermissionDenied => FaultKind::Denied,
+            E::AlreadyExists | E::DirectoryNotEmpty => FaultKind::Exists,
+            E::IsADirectory => FaultKind::IsDir,
+            E::NotADirectory => FaultKind::NotDir,
+            E::StorageFull | E::QuotaExceeded | E::FileTooLarge => FaultKind::NoSpace,
+            E::ReadOnlyFilesystem => FaultKind::ReadOnly,
+            E::ResourceBusy => FaultKind::Busy,
+            E::InvalidInput | E::InvalidFilename => FaultKind::Invalid,
+            E::CrossesDevices => FaultKind::Denied,
+            _ => FaultKind::Io,
+        };
+        Fault::new(kind, format!("{what}: {error}"))
+    }
+
+    pub(super) fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
+        w.u8(self.kind as u8).bytes(self.text.as_bytes())
+    }
+
+    /// Of the text only what can be shown is kept.
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Fault, Malformed> {
+        let kind = r.u8()?;
+        let kind = KINDS.into_iter().find(|k| *k as u8 == kind).ok_or(Malformed("a failure is of no known kind"))?;
+        let text = r.bytes()?;
+        let text = text.get(..TEXT_MAX).unwrap_or(text);
+        // Our own texts hold names that were escaped before: a backslash stays one.
+        Ok(Fault::new(kind, escape(text).replace("\\\\", "\\")))
+    }
+}
+
+impl PeerPath {
+    fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
+        w.bytes(self.share.as_bytes()).bytes(self.path.bytes())
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<PeerPath, Malformed> {
+        Ok(PeerPath { share: r.text()?, path: path(r)? })
+    }
+}
+
+fn path(r: &mut Reader<'_>) -> Result<RelPath, Malformed> {
+    RelPath::new(r.bytes()?).map_err(|_| Malformed("a path is none that can be given to a file"))
+}
+
+impl Request {
+    pub(super) fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
+        match self {
+            Request::Shares => w.u8(1),
+            Request::Stat(path) => path.encode(w.u8(2)),
+            Request::List(path) => path.encode(w.u8(3)),
+            Request::More(cursor) => w.u8(4).u32(*cursor),
+            Request::Remove(path, below) => path.encode(w.u8(5)).flag(*below),
+            Request::Rename(from, to) => from.encode(w.u8(6)).bytes(to.bytes()),
+            Request::Usage(path) => path.encode(w.u8(7)),
+            Request::Hash(path) => path.encode(w.u8(8)),
+            Request::Put { to, dry_run, no_fsync } => to.encode(w.u8(9)).flag(*dry_run).flag(*no_fsync),
+            Request::Get { from, xattrs, dry_run } => {
+                w.u8(10).flag(*xattrs).flag(*dry_run).u16(from.len() as u16);
+                from.iter().for_each(|(path, to)| end(path.encode(w).bytes(to.bytes())));
+                w
+            }
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Request, Malformed> {
+        Ok(match r.u8()? {
+            1 => Request::Shares,
+            2 => Request::Stat(PeerPath::decode(r)?),
+            3 => Request::List(PeerPath::decode(r)?),
+            4 => Request::More(r.u32()?),
+            5 => Request::Remove(PeerPath::decode(r)?, r.flag()?),
+            6 => Request::Rename(PeerPath::decode(r)?, path(r)?),
+            7 => Request::Usage(PeerPath::decode(r)?),
+            8 => Request::Hash(PeerPath::decode(r)?),
+            9 => Request::Put { to: PeerPath::decode(r)?, dry_run: r.flag()?, no_fsync: r.flag()? },
+            10 => {
+                let (xattrs, dry_run) = (r.flag()?, r.flag()?);
+                Request::Get { from: r.list(32, |r| Ok((PeerPath::decode(r)?, path(r)?)))?, xattrs, dry_run }
+            }
+            _ => return Err(Malformed("a request is of no known kind")),
+        })
+    }
+
+    /// Whether repeating it would do something twice.
+    pub fn changes(&self) -> bool {
+        matches!(self, Request::Remove(..) | Request::Rename(..))
+    }
+}
+
+impl Answer {
+    pub(super) fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
+        match self {
+            Answer::Done => w.u8(1),
+            Answer::Shares(shares) => {
+                w.u8(2).u16(shares.len() as u16);
+                shares.iter().for_each(|(name, writable)| end(w.bytes(name.as_bytes()).flag(*writable)));
+                w
+            }
+            Answer::Stat(entry) => entry.encode(w.u8(3)),
+            Answer::List(entries, more) => {
+                w.u8(4).flag(more.is_some()).u32(more.unwrap_or(0)).u16(entries.len() as u16);
+                entries.iter().for_each(|entry| end(entry.encode(w)));
+                w
+            }
+            Answer::Usage(sum) => {
+                let Sum { files, dirs, others, bytes, disk, unread } = sum;
+                w.u8(5).u64(*files).u64(*dirs).u64(*others).u64(*bytes).u64(*disk).u64(*unread)
+            }
+            Answer::Hash(size, hash) => w.u8(6).u64(*size).raw(hash),
+            Answer::Ready(token) => w.u8(7).raw(token),
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Answer, Malformed> {
+        Ok(match r.u8()? {
+            1 => Answer::Done,
+            2 => Answer::Shares(r.list(1024, |r| Ok((r.text()?, r.flag()?)))?),
+            3 => Answer::Stat(Entry::decode(r)?),
+            4 => {
+                let (more, cursor) = (r.flag()?, r.u32()?);
+                Answer::List(r.list(ITEMS_MAX, Entry::decode)?, more.then_some(cursor))
+            }
+            5 => Answer::Usage(Sum {
+                files: r.u64()?,
+                dirs: r.u64()?,
+                others: r.u64()?,
+                bytes: r.u64()?,
+                disk: r.u64()?,
+                unread: r.u64()?,
+            }),
+            6 => Answer::Hash(r.u64()?, r.array()?),
+            7 => Answer::Ready(r.array()?),
+            _ => return Err(Malformed("an answer is of no known kind")),
+        })
+    }
+}
+
+impl Entry {
+    fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
+        let kind = match self.kind {
+            Kind::File => 0,
+            Kind::Dir => 1,
+            Kind::Symlink => 2,
+            Kind::Special => 3,
+        };
+        w.bytes(&self.name).u8(kind).u64(self.size).u32(self.mode).time(self.mtime)
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
+        let name = r.bytes()?.to_vec();
+        let kind = match r.u8()? {
+            0 => Kind::File,
+            1 => Kind::Dir,
+            2 => Kind::Symlink,
+            3 => Kind::Special,
+            _ => return Err(Malformed("an entry is of no known kind")),
+        };
+        Ok(Entry { name, kind, size: r.u64()?, mode: r.u32()?, mtime: r.time()? })
+    }
+}

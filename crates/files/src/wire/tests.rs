@@ -1,0 +1,143 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::fs::Kind;
+
+fn path(text: &str) -> RelPath {
+    RelPath::new(text.as_bytes()).unwrap()
+}
+
+fn ident() -> Ident {
+    Ident { dev: 1, ino: 2, size: 3, mtime: Time { sec: -4, nsec: 5 }, ctime: Time { sec: 6, nsec: 7 } }
+}
+
+/// One message of every kind.
+fn all() -> Vec<Message> {
+    let key = Key { batch: 7, index: 9 };
+    let at = || PeerPath { share: "data".into(), path: path("a/b") };
+    let fault = || Fault::new(FaultKind::NoSpace, "no space: a\\x0ab");
+    let info = FileInfo {
+        ident: ident(),
+        settled: true,
+        disk: 1,
+        mode: 0o640,
+        xattrs: vec![(b"user.x".to_vec(), vec![0, 1])],
+    };
+    let items = vec![
+        Item { path: path("d"), what: What::Dir { mode: 0o755 } },
+        Item { path: path("d/l"), what: What::Link { target: b"../x".to_vec() } },
+        Item { path: path("d/f"), what: What::File(info) },
+    ];
+    let entry = Entry { name: b"\xff\n".to_vec(), kind: Kind::Special, size: 1, mode: 2, mtime: Time::default() };
+    let requests = [
+        Request::Shares,
+        Request::Stat(at()),
+        Request::List(at()),
+        Request::More(3),
+        Request::Remove(at(), true),
+        Request::Rename(at(), path("c")),
+        Request::Usage(at()),
+        Request::Hash(at()),
+        Request::Put { to: at(), dry_run: true, no_fsync: false },
+        Request::Get { from: vec![(at(), path("x")), (at(), RelPath::default())], xattrs: true, dry_run: false },
+    ];
+    let answers = [
+        Ok(Answer::Done),
+        Ok(Answer::Shares(vec![("a".into(), true)])),
+        Ok(Answer::Stat(entry.clone())),
+        Ok(Answer::List(vec![entry], Some(4))),
+        Ok(Answer::Usage(Sum { files: 1, dirs: 2, others: 3, bytes: 4, disk: 5, unread: 6 })),
+        Ok(Answer::Hash(5, [3; 32])),
+        Ok(Answer::Ready([1; 16])),
+        Err(fault()),
+    ];
+    let known = vec![Known::Nothing, Known::Content([1; 32]), Known::Verified([2; 32])];
+    let verdicts = vec![Verdict::Have, Verdict::Want, Verdict::Compare, Verdict::Refused(fault())];
+    let stages = Stages { read: 1, hash: 2, link: 3, check: 4, write: 5 };
+    let mut all = vec![
+        Message::Hello { version: 1, session: [9; 16] },
+        Message::Welcome { version: 1, identity: "cluster".into() },
+        Message::Bulk { token: [8; 16] },
+        Message::Slots { remote: [7; REMOTE_LEN], size: 4 << 20, count: 8 },
+        Message::Batch { id: 1, items },
+        Message::Verdicts { id: 1, verdicts },
+        Message::Need { key, first: 1, count: 2 },
+        Message::Values { key, first: 1, known },
+        Message::Data { key, first: 4, slot: 3, values: vec![[5; 32]; 4] },
+        Message::Hole { key, first: 4, count: 64 },
+        Message::Keep { key, first: 4, count: 1 },
+        Message::Pack { slot: 2, files: vec![(key, 10, [4; 32])] },
+        Message::End { key, hash: [6; 32] },
+        Message::Drop { key },
+        Message::Landed { key, first: 8 },
+        Message::Unpacked { slot: 5 },
+        Message::Committed { key, result: Ok([1; 32]) },
+        Message::Committed { key, result: Err(fault()) },
+        Message::Note { path: path("a"), what: Note::Failed(fault()) },
+        Message::Note { path: path("a"), what: Note::LeftOut(LeftOut::Acl) },
+        Message::Over,
+        Message::Finished { stages, result: Ok(()) },
+        Message::Finished { stages, result: Err(fault()) },
+    ];
+    all.extend(requests.into_iter().map(|what| Message::Request { number: 1, what }));
+    all.extend(answers.into_iter().map(|result| Message::Answer { number: 1, result }));
+    all
+}
+
+#[test]
+fn every_message_comes_back_as_it_was() {
+    for message in all() {
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message.clone()));
+        assert!(Message::decode(&[&bytes[..], &[0]].concat()).is_err(), "{message:?} with a byte behind it");
+        for end in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..end]).is_err(), "{message:?} cut at {end}");
+        }
+    }
+}
+
+#[test]
+fn golden_bytes() {
+    let key = Key { batch: 1, index: 2 };
+    assert_eq!(Message::Landed { key, first: 3 }.encode(), [17, 1, 0, 0, 0, 2, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    let list = Request::List(PeerPath { share: "s".into(), path: path("a/b") });
+    let golden = [4, 7, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, b's', 3, 0, b'a', b'/', b'b'];
+    assert_eq!(Message::Request { number: 7, what: list }.encode(), golden);
+}
+
+#[test]
+fn paths_that_leave_the_place_of_a_transfer_are_no_message() {
+    for bad in ["../x", "a/../../x", ".lspan/trash", "a\0"] {
+        let mut w = Writer::default();
+        w.u8(7).u32(0).u16(1).bytes(bad.as_bytes()).u8(0).u32(0);
+        assert!(Message::decode(&w.0).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn what_a_peer_says_of_a_failure_holds_no_control_characters() {
+    let mut w = Writer::default();
+    w.u8(19).u32(0).u16(0).u8(0).u8(12).bytes(b"x\x1b[2J\n\xff");
+    let Ok(Message::Committed { result: Err(fault), .. }) = Message::decode(&w.0) else { panic!("not decoded") };
+    assert_eq!(fault.text, "x\\x1b[2J\\x0a\\xff");
+}
+
+proptest! {
+    #[test]
+    fn decoding_is_total(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(message) = Message::decode(&bytes) {
+            prop_assert_eq!(Message::decode(&message.encode()), Ok(message));
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_an_error_or_another_message(which: usize, at: usize, to: u8) {
+        let all = all();
+        let mut bytes = all[which % all.len()].encode();
+        let at = at % bytes.len();
+        bytes[at] = to;
+        if let Ok(message) = Message::decode(&bytes) {
+            prop_assert_eq!(Message::decode(&message.encode()), Ok(message));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Histories on the simulated file system, and the bugs that they must find.
+
+use linkspan_files::sim::{BUGS, history};
+
+/// Histories in `cargo test`; `LINKSPAN_HISTORIES=100000` is the full number.
+fn count() -> u64 {
+    std::env::var("LINKSPAN_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000)
+}
+
+#[test]
+fn nothing_is_lost_mixed_or_wrongly_reported_in_any_history() {
+    for seed in 0..count() {
+        if let Err(why) = history::run(seed, None) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for bug in BUGS {
+        let found = (0..20_000).find_map(|seed| history::run(seed, Some(bug)).err().map(|why| (seed, why)));
+        let (seed, why) = found.unwrap_or_else(|| panic!("{bug:?} is not found in 20,000 histories"));
+        println!("{bug:?}: seed {seed}: {why}");
+    }
+}

@@ -1,0 +1,195 @@
+//! A sender and a receiver that do not keep to the protocol: what is refused, and what they can make the other side hold.
+
+use std::sync::Arc;
+
+use linkspan_files::engine::{Clock, Engine, Event, Geometry, Happened, SlotReader, Violation};
+use linkspan_files::fs::{Fs, Ident, Links, Time};
+use linkspan_files::hash::value;
+use linkspan_files::name::RelPath;
+use linkspan_files::sim::SimFs;
+use linkspan_files::sink::{Place, Sink};
+use linkspan_files::source::{Load, Source, Start};
+use linkspan_files::wire::{FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, REMOTE_LEN, Verdict, What};
+
+const GEOMETRY: Geometry = Geometry { chunk: 1024, per_slot: 2, slots: 3 };
+
+/// Slots full of sevens.
+struct Sevens;
+
+impl SlotReader for Sevens {
+    fn read(&self, _: u16, _: usize, out: &mut [u8]) {
+        out.fill(7);
+    }
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::new(text.as_bytes()).unwrap()
+}
+
+fn sink(fs: &SimFs) -> Sink<SimFs> {
+    let place = Place {
+        fs: Arc::new(fs.clone()),
+        root: Arc::new(fs.root()),
+        base: RelPath::default(),
+        state: None,
+        geometry: GEOMETRY,
+        large: u64::MAX,
+        dry_run: false,
+        no_fsync: false,
+    };
+    Sink::new(place, Arc::default())
+}
+
+fn file(name: &str, size: u64) -> Item {
+    let ident = Ident { dev: 1, ino: 1, size, mtime: Time::default(), ctime: Time::default() };
+    let info = FileInfo { ident, settled: true, disk: size, mode: 0o644, xattrs: Vec::new() };
+    Item { path: path(name), what: What::File(info) }
+}
+
+/// Offers files, and does every job that comes of it.
+fn offer(sink: &mut Sink<SimFs>, items: Vec<Item>) -> Vec<Verdict> {
+    sink.on(Message::Batch { id: 0, items }).unwrap();
+    match sink.message() {
+        Some(Message::Verdicts { verdicts, .. }) => verdicts,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn work(sink: &mut Sink<SimFs>) -> Vec<Message> {
+    let mut said = Vec::new();
+    let mut scratch = vec![0; GEOMETRY.chunk as usize];
+    loop {
+        sink.pump();
+        said.extend(std::iter::from_fn(|| sink.message()));
+        let Some(job) = sink.job() else { return said };
+        let place = sink.place().clone();
+        let done = Sink::work(&place, job, &Sevens, &Clock::default(), &mut scratch);
+        assert!(sink.done(done).is_ok());
+    }
+}
+
+const KEY: Key = Key { batch: 0, index: 0 };
+
+fn data(first: u64, values: usize, slot: u16) -> Message {
+    Message::Data { key: KEY, first, slot, values: vec![[0; 32]; values] }
+}
+
+#[test]
+fn messages_that_no_sender_has_reason_for_end_the_transfer() {
+    let key = KEY;
+    let zero = [0; 32];
+    let bad: [(&str, Vec<Message>); 12] = [
+        ("a file that was not offered", vec![Message::Need { key: Key { batch: 9, index: 9 }, first: 0, count: 1 }]),
+        ("chunks behind the end", vec![data(4, 2, 0)]),
+        ("a first chunk that overflows", vec![data(u64::MAX, 2, 0)]),
+        ("a slot that there is not", vec![data(0, 1, 3)]),
+        ("more than a slot has", vec![data(0, 3, 0)]),
+        ("a chunk twice", vec![data(0, 1, 0), data(0, 1, 1)]),
+        ("a large file as a small one", vec![Message::Pack { slot: 0, files: vec![(key, 5000, zero)] }]),
+        ("an end twice", vec![data(0, 1, 0), Message::End { key, hash: zero }, Message::End { key, hash: zero }]),
+        ("the end of nothing", vec![Message::End { key, hash: zero }]),
+        ("a batch out of its order", vec![Message::Batch { id: 7, items: Vec::new() }]),
+        ("verdicts", vec![Message::Verdicts { id: 0, verdicts: Vec::new() }]),
+        ("too many questions", (0..65).map(|_| Message::Need { key, first: 0, count: 1 }).collect()),
+    ];
+    for (what, messages) in bad {
+        let fs = SimFs::new(1, None, false);
+        let mut sink = sink(&fs);
+        assert_eq!(offer(&mut sink, vec![file("f", 5000)]), [Verdict::Want]);
+        let (last, before) = messages.split_last().unwrap();
+        before.iter().for_each(|message| sink.on(message.clone()).unwrap());
+        assert!(matches!(sink.on(last.clone()), Err(Violation(_))), "{what} is taken");
+    }
+}
+
+#[test]
+fn chunks_with_another_hash_are_refused_and_leave_nothing_visible() {
+    let fs = SimFs::new(1, None, false);
+    let mut sink = sink(&fs);
+    offer(&mut sink, vec![file("f", 5000)]);
+    sink.on(data(0, 1, 0)).unwrap();
+    let said = work(&mut sink);
+    let failed = |message: &Message| matches!(message, Message::Committed { result: Err(fault), .. } if fault.kind == FaultKind::WrongData);
+    assert!(said.iter().any(failed), "{said:?}");
+    // A whole hash that is another one is found as well.
+    sink.on(Message::Drop { key: KEY }).unwrap();
+    sink.on(Message::Batch { id: 1, items: vec![file("f", 2048)] }).unwrap();
+    let key = Key { batch: 1, index: 0 };
+    let values = vec![value(0, &[7; 1024]), value(1024, &[7; 1024])];
+    sink.on(Message::Data { key, first: 0, slot: 0, values }).unwrap();
+    sink.on(Message::End { key, hash: [1; 32] }).unwrap();
+    let said = work(&mut sink);
+    assert!(said.iter().any(failed), "{said:?}");
+    fs.users(|users| assert!(!users.files().contains_key("f")));
+}
+
+#[test]
+fn what_a_sender_can_have_under_way_is_bounded() {
+    let fs = SimFs::new(1, None, false);
+    let mut sink = sink(&fs);
+    let mut taken = 0;
+    for id in 0..100 {
+        let items = (0..ITEMS_MAX).map(|n| file(&format!("{id}-{n}"), 5000)).collect();
+        if sink.on(Message::Batch { id, items }).is_err() {
+            break;
+        }
+        taken += ITEMS_MAX;
+    }
+    assert_eq!(taken, 4 * ITEMS_MAX, "files that are wanted and not here");
+    let begin = |sink: &mut Sink<SimFs>, index| {
+        sink.on(Message::Hole { key: Key { batch: 0, index }, first: 0, count: 1 }).is_ok()
+    };
+    let begun = (0..100).take_while(|&index| begin(&mut sink, index)).count();
+    assert_eq!(begun, 16, "files that are open");
+    let more = (1..100)
+        .take_while(|&first| sink.on(Message::Hole { key: KEY, first: first % 4 + 1, count: 1 }).is_ok())
+        .count();
+    assert!(begun + more <= 64, "chunks under way");
+}
+
+#[test]
+fn a_file_that_is_too_large_for_any_disk_is_refused_before_anything_is_made() {
+    let fs = SimFs::new(1, None, false);
+    let mut sink = sink(&fs);
+    let verdicts = offer(&mut sink, vec![file("f", u64::MAX), file("missing/f", 5000), file("g", 65 << 40)]);
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Refused(_))), "{verdicts:?}");
+    fs.users(|users| assert!(users.files().is_empty()));
+}
+
+#[test]
+fn a_name_that_the_directory_takes_for_another_is_refused() {
+    let fs = SimFs::new(1, None, true);
+    fs.users(|users| users.write("Readme", b"first", false));
+    let mut sink = sink(&fs);
+    let verdicts = offer(&mut sink, vec![file("README", 5000), file("Readme", 5000)]);
+    assert!(matches!(&verdicts[0], Verdict::Refused(fault) if fault.kind == FaultKind::Exists), "{verdicts:?}");
+    assert_eq!(verdicts[1], Verdict::Compare);
+}
+
+#[test]
+fn messages_that_no_receiver_has_reason_for_end_the_sending() {
+    let key = KEY;
+    let slots = Message::Slots { remote: [0; REMOTE_LEN], size: 2048, count: 3 };
+    let bad: [(&str, Vec<Message>); 6] = [
+        ("slots twice", vec![slots.clone(), slots.clone()]),
+        ("verdicts on nothing", vec![Message::Verdicts { id: 3, verdicts: vec![Verdict::Want] }]),
+        ("too few verdicts", vec![Message::Verdicts { id: 0, verdicts: Vec::new() }]),
+        ("chunks that were not sent", vec![Message::Landed { key, first: 0 }]),
+        ("a pack that was not sent", vec![Message::Unpacked { slot: 0 }]),
+        ("a file that was not sent", vec![Message::Committed { key: Key { batch: 5, index: 0 }, result: Ok([0; 32]) }]),
+    ];
+    for (what, messages) in bad {
+        let fs = SimFs::new(1, None, false);
+        fs.users(|users| users.write("d/f", &[7; 5000], false));
+        let dir = Arc::new(fs.open_dir(&fs.root(), &path("d"), Links::Refuse).unwrap());
+        let load = Load { fs: Arc::new(fs), geometry: GEOMETRY, xattrs: false, large: u64::MAX, dry_run: false };
+        let starts = vec![Start { dir, name: None, path: RelPath::default() }];
+        let mut source = Source::new(load, Arc::default(), starts);
+        source.pump();
+        let (last, before) = messages.split_last().unwrap();
+        before.iter().for_each(|message| source.on(message.clone()).unwrap());
+        assert!(matches!(source.on(last.clone()), Err(Violation(_))), "{what} is taken");
+        let events: Vec<Event> = std::iter::from_fn(|| source.event()).collect();
+        assert!(!events.iter().any(|event| matches!(event.what, Happened::Done(..))));
+    }
+}
