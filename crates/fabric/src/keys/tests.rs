@@ -107,7 +107,7 @@ fn lines_travel_without_loss_and_nothing_else_is_a_line() {
         assert!(matches!(Peer::parse(&format!("linkspan1 {key} {name}")), Err(KeyError::Name { .. })), "{name}");
     }
     assert!(name_fault("cables").is_none() && name_fault("mini-2.lab_1").is_none());
-    let many = vec!["h"; HOSTS_MAX + 3].join(",");
+    let many = ["h"; HOSTS_MAX + 3].join(",");
     assert_eq!(Peer::parse(&format!("linkspan1 {key} a {many}")).unwrap().hosts.len(), HOSTS_MAX);
 }
 

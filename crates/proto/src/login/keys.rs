@@ -21,7 +21,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// What people compare: see [`fingerprint`].
+    /// What people compare: 80 bits of a hash, as in `ABCD-EFGH-IJKL-MNOP`.
     pub fn fingerprint(&self) -> String {
         fingerprint("linkspan key 1", &[&self.0])
     }
