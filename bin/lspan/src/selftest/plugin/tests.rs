@@ -21,5 +21,5 @@ fn complete_tables_that_agree() {
 fn a_missing_file_is_skipped_and_says_what_makes_one() {
     let missing = line(NAMES[0], &[std::env::temp_dir().join("no-such-folder")]);
     assert_eq!(missing.verdict, Verdict::Skip);
-    assert!(missing.text.contains("xtask dist") && missing.text.contains("--plugin"));
+    assert!(missing.text.contains("linkspan-nccl") && missing.text.contains("--plugin"));
 }
