@@ -34,6 +34,9 @@ pub const FILES: Service = Service { command: "lspan files serve", port: 24_681 
 /// What the serving side says first: a name and a version.
 const HELLO: [u8; 8] = *b"LSPANRV1";
 
+/// How long until an address that is not to be had yet is tried again.
+const LATER: Duration = Duration::from_secs(1);
+
 /// How long a peer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -104,6 +107,9 @@ pub enum RendezvousError {
 #[derive(Debug)]
 pub struct RendezvousServer {
     listeners: Vec<TcpListener>,
+    /// Addresses that the kernel is not done with, and when they are tried again.
+    later: Vec<SocketAddr>,
+    next: Instant,
     pause: AcceptPause,
 }
 
@@ -125,22 +131,29 @@ impl RendezvousServer {
                 }
             }
         }
-        let mut listeners = Vec::new();
+        let (mut listeners, mut later) = (Vec::new(), Vec::new());
         for addr in addrs {
-            let listener = TcpListener::bind(addr).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                Ok(listener)
-            });
-            listeners.push(listener.map_err(|source| {
-                let hint = match source.kind() {
-                    io::ErrorKind::AddrInUse => "; served already? choose another --port",
-                    io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
-                    _ => "",
-                };
-                RendezvousError::Wait { addr, source, hint: hint.to_owned() }
-            })?);
+            match wait_on(addr) {
+                Ok(listener) => listeners.push(listener),
+                // It is looked for a duplicate of it (RFC 4862, 5.4), which takes about a second.
+                Err(source)
+                    if source.kind() == io::ErrorKind::AddrNotAvailable
+                        && addr.is_ipv6()
+                        && !bind.contains(&addr.ip()) =>
+                {
+                    later.push(addr);
+                }
+                Err(source) => {
+                    let hint = match source.kind() {
+                        io::ErrorKind::AddrInUse => "; served already? choose another --port",
+                        io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
+                        _ => "",
+                    };
+                    return Err(RendezvousError::Wait { addr, source, hint: hint.to_owned() });
+                }
+            }
         }
-        Ok(RendezvousServer { listeners, pause: AcceptPause::new() })
+        Ok(RendezvousServer { listeners, later, next: Instant::now() + LATER, pause: AcceptPause::new() })
     }
 
     /// Where it waits.
@@ -160,6 +173,17 @@ impl RendezvousServer {
     /// taken at the moment, and why; said once in a minute.
     pub fn serve(&mut self, handle: &[u8; HANDLE_LEN]) -> Option<io::Error> {
         let now = Instant::now();
+        if !self.later.is_empty() && now >= self.next {
+            self.next = now + LATER;
+            let listeners = &mut self.listeners;
+            self.later.retain(|addr| match wait_on(*addr) {
+                Ok(listener) => {
+                    listeners.push(listener);
+                    false
+                }
+                Err(_) => true,
+            });
+        }
         if !self.pause.is_over(now) {
             return None;
         }
@@ -290,6 +314,12 @@ fn resolve(
         Err(source) => return Err(RendezvousError::Name { peer: peer.to_owned(), source }),
     }
     Ok((paired.map(|peer| peer.key), addrs))
+}
+
+fn wait_on(addr: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(addr)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// Whether it is an IPv6 address with an interface, as `fe80::1%eth0`.
