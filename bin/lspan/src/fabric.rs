@@ -136,8 +136,8 @@ fn config(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
     let mut config = Config::from_env()?;
     config.stage |= memory != MemoryName::Host;
     match LOGIN.get() {
-        Some(Login::To(peer)) => peer.secure(&mut config, false)?,
-        Some(Login::From(ring)) => config.use_keys(ring.clone(), None, false),
+        Some(Login::To(peer)) => peer.secure(&mut config)?,
+        Some(Login::From(ring)) => config.use_keys(ring.clone(), None),
         None => {}
     }
     match path {

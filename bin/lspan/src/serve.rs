@@ -71,10 +71,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         let whom = match (key, &paired, local) {
             (true, ..) => format!("for everybody who has the cluster key; {measure}"),
             (false, Some(ring), _) => {
-                let names: Vec<String> = ring.peers().iter().map(|peer| peer.name.clone()).collect();
                 format!(
                     "for paired peers ({}); {measure}, where HOST is what this one is called there",
-                    names.join(", ")
+                    ring.names().join(", ")
                 )
             }
             (false, None, true) => {

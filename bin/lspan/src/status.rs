@@ -76,7 +76,7 @@ fn text(fabric: &Fabric) -> String {
     match Keyring::find() {
         Ok(None) => {}
         Ok(Some(ring)) => {
-            let names: Vec<String> = ring.peers().iter().map(|peer| peer.name.clone()).collect();
+            let names = ring.names();
             if !names.is_empty() {
                 text.push_str(&format!("paired peers: {} (lspan key list)\n", names.join(", ")));
             }

@@ -364,7 +364,7 @@ typedef struct linkspan_link_info {
   uint64_t doorbells;
   // Restarts, for a peer that broke the protocol.
   uint64_t restarts;
-  // Processor time of polling threads, nanoseconds.
+  // 0: the driver has no polling threads.
   uint64_t polled_ns;
   // 0.
   uint64_t reserved[4];
@@ -378,8 +378,8 @@ typedef struct linkspan_ring_options {
   uint32_t submissions;
   // Entries of the completion queue, the same; at most as many operations are under way; 0: 512.
   uint32_t completions;
-  // A thread of the kernel polls for this ring, and sleeps after so long with nothing to do, 1 to 1000000 us: while it is
-  // awake, linkspan_ring_submit is no system call. It takes most of a processor. 0: none.
+  // Asks for a thread of the kernel that polls for this ring, and sleeps after so long with nothing to do, 1 to 1000000 us. The
+  // driver of today has none: without effect. 0: none.
   uint32_t thread_us;
   // 0.
   uint32_t reserved;
@@ -774,8 +774,8 @@ int32_t linkspan_ring_receive(struct linkspan_ring *ring,
                               uint64_t length,
                               uint64_t cookie);
 
-// Hands over what was put, without waiting. No system call while a polling thread (linkspan_ring_options) is awake. `waiting` may be
-// null: entries that were not taken yet; where no completions were taken for long, call it again when some were.
+// Hands over what was put, without waiting: a system call. `waiting` may be null: entries that were not taken yet; where no
+// completions were taken for long, call it again when some were.
 int32_t linkspan_ring_submit(struct linkspan_ring *ring,
                              uint32_t *waiting);
 

@@ -101,6 +101,8 @@ pub struct Config {
     pub mesh_port: u16,
     /// File that declares the mesh, in place of what neighbours tell.
     pub mesh_file: Option<PathBuf>,
+    /// Connections that a key guards go over encrypted streams only. Without a key no [`crate::Fabric`] is made.
+    pub encrypt: bool,
     /// Where statistics pages go; `None`: nowhere.
     pub stats_dir: Option<PathBuf>,
     /// Wishes that could not be met; each becomes one WARN line.
@@ -140,9 +142,11 @@ impl Config {
         let stall = params::STALL_MS.number(get)?.filter(|&ms| ms > 0).map(Duration::from_millis);
         let revoke = Duration::from_millis(params::REVOKE_MS.number(get)?.unwrap_or(1000));
         let timeout = params::CONNECT_TIMEOUT_MS.number(get)?.unwrap_or(20_000);
-        let guard = guard(get)?;
+        let mode = params::PSK_MODE.read(get)?;
+        let encrypt = mode.as_deref() == Some("encrypt");
+        let guard = guard(get, encrypt)?;
         let mut warnings = Vec::new();
-        if let (Guard::Token, Some(mode)) = (&guard, params::PSK_MODE.read(get)?) {
+        if let (Guard::Token, Some(mode), false) = (&guard, mode, encrypt) {
             let (name, file) = (params::PSK_MODE.name, params::PSK_FILE.name);
             warnings.push(format!("{name}={mode} does nothing without a cluster key: set {file} or unset {name}"));
         }
@@ -198,17 +202,18 @@ impl Config {
             revoke,
             guard,
             keyring: None,
+            encrypt,
             stats_dir: stats_dir(params::STATS_DIR.read(get)?, get),
             warnings,
         })
     }
 
     /// Log in by the user's key pair, in place of what else guards connections: listeners let in every trusted peer, those too
-    /// that become one later; connections go to `peer` alone where it is given. `encrypt`: only over encrypted streams.
-    pub fn use_keys(&mut self, ring: Arc<Keyring>, peer: Option<&PublicKey>, encrypt: bool) {
+    /// that become one later; connections go to `peer` alone where it is given.
+    pub fn use_keys(&mut self, ring: Arc<Keyring>, peer: Option<&PublicKey>) {
         self.guard = match peer {
-            Some(peer) => ring.guard_to(peer, encrypt),
-            None => ring.guard(encrypt),
+            Some(peer) => ring.guard_to(peer, self.encrypt),
+            None => ring.guard(self.encrypt),
         };
         self.keyring = Some(ring);
     }
@@ -244,6 +249,21 @@ impl Config {
     /// Whether peers need the cluster key.
     pub fn has_key(&self) -> bool {
         matches!(self.guard, Guard::Psk { .. })
+    }
+
+    /// That encryption is asked for only where there is a key to encrypt with.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.guard {
+            Guard::Token if self.encrypt => Err(Error::Param(params::BadParam {
+                name: params::PSK_MODE.name.to_owned(),
+                value: "encrypt".to_owned(),
+                want: format!(
+                    "it needs a key, and {} is not set: set that, or name a peer that `lspan pair` made known",
+                    params::PSK_FILE.name
+                ),
+            })),
+            _ => Ok(()),
+        }
     }
 
     /// Whether bytes may leave this host only encrypted.
@@ -285,17 +305,11 @@ fn devmem(get: &dyn Fn(&str) -> Option<String>) -> Result<DevmemConfig, Error> {
     Ok(DevmemConfig { queues, pool: (pool as usize) << 20, backend })
 }
 
-fn guard(get: &dyn Fn(&str) -> Option<String>) -> Result<Guard, Error> {
-    let encrypt = params::PSK_MODE.read(get)?.as_deref() == Some("encrypt");
-    match params::PSK_FILE.read(get)? {
-        Some(file) => Ok(Guard::Psk { psk: read_psk(&file)?, encrypt }),
-        None if encrypt => Err(Error::Param(params::BadParam {
-            name: params::PSK_MODE.name.to_owned(),
-            value: "encrypt".to_owned(),
-            want: format!("it needs a cluster key, and {} is not set: set that", params::PSK_FILE.name),
-        })),
-        None => Ok(Guard::Token),
-    }
+fn guard(get: &dyn Fn(&str) -> Option<String>, encrypt: bool) -> Result<Guard, Error> {
+    Ok(match params::PSK_FILE.read(get)? {
+        Some(file) => Guard::Psk { psk: read_psk(&file)?, encrypt },
+        None => Guard::Token,
+    })
 }
 
 fn read_psk(path: &str) -> Result<linkspan_proto::login::Psk, Error> {

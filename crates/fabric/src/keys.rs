@@ -238,6 +238,11 @@ impl Keyring {
         self.peers().iter().find(|peer| peer.name == name || peer.key.fingerprint() == name).cloned()
     }
 
+    /// What the trusted peers are called.
+    pub fn names(&self) -> Vec<String> {
+        self.peers().iter().map(|peer| peer.name.clone()).collect()
+    }
+
     /// What the peer with this key is called here; our own key is `self`.
     pub fn name_of(&self, key: &PublicKey) -> Option<String> {
         if *key == self.public() {

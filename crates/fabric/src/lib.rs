@@ -165,6 +165,7 @@ impl Fabric {
         (rdma, cables, devmem): (Rdma, Cables, Arc<dyn devmem::Ports>),
         host: u64,
     ) -> Result<Fabric, Error> {
+        config.check()?;
         for warning in &config.warnings {
             log.warn(warning);
         }

@@ -47,7 +47,7 @@ params! {
     PSK_FILE = "LINKSPAN_PSK_FILE", Takes::Text, "",
         "File (mode 0600) with the cluster key. Peers without it are refused.";
     PSK_MODE = "LINKSPAN_PSK_MODE", Takes::Word(&["auth", "encrypt"]), "auth",
-        "What the cluster key does: `auth` authenticates connections with it; `encrypt` also encrypts every byte on TCP (AES-256-GCM), and it is enough that one side asks for it.";
+        "What the key does, be it the cluster key or a key pair of `lspan pair`: `auth` authenticates connections with it; `encrypt` also encrypts every byte on TCP (AES-256-GCM), and it is enough that one side asks for it.";
     CMA = "LINKSPAN_CMA", Takes::Switch, "1",
         "Large messages between processes of one user on one host by cross-memory attach (process_vm_readv/writev).";
     STREAMS = "LINKSPAN_TCP_STREAMS", Takes::Number(0, 8), "0",

@@ -228,13 +228,13 @@ impl Peer {
     ///
     /// # Errors
     /// [`RendezvousError::Unproven`], [`RendezvousError::Unpaired`].
-    pub fn secure(&self, config: &mut Config, encrypt: bool) -> Result<(), RendezvousError> {
+    pub fn secure(&self, config: &mut Config) -> Result<(), RendezvousError> {
         // A handle that cannot be read is refused when it is connected to.
         let keys = Handle::decode(&self.handle).is_ok_and(|handle| handle.keys);
         match (&self.ring, keys) {
             _ if config.has_key() => Ok(()),
             (Some(ring), true) => {
-                config.use_keys(ring.clone(), self.key.as_ref(), encrypt);
+                config.use_keys(ring.clone(), self.key.as_ref());
                 Ok(())
             }
             (None, true) => Err(RendezvousError::Unpaired { peer: self.name.clone() }),

@@ -103,7 +103,7 @@ impl Queues {
         self.sq_tail.wrapping_sub(self.word(abi::queue::SQ_HEAD).load(Ordering::Acquire))
     }
 
-    /// Whether entries wait that the driver's polling thread does not take by itself.
+    /// Whether entries wait that the driver does not take by itself: always, while it sets `LS_QUEUE_WAKE`.
     #[inline]
     pub(crate) fn asleep(&self) -> bool {
         // The entry before the look: the driver sets the flag and then looks for entries.

@@ -13,7 +13,7 @@ use crate::device::{self, Info, call};
 use crate::error::{Error, Result};
 use crate::queue::Queues;
 
-/// Longest that a polling thread is asked to poll for nothing, us.
+/// Longest time that the driver takes for [`Options::thread`], us.
 const MOST_IDLE: u64 = abi::POLL_IDLE_MAX_US as u64;
 
 /// How a device is opened.
@@ -25,9 +25,8 @@ pub struct Options {
     pub completions: u32,
     /// How long to wait for the link to come up.
     pub wait: Duration,
-    /// A thread of the kernel polls for this ring, and sleeps after so long with nothing to do (1 us to 1 s): while it is awake,
-    /// [`Ring::submit`] is no system call. It takes most of a processor, and the driver has few of them (its parameter
-    /// `pollers`).
+    /// Asks that a thread of the kernel polls for this ring, and sleeps after so long with nothing to do (1 us to 1 s). The driver of
+    /// today has no such threads and takes the wish without effect.
     pub thread: Option<Duration>,
 }
 
@@ -180,8 +179,7 @@ impl Ring {
     /// Opens the device at `path` (`/dev/linkspan/0`) and waits for its link.
     ///
     /// # Errors
-    /// [`Error::Open`], [`Error::Version`], [`Error::NotUp`], [`Error::Gone`]; [`Error::Refused`], with `EBUSY` where the driver
-    /// has no polling thread left to give.
+    /// [`Error::Open`], [`Error::Version`], [`Error::NotUp`], [`Error::Gone`]; [`Error::Refused`].
     pub fn open(path: &Path, options: Options) -> Result<Ring> {
         let fd = Arc::new(device::open(path)?);
         let mut hello = abi::Hello {
@@ -329,8 +327,7 @@ impl Ring {
         Ok(notifier.submitted)
     }
 
-    /// Hands over what was put, and does not wait. With a polling thread ([`Options::thread`]) that is awake, no system call; else
-    /// a doorbell. With entries that were not taken for lack of space for their completions ([`Ring::waiting`]), call it again
+    /// Hands over what was put, and does not wait: a doorbell, which is a system call. With entries that were not taken for lack of space for their completions ([`Ring::waiting`]), call it again
     /// when some were taken.
     ///
     /// # Errors

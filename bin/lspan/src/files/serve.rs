@@ -28,8 +28,7 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
     let whom = match &ring {
         _ if key => "everybody who has the cluster key, all of whom are one peer called cluster".to_owned(),
         Some(ring) => {
-            let names: Vec<String> = ring.peers().iter().map(|peer| peer.name.clone()).collect();
-            format!("paired peers ({})", names.join(", "))
+            format!("paired peers ({})", ring.names().join(", "))
         }
         None => {
             let why = "LS1815 nobody could be told from anybody: pair the two hosts with `lspan pair`, or give both a cluster key (LINKSPAN_PSK_FILE)";

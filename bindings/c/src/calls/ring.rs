@@ -250,8 +250,8 @@ pub extern "C" fn linkspan_ring_receive(
     border(|| with(ring, |open| put(open.ring.receive(channel, open.regions.get(region)?, offset, length, cookie))))
 }
 
-/// Hands over what was put, without waiting. No system call while a polling thread (linkspan_ring_options) is awake. `waiting` may be
-/// null: entries that were not taken yet; where no completions were taken for long, call it again when some were.
+/// Hands over what was put, without waiting: a system call. `waiting` may be null: entries that were not taken yet; where no
+/// completions were taken for long, call it again when some were.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_ring_submit(ring: *mut linkspan_ring, waiting: *mut u32) -> i32 {
     border(|| {

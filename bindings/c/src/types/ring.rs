@@ -62,8 +62,8 @@ pub struct linkspan_ring_options {
     pub submissions: u32,
     /// Entries of the completion queue, the same; at most as many operations are under way; 0: 512.
     pub completions: u32,
-    /// A thread of the kernel polls for this ring, and sleeps after so long with nothing to do, 1 to 1000000 us: while it is
-    /// awake, linkspan_ring_submit is no system call. It takes most of a processor. 0: none.
+    /// Asks for a thread of the kernel that polls for this ring, and sleeps after so long with nothing to do, 1 to 1000000 us. The
+    /// driver of today has none: without effect. 0: none.
     pub thread_us: u32,
     /// 0.
     pub reserved: u32,
@@ -123,7 +123,7 @@ pub struct linkspan_link_info {
     pub doorbells: u64,
     /// Restarts, for a peer that broke the protocol.
     pub restarts: u64,
-    /// Processor time of polling threads, nanoseconds.
+    /// 0: the driver has no polling threads.
     pub polled_ns: u64,
     /// 0.
     pub reserved: [u64; 4],

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Channel, Config, Fabric, Listener, Log};
 use linkspan_proto::handle::Handle;
-use linkspan_proto::login::{ClientParams, Login, Progress, Seed};
+use linkspan_proto::login::Guard;
 use linkspan_proto::plan::{AGREED, Carrier, Plan};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::StaticBuf;
+
+use super::common::log_stream_in;
 
 fn fabric() -> Fabric {
     let get = |name: &str| {
@@ -39,39 +41,9 @@ fn address(handle: &Handle) -> SocketAddr {
     handle.addrs()[0].socket()
 }
 
-/// Logs one stream in like an honest peer, over a plain socket, while `listener` is served.
-fn log_stream_in(listener: &Listener, conn: u64, number: u16) -> TcpStream {
-    let handle = Handle::decode(&listener.handle()).unwrap();
-    let mut stream = TcpStream::connect(address(&handle)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let params = ClientParams {
-        blob: vec![1, 0, 0, 0],
-        ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number)
-    };
-    let start = Instant::now();
-    let mut login = Login::client(params, Seed::random().unwrap(), start.elapsed()).unwrap();
-    loop {
-        assert!(start.elapsed() < Duration::from_secs(30));
-        if !login.output().is_empty() {
-            stream.write_all(login.output()).unwrap();
-            login.sent(login.output().len());
-        }
-        assert!(listener.accept().unwrap().is_none());
-        let mut bytes = vec![0; login.wants()];
-        if let Ok(n) = stream.read(&mut bytes) {
-            login.feed(&bytes[..n]);
-        }
-        match login.poll(start.elapsed()) {
-            Progress::Done(_) => return stream,
-            Progress::Failed(error) => panic!("{error}"),
-            _ => {}
-        }
-    }
-}
-
 /// The same, and agrees on a connection over this one stream.
 fn log_in(listener: &Listener) -> (TcpStream, Channel) {
-    let mut stream = log_stream_in(listener, 7, 0);
+    let mut stream = log_stream_in(listener, Guard::Token, 7, 0);
     let start = Instant::now();
     let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0], keepalive: None };
     stream.write_all(&plan.encode()).unwrap();
@@ -221,7 +193,7 @@ fn connections_that_never_come_up_keep_nobody_out() {
     let listener = fabric.listen(0).unwrap();
     let mut held = Vec::new();
     for conn in 0..400 {
-        let mut stream = log_stream_in(&listener, conn, if conn % 3 == 2 { 64 } else { 0 });
+        let mut stream = log_stream_in(&listener, Guard::Token, conn, if conn % 3 == 2 { 64 } else { 0 });
         if conn % 3 == 0 {
             let plan = Plan { carrier: Carrier::Tcp, acked: true, streams: vec![0, 1], keepalive: None };
             stream.write_all(&plan.encode()).unwrap();

@@ -1,17 +1,17 @@
 //! Logins by the key pairs of users: who gets in, under which name, and that nobody gets into another's connection.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::keys::{Keyring, Peer};
 use linkspan_fabric::stats;
-use linkspan_fabric::{Channel, Config, Error, Fabric, Listener, Log, chain};
+use linkspan_fabric::{Config, Error, Fabric, Log, chain};
 use linkspan_proto::handle::Handle;
-use linkspan_proto::login::{ClientParams, Guard, Login, Progress, Seed};
 use linkspan_proto::plan::{Carrier, Plan};
+
+use super::common::{connect, log_stream_in};
 
 /// A user with keys of its own.
 struct User {
@@ -38,7 +38,7 @@ impl User {
 
     fn fabric(&self, to: Option<&User>, env: &[(&str, &str)]) -> (Fabric, Arc<Mutex<Vec<String>>>) {
         let mut config = config(env);
-        config.use_keys(self.ring.clone(), to.map(|user| user.ring.public()).as_ref(), false);
+        config.use_keys(self.ring.clone(), to.map(|user| user.ring.public()).as_ref());
         let lines = Arc::new(Mutex::new(Vec::new()));
         let to = lines.clone();
         let log = Log::to(move |level, line| to.lock().unwrap().push(format!("{level:?} {line}")));
@@ -56,25 +56,6 @@ fn config(env: &[(&str, &str)]) -> Config {
     Config::read(&|name| base.iter().chain(env).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap()
 }
 
-fn connect(from: &Fabric, listener: &Listener) -> Result<(Channel, Channel), Error> {
-    let mut connecting = from.connect(0, &listener.handle())?;
-    let (mut here, mut there) = (None, None);
-    let until = Instant::now() + Duration::from_secs(30);
-    while here.is_none() || there.is_none() {
-        assert!(Instant::now() < until, "neither up nor refused");
-        there = there.or(listener.accept().unwrap());
-        if here.is_none() {
-            here = connecting.poll().inspect_err(|_| {
-                for _ in 0..50 {
-                    assert!(listener.accept().unwrap().is_none(), "one side has a connection");
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            })?;
-        }
-    }
-    Ok((here.unwrap(), there.unwrap()))
-}
-
 #[test]
 fn both_ends_know_each_other_by_name_in_calls_logs_and_statistics() {
     let (ada, bob) = (User::new("named-ada"), User::new("named-bob"));
@@ -85,7 +66,7 @@ fn both_ends_know_each_other_by_name_in_calls_logs_and_statistics() {
     let (far, far_lines) = bob.fabric(None, &[]);
     let listener = far.listen(0).unwrap();
     assert!(Handle::decode(&listener.handle()).unwrap().keys);
-    let (here, there) = connect(&near, &listener).unwrap();
+    let (here, there) = connect(&near, &listener, &listener.handle()).unwrap();
     assert_eq!(here.peer_name().as_deref(), Some("bobs-box"));
     assert_eq!(there.peer_name().as_deref(), Some("adas-box"));
     assert_eq!(there.peer_key(), Some(&ada.ring.public()));
@@ -104,7 +85,7 @@ fn whoever_is_not_trusted_is_refused_at_once_and_both_sides_name_the_key() {
     let (far, lines) = bob.fabric(None, &[]);
     let listener = far.listen(0).unwrap();
     let begun = Instant::now();
-    let error = connect(&near, &listener).unwrap_err();
+    let error = connect(&near, &listener, &listener.handle()).unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(10), "it is not tried until the connect timeout");
     let fingerprint = ada.ring.public().fingerprint();
     let text = chain(&error);
@@ -123,15 +104,15 @@ fn a_peer_that_becomes_trusted_is_let_in_without_a_restart_and_one_that_is_forgo
     let (near, _) = ada.fabric(Some(&bob), &[]);
     let (far, _) = bob.fabric(None, &[]);
     let listener = far.listen(0).unwrap();
-    assert!(connect(&near, &listener).is_err());
+    assert!(connect(&near, &listener, &listener.handle()).is_err());
     // As another process does it: `lspan pair`.
     let elsewhere = Keyring::open_in(&bob.dir).unwrap();
     elsewhere.add(Peer { name: "ada".into(), key: ada.ring.public(), hosts: Vec::new() }).unwrap();
-    let (here, there) = connect(&near, &listener).unwrap();
+    let (here, there) = connect(&near, &listener, &listener.handle()).unwrap();
     assert_eq!(there.peer_name().as_deref(), Some("ada"));
     drop((here, there));
     elsewhere.forget("ada").unwrap();
-    assert!(connect(&near, &listener).is_err());
+    assert!(connect(&near, &listener, &listener.handle()).is_err());
 }
 
 #[test]
@@ -153,44 +134,37 @@ fn a_peer_that_was_not_meant_is_not_connected_to() {
     assert!(error.contains("LS0229") && error.contains(&eve.ring.public().fingerprint()), "{error}");
 }
 
+/// One side that asks for it is enough, as with the cluster key.
+#[test]
+fn connections_by_key_pair_are_encrypted_where_one_side_asks_for_it() {
+    for (mine, theirs) in [("auth", "auth"), ("encrypt", "auth"), ("auth", "encrypt")] {
+        let (ada, bob) =
+            (User::new(&format!("sealed-ada-{mine}-{theirs}")), User::new(&format!("sealed-bob-{mine}-{theirs}")));
+        ada.trusts(&bob, "bob");
+        bob.trusts(&ada, "ada");
+        let (near, _) = ada.fabric(Some(&bob), &[("LINKSPAN_PSK_MODE", mine)]);
+        let (far, _) = bob.fabric(None, &[("LINKSPAN_PSK_MODE", theirs)]);
+        let listener = far.listen(0).unwrap();
+        let (here, there) = connect(&near, &listener, &listener.handle()).unwrap();
+        for end in [&here, &there] {
+            assert!(end.rails().count() > 0);
+            for rail in end.rails() {
+                let encrypted = rail.reason.contains("encrypted with AES-256-GCM");
+                assert_eq!(encrypted, (mine, theirs) != ("auth", "auth"), "{}", end.describe());
+            }
+        }
+    }
+}
+
 #[test]
 fn without_keys_there_is_no_way_in_and_both_sides_say_so() {
     let bob = User::new("plain-bob");
     let (far, lines) = bob.fabric(None, &[]);
     let listener = far.listen(0).unwrap();
     let plain = Fabric::new(config(&[]), Log::off(), true).unwrap();
-    let text = chain(&connect(&plain, &listener).unwrap_err());
+    let text = chain(&connect(&plain, &listener, &listener.handle()).unwrap_err());
     assert!(text.contains("LS0227") && text.contains("lspan pair"), "{text}");
     assert!(lines.lock().unwrap().iter().any(|line| line.contains("LS0228")), "{lines:?}");
-}
-
-/// Logs a stream in over a plain socket, while `listener` is served.
-fn log_stream_in(listener: &Listener, guard: Guard, conn: u64, number: u16) -> TcpStream {
-    let handle = Handle::decode(&listener.handle()).unwrap();
-    let mut stream = TcpStream::connect(handle.addrs()[0].socket()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let blob = vec![1, 0, 0, 0];
-    let params =
-        ClientParams { guard, blob, ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number) };
-    let start = Instant::now();
-    let mut login = Login::client(params, Seed::random().unwrap(), start.elapsed()).unwrap();
-    loop {
-        assert!(start.elapsed() < Duration::from_secs(30));
-        if !login.output().is_empty() {
-            stream.write_all(login.output()).unwrap();
-            login.sent(login.output().len());
-        }
-        assert!(listener.accept().unwrap().is_none());
-        let mut bytes = vec![0; login.wants()];
-        if let Ok(n) = stream.read(&mut bytes) {
-            login.feed(&bytes[..n]);
-        }
-        match login.poll(start.elapsed()) {
-            Progress::Done(_) => return stream,
-            Progress::Failed(error) => panic!("{error}"),
-            _ => {}
-        }
-    }
 }
 
 /// Another trusted peer that has read the number of a connection from the cable.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
 mod cable;
+mod common;
 mod device;
 mod devmem;
 mod helpers;

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, HANDLE_LEN, Level, Listener, Log, chain};
+use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, HANDLE_LEN, Level, Log, chain};
 use linkspan_proto::handle::Handle;
 use linkspan_transport::StaticBuf;
 use linkspan_transport::conformance::Direction;
 use proxy::{Harm, Proxy};
+
+use super::common::connect;
 
 const KEY: &[u8] = b"00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n";
 const OTHER: &[u8] = b"ff112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n";
@@ -69,28 +71,6 @@ impl Node {
     fn logged(&self, what: &str) -> bool {
         self.lines.lock().unwrap().iter().any(|line| line.contains(what))
     }
-}
-
-/// Connects until both ends are up or the connecting one fails; then the listener is served until it knows too.
-fn connect(a: &Node, listener: &Listener, handle: &[u8; HANDLE_LEN]) -> Result<(Channel, Channel), Error> {
-    let mut connecting = a.fabric.connect(0, handle)?;
-    let (mut here, mut there) = (None, None);
-    let until = Instant::now() + Duration::from_secs(20);
-    while here.is_none() || there.is_none() {
-        assert!(Instant::now() < until, "neither up nor refused within 20 s");
-        if here.is_none() {
-            here = connecting.poll().inspect_err(|_| {
-                for _ in 0..100 {
-                    assert!(listener.accept().unwrap().is_none(), "one side has a connection");
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            })?;
-        }
-        if there.is_none() {
-            there = listener.accept().unwrap();
-        }
-    }
-    Ok((here.unwrap(), there.unwrap()))
 }
 
 /// Sends [`KNOWN`] over and over; `Err` with the words of the end that saw the connection end. Whatever is reported as
@@ -154,7 +134,7 @@ fn one_side_that_demands_encryption_is_enough_strict_or_not() {
             assert_eq!((handle.psk, handle.encrypt), (true, theirs == "encrypt"));
             let (_proxy, elsewhere) = by_proxy(&listener.handle());
             for (handle, rails) in [(listener.handle(), 1), (elsewhere, 3)] {
-                let (mut here, mut there) = connect(&a, &listener, &handle).unwrap();
+                let (mut here, mut there) = connect(&a.fabric, &listener, &handle).unwrap();
                 assert_eq!(here.rails().count(), rails, "{}", here.describe());
                 for end in [&here, &there] {
                     assert_eq!(encrypted(end), mine == "encrypt" || theirs == "encrypt", "{}", end.describe());
@@ -173,7 +153,7 @@ fn bytes_of_processes_on_one_host_stay_in_shared_memory() {
     let env = [("LINKSPAN_PATH", "shm")];
     let (a, b) = (Node::keyed("encrypt", &env), Node::keyed("encrypt", &env));
     let listener = b.fabric.listen(0).unwrap();
-    let (mut here, mut there) = connect(&a, &listener, &listener.handle()).unwrap();
+    let (mut here, mut there) = connect(&a.fabric, &listener, &listener.handle()).unwrap();
     assert!(here.describe().starts_with("shm") && there.describe().starts_with("shm"), "{}", here.describe());
     send(&mut here, &mut there, 1 << 20).unwrap();
 }
@@ -191,7 +171,7 @@ fn a_key_on_one_side_or_two_different_keys_are_refused_by_name() {
             let env = |key: Key| [("LINKSPAN_PSK_MODE", if key.is_some() { mode } else { "auth" })];
             let (a, b) = (Node::new(mine, &env(mine)), Node::new(theirs, &env(theirs)));
             let listener = b.fabric.listen(0).unwrap();
-            let error = connect(&a, &listener, &listener.handle()).map(drop).unwrap_err();
+            let error = connect(&a.fabric, &listener, &listener.handle()).map(drop).unwrap_err();
             // At once, not when the connect timeout is over.
             assert!(matches!(error, Error::Refused { .. }), "{error}");
             let error = chain(&error);
@@ -220,7 +200,8 @@ fn files_that_are_no_key_and_a_mode_without_one_are_refused_by_name() {
     }
     let text = chain(&config(&[("LINKSPAN_PSK_FILE", "/no/such/key")]).unwrap_err());
     assert!(text.contains("LS0502") && text.contains("/no/such/key"), "{text}");
-    let text = chain(&config(&[("LINKSPAN_PSK_MODE", "encrypt")]).unwrap_err());
+    let keyless = config(&[("LINKSPAN_PSK_MODE", "encrypt")]).unwrap();
+    let text = chain(&Fabric::new(keyless, Log::off(), true).unwrap_err());
     assert!(text.contains("LINKSPAN_PSK_MODE=encrypt") && text.contains("LINKSPAN_PSK_FILE is not set"), "{text}");
     let text = chain(&config(&[("LINKSPAN_PSK_MODE", "on")]).unwrap_err());
     assert!(text.contains("auth, encrypt"), "{text}");
@@ -235,7 +216,7 @@ fn the_cable_shows_what_is_sent_in_auth_and_nothing_in_encrypt() {
         let (a, b) = (Node::keyed(mode, &[]), Node::keyed(mode, &[]));
         let listener = b.fabric.listen(0).unwrap();
         let (proxy, handle) = by_proxy(&listener.handle());
-        let (mut here, mut there) = connect(&a, &listener, &handle).unwrap();
+        let (mut here, mut there) = connect(&a.fabric, &listener, &handle).unwrap();
         for _ in 0..4 {
             send(&mut here, &mut there, 100).unwrap();
             send(&mut there, &mut here, 1 << 20).unwrap();
@@ -253,7 +234,7 @@ fn a_flipped_bit_ends_an_encrypted_connection_and_nothing_wrong_is_delivered() {
         let (a, b) = (Node::keyed("encrypt", &[]), Node::keyed("auth", &[]));
         let listener = b.fabric.listen(0).unwrap();
         let (proxy, handle) = by_proxy(&listener.handle());
-        let (mut here, mut there) = connect(&a, &listener, &handle).unwrap();
+        let (mut here, mut there) = connect(&a.fabric, &listener, &handle).unwrap();
         send(&mut here, &mut there, 1 << 20).unwrap();
         proxy.harm(Harm::Next { way, least: 1000 });
         let (from, to) = if way == Direction::There { (&mut here, &mut there) } else { (&mut there, &mut here) };
@@ -272,7 +253,7 @@ fn a_rail_that_comes_back_is_encrypted() {
     let (a, b) = (Node::keyed("auth", &env), Node::keyed("encrypt", &env));
     let listener = b.fabric.listen(0).unwrap();
     let (proxy, handle) = by_proxy(&listener.handle());
-    let (mut here, mut there) = connect(&a, &listener, &handle).unwrap();
+    let (mut here, mut there) = connect(&a.fabric, &listener, &handle).unwrap();
     proxy.harm(Harm::Next { way: Direction::There, least: 1000 });
     let until = Instant::now() + Duration::from_secs(20);
     while !(proxy.harmed() == 1 && here.rails_lost() == 1 && here.rails().count() == 2 && there.rails().count() == 2) {

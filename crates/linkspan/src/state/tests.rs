@@ -174,7 +174,7 @@ impl Keyed {
 
     fn context(&self) -> Context {
         let mut config = config("tcp");
-        config.use_keys(self.1.clone(), None, false);
+        config.use_keys(self.1.clone(), None);
         Context::new(config, Log::off()).expect("a context")
     }
 }

@@ -1,0 +1,64 @@
+//! What tests of several files do to get connections and streams.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::{Channel, Error, Fabric, HANDLE_LEN, Listener};
+use linkspan_proto::handle::Handle;
+use linkspan_proto::login::{ClientParams, Guard, Login, Progress, Seed};
+
+/// Connects until both ends are up or the connecting one fails; then the listener is served until it knows too.
+pub(crate) fn connect(
+    from: &Fabric,
+    listener: &Listener,
+    handle: &[u8; HANDLE_LEN],
+) -> Result<(Channel, Channel), Error> {
+    let mut connecting = from.connect(0, handle)?;
+    let (mut here, mut there) = (None, None);
+    let until = Instant::now() + Duration::from_secs(30);
+    while here.is_none() || there.is_none() {
+        assert!(Instant::now() < until, "neither up nor refused within 30 s");
+        if here.is_none() {
+            here = connecting.poll().inspect_err(|_| {
+                for _ in 0..50 {
+                    assert!(listener.accept().unwrap().is_none(), "one side has a connection");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            })?;
+        }
+        if there.is_none() {
+            there = listener.accept().unwrap();
+        }
+    }
+    Ok((here.unwrap(), there.unwrap()))
+}
+
+/// Logs a stream in over a plain socket, while `listener` is served.
+pub(crate) fn log_stream_in(listener: &Listener, guard: Guard, conn: u64, number: u16) -> TcpStream {
+    let handle = Handle::decode(&listener.handle()).unwrap();
+    let mut stream = TcpStream::connect(handle.addrs()[0].socket()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let blob = vec![1, 0, 0, 0];
+    let params =
+        ClientParams { guard, blob, ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number) };
+    let start = Instant::now();
+    let mut login = Login::client(params, Seed::random().unwrap(), start.elapsed()).unwrap();
+    loop {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        if !login.output().is_empty() {
+            stream.write_all(login.output()).unwrap();
+            login.sent(login.output().len());
+        }
+        assert!(listener.accept().unwrap().is_none());
+        let mut bytes = vec![0; login.wants()];
+        if let Ok(n) = stream.read(&mut bytes) {
+            login.feed(&bytes[..n]);
+        }
+        match login.poll(start.elapsed()) {
+            Progress::Done(_) => return stream,
+            Progress::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
