@@ -76,7 +76,7 @@ unsafe impl Rail for Control {
         Ok(Poll::Idle)
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         let mut script = self.0.lock().expect("one thread");
         let mut inner = Head::new(Kind::Chunk);
         match script.byte() % 16 {
@@ -250,8 +250,8 @@ fuzz_target!(|bytes: &[u8]| {
     let gpu = GPU.get_or_init(|| SimGpu::new(SimConfig::default()).expect("a device")).clone();
     let any: Arc<dyn Gpu> = gpu.clone();
     let script: Shared = Arc::new(Mutex::new(Script { bytes: bytes.to_vec(), ..Script::default() }));
-    let caps = Caps { one_sided: false, device_memory: false, ordered: true, chunk: 1 << 20, speed: 0, local: true };
-    let info = RailInfo { transport: "fuzz", path: String::new(), reason: String::new(), caps };
+    let caps = Caps { one_sided: false, device_memory: false, ordered: true, chunk: 1 << 20, speed: 0, local: true, tells_end: true };
+    let info = RailInfo::new("fuzz", String::new(), String::new(), caps);
     static FD: OnceLock<UdpSocket> = OnceLock::new();
     let fd = FD.get_or_init(|| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
     let kernel = Kernel(script.clone(), fd);

@@ -196,7 +196,7 @@ unsafe impl Rail for Whole {
         self.rail.flush()
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.rail.poll(sink)
     }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_thunderbolt::find::Root;
-use linkspan_thunderbolt::{Config as RailConfig, Ports, Role, Setup as CableSetup, Tier};
-use linkspan_verbs::Setup as QpSetup;
+use linkspan_thunderbolt::{CableRail, Config as RailConfig, Ports, Role, Setup as CableSetup, Tier};
+use linkspan_transport::{BoxRail, Rail};
+use linkspan_verbs::{Setup as QpSetup, VerbsRail};
 use linkspan_verbs_sys::AnyNic;
 
 use crate::config::PathChoice;
 use crate::handshake::QPS_MAX;
 use crate::rdma::RdmaCandidate;
-use crate::transport::AnyRail;
 use crate::{Config, chain};
 
 /// Which tiers may be taken.
@@ -195,10 +195,10 @@ impl EndpointSetup {
     }
 
     /// The rail; `Ok(None)` where there need not be one and is none. `None`: it is not done.
-    pub(crate) fn finish(self) -> Option<Option<AnyRail>> {
+    pub(crate) fn finish(self) -> Option<Option<SideRail>> {
         match self {
-            EndpointSetup::Verbs(setup) => setup.finish().ok().map(|rail| Some(AnyRail::Verbs(Box::new(rail)))),
-            EndpointSetup::Cable(setup) => setup.finish().ok().map(|rail| rail.map(AnyRail::Thunderbolt)),
+            EndpointSetup::Verbs(setup) => setup.finish().ok().map(|rail| Some(SideRail::Verbs(Box::new(rail)))),
+            EndpointSetup::Cable(setup) => setup.finish().ok().map(|rail| rail.map(|r| SideRail::Cable(Box::new(r)))),
         }
     }
 
@@ -207,6 +207,38 @@ impl EndpointSetup {
         match self {
             EndpointSetup::Verbs(_) => String::new(),
             EndpointSetup::Cable(setup) => setup.why_not(),
+        }
+    }
+}
+
+/// A rail that was set up beside a stream.
+pub(crate) enum SideRail {
+    /// A queue pair.
+    Verbs(Box<VerbsRail<AnyNic>>),
+    /// A cable.
+    Cable(Box<CableRail>),
+}
+
+impl SideRail {
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            SideRail::Verbs(rail) => &rail.info().path,
+            SideRail::Cable(rail) => &rail.info().path,
+        }
+    }
+
+    /// The plug of this host that its cable is in.
+    pub(crate) fn plug(&self) -> Option<&str> {
+        match self {
+            SideRail::Verbs(_) => None,
+            SideRail::Cable(rail) => Some(rail.link()),
+        }
+    }
+
+    pub(crate) fn into_rail(self) -> BoxRail {
+        match self {
+            SideRail::Verbs(rail) => rail,
+            SideRail::Cable(rail) => rail,
         }
     }
 }

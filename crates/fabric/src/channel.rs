@@ -18,16 +18,13 @@ use linkspan_proto::handle::Handle;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::PublicKey;
 use linkspan_tcp::{Ended, Keepalive};
-use linkspan_transport::{
-    Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, Rail, RemoteSlice, Ticket, WaitFd,
-};
+use linkspan_transport::{Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, RemoteSlice, Ticket, WaitFd};
 
 use crate::listener::{Acceptor, ConnId};
 use crate::meter::Meter;
 use crate::missing::MissingRails;
 use crate::rdma::{ConnMemory, Registered};
 use crate::reconnect::Reconnector;
-use crate::staged::PathRail;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
 
@@ -61,7 +58,7 @@ pub(crate) enum ReconnectPolicy {
 
 /// A connection to a peer process. Driven by one thread at a time; no call blocks but [`Channel::wait`].
 pub struct Channel {
-    conn: Conn<PathRail>,
+    conn: Conn,
     meter: Meter,
     fabric: Fabric,
     keepalive: Option<Keepalive>,
@@ -119,7 +116,7 @@ impl std::fmt::Debug for Channel {
 
 /// What a channel is made of.
 pub(crate) struct Parts {
-    pub(crate) conn: Conn<PathRail>,
+    pub(crate) conn: Conn,
     pub(crate) keepalive: Option<Keepalive>,
     pub(crate) policy: ReconnectPolicy,
     /// Name of the device it belongs to.
@@ -136,10 +133,12 @@ impl Channel {
     pub(crate) fn new(fabric: &Fabric, parts: Parts) -> Channel {
         let now = Instant::now();
         let transport = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().transport);
+        let rdma = parts.conn.rails().next().is_some_and(|(_, rail)| rail.info().caps.one_sided);
+        let standbys = parts.conn.rails().any(|(_, rail)| rail.info().standby);
         let memory = ConnMemory::default();
         parts.conn.rails().for_each(|(_, rail)| {
             // Nothing is registered yet that it could refuse.
-            let _ = memory.take_in(rail.transport(), fabric);
+            let _ = memory.take_in(rail);
         });
         let peer = match &parts.policy {
             ReconnectPolicy::Dials { handle, .. } => Some(handle.host),
@@ -169,8 +168,8 @@ impl Channel {
             reported_lost: false,
             ended: None,
             lonely: true,
-            rdma: transport == "verbs",
-            standbys: matches!(transport, "verbs" | "thunderbolt"),
+            rdma,
+            standbys,
             memory,
             exposed: HashMap::new(),
             gpu: None,
@@ -211,7 +210,7 @@ impl Channel {
     fn report_events(&mut self) {
         let log = self.fabric.log();
         let told = self.conn.try_each_rail(|rail| {
-            while let Some(line) = rail.events() {
+            while let Some(line) = rail.event() {
                 log.warn(&line);
             }
             Ok::<(), std::convert::Infallible>(())
@@ -588,8 +587,7 @@ impl Channel {
         self.report_events();
         self.reroute(now);
         self.take_back(now);
-        let retries = self.conn.rails().filter_map(|(_, rail)| rail.transport().tcp_info());
-        let retries = retries.map(|info| u64::from(info.retransmitted)).sum();
+        let retries = self.conn.rails().map(|(_, rail)| rail.health().retransmitted).sum();
         self.meter.retries(retries);
     }
 

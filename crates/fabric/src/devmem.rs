@@ -10,14 +10,15 @@ mod stream;
 pub mod wire;
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use linkspan_devmem::{DevmemRail, RailConfig, Socket};
-use linkspan_tcp::{Stream, TcpRail};
+use linkspan_tcp::Stream;
+use linkspan_transport::{BoxRail, MemSlice, Refusal, Registrar, Registration};
 
 use crate::config::PathChoice;
-use crate::secured::Secured;
-use crate::transport::AnyRail;
+use crate::secured::{Secured, StreamRail};
 use crate::{Config, Error, Fabric, GpuWish};
 use cards::KernelPorts;
 
@@ -38,12 +39,7 @@ pub unsafe trait Ports: Send + Sync + fmt::Debug {
 
     /// Device memory of which a dma-buf is at hand may be sent from where it lies, for as long as the value returned lives.
     /// `None`: these ports have no use for it.
-    fn register(
-        &self,
-        dmabuf: std::os::fd::BorrowedFd<'_>,
-        offset: u64,
-        mem: linkspan_transport::MemSlice,
-    ) -> Option<Box<dyn Send + Sync>> {
+    fn register(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registration> {
         let _ = (dmabuf, offset, mem);
         None
     }
@@ -137,11 +133,11 @@ pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
 }
 
 /// Two streams as a rail.
-pub(crate) fn rail(fabric: &Fabric, control: Secured, data: Secured, why: &str, speed: u64) -> Result<AnyRail, Error> {
+pub(crate) fn rail(fabric: &Fabric, control: Secured, data: Secured, why: &str, speed: u64) -> Result<BoxRail, Error> {
     let config = fabric.config();
     let peer = control.stream.peer_addr();
     let below = linkspan_tcp::RailConfig { reason: why.to_owned(), speed, ..Default::default() };
-    let AnyRail::Tcp(control) = control.into_rail(below, config.encrypts())? else {
+    let StreamRail::Plain(control) = control.into_rail(below, config.encrypts())? else {
         return Err(Error::Clear { peer });
     };
     let rail = RailConfig {
@@ -149,10 +145,45 @@ pub(crate) fn rail(fabric: &Fabric, control: Secured, data: Secured, why: &str, 
         unpack: config.unpack,
         memory: fabric.stage_memory(),
         strict: config.strict,
+        registrar: Some(Arc::new(Lender(fabric.devmem().clone()))),
     };
-    let made = DevmemRail::new(control, fabric.devmem().socket(data.stream), rail);
-    Ok(AnyRail::Devmem(Box::new(made.map_err(|why| Error::Devmem { peer, why })?)))
+    let made = DevmemRail::new(*control, fabric.devmem().socket(data.stream), rail);
+    Ok(Box::new(made.map_err(|why| Error::Devmem { peer, why })?))
 }
 
-/// Its rails.
-pub type Rail = DevmemRail<TcpRail>;
+/// The ports of this machine as what takes memory for sending.
+struct Lender(Arc<dyn Ports>);
+
+impl Registrar for Lender {
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    fn lends_only(&self) -> bool {
+        true
+    }
+
+    fn register(&self, _mem: MemSlice, _target: bool) -> Result<Option<Registration>, Refusal> {
+        Ok(None)
+    }
+
+    fn register_dmabuf(
+        &self,
+        _dmabuf: BorrowedFd<'_>,
+        _offset: u64,
+        _mem: MemSlice,
+        _target: bool,
+    ) -> Result<Option<Registration>, Refusal> {
+        Ok(None)
+    }
+
+    fn register_peer(&self, _mem: MemSlice, _target: bool) -> Result<Registration, Refusal> {
+        Err("network cards take device memory by its dma-buf alone".into())
+    }
+
+    fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registration> {
+        self.0.register(dmabuf, offset, mem)
+    }
+
+    fn invalidate(&self, _mem: MemSlice) {}
+}

@@ -4,9 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cable::EndpointSetup;
+use crate::cable::{EndpointSetup, SideRail};
 use crate::secured::{MessageError, Secured};
-use crate::transport::AnyRail;
 
 /// Bytes of a message of the handshake.
 pub(crate) const MESSAGE_LEN: usize = 128;
@@ -50,7 +49,7 @@ pub(crate) struct Handshake {
 }
 
 /// How a handshake ended.
-pub(crate) type Met = Result<Vec<AnyRail>, String>;
+pub(crate) type Met = Result<Vec<SideRail>, String>;
 
 impl Handshake {
     /// The side that connected, with the rails it wants.
@@ -203,11 +202,11 @@ impl Handshake {
     fn rails(&mut self) -> Met {
         let setups = std::mem::take(&mut self.setups);
         self.missing = setups.iter().map(EndpointSetup::why_not).filter(|why| !why.is_empty()).collect();
-        let done: Vec<Option<AnyRail>> = setups.into_iter().filter_map(EndpointSetup::finish).collect();
+        let done: Vec<Option<SideRail>> = setups.into_iter().filter_map(EndpointSetup::finish).collect();
         if done.len() != self.count {
             return Err("a rail went away".into());
         }
-        let rails: Vec<AnyRail> = done.into_iter().flatten().collect();
+        let rails: Vec<SideRail> = done.into_iter().flatten().collect();
         match (rails.is_empty(), self.missing.is_empty()) {
             (false, _) => Ok(rails),
             (true, false) => Err(self.missing().join("; ")),

@@ -2,10 +2,9 @@
 
 use linkspan_tcp::{HELPERS_MAX, TcpRail};
 use linkspan_topology::{Interface, Roots, Verdict};
-use linkspan_transport::{Rail, RailInfo};
+use linkspan_transport::{BoxRail, Rail, RailInfo};
 
 use crate::params::{BadParam, HELPERS};
-use crate::transport::AnyRail;
 
 /// Links up to this speed are left to the caller's own core, Mb/s: one stream, which is one core's work, fills them; see
 /// `LINKSPAN_TCP_STREAMS`, which has the same limit.
@@ -64,13 +63,13 @@ impl Helpers {
     }
 
     /// Gives the rail a thread, or says in its reason why it has none.
-    pub(crate) fn help(&self, rail: TcpRail, survey: &[(Interface, Verdict)]) -> AnyRail {
+    pub(crate) fn help(&self, rail: TcpRail, survey: &[(Interface, Verdict)]) -> BoxRail {
         let name = rail.stream().interface();
         let (rail, why) = match self.wish.applies(survey, &name) {
             Ok(interface) => {
                 let cpus = interface.map(|i| i.cpus_near(&self.roots)).unwrap_or_default();
                 match self.threads.take(rail, &name, &cpus) {
-                    Ok(helped) => return AnyRail::Helped(helped),
+                    Ok(helped) => return Box::new(helped),
                     Err((rail, why)) => (*rail, why),
                 }
             }
@@ -78,7 +77,7 @@ impl Helpers {
         };
         let info = rail.info();
         let info = RailInfo { reason: format!("{}; no helper thread: {why}", info.reason), ..info.clone() };
-        AnyRail::Tcp(rail.with_info(info))
+        Box::new(rail.with_info(info))
     }
 }
 

@@ -30,10 +30,7 @@ mod rdma;
 mod reconnect;
 mod route;
 mod secured;
-mod staged;
-mod standby;
 pub mod stats;
-mod transport;
 mod zerocopy;
 
 pub use cable::TierChoice;
@@ -55,9 +52,6 @@ pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
 pub use rdma::{ConnMemory, DirectBy, RdmaConfig, RdmaPort, Registered};
-pub use staged::PathRail;
-pub use standby::Standby;
-pub use transport::AnyRail;
 pub use zerocopy::ZeroCopy;
 
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -65,13 +59,14 @@ use std::time::Duration;
 
 use cable::Cables;
 use helpers::Helpers;
-use linkspan_gpu::StageMemory;
+use linkspan_gpu::{StageMemory, StagedRail};
 use linkspan_proto::handle::host_hash;
 use linkspan_tcp::{Options, RailConfig};
+use linkspan_transport::{BoxRail, Rail};
 use mesh::{Mesh, Prober, Setup};
 use nic::AnyNic;
 use rdma::Rdma;
-use secured::Secured;
+use secured::{Secured, StreamRail};
 use stats::Stats;
 
 use linkspan_proto::login::Guard;
@@ -402,9 +397,12 @@ impl Fabric {
     }
 
     /// A rail as a connection has it: with staging before it where that may be needed.
-    pub(crate) fn path_rail(&self, rail: AnyRail) -> PathRail {
+    pub(crate) fn staged(&self, rail: BoxRail) -> BoxRail {
         let stage = self.config().stage || self.reaches_device_memory();
-        PathRail::new(rail, stage.then_some(&self.0.staging))
+        if stage && !rail.info().caps.device_memory {
+            return Box::new(StagedRail::<dyn Rail + Send>::late(rail, self.0.staging.clone()));
+        }
+        rail
     }
 
     /// Whether payload stays as it is until the peer has landed it: operations are acknowledged, and it goes through no memory
@@ -461,16 +459,14 @@ impl Fabric {
     }
 
     /// The stream as a rail behind RDMA ones, and which hosts relay it.
-    pub(crate) fn standby(&self, stream: Secured, relayed: Option<String>) -> Result<AnyRail, Error> {
+    pub(crate) fn standby(&self, stream: Secured, relayed: Option<String>) -> Result<BoxRail, Error> {
         let relayed = relayed.map(|over| over + "; ").unwrap_or_default();
-        let config = RailConfig { reason: relayed + "on standby behind RDMA", ..RailConfig::default() };
-        Ok(match stream.into_rail(config, self.config().encrypts())? {
-            AnyRail::Tcp(rail) => AnyRail::Standby(Standby::new(rail)),
-            other => other,
-        })
+        let reason = relayed + "on standby behind RDMA";
+        let config = RailConfig { reason, standby: true, ..RailConfig::default() };
+        Ok(stream.into_rail(config, self.config().encrypts())?.into_rail())
     }
 
-    pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<AnyRail, Error> {
+    pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<BoxRail, Error> {
         let congestion = stream.stream.congestion();
         let (zero_copy, zerocopy) = match self.config().encrypts() {
             true => Default::default(),
@@ -484,8 +480,8 @@ impl Fabric {
             ..RailConfig::default()
         };
         Ok(match (stream.into_rail(config, self.config().encrypts())?, &self.0.helpers) {
-            (AnyRail::Tcp(rail), Some(helpers)) => helpers.help(rail, self.survey()),
-            (rail, _) => rail,
+            (StreamRail::Plain(rail), Some(helpers)) => helpers.help(*rail, self.survey()),
+            (rail, _) => rail.into_rail(),
         })
     }
 }

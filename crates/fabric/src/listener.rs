@@ -13,9 +13,9 @@ use linkspan_proto::login::{
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_tcp::{Listen, Options, Stream};
 use linkspan_thunderbolt::Role;
-use linkspan_transport::{Conn, WaitFd};
+use linkspan_transport::{BoxRail, Conn, WaitFd};
 
-use crate::cable::{Candidate, leads_elsewhere};
+use crate::cable::{Candidate, SideRail, leads_elsewhere};
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::config::PathChoice;
 use crate::device::DeviceInterface;
@@ -25,7 +25,6 @@ use crate::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
 use crate::rdma::Rdma;
 use crate::reconnect::Recovered;
 use crate::secured::Secured;
-use crate::transport::AnyRail;
 use crate::{Config, Error, Fabric, chain, clock};
 
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
@@ -185,7 +184,7 @@ struct PendingStream {
     number: u16,
     /// Rails being set up beside it, and then what came of it.
     handshake: Option<(Handshake, Candidate)>,
-    verbs: Result<Vec<AnyRail>, String>,
+    verbs: Result<Vec<SideRail>, String>,
     no_devmem: String,
     relays: u8,
     /// What came of a plan, as it travels.
@@ -687,10 +686,10 @@ impl PendingConn {
             Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.secured.into_keepalive()),
             None => None,
         };
-        let rails: Vec<AnyRail> = match (plan.carrier, self.rail.take()) {
+        let rails: Vec<BoxRail> = match (plan.carrier, self.rail.take()) {
             (Carrier::Shm, Some(rail)) => {
                 keepalive = members.pop().map(|pending_stream| pending_stream.secured.into_keepalive());
-                vec![AnyRail::Shm(rail)]
+                vec![Box::new(rail)]
             }
             (Carrier::Shm, None) => {
                 let why = match self.offer.take() {
@@ -709,7 +708,7 @@ impl PendingConn {
                     if made.is_empty() || rails.len() + made.len() > QPS_MAX {
                         return Err(bad(format!("{} rails over one stream", made.len())));
                     }
-                    rails.extend(made);
+                    rails.extend(made.into_iter().map(SideRail::into_rail));
                     standby.get_or_insert(pending_stream.secured);
                 }
                 if !plan.acked && rails.len() > 1 {
@@ -746,7 +745,7 @@ impl PendingConn {
         Ok(Channel::new(
             fabric,
             Parts {
-                conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
+                conn: Conn::new(rails.into_iter().map(|rail| fabric.staged(rail)), plan.acked),
                 keepalive,
                 policy,
                 device: device.to_owned(),

@@ -8,16 +8,15 @@ use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, PublicKey, Seed};
 use linkspan_tcp::Stream;
 use linkspan_thunderbolt::Role;
-use linkspan_transport::{MAX_RAILS, Rail};
+use linkspan_transport::MAX_RAILS;
 
-use crate::cable::Candidate;
+use crate::cable::{Candidate, SideRail};
 use crate::handshake::Handshake;
 use crate::listener::FIRST_RETURN;
 use crate::logins::{LoginRun, LoginStep};
 use crate::mesh::hops::{self, Hops, RelayMark};
 use crate::route::{Path, PendingDial};
 use crate::secured::Secured;
-use crate::transport::AnyRail;
 use crate::{Fabric, chain, clock};
 
 /// Time between the first two tries; it doubles with each one that fails.
@@ -64,13 +63,13 @@ pub(crate) struct Recovered {
     /// The stream; of no more use where there are queue pairs.
     pub(crate) secured: Secured,
     /// Queue pairs that were set up over it.
-    pub(crate) rails: Vec<AnyRail>,
+    pub(crate) rails: Vec<SideRail>,
     /// The hosts that relay it, where some do, as a reason of its path.
     pub(crate) relayed: Option<String>,
 }
 
-fn paths(rails: &[AnyRail]) -> Vec<String> {
-    rails.iter().map(|rail| rail.info().path.clone()).collect()
+fn paths(rails: &[SideRail]) -> Vec<String> {
+    rails.iter().map(|rail| rail.path().to_owned()).collect()
 }
 
 /// Number of the `n`th queue pair set up over stream `number` of a connection that is up, as a rail: apart from those of streams,
@@ -100,19 +99,15 @@ impl Reconnector {
     }
 
     /// Of queue pairs that are up.
-    pub(crate) fn queue_pairs(reach: Path, rails: &[AnyRail]) -> Reconnector {
+    pub(crate) fn queue_pairs(reach: Path, rails: &[SideRail]) -> Reconnector {
         Reconnector { paths: paths(rails), rdma: true, state: State::Up, ..Reconnector::later(reach) }
     }
 
     /// Of a rail over a cable that is up.
-    pub(crate) fn cable(reach: Path, rail: &AnyRail) -> Reconnector {
-        let link = match rail {
-            AnyRail::Thunderbolt(rail) => rail.link().to_owned(),
-            _ => String::new(),
-        };
+    pub(crate) fn cable(reach: Path, rail: &SideRail) -> Reconnector {
         Reconnector {
-            paths: vec![rail.info().path.clone()],
-            cable: Some(link),
+            paths: vec![rail.path().to_owned()],
+            cable: Some(rail.plug().unwrap_or_default().to_owned()),
             state: State::Up,
             ..Reconnector::later(reach)
         }

@@ -4,10 +4,10 @@
 use std::io;
 
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, RecordError, Sealer};
-use linkspan_tcp::{Keepalive, RailConfig, Stream};
+use linkspan_tcp::{Keepalive, RailConfig, SealedRail, Stream, TcpRail};
+use linkspan_transport::BoxRail;
 
 use crate::Error;
-use crate::transport::AnyRail;
 
 /// A stream behind its login.
 pub(crate) struct Secured {
@@ -80,17 +80,34 @@ impl Secured {
     }
 
     /// Makes it a rail. With `encrypt` nothing but an encrypted one.
-    pub(crate) fn into_rail(self, config: RailConfig, encrypt: bool) -> Result<AnyRail, Error> {
+    pub(crate) fn into_rail(self, config: RailConfig, encrypt: bool) -> Result<StreamRail, Error> {
         match self.ciphers {
-            Some(ciphers) => Ok(AnyRail::Sealed(self.stream.into_sealed_rail(config, ciphers))),
+            Some(ciphers) => Ok(StreamRail::Sealed(Box::new(self.stream.into_sealed_rail(config, ciphers)))),
             None if encrypt => Err(Error::Clear { peer: self.stream.peer_addr() }),
-            None => Ok(AnyRail::Tcp(self.stream.into_rail(config, &[])?)),
+            None => Ok(StreamRail::Plain(Box::new(self.stream.into_rail(config, &[])?))),
         }
     }
 
     /// Makes it a keepalive connection, which carries nothing and so needs no cipher.
     pub(crate) fn into_keepalive(self) -> Keepalive {
         Keepalive::new(self.stream)
+    }
+}
+
+/// A rail over one stream.
+pub(crate) enum StreamRail {
+    /// In clear.
+    Plain(Box<TcpRail>),
+    /// Encrypted.
+    Sealed(Box<SealedRail>),
+}
+
+impl StreamRail {
+    pub(crate) fn into_rail(self) -> BoxRail {
+        match self {
+            StreamRail::Plain(rail) => rail,
+            StreamRail::Sealed(rail) => rail,
+        }
     }
 }
 

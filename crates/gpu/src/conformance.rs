@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linkspan_transport::conformance::{Buffer, Patience, Side, Testbed, Want, take_memory_from};
-use linkspan_transport::{Buf, MemSlice, StaticBuf};
+use linkspan_transport::{Buf, MemSlice, Rail, StaticBuf};
 
 use crate::{Gpu, GpuBuf, GpuError, Pinned, SimConfig, SimGpu, StageMemory, StagedRail};
 

@@ -6,8 +6,9 @@ use std::sync::{Mutex, OnceLock};
 
 use linkspan_transport::{Buf, MemSlice, MemoryDomain};
 
-use crate::device::{Ability, Event, Pages, Stream, UnpackJob, pages_around};
+use crate::pages::Pages;
 use crate::unpack::PIECE_LEN;
+use crate::{Ability, Event, Stream, UnpackJob, pages_around};
 use crate::{GpuError, Pointer};
 
 /// Most streams, and most events, that a device hands out at a time: a staged rail has 2 and 127.

@@ -7,26 +7,23 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod device;
 pub mod devmem;
 pub mod driver;
-mod error;
-mod foreign;
 mod memory;
 mod name;
 pub mod offload;
+mod pages;
 mod sim;
 mod stage;
 pub mod unpack;
 
-pub use device::{
-    Ability, DmaBuf, Event, Gpu, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified, UnpackJob, launch_shape,
-    numa_of, pages_around,
+pub use linkspan_transport::gpu::{
+    Ability, DmaBuf, Event, ForeignStream, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified,
+    UnpackJob, launch_shape,
 };
-pub use error::GpuError;
-pub use foreign::ForeignStream;
 pub use memory::{GpuBuf, Pinned};
 pub use name::MemoryName;
+pub use pages::{numa_of, pages_around};
 pub use sim::{SimConfig, SimGpu};
 #[cfg(feature = "planted")]
 pub use stage::planted::{Bug as PlantedBug, plant};

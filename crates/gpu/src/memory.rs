@@ -1,10 +1,13 @@
 //! Owners of device memory and of pinned host memory.
 #![allow(unsafe_code)]
 
+use std::sync::Arc;
+
 use linkspan_transport::{HostBuf, MemSlice};
 
-use crate::GpuError;
-use crate::device::AnyGpu;
+use crate::{Gpu, GpuError};
+
+pub(crate) type AnyGpu = Arc<dyn Gpu>;
 
 /// Device memory. Dropping it gives it back to the device while nothing may use it any more.
 #[derive(Debug)]

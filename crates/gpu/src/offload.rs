@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex};
 
+use linkspan_transport::gpu::DeviceQueue;
 use linkspan_transport::{Buf, MemSlice, MemoryDomain};
 
 use crate::unpack::{PIECE_LEN, PIECES, Piece};
@@ -43,9 +44,9 @@ const HEAD: u64 = SLOTS as u64 - 1;
 static BOUNCE: Mutex<Option<HashMap<MemoryDomain, u64>>> = Mutex::new(None);
 
 /// The base that descriptors count from on this device: the first pool that was asked for.
-pub fn bounce(pool: MemSlice) -> u64 {
+pub fn bounce((domain, first): (MemoryDomain, u64)) -> u64 {
     let mut known = BOUNCE.lock().unwrap_or_else(|e| e.into_inner());
-    *known.get_or_insert_default().entry(pool.place()).or_insert(pool.as_ptr() as u64)
+    *known.get_or_insert_default().entry(domain).or_insert(first)
 }
 
 /// A receive in the queue. Written by the thread that drives the connection; atomics only because the plugin and the rails
@@ -136,35 +137,6 @@ impl Queue {
         }
     }
 
-    /// The receive that these bytes of the queue's device are part of.
-    pub fn of(&self, part: MemSlice) -> Option<u64> {
-        let (at, len) = (part.as_ptr() as u64, part.len() as u64);
-        let inside = |slot: &&Slot| {
-            let begin = slot.addr.load(Relaxed);
-            let space = at.checked_sub(begin).and_then(|skip| slot.len.load(Relaxed).checked_sub(skip));
-            space.is_some_and(|space| len <= space) && slot.number.load(Relaxed) != 0
-        };
-        // An address may be posted again as soon as its receive is done and before it is consumed: the newest counts.
-        let found = self.slots.iter().filter(inside).map(|slot| slot.number.load(Relaxed)).max()?;
-        Some(found - 1)
-    }
-
-    /// Leaves `len` bytes at device address `from` to the kernel, which brings them to `to`, part of the receive's buffer.
-    /// False: the queue cannot say that.
-    pub fn push(&self, number: u64, from: u64, len: u32, to: u64) -> bool {
-        let slot = self.slot(number);
-        let (Some(src), Some(dst)) = (from.checked_sub(self.base), to.checked_sub(slot.addr.load(Relaxed))) else {
-            return false;
-        };
-        if src + u64::from(len) > 1 << 32 || slot.number.load(Relaxed) != number + 1 {
-            return false;
-        }
-        let taken = self.describe(slot, number, (src, len, dst));
-        self.left.fetch_add(u64::from(taken), Relaxed);
-        self.taken.fetch_add(u64::from(!taken), Relaxed);
-        taken
-    }
-
     fn describe(&self, slot: &Slot, number: u64, (mut src, mut len, mut dst): (u64, u32, u64)) -> bool {
         let count = slot.count.load(Relaxed) as usize;
         // Longer ones than a page in parts, and neighbours up to a page in one.
@@ -223,11 +195,6 @@ impl Queue {
         self.consumed.store(first, Relaxed);
     }
 
-    /// All receives below this number were consumed.
-    pub fn consumed(&self) -> u64 {
-        self.consumed.load(Relaxed)
-    }
-
     /// Pieces that NCCL's kernels had to put in place, and those that the queue had no space or words for.
     pub fn counts(&self) -> (u64, u64) {
         (self.left.load(Relaxed), self.taken.load(Relaxed))
@@ -236,6 +203,38 @@ impl Queue {
     /// The memory of the queue, for tests that act as the GPU.
     pub fn memory(&self) -> &Pinned {
         &self.memory
+    }
+}
+
+impl DeviceQueue for Queue {
+    fn of(&self, part: MemSlice) -> Option<u64> {
+        let (at, len) = (part.as_ptr() as u64, part.len() as u64);
+        let inside = |slot: &&Slot| {
+            let begin = slot.addr.load(Relaxed);
+            let space = at.checked_sub(begin).and_then(|skip| slot.len.load(Relaxed).checked_sub(skip));
+            space.is_some_and(|space| len <= space) && slot.number.load(Relaxed) != 0
+        };
+        // An address may be posted again as soon as its receive is done and before it is consumed: the newest counts.
+        let found = self.slots.iter().filter(inside).map(|slot| slot.number.load(Relaxed)).max()?;
+        Some(found - 1)
+    }
+
+    fn push(&self, number: u64, from: u64, len: u32, to: u64) -> bool {
+        let slot = self.slot(number);
+        let (Some(src), Some(dst)) = (from.checked_sub(self.base), to.checked_sub(slot.addr.load(Relaxed))) else {
+            return false;
+        };
+        if src + u64::from(len) > 1 << 32 || slot.number.load(Relaxed) != number + 1 {
+            return false;
+        }
+        let taken = self.describe(slot, number, (src, len, dst));
+        self.left.fetch_add(u64::from(taken), Relaxed);
+        self.taken.fetch_add(u64::from(!taken), Relaxed);
+        taken
+    }
+
+    fn consumed(&self) -> u64 {
+        self.consumed.load(Relaxed)
     }
 }
 

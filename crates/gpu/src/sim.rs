@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use linkspan_transport::{Buf, DeviceMemory, MemSlice, MemoryDomain, register_device};
 
-use crate::device::{Ability, DmaBuf, Event, Gpu, GpuInfo, Kind, Pointer, Stream, Unified, UnpackJob};
-use crate::error::GpuError;
-use crate::foreign::ForeignStream;
+use crate::ForeignStream;
+use crate::GpuError;
+use crate::{Ability, DmaBuf, Event, Gpu, GpuInfo, Kind, Pointer, Stream, Unified, UnpackJob};
 use state::{Op, SimState};
 
 /// How a simulated GPU behaves.

@@ -21,7 +21,9 @@ pub(crate) mod planted;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{Buf, Busy, DeviceReach, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{
+    Buf, Busy, DeviceReach, Down, Health, MemSlice, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
+};
 
 use crate::{Gpu, GpuError, Kind};
 use arriving::{StagedReceive, StagingSink};
@@ -74,8 +76,8 @@ fn reason(gpu: &dyn Gpu, reaches: bool) -> String {
 }
 
 /// A rail that moves device memory by way of pinned host memory. See the module's text.
-pub struct StagedRail<R> {
-    rail: R,
+pub struct StagedRail<R: Rail + ?Sized = dyn Rail + Send> {
+    rail: Box<R>,
     info: RailInfo,
     means: Means,
     reach: Option<Box<dyn DeviceReach>>,
@@ -127,19 +129,19 @@ fn is_direct(reach: &mut Option<Box<dyn DeviceReach>>, mem: MemSlice, target: bo
     mem.is_host() || reach.as_mut().is_some_and(|reach| reach.reaches(mem, target))
 }
 
-impl<R: std::fmt::Debug> std::fmt::Debug for StagedRail<R> {
+impl<R: Rail + ?Sized> std::fmt::Debug for StagedRail<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("StagedRail").field(&self.rail).finish()
+        f.debug_tuple("StagedRail").field(&self.info).finish()
     }
 }
 
-impl<R: Rail> StagedRail<R> {
+impl<R: Rail + ?Sized> StagedRail<R> {
     /// Puts staging for one device before a rail and makes all that it needs: pins memory and makes streams.
     ///
     /// # Errors
     /// [`GpuError::StageMemory`] where [`StageMemory`] allows no more, [`GpuError::Exhausted`] and [`GpuError::Call`]
     /// where the device has no more streams or events, or the OS refuses to pin so much memory (`ulimit -l`).
-    pub fn new(rail: R, staging: &Staging) -> Result<StagedRail<R>, GpuError> {
+    pub fn new(rail: impl Into<Box<R>>, staging: &Staging) -> Result<StagedRail<R>, GpuError> {
         let mut staged = StagedRail::late(rail, staging.memory.clone());
         staged.means.arena = staging.arena.unwrap_or(staged.means.arena).max(2 * CHUNK);
         staged.attach(&staging.gpu)?;
@@ -150,7 +152,8 @@ impl<R: Rail> StagedRail<R> {
 
     /// Puts staging before a rail whose device is not known yet. Until [`StagedRail::attach`] it carries host memory, and
     /// pins none until the first chunk of device memory.
-    pub fn late(rail: R, memory: StageMemory) -> StagedRail<R> {
+    pub fn late(rail: impl Into<Box<R>>, memory: StageMemory) -> StagedRail<R> {
+        let rail = rail.into();
         let mut info = rail.info().clone();
         let arena = if info.caps.local && !info.caps.ordered { DIRECT } else { SEQUENTIAL };
         info.caps.device_memory = true;
@@ -168,32 +171,6 @@ impl<R: Rail> StagedRail<R> {
             plain: 0,
             fault: None,
         }
-    }
-
-    /// Names the device whose memory the rail moves from now on. The rail's reason says so.
-    ///
-    /// # Errors
-    /// [`GpuError::OtherDevice`]: the rail has another device already.
-    pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
-        match &self.means.gpu {
-            None => {
-                self.info.reason = format!("{}; {}", self.info.reason, reason(&**gpu, self.reach.is_some()));
-                self.means.gpu = Some(gpu.clone());
-                Ok(())
-            }
-            Some(ours) if ours.place() == gpu.place() => Ok(()),
-            Some(ours) => Err(GpuError::OtherDevice { ours: ours.info().id(), other: gpu.info().id() }),
-        }
-    }
-
-    /// Whether the rail may reach memory of a device by itself.
-    pub fn has_reach(&self) -> bool {
-        self.reach.is_some()
-    }
-
-    /// The rail that staging is in front of.
-    pub fn inner(&self) -> &R {
-        &self.rail
     }
 
     #[cold]
@@ -228,7 +205,7 @@ impl<R: Rail> StagedRail<R> {
 
 #[allow(unsafe_code)]
 // SAFETY: the GPU copies between the memory and pinned buffers of this rail; a handle is dropped when the event behind its copy is done, and the drop of the rail waits for the copies under way.
-unsafe impl<R: Rail> Rail for StagedRail<R> {
+unsafe impl<R: Rail + ?Sized> Rail for StagedRail<R> {
     fn info(&self) -> &RailInfo {
         &self.info
     }
@@ -239,7 +216,7 @@ unsafe impl<R: Rail> Rail for StagedRail<R> {
             return Ok(self.last);
         }
         self.way_out().ok_or(Busy)?;
-        self.leaving.as_mut().ok_or(Busy)?.ctrl(&mut self.rail, head, body)
+        self.leaving.as_mut().ok_or(Busy)?.ctrl(&mut *self.rail, head, body)
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
@@ -251,7 +228,7 @@ unsafe impl<R: Rail> Rail for StagedRail<R> {
         }
         match (&mut self.leaving, &self.means.gpu) {
             (Some(leaving), Some(gpu)) => {
-                let posted = leaving.data(&**gpu, &mut self.rail, head, src, direct);
+                let posted = leaving.data(&**gpu, &mut *self.rail, head, src, direct);
                 self.note(posted).flatten().ok_or(Busy)
             }
             _ => {
@@ -284,7 +261,7 @@ unsafe impl<R: Rail> Rail for StagedRail<R> {
         self.check()?;
         let moved = match (&mut self.leaving, &self.means.gpu) {
             (Some(leaving), Some(gpu)) => {
-                let moved = leaving.hand_on(&**gpu, &mut self.rail);
+                let moved = leaving.hand_on(&**gpu, &mut *self.rail);
                 self.note(moved)
             }
             _ => None,
@@ -294,7 +271,7 @@ unsafe impl<R: Rail> Rail for StagedRail<R> {
         Ok(if moved == Some(true) { Poll::Active } else { out })
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.check()?;
         let mut port = StagingSink::new(&mut self.arriving, &mut self.plain, (&self.means, &mut self.reach), sink);
         let mut found = self.rail.poll(&mut port);
@@ -322,9 +299,42 @@ unsafe impl<R: Rail> Rail for StagedRail<R> {
     fn stalled(&mut self) -> bool {
         self.rail.stalled()
     }
+
+    fn health(&self) -> Health {
+        self.rail.health()
+    }
+
+    fn catch_up(&mut self) {
+        self.rail.catch_up();
+    }
+
+    fn event(&mut self) -> Option<String> {
+        self.rail.event()
+    }
+
+    fn registrar(&self) -> Option<Arc<dyn Registrar>> {
+        self.rail.registrar()
+    }
+
+    fn writes_devices(&self) -> bool {
+        self.reach.is_some()
+    }
+
+    /// The rail's reason says so.
+    fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
+        match &self.means.gpu {
+            None => {
+                self.info.reason = format!("{}; {}", self.info.reason, reason(&**gpu, self.reach.is_some()));
+                self.means.gpu = Some(gpu.clone());
+                Ok(())
+            }
+            Some(ours) if ours.place() == gpu.place() => Ok(()),
+            Some(ours) => Err(GpuError::OtherDevice { ours: ours.info().id(), other: gpu.info().id() }),
+        }
+    }
 }
 
-impl<R> Drop for StagedRail<R> {
+impl<R: Rail + ?Sized> Drop for StagedRail<R> {
     fn drop(&mut self) {
         // A device that failed copies nothing any more.
         if let Some(gpu) = &self.means.gpu {

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use linkspan_transport::{Buf, MemSlice};
 
-use crate::device::{Ability, Event, Gpu, Stream, UnpackJob};
+use crate::{Ability, Event, Gpu, Stream, UnpackJob};
 use crate::{GpuBuf, GpuError, Pinned};
 use choice::{Choice, Class};
 

@@ -42,7 +42,7 @@ unsafe impl Rail for Burst {
         Ok(Poll::Idle)
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         let failed = |v: Violation| Down::Protocol { path: "burst".into(), why: v.0 };
         let heads: Vec<Head> = (0..std::mem::take(&mut self.left))
             .map(|n| {
@@ -92,8 +92,16 @@ impl Sink for Target {
 fn more_chunks_than_events_land_in_order() {
     let sim = SimGpu::new(SimConfig { delay: 40, ..SimConfig::default() }).unwrap();
     let gpu: Arc<dyn Gpu> = sim.clone();
-    let caps = Caps { one_sided: false, device_memory: false, ordered: false, chunk: 1 << 20, speed: 0, local: true };
-    let info = RailInfo { transport: "burst", path: "burst".into(), reason: "test".into(), caps };
+    let caps = Caps {
+        one_sided: false,
+        device_memory: false,
+        ordered: false,
+        chunk: 1 << 20,
+        speed: 0,
+        local: true,
+        tells_end: true,
+    };
+    let info = RailInfo::new("burst", "burst".into(), "test".into(), caps);
     let mut rail = StagedRail::new(Burst { info, left: CHUNKS }, &Staging::new(gpu.clone())).unwrap();
     let memory = GpuBuf::new(&gpu, CHUNKS * LEN).unwrap();
     // SAFETY: the handle is used before `memory` is dropped.

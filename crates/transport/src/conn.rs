@@ -37,15 +37,17 @@ pub struct RailLost {
     pub left: usize,
 }
 
-struct Rails<R> {
-    up: [Option<R>; MAX_RAILS],
+struct Rails<R: Rail + ?Sized> {
+    up: [Option<Box<R>>; MAX_RAILS],
     /// Slots that were ever used.
     used: usize,
+    /// Rails that stand by: they are given no chunk. What they were given before goes on.
+    idle: [bool; MAX_RAILS],
     /// What each rail had taken when it was lost: operations that were done by then still say so.
     taken: [u64; MAX_RAILS],
 }
 
-impl<R: Rail> Outlet<MemSlice> for Rails<R> {
+impl<R: Rail + ?Sized> Outlet<MemSlice> for Rails<R> {
     fn ctrl(&mut self, rail: usize, head: &Head, body: MemSlice) -> Option<u64> {
         self.up[rail].as_mut()?.ctrl(head, body).ok()
     }
@@ -55,11 +57,15 @@ impl<R: Rail> Outlet<MemSlice> for Rails<R> {
     }
 
     fn data(&mut self, rail: usize, head: &Head, src: MemSlice) -> Option<u64> {
+        if self.idle[rail] {
+            return None;
+        }
         self.up[rail].as_mut()?.data(head, src).ok()
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
-        for rail in self.up[..self.used].iter_mut().flatten() {
+        let carrying = self.up[..self.used].iter_mut().zip(&self.idle).filter(|(_, idle)| !**idle);
+        for rail in carrying.filter_map(|(rail, _)| rail.as_mut()) {
             rail.prepare(mem, target);
         }
     }
@@ -71,7 +77,7 @@ impl<R: Rail> Outlet<MemSlice> for Rails<R> {
     }
 
     fn taken(&self, rail: usize) -> u64 {
-        self.up[rail].as_ref().map_or(self.taken[rail], Rail::taken)
+        self.up[rail].as_ref().map_or(self.taken[rail], |r| r.taken())
     }
 
     fn chunk(&self, rail: usize) -> usize {
@@ -112,7 +118,9 @@ impl Sink for EngineSink<'_> {
 /// Driven by the caller, one thread at a time: post, [`Conn::progress`], [`Conn::test`]. No call blocks. After set-up
 /// no call allocates, locks or logs until something goes wrong. Dropping it ends every access to local memory and
 /// sends the peer a close message if the medium takes it at that moment.
-pub struct Conn<R: Rail> {
+///
+/// Over rails of any transports, unless a caller names the type of all of them (tests and benchmarks do).
+pub struct Conn<R: Rail + ?Sized = dyn Rail + Send> {
     rails: Rails<R>,
     engine: Engine<MemSlice>,
     lost: Option<Down>,
@@ -122,19 +130,19 @@ pub struct Conn<R: Rail> {
     device: bool,
 }
 
-impl<R: Rail> Conn<R> {
+impl<R: Rail + ?Sized> Conn<R> {
     /// A connection over its first rails, which both sides give in the same order. `acked`: operations report when
     /// the peer has acknowledged them; implied by more than one rail, needed for one-sided operations, and the same
     /// on both sides.
     ///
     /// # Panics
     /// No rail, or more than [`MAX_RAILS`].
-    pub fn new(rails: impl IntoIterator<Item = R>, acked: bool) -> Conn<R> {
-        let mut slots: [Option<R>; MAX_RAILS] = std::array::from_fn(|_| None);
+    pub fn new(rails: impl IntoIterator<Item: Into<Box<R>>>, acked: bool) -> Conn<R> {
+        let mut slots: [Option<Box<R>>; MAX_RAILS] = std::array::from_fn(|_| None);
         let mut n = 0;
         for rail in rails {
             assert!(n < MAX_RAILS, "at most {MAX_RAILS} rails");
-            slots[n] = Some(rail);
+            slots[n] = Some(rail.into());
             n += 1;
         }
         assert!(n > 0, "a connection needs a rail");
@@ -144,9 +152,10 @@ impl<R: Rail> Conn<R> {
             debug_assert!(fresh, "the first rails are numbered from 0");
         }
         let device = slots.iter().flatten().all(|r| r.info().caps.device_memory);
+        let idle = slots.each_ref().map(|rail| rail.as_ref().is_some_and(|r| r.info().standby));
         Conn {
             device,
-            rails: Rails { up: slots, used: n, taken: [0; MAX_RAILS] },
+            rails: Rails { idle, up: slots, used: n, taken: [0; MAX_RAILS] },
             engine,
             lost: None,
             events: VecDeque::new(),
@@ -160,9 +169,11 @@ impl<R: Rail> Conn<R> {
     /// # Errors
     /// The rail itself, unused: no slot is free, the connection is lost or was made without `acked`, or the peer has
     /// closed the rail before it came up here.
-    pub fn add_rail(&mut self, rail: R, id: u32) -> Result<(), R> {
+    pub fn add_rail(&mut self, rail: impl Into<Box<R>>, id: u32) -> Result<(), Box<R>> {
+        let rail = rail.into();
         match self.engine.free_rail().filter(|_| !self.device || rail.info().caps.device_memory) {
             Some(slot) if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id) => {
+                self.rails.idle[slot] = rail.info().standby;
                 self.rails.up[slot] = Some(rail);
                 self.rails.used = self.rails.used.max(slot + 1);
                 self.next_id = self.next_id.max(id.saturating_add(1));
@@ -393,15 +404,32 @@ impl<R: Rail> Conn<R> {
 
     /// The rails that are up, with their slots.
     pub fn rails(&self) -> impl Iterator<Item = (usize, &R)> {
-        self.rails.up.iter().enumerate().filter_map(|(slot, rail)| rail.as_ref().map(|r| (slot, r)))
+        self.rails.up.iter().enumerate().filter_map(|(slot, rail)| rail.as_deref().map(|r| (slot, r)))
     }
 
     /// Looks at every rail that is up, in the order of the slots, until one of them fails.
     ///
     /// # Errors
     /// The first error of `f`.
-    pub fn try_each_rail<E>(&mut self, f: impl FnMut(&mut R) -> Result<(), E>) -> Result<(), E> {
-        self.rails.up.iter_mut().flatten().try_for_each(f)
+    pub fn try_each_rail<E>(&mut self, mut f: impl FnMut(&mut R) -> Result<(), E>) -> Result<(), E> {
+        self.rails.up.iter_mut().flatten().try_for_each(|rail| f(rail))
+    }
+
+    /// From now on rails on standby carry chunks, or no more. Returns the paths of those for which that is another state than before.
+    pub fn switch_standby(&mut self, active: bool) -> Vec<(String, bool)> {
+        let mut switched = Vec::new();
+        for (rail, idle) in self.rails.up.iter().zip(&mut self.rails.idle) {
+            if let Some(rail) = rail.as_ref().filter(|rail| rail.info().standby && *idle == active) {
+                *idle = !active;
+                switched.push((rail.info().path.clone(), active));
+            }
+        }
+        switched
+    }
+
+    /// See [`Rail::catch_up`].
+    pub fn catch_up(&mut self) {
+        self.rails.up.iter_mut().flatten().for_each(|rail| rail.catch_up());
     }
 
     /// Why the connection was lost, if it was.
@@ -511,7 +539,7 @@ impl<R: Rail> Conn<R> {
     }
 }
 
-impl<R: Rail> Drop for Conn<R> {
+impl<R: Rail + ?Sized> Drop for Conn<R> {
     fn drop(&mut self) {
         if self.lost.is_none() {
             self.engine.goaway();

@@ -10,9 +10,11 @@ pub mod conformance;
 mod conn;
 mod domain;
 mod end;
+pub mod gpu;
 mod host;
 mod memory;
 mod rail;
+mod registrar;
 #[cfg(doctest)]
 mod unsound;
 
@@ -25,4 +27,5 @@ pub use host::StaticBuf;
 pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket, Traffic};
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::MemSlice;
-pub use rail::{Busy, Caps, DeviceReach, Down, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+pub use rail::{BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+pub use registrar::{Refusal, Registrar, Registration};

@@ -1,9 +1,13 @@
 //! What a transport offers: a rail, one connection over one path.
 
+use std::fmt;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
-use crate::MemSlice;
 use linkspan_proto::Head;
+
+use crate::gpu::{DeviceQueue, Gpu, GpuError};
+use crate::{MemSlice, MemoryDomain, Registrar};
 
 /// The transport cannot take more at the moment. Not an error: progress, then ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct Caps {
     pub speed: u64,
     /// Both ends are on one host.
     pub local: bool,
+    /// The end of the peer's process ends the rail at once, as the kernel tells of streams and of processes of this host.
+    pub tells_end: bool,
 }
 
 /// What a rail is, for people: made once, when it comes up.
@@ -37,6 +43,36 @@ pub struct RailInfo {
     pub reason: String,
     /// Its abilities.
     pub caps: Caps,
+    /// Name of the network interface that it goes through.
+    pub interface: String,
+    /// It stands by behind better ones: a connection gives it no chunk until [`crate::Conn::activate`].
+    pub standby: bool,
+}
+
+impl RailInfo {
+    /// A rail whose path begins with the name of its interface.
+    pub fn new(transport: &'static str, path: String, reason: String, caps: Caps) -> RailInfo {
+        let interface = path.split(' ').next().unwrap_or_default().to_owned();
+        RailInfo { transport, path, reason, caps, interface, standby: false }
+    }
+}
+
+/// A rail of any transport.
+pub type BoxRail = Box<dyn Rail + Send>;
+
+impl fmt::Debug for dyn Rail + Send + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.info().transport, self.info().path)
+    }
+}
+
+/// How the path under a rail does, as far as its transport can tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Nothing has been acknowledged for so long that the path is dead, not merely disturbed.
+    pub dead: bool,
+    /// Packets sent again so far.
+    pub retransmitted: u64,
 }
 
 /// The rail carries nothing any more.
@@ -212,7 +248,7 @@ pub unsafe trait Rail {
     ///
     /// # Errors
     /// [`Down`]: the rail can carry nothing any more.
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down>;
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down>;
 
     /// Prepares for sleep: returns what to wait for, or `None` when there is work already. Spurious wake-ups are
     /// allowed, lost ones are not. The preparation is undone by the next `poll`.
@@ -224,8 +260,57 @@ pub unsafe trait Rail {
         false
     }
 
+    /// How the path does. Asked some ten times a second; at most a system call.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    /// What has come to this host by now is found by the next [`Rail::poll`], also where another thread reads it.
+    fn catch_up(&mut self) {}
+
+    /// A line for people that was not given yet: a downgrade, a lack of something.
+    fn event(&mut self) -> Option<String> {
+        None
+    }
+
+    /// What registers memory with the device under it, ahead of the operations that use it.
+    fn registrar(&self) -> Option<Arc<dyn Registrar>> {
+        None
+    }
+
     /// Tells which device memory it reaches, where some of it may be: ranges that were registered with its card.
     fn reach(&self) -> Option<Box<dyn DeviceReach>> {
         None
+    }
+
+    /// Whether device memory is written by it directly, so that what has arrived must be flushed before the GPU looks.
+    fn writes_devices(&self) -> bool {
+        true
+    }
+
+    /// Names the GPU whose memory it carries from now on, beside host memory. Set-up: may take long.
+    ///
+    /// # Errors
+    /// [`GpuError::Unsupported`]: it reaches host memory only. [`GpuError::OtherDevice`]: it has another GPU already. Any other
+    /// [`GpuError`] of the device.
+    fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
+        if self.info().caps.device_memory {
+            return Ok(());
+        }
+        Err(GpuError::Unsupported {
+            device: gpu.info().id(),
+            what: "have its memory moved over this connection",
+            why: format!("{} reaches host memory only and staging is off (LINKSPAN_GPU)", self.info().transport),
+        })
+    }
+
+    /// Where in a GPU's memory a card leaves payload in pieces, if it does: the domain, and the first address.
+    fn pool(&self) -> Option<(MemoryDomain, u64)> {
+        None
+    }
+
+    /// NCCL's kernels put in place what this queue tells them of, for rails with a [`Rail::pool`].
+    fn offload(&mut self, queue: &Arc<dyn DeviceQueue>) {
+        let _ = queue;
     }
 }

@@ -17,7 +17,7 @@
 //!     fn data(&mut self, _: &Head, _: MemSlice) -> Result<u64, Busy> { Err(Busy) }
 //!     fn taken(&self) -> u64 { self.n }
 //!     fn flush(&mut self) -> Result<Poll, Down> { Ok(Poll::Idle) }
-//!     fn poll<S: Sink>(&mut self, _: &mut S) -> Result<Poll, Down> { Ok(Poll::Idle) }
+//!     fn poll(&mut self, _: &mut dyn Sink) -> Result<Poll, Down> { Ok(Poll::Idle) }
 //!     fn arm(&mut self) -> Option<WaitFd> { None }
 //! }
 //! ```
@@ -39,7 +39,7 @@
 //!     fn data(&mut self, _: &Head, _: MemSlice) -> Result<u64, Busy> { Err(Busy) }
 //!     fn taken(&self) -> u64 { self.n }
 //!     fn flush(&mut self) -> Result<Poll, Down> { Ok(Poll::Idle) }
-//!     fn poll<S: Sink>(&mut self, _: &mut S) -> Result<Poll, Down> { Ok(Poll::Idle) }
+//!     fn poll(&mut self, _: &mut dyn Sink) -> Result<Poll, Down> { Ok(Poll::Idle) }
 //!     fn arm(&mut self) -> Option<WaitFd> { None }
 //! }
 //! ```

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_gpu::offload::Queue;
 use linkspan_gpu::unpack::CopyMode;
 use linkspan_gpu::{CHUNK, Gpu, GpuError, StageMemory};
 use linkspan_net::WaitPair;
 use linkspan_proto::Head;
+use linkspan_transport::gpu::DeviceQueue;
 use linkspan_transport::{
-    Buf, Busy, Caps, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone,
+    Buf, Busy, Caps, Down, End, Health, HostBuf, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
+    peer_gone,
 };
 
 use crate::notices::{NoticeSink, announcement};
@@ -19,7 +20,7 @@ use crate::tx::{Outgoing, Trouble};
 use crate::{Error, Socket, Via};
 
 /// What the fabric knows of a rail beyond its streams.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct RailConfig {
     /// Why this path was taken.
     pub reason: String,
@@ -29,6 +30,8 @@ pub struct RailConfig {
     pub memory: StageMemory,
     /// A GPU to which payload cannot come directly is an error, not a downgrade.
     pub strict: bool,
+    /// What registers memory with the card.
+    pub registrar: Option<Arc<dyn Registrar>>,
 }
 
 /// Half of how many times there was a lack of pages before it is told first: a rare burst is not worth a message.
@@ -78,12 +81,8 @@ impl<C: Rail> DevmemRail<C> {
             chunk: CHUNK,
             ..below.caps
         };
-        let info = RailInfo {
-            transport: "devmem",
-            path: format!("{} with {}", below.path, socket.path()),
-            reason: config.reason.clone(),
-            caps,
-        };
+        let path = format!("{} with {}", below.path, socket.path());
+        let info = RailInfo::new("devmem", path, config.reason.clone(), caps);
         Ok(DevmemRail {
             control,
             intake: Intake::new(),
@@ -103,74 +102,6 @@ impl<C: Rail> DevmemRail<C> {
         })
     }
 
-    /// Names the GPU whose memory the rail moves from now on, and has the card fill memory of it. Where that cannot be, payload
-    /// comes to the host and is copied from there, and [`DevmemRail::events`] and the rail's reason say so. Set-up: takes long.
-    ///
-    /// # Errors
-    /// [`GpuError::OtherDevice`]: the rail has another GPU. [`GpuError::Unsupported`]: the GPU lacks what it takes, or
-    /// (strict) payload cannot come to it directly. [`GpuError::Exhausted`], [`GpuError::Call`].
-    pub fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
-        if let Some(ours) = &self.gpu {
-            return if ours.place() == gpu.place() {
-                Ok(())
-            } else {
-                Err(GpuError::OtherDevice { ours: ours.info().id(), other: gpu.info().id() })
-            };
-        }
-        let device = gpu.info().id();
-        let pool = match self.socket.bind(gpu) {
-            Ok(pool) => Some(pool),
-            Err(why) if self.config.strict => {
-                let why = with_sources(&why);
-                return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
-            }
-            Err(why) => {
-                let why = with_sources(&why);
-                self.events.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
-                self.info.reason = format!("{}; {device} through host memory: {why}", self.info.reason);
-                None
-            }
-        };
-        if let Some(pool) = &pool {
-            let (mib, id, reason) = (pool.mem.len() >> 20, pool.id, &self.info.reason);
-            self.info.reason = match pool.via {
-                Via::Socket => format!("{reason}; payload lands in {mib} MiB of {device}, binding {id}"),
-                Via::Ring(queue) => {
-                    format!("{reason}; payload lands in {mib} MiB of {device} by io_uring, queue {queue}")
-                }
-                Via::Copied => {
-                    format!("{reason}; payload is copied by io_uring to {mib} MiB of host memory: a mode for tests")
-                }
-            };
-            if pool.via == Via::Copied {
-                let why = Error::Copied { path: self.info.path.clone() }.to_string();
-                if self.config.strict {
-                    return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
-                }
-                self.info.path.push_str(" (io_uring without a card)");
-                self.events.push_back(format!("downgrade: {why}"));
-            }
-        }
-        self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
-        self.out.attach(gpu);
-        self.gpu = Some(gpu.clone());
-        Ok(())
-    }
-
-    /// The GPU memory that the card fills, once it is bound.
-    ///
-    /// # Safety
-    /// Nothing uses the handle, a copy or a part of it once the rail is dropped.
-    #[allow(unsafe_code)]
-    pub unsafe fn pool(&self) -> Option<MemSlice> {
-        self.intake.bound()
-    }
-
-    /// Leaves pieces to NCCL's kernels from now on, for receives that the queue knows. False: nothing is bound.
-    pub fn offload(&mut self, queue: &Arc<Queue>) -> bool {
-        self.intake.offload(queue)
-    }
-
     /// Says once that device memory is not sent from where it lies.
     fn report_refusal(&mut self) {
         let Some(why) = self.out.refused.as_ref().filter(|_| !self.reported_refusal) else { return };
@@ -180,21 +111,6 @@ impl<C: Rail> DevmemRail<C> {
         }
         self.info.reason = format!("{}; sends through host memory: {why}", self.info.reason);
         self.events.push_back(format!("downgrade: {why}; it is copied to the host and sent from there"));
-    }
-
-    /// Lines for the log, each once: downgrades, and a lack of pages.
-    pub fn events(&mut self) -> Option<String> {
-        let scarce = self.intake.counts.scarce;
-        if scarce >= self.reported_scarce * 2 {
-            self.reported_scarce = scarce;
-            let held = self.intake.counts.held;
-            return Some(format!(
-                "{}: {held} pieces of device memory wait for the GPU and the card has next to no page left, {scarce} times so \
-                 far; what finds none is dropped and sent again (LINKSPAN_DEVMEM_POOL makes the pool larger)",
-                self.info.path
-            ));
-        }
-        self.events.pop_front()
     }
 
     /// Payload bytes that the card put into device memory, that were copied to the device from the host, and that went to
@@ -303,7 +219,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
         Ok(poll)
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.check()?;
         let mut poll = Poll::Idle;
         if self.control_down.is_none() && self.intake.open_for_heads() {
@@ -357,12 +273,97 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
     fn stalled(&mut self) -> bool {
         self.control.stalled()
     }
+
+    fn health(&self) -> Health {
+        self.control.health()
+    }
+
+    fn catch_up(&mut self) {
+        self.control.catch_up();
+    }
+
+    fn registrar(&self) -> Option<Arc<dyn Registrar>> {
+        self.config.registrar.clone()
+    }
+
+    /// Downgrades, and a lack of pages.
+    fn event(&mut self) -> Option<String> {
+        let scarce = self.intake.counts.scarce;
+        if scarce >= self.reported_scarce * 2 {
+            self.reported_scarce = scarce;
+            let held = self.intake.counts.held;
+            return Some(format!(
+                "{}: {held} pieces of device memory wait for the GPU and the card has next to no page left, {scarce} times so \
+                 far; what finds none is dropped and sent again (LINKSPAN_DEVMEM_POOL makes the pool larger)",
+                self.info.path
+            ));
+        }
+        self.events.pop_front()
+    }
+
+    /// Has the card fill memory of this GPU. Where that cannot be, payload comes to the host and is copied from there, and
+    /// [`Rail::event`] and the rail's reason say so.
+    fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
+        if let Some(ours) = &self.gpu {
+            return if ours.place() == gpu.place() {
+                Ok(())
+            } else {
+                Err(GpuError::OtherDevice { ours: ours.info().id(), other: gpu.info().id() })
+            };
+        }
+        let device = gpu.info().id();
+        let pool = match self.socket.bind(gpu) {
+            Ok(pool) => Some(pool),
+            Err(why) if self.config.strict => {
+                let why = with_sources(&why);
+                return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
+            }
+            Err(why) => {
+                let why = with_sources(&why);
+                self.events.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
+                self.info.reason = format!("{}; {device} through host memory: {why}", self.info.reason);
+                None
+            }
+        };
+        if let Some(pool) = &pool {
+            let (mib, id, reason) = (pool.mem.len() >> 20, pool.id, &self.info.reason);
+            self.info.reason = match pool.via {
+                Via::Socket => format!("{reason}; payload lands in {mib} MiB of {device}, binding {id}"),
+                Via::Ring(queue) => {
+                    format!("{reason}; payload lands in {mib} MiB of {device} by io_uring, queue {queue}")
+                }
+                Via::Copied => {
+                    format!("{reason}; payload is copied by io_uring to {mib} MiB of host memory: a mode for tests")
+                }
+            };
+            if pool.via == Via::Copied {
+                let why = Error::Copied { path: self.info.path.clone() }.to_string();
+                if self.config.strict {
+                    return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
+                }
+                self.info.path.push_str(" (io_uring without a card)");
+                self.events.push_back(format!("downgrade: {why}"));
+            }
+        }
+        self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
+        self.out.attach(gpu);
+        self.gpu = Some(gpu.clone());
+        Ok(())
+    }
+
+    fn pool(&self) -> Option<(MemoryDomain, u64)> {
+        self.intake.bound().map(|pool| (pool.place(), pool.as_ptr() as u64))
+    }
+
+    fn offload(&mut self, queue: &Arc<dyn DeviceQueue>) {
+        self.intake.offload(queue);
+    }
 }
 
 impl<C: Rail> DevmemRail<C> {
     /// The end that the control rail told, once everything that came before is delivered.
     #[cold]
-    fn control_end<S: Sink>(&mut self, sink: &mut S) -> Down {
+    fn control_end(&mut self, sink: &mut dyn Sink) -> Down {
         let reaped = self.intake.reap(sink, true);
         let ended = self.control.poll(&mut NoticeSink { intake: &mut self.intake, sink }).err();
         match (reaped, ended) {

@@ -14,12 +14,12 @@ pub(crate) fn announcement() -> Head {
 }
 
 /// What the control rail brings: announcements for us, everything else for the protocol.
-pub(crate) struct NoticeSink<'a, S> {
+pub(crate) struct NoticeSink<'a> {
     pub(crate) intake: &'a mut Intake,
-    pub(crate) sink: &'a mut S,
+    pub(crate) sink: &'a mut dyn Sink,
 }
 
-impl<S: Sink> Sink for NoticeSink<'_, S> {
+impl Sink for NoticeSink<'_> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         if Kind::from_u8(head.kind) != Some(Kind::Beside) {
             return self.sink.ctrl(head, payload);

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use linkspan_gpu::devmem::{
     Assembly, BadControl, Fragment, Placed, RUNS, Run as TokenRun, Tokens, Unplaced, fragments,
 };
-use linkspan_gpu::offload::Queue;
 use linkspan_gpu::unpack::CopyMode;
 use linkspan_gpu::{Gpu, GpuError, Share, StageMemory};
 use linkspan_net::copy_ascending;
 use linkspan_netdev::CONTROL_LEN;
 use linkspan_proto::Head;
+use linkspan_transport::gpu::DeviceQueue;
 use linkspan_transport::{Buf, MemSlice, Sink, Violation};
 use zerocopy::IntoBytes;
 
@@ -187,12 +187,11 @@ impl Intake {
         Ok(())
     }
 
-    /// From now on pieces may be left to NCCL's kernels, which this queue tells of them. False: nothing is bound.
-    pub(crate) fn offload(&mut self, queue: &Arc<Queue>) -> bool {
+    /// From now on pieces may be left to NCCL's kernels, which this queue tells of them, where memory is bound.
+    pub(crate) fn offload(&mut self, queue: &Arc<dyn DeviceQueue>) {
         if let Some(pool) = self.pool.as_ref().filter(|pool| !pool.mem.is_host()) {
             self.kept = Some(Kept::new(queue.clone(), pool));
         }
-        self.kept.is_some()
     }
 
     /// Where the card puts payload.
@@ -222,7 +221,7 @@ impl Intake {
     }
 
     /// Reads and puts in place what has come, within bounds. Returns whether anything did.
-    pub(crate) fn poll<S: Sink>(&mut self, socket: &mut dyn Socket, sink: &mut S) -> Result<bool, Fault> {
+    pub(crate) fn poll(&mut self, socket: &mut dyn Socket, sink: &mut dyn Sink) -> Result<bool, Fault> {
         let mut active = self.reap(sink, false)?;
         if let Some(kept) = &mut self.kept {
             kept.release(&mut self.tokens);
@@ -261,7 +260,7 @@ impl Intake {
     }
 
     /// One call: the bytes that it brought. `None`: nothing has come, or every buffer is in use.
-    fn receive<S: Sink>(&mut self, socket: &mut dyn Socket, sink: &mut S) -> Result<Option<usize>, Fault> {
+    fn receive(&mut self, socket: &mut dyn Socket, sink: &mut dyn Sink) -> Result<Option<usize>, Fault> {
         if let (None, Some(Current { place: Some(place), .. })) = (&self.pool, &self.current)
             && place.is_host()
         {
@@ -283,12 +282,12 @@ impl Intake {
     }
 
     /// Puts what one call has brought in place. Without a buffer the bytes are in place already.
-    fn digest<S: Sink>(
+    fn digest(
         &mut self,
         received: usize,
         control: usize,
         linear: Option<(usize, MemSlice)>,
-        sink: &mut S,
+        sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
         // Taken out so that it can be read while everything else changes; no memory is allocated by that.
         let bytes = std::mem::take(&mut self.control);
@@ -297,12 +296,12 @@ impl Intake {
         result
     }
 
-    fn digest_all<S: Sink>(
+    fn digest_all(
         &mut self,
         received: usize,
         control: &[u8],
         linear: Option<(usize, MemSlice)>,
-        sink: &mut S,
+        sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
         self.assembly.call();
         for fragment in fragments(received, control) {
@@ -331,7 +330,7 @@ impl Intake {
     }
 
     /// Bytes of the current chunk that may be placed with one fragment.
-    fn space<S: Sink>(&mut self, sink: &mut S) -> Result<u32, Fault> {
+    fn space(&mut self, sink: &mut dyn Sink) -> Result<u32, Fault> {
         self.begin(sink)?;
         if self.current.is_none() {
             return Err(Fault::Violation(Violation("payload that no head has announced".into())));
@@ -349,12 +348,12 @@ impl Intake {
     }
 
     /// Places a part of a fragment; `whole`: nothing of the fragment comes after it.
-    fn place<S: Sink>(
+    fn place(
         &mut self,
         part: Fragment,
         whole: bool,
         linear: Option<(usize, MemSlice)>,
-        sink: &mut S,
+        sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
         if self.leave(part, whole)? {
             self.want -= u64::from(part.len());
@@ -466,7 +465,7 @@ impl Intake {
     }
 
     /// Makes the next announced chunk the current one, and reports those of no bytes.
-    fn begin<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
+    fn begin(&mut self, sink: &mut dyn Sink) -> Result<(), Fault> {
         while self.current.is_none() {
             let Some(head) = self.announced.pop_front() else { return Ok(()) };
             while self.running.len() >= PLACED {
@@ -502,7 +501,7 @@ impl Intake {
     }
 
     /// The current chunk has all of its bytes.
-    fn complete<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
+    fn complete(&mut self, sink: &mut dyn Sink) -> Result<(), Fault> {
         let Some(current) = self.current.take() else { return Ok(()) };
         if self.open.is_none() && self.running.is_empty() {
             return Ok(sink.landed(&current.head)?);
@@ -511,7 +510,7 @@ impl Intake {
     }
 
     /// The open run's lane, or a free one, for which older ones are waited for where need be.
-    fn run_slot<S: Sink>(&mut self, sink: &mut S) -> Result<usize, Fault> {
+    fn run_slot(&mut self, sink: &mut dyn Sink) -> Result<usize, Fault> {
         if let Some(run_slot) = self.open {
             return Ok(run_slot);
         }
@@ -545,7 +544,7 @@ impl Intake {
     }
 
     /// Reports the oldest run if it is done, or waits for that. False: nothing to report.
-    fn reap_one<S: Sink>(&mut self, sink: &mut S, wait: bool) -> Result<bool, Fault> {
+    fn reap_one(&mut self, sink: &mut dyn Sink, wait: bool) -> Result<bool, Fault> {
         let Some(run) = self.running.front() else { return Ok(false) };
         if let (Some(n), Some(device)) = (run.run_slot, &mut self.device) {
             let run_slot = &mut device.lanes[n];
@@ -571,7 +570,7 @@ impl Intake {
     }
 
     /// Reports what is done, in order; `all` waits for everything.
-    pub(crate) fn reap<S: Sink>(&mut self, sink: &mut S, all: bool) -> Result<bool, Fault> {
+    pub(crate) fn reap(&mut self, sink: &mut dyn Sink, all: bool) -> Result<bool, Fault> {
         let mut any = false;
         while self.reap_one(sink, all)? {
             any = true;

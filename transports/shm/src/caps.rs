@@ -60,6 +60,7 @@ pub(crate) fn caps(cma: bool) -> Caps {
         chunk: if cma { DIRECT } else { 128 << 10 },
         speed: 0,
         local: true,
+        tells_end: true,
     }
 }
 

@@ -46,12 +46,8 @@ impl ShmRail {
         let map = Arc::new(p.map);
         let watch = watch(&map)?;
         let direct = p.remote.is_some();
-        let info = RailInfo {
-            transport: "shm",
-            path: format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10),
-            reason: p.reason,
-            caps: caps(direct),
-        };
+        let path = format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10);
+        let info = RailInfo::new("shm", path, p.reason, caps(direct));
         Ok(ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
@@ -144,7 +140,7 @@ unsafe impl Rail for ShmRail {
     }
 
     #[inline]
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.watch.disarm();
         let active = match self.recv.poll(sink, &self.reach) {
             Ok(active) => active,

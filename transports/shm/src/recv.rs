@@ -121,7 +121,7 @@ impl Receiver {
 
     /// Takes what is in the ring, then does one slice of a transfer. True where anything happened.
     #[inline]
-    pub(crate) fn poll<S: Sink>(&mut self, sink: &mut S, reach: &PeerMemory) -> Result<bool, Fault> {
+    pub(crate) fn poll(&mut self, sink: &mut dyn Sink, reach: &PeerMemory) -> Result<bool, Fault> {
         let mut active = self.records(sink, reach)?;
         self.quiet = if active { 0 } else { self.quiet.saturating_add(1) };
         if !self.queue.is_empty() {
@@ -131,7 +131,7 @@ impl Receiver {
     }
 
     #[inline]
-    fn records<S: Sink>(&mut self, sink: &mut S, reach: &PeerMemory) -> Result<bool, Fault> {
+    fn records(&mut self, sink: &mut dyn Sink, reach: &PeerMemory) -> Result<bool, Fault> {
         let (mut records, mut bytes) = (0, 0);
         while records < RECORDS && bytes < BYTES {
             let ready = match self.rx.ready() {
@@ -165,7 +165,7 @@ impl Receiver {
     }
 
     #[inline]
-    fn ctrl<S: Sink>(&mut self, r: &Record, sink: &mut S) -> Result<(), Fault> {
+    fn ctrl(&mut self, r: &Record, sink: &mut dyn Sink) -> Result<(), Fault> {
         let (head, kind) = Head::decode(&r.head()).map_err(|e| lie(e.to_string()))?;
         if kind.is_payload() || head.len.get() as usize != r.len {
             return Err(lie(format!("a control record of {} bytes carries a {kind:?} of {}", r.len, head.len)));
@@ -185,7 +185,7 @@ impl Receiver {
         sink.ctrl(&head, body).map_err(violation)
     }
 
-    fn payload<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &PeerMemory) -> Result<(), Fault> {
+    fn payload(&mut self, r: &Record, sink: &mut dyn Sink, reach: &PeerMemory) -> Result<(), Fault> {
         match r.tag {
             Tag::Ctrl | Tag::Skip => Ok(()),
             Tag::Chunk => {
@@ -203,7 +203,7 @@ impl Receiver {
     }
 
     /// A head: asks where its chunk goes and makes an entry for it.
-    fn begin<S: Sink>(&mut self, r: &Record, sink: &mut S, direct: Option<(Direct, &PeerMemory)>) -> Result<(), Fault> {
+    fn begin(&mut self, r: &Record, sink: &mut dyn Sink, direct: Option<(Direct, &PeerMemory)>) -> Result<(), Fault> {
         let (head, kind) = Head::decode(&r.head()).map_err(|e| lie(e.to_string()))?;
         if !kind.is_payload() {
             return Err(lie(format!("a chunk record carries a {:?}", Kind::from_u8(head.kind))));
@@ -228,7 +228,7 @@ impl Receiver {
     }
 
     /// A row: asks where each of its chunks goes and opens its transfer.
-    fn batch<S: Sink>(&mut self, r: &Record, sink: &mut S, reach: &PeerMemory) -> Result<(), Fault> {
+    fn batch(&mut self, r: &Record, sink: &mut dyn Sink, reach: &PeerMemory) -> Result<(), Fault> {
         let (generation, slot, _) = r.piece();
         let count = r.len / ENTRY;
         let (Some(w), Some(text), true) = (self.slots.get(slot.into()), self.scratch.get_mut(..r.len), reach.direct())
@@ -322,7 +322,7 @@ impl Receiver {
     }
 
     /// A piece of the chunk under way in the ring.
-    fn fill<S: Sink>(&mut self, r: &Record, sink: &mut S) -> Result<(), Fault> {
+    fn fill(&mut self, r: &Record, sink: &mut dyn Sink) -> Result<(), Fault> {
         let Some(entry) = self.queue.iter_mut().rev().find(|e| e.direct.is_none() && !e.done) else {
             return Err(lie("a piece of no chunk"));
         };
@@ -382,7 +382,7 @@ impl Receiver {
     }
 
     /// One slice, and the end of what is finished.
-    fn work<S: Sink>(&mut self, sink: &mut S, reach: &PeerMemory) -> Result<bool, Fault> {
+    fn work(&mut self, sink: &mut dyn Sink, reach: &PeerMemory) -> Result<bool, Fault> {
         let mut active = false;
         let mut copied = false;
         for i in 0..self.queue.len() {
@@ -415,7 +415,7 @@ impl Receiver {
     }
 
     /// Reports finished chunks from the front, so that they are reported in order.
-    fn report<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
+    fn report(&mut self, sink: &mut dyn Sink) -> Result<(), Fault> {
         while self.queue.front().is_some_and(|e| e.done) {
             let Some(entry) = self.queue.pop_front() else {
                 break;

@@ -32,7 +32,7 @@ impl Parser {
     }
 
     /// Takes bytes in. The error text says what broke the protocol.
-    pub(crate) fn feed<S: Sink>(&mut self, mut bytes: &[u8], sink: &mut S) -> Result<(), String> {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], sink: &mut dyn Sink) -> Result<(), String> {
         loop {
             self.finish(sink)?;
             if bytes.is_empty() {
@@ -68,7 +68,7 @@ impl Parser {
         }
     }
 
-    fn open<S: Sink>(&mut self, sink: &mut S) -> Result<(), String> {
+    fn open(&mut self, sink: &mut dyn Sink) -> Result<(), String> {
         let (head, kind): (Head, Kind) = Head::decode(&self.head).map_err(|bad| bad.to_string())?;
         self.open = Some(if kind.is_payload() {
             let place = sink.place(&head).map_err(|v| v.0)?;
@@ -81,7 +81,7 @@ impl Parser {
     }
 
     /// Hands over what is complete.
-    fn finish<S: Sink>(&mut self, sink: &mut S) -> Result<(), String> {
+    fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), String> {
         match &self.open {
             Some(Open::Control(head)) if self.body.len() == head.len.get() as usize => {
                 let head = *head;

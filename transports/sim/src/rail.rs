@@ -49,20 +49,17 @@ pub struct SimRail {
 
 impl SimRail {
     pub(crate) fn new(world: World, id: LinkId, end: End, config: LinkConfig) -> SimRail {
+        let caps = Caps {
+            one_sided: false,
+            device_memory: false,
+            ordered: config.ordered,
+            chunk: config.chunk,
+            speed: config.speed,
+            local: false,
+            tells_end: true,
+        };
         SimRail {
-            info: RailInfo {
-                transport: "sim",
-                path: format!("link {} end {end:?}", id.0),
-                reason: "made by a simulation".into(),
-                caps: Caps {
-                    one_sided: false,
-                    device_memory: false,
-                    ordered: config.ordered,
-                    chunk: config.chunk,
-                    speed: config.speed,
-                    local: false,
-                },
-            },
+            info: RailInfo::new("sim", format!("link {} end {end:?}", id.0), "made by a simulation".into(), caps),
             world,
             id,
             end,
@@ -190,7 +187,7 @@ unsafe impl Rail for SimRail {
         Ok(if active { Poll::Active } else { Poll::Idle })
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         let mut active = false;
         for lane in [1, 0] {
             let mut budget = 1 + self.world.below(self.config.budget as u64) as usize;

@@ -29,7 +29,7 @@ pub(crate) trait AsyncSink {
 }
 
 /// The engine itself always has an answer: none of the questions above costs anything there.
-impl<S: Sink> AsyncSink for S {
+impl AsyncSink for dyn Sink + '_ {
     fn open(&mut self) -> bool {
         true
     }

@@ -41,7 +41,7 @@ impl ChunkBatch {
     }
 
     /// Asks for the places of a row whose heads are `text`. False: not all of them are known yet; ask again with the same.
-    pub(crate) fn place<I: AsyncSink>(&mut self, text: &[u8], sink: &mut I) -> Result<bool, Fault> {
+    pub(crate) fn place<I: AsyncSink + ?Sized>(&mut self, text: &[u8], sink: &mut I) -> Result<bool, Fault> {
         let (heads, rest) = text.as_chunks::<HEAD_LEN>();
         if !rest.is_empty() || heads.len() < 2 || heads.len() > BATCH_MAX {
             return Err(Fault::ChunkBatch("it is not of 2 to 30 heads"));

@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
 use crate::async_sink::AsyncSink;
+use crate::health::{health, is_stalled};
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
 use crate::zerocopy::{ZeroCopy, ZeroCopyPolicy};
@@ -33,11 +34,19 @@ pub struct RailConfig {
     /// network cards: on a stream inside this machine it is not used, and the rail gives it up for good when the kernel says that
     /// it copied after all.
     pub zero_copy: ZeroCopyPolicy,
+    /// It stands by behind better rails; see [`RailInfo::standby`].
+    pub standby: bool,
 }
 
 impl Default for RailConfig {
     fn default() -> RailConfig {
-        RailConfig { reason: "asked for".into(), speed: 0, chunk: CHUNK, zero_copy: ZeroCopyPolicy::Never }
+        RailConfig {
+            reason: "asked for".into(),
+            speed: 0,
+            chunk: CHUNK,
+            zero_copy: ZeroCopyPolicy::Never,
+            standby: false,
+        }
     }
 }
 
@@ -47,14 +56,6 @@ pub(crate) const IDLE_POLLS: u32 = 64;
 
 /// See [`IDLE_POLLS`]: three turns in four are a few dozen ns each.
 pub(crate) const IDLE_TURNS: u32 = 4;
-
-/// Retransmission timeouts in a row after which the path counts as dead while others live. They begin at 200 ms (or
-/// the round trip, where that is longer) and double: three are 1.4 s on a LAN, and chance losses do not get there.
-pub(crate) const STALLED_TIMEOUTS: u8 = 3;
-
-/// The same of probes. With the port itself down the kernel takes what it cannot send for a full window and probes, 0.2 s apart
-/// at first and then doubling; a peer whose window is full answers each.
-pub(crate) const STALLED_PROBES: u8 = 4;
 
 /// A rail over one TCP stream.
 pub struct TcpRail {
@@ -107,8 +108,10 @@ impl TcpRail {
             chunk: config.chunk.max(1),
             speed: config.speed,
             local: stream.is_local(),
+            tells_end: true,
         };
-        let info = RailInfo { transport: "tcp", path: stream.path(), reason: config.reason, caps };
+        let mut info = RailInfo::new("tcp", stream.path(), config.reason, caps);
+        info.standby = config.standby;
         TcpRail { stream, info, tx: Tx::new(zerocopy), rx, idle: 0, deaf: None, end: None }
     }
 
@@ -133,7 +136,7 @@ impl TcpRail {
     }
 
     /// [`Rail::poll`], also for an asynchronous sink that cannot always take more.
-    pub(crate) fn take_in<I: AsyncSink>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+    pub(crate) fn take_in<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         if let Some(end) = &self.end {
             return Err(self.down(end));
         }
@@ -250,12 +253,16 @@ unsafe impl Rail for TcpRail {
         }
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.take_in(sink)
     }
 
     fn stalled(&mut self) -> bool {
-        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS || info.probes >= STALLED_PROBES)
+        self.stream.tcp_info().is_ok_and(|info| is_stalled(&info))
+    }
+
+    fn health(&self) -> Health {
+        self.stream.tcp_info().map_or_else(|_| Health::default(), |info| health(&info))
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

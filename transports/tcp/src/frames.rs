@@ -54,7 +54,11 @@ impl Frames {
     /// Hands on what has arrived and what is in `text` behind it. Returns how many bytes of `text` were used (the others are
     /// part of a head or of a control message and come again with those that follow; more of them where `sink` held something
     /// back) and the length of the last payload, or row of them, that began.
-    pub(crate) fn take<I: AsyncSink>(&mut self, text: &[u8], sink: &mut I) -> Result<(usize, Option<usize>), Fault> {
+    pub(crate) fn take<I: AsyncSink + ?Sized>(
+        &mut self,
+        text: &[u8],
+        sink: &mut I,
+    ) -> Result<(usize, Option<usize>), Fault> {
         let mut at = 0;
         let mut payload = None;
         loop {

@@ -20,11 +20,11 @@ use std::time::Duration;
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_shmring::doorbell;
-use linkspan_transport::{Buf, Busy, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use linkspan_transport::{Buf, Busy, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 use socket2::Socket;
 
-use crate::endpoint::{STALLED_PROBES, STALLED_TIMEOUTS};
+use crate::health::{health, is_stalled};
 use queue::{WorkerCommand, WorkerEvent, WorkerQueue};
 use worker::Helper;
 pub use worker::{HELPERS_MAX, Helpers};
@@ -74,17 +74,6 @@ impl HelpedRail {
         }
     }
 
-    /// Has the thread look at the socket, and waits until all that was there has arrived here or waits for a poll. It takes
-    /// a few turns of the thread, none of which blocks: for moments when "nothing has come" must be certain.
-    pub fn look(&self) {
-        if self.process == std::process::id() {
-            let number = self.queue.look.load(Relaxed) + 1;
-            self.queue.look.store(number, Release);
-            self.helper.shared.notify();
-            self.wait_until(|queue| queue.looked.load(Acquire) == number);
-        }
-    }
-
     /// Waits for the thread's answer, or for its end.
     fn wait_until(&self, done: impl Fn(&WorkerQueue) -> bool) {
         let mut turns = 0;
@@ -111,7 +100,7 @@ impl HelpedRail {
         Ok(self.accepted)
     }
 
-    fn hand_on<S: Sink>(&mut self, arrival: WorkerEvent, sink: &mut S) -> Result<(), End> {
+    fn hand_on(&mut self, arrival: WorkerEvent, sink: &mut dyn Sink) -> Result<(), End> {
         let told = |v: Violation| End::Protocol(v.0);
         match arrival {
             WorkerEvent::Ctrl(head) => {
@@ -182,7 +171,7 @@ unsafe impl Rail for HelpedRail {
         Ok(Poll::Active)
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         if std::mem::take(&mut self.armed) {
             self.queue.awake();
         }
@@ -208,7 +197,22 @@ unsafe impl Rail for HelpedRail {
     }
 
     fn stalled(&mut self) -> bool {
-        self.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS || info.probes >= STALLED_PROBES)
+        self.tcp_info().is_ok_and(|info| is_stalled(&info))
+    }
+
+    fn health(&self) -> Health {
+        self.tcp_info().map_or_else(|_| Health::default(), |info| health(&info))
+    }
+
+    /// Has the thread look at the socket, and waits until all that was there has arrived here or waits for a poll. It takes
+    /// a few turns of the thread, none of which blocks.
+    fn catch_up(&mut self) {
+        if self.process == std::process::id() {
+            let number = self.queue.look.load(Relaxed) + 1;
+            self.queue.look.store(number, Release);
+            self.helper.shared.notify();
+            self.wait_until(|queue| queue.looked.load(Acquire) == number);
+        }
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

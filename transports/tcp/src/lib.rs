@@ -14,6 +14,7 @@ mod dial;
 mod endpoint;
 mod error;
 mod frames;
+mod health;
 mod helped;
 mod keepalive;
 mod listen;

@@ -132,7 +132,7 @@ impl Rx {
     }
 
     /// Reads and hands on what has come, within bounds. Returns whether anything did.
-    pub(crate) fn poll<I: AsyncSink>(&mut self, fd: BorrowedFd<'_>, sink: &mut I) -> Result<bool, Fault> {
+    pub(crate) fn poll<I: AsyncSink + ?Sized>(&mut self, fd: BorrowedFd<'_>, sink: &mut I) -> Result<bool, Fault> {
         let mut active = false;
         if self.fresh {
             self.fresh = false;
@@ -236,7 +236,7 @@ impl Rx {
     }
 
     /// Uses up the scratch as far as whole messages go. Returns whether there was payload.
-    fn digest<I: AsyncSink>(&mut self, sink: &mut I) -> Result<bool, Fault> {
+    fn digest<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<bool, Fault> {
         let inside = self.frames.inside();
         let (used, payload) = self.frames.take(&self.scratch[self.lo..self.hi], sink)?;
         self.lo += used;

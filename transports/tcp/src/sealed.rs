@@ -10,9 +10,10 @@ use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::{Opener, Sealer};
-use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
-use crate::endpoint::{IDLE_POLLS, IDLE_TURNS, STALLED_PROBES, STALLED_TIMEOUTS};
+use crate::endpoint::{IDLE_POLLS, IDLE_TURNS};
+use crate::health::{health, is_stalled};
 use crate::rx::Fault as PlainFault;
 use crate::{RailConfig, Stream, closing};
 use rx::{Fault, SealedRx};
@@ -50,9 +51,10 @@ impl SealedRail {
             chunk: config.chunk.clamp(1, SEALED_CHUNK),
             speed: config.speed,
             local: stream.is_local(),
+            tells_end: true,
         };
         let reason = format!("{}; encrypted with AES-256-GCM", config.reason);
-        let info = RailInfo { transport: "tcp", path: stream.path(), reason, caps };
+        let info = RailInfo::new("tcp", stream.path(), reason, caps);
         let (tx, rx) = (SealedTx::new(sealer), SealedRx::new(opener));
         SealedRail { stream, info, tx, rx, idle: 0, deaf: None, end: None }
     }
@@ -137,7 +139,7 @@ unsafe impl Rail for SealedRail {
         }
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         if self.idle >= IDLE_POLLS {
             self.idle = IDLE_POLLS + (self.idle + 1 - IDLE_POLLS) % IDLE_TURNS;
             if self.idle != IDLE_POLLS {
@@ -166,7 +168,11 @@ unsafe impl Rail for SealedRail {
     }
 
     fn stalled(&mut self) -> bool {
-        self.stream.tcp_info().is_ok_and(|info| info.timeouts >= STALLED_TIMEOUTS || info.probes >= STALLED_PROBES)
+        self.stream.tcp_info().is_ok_and(|info| is_stalled(&info))
+    }
+
+    fn health(&self) -> Health {
+        self.stream.tcp_info().map_or_else(|_| Health::default(), |info| health(&info))
     }
 
     fn arm(&mut self) -> Option<WaitFd> {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use linkspan_tbring::{Access, Error};
-use linkspan_transport::{Buf, DeviceReach, MemSlice, MemoryDomain};
+use linkspan_transport::{Buf, DeviceReach, MemSlice, MemoryDomain, Refusal, Registration};
 use linkspan_uffd::Unmaps;
 
 use crate::device::{Registrar, RingDevice};
@@ -68,6 +68,39 @@ impl CableMemory {
     /// Whether both are of the same rail.
     pub fn is(&self, other: &CableMemory) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl linkspan_transport::Registrar for CableMemory {
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    fn is_over(&self) -> bool {
+        CableMemory::is_over(self)
+    }
+
+    fn register(&self, _mem: MemSlice, _target: bool) -> Result<Option<Registration>, Refusal> {
+        Ok(None)
+    }
+
+    fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        offset: u64,
+        mem: MemSlice,
+        target: bool,
+    ) -> Result<Option<Registration>, Refusal> {
+        CableMemory::register_dmabuf(self, dmabuf, offset, mem, target)?;
+        Ok(None)
+    }
+
+    fn register_peer(&self, _mem: MemSlice, _target: bool) -> Result<Registration, Refusal> {
+        Err("drivers of cables do not support it".into())
+    }
+
+    fn invalidate(&self, mem: MemSlice) {
+        CableMemory::invalidate(self, mem);
     }
 }
 

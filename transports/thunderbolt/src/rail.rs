@@ -1,7 +1,9 @@
 //! A rail over a cable at either tier.
 
+use std::sync::Arc;
+
 use linkspan_proto::Head;
-use linkspan_transport::{Busy, DeviceReach, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Busy, DeviceReach, Down, MemSlice, Poll, Rail, RailInfo, Registrar, Sink, WaitFd};
 
 use crate::cache::CableMemory;
 use crate::ring::RingRail;
@@ -105,12 +107,16 @@ unsafe impl Rail for CableRail {
         each!(mut self, r => r.flush())
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         each!(mut self, r => r.poll(sink))
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
         each!(mut self, r => r.arm())
+    }
+
+    fn registrar(&self) -> Option<Arc<dyn Registrar>> {
+        Some(Arc::new(self.memory()?.clone()))
     }
 
     fn reach(&self) -> Option<Box<dyn DeviceReach>> {

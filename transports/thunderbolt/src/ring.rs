@@ -161,8 +161,9 @@ impl<D: RingDevice> RingRail<D> {
             chunk: CHUNK,
             speed,
             local: false,
+            tells_end: false,
         };
-        let info = RailInfo { transport: "thunderbolt", path, reason, caps };
+        let info = RailInfo::new("thunderbolt", path, reason, caps);
         Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, end: None })
     }
 
@@ -216,7 +217,7 @@ impl<D: RingDevice> RingRail<D> {
         self.end.get_or_insert(end).down(&self.info.path)
     }
 
-    fn complete<S: Sink>(&mut self, done: &Completion, sink: &mut S) -> Result<(), End> {
+    fn complete(&mut self, done: &Completion, sink: &mut dyn Sink) -> Result<(), End> {
         let Some((of, n)) = Of::split(done.cookie) else {
             return Err(End::Gone("the device reports an operation that was not posted".into()));
         };
@@ -308,7 +309,7 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
         }
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         if let Some(end) = &self.end {
             return Err(end.down(&self.info.path));
         }

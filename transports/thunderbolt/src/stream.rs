@@ -61,8 +61,16 @@ pub struct StreamRail<S: StreamDevice> {
 impl<S: StreamDevice> StreamRail<S> {
     /// Over `device`, which the peer has opened too. `ring`: entries of the peer's receive ring.
     pub fn new(device: S, ring: u32, path: String, reason: String, speed: u64) -> StreamRail<S> {
-        let caps = Caps { one_sided: false, device_memory: false, ordered: true, chunk: CHUNK, speed, local: false };
-        let info = RailInfo { transport: "thunderbolt", path, reason, caps };
+        let caps = Caps {
+            one_sided: false,
+            device_memory: false,
+            ordered: true,
+            chunk: CHUNK,
+            speed,
+            local: false,
+            tells_end: false,
+        };
+        let info = RailInfo::new("thunderbolt", path, reason, caps);
         let window = ring.max(LEAST) - SPARE;
         StreamRail { device, tx: Tx::new(window), rx: Rx::new(window), info, deaf: false, end: None }
     }
@@ -139,7 +147,7 @@ unsafe impl<D: StreamDevice> Rail for StreamRail<D> {
         }
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         if let Some(end) = &self.end {
             return Err(end.down(&self.info.path));
         }

@@ -26,7 +26,7 @@ pub(crate) trait AsyncSink {
 }
 
 /// The engine itself always has an answer.
-impl<S: Sink> AsyncSink for S {
+impl AsyncSink for dyn Sink + '_ {
     fn held(&self) -> usize {
         0
     }

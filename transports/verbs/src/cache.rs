@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use linkspan_transport::{Buf, DeviceReach, MemSlice};
+use linkspan_transport::{Buf, DeviceReach, MemSlice, Refusal, Registrar, Registration};
 use linkspan_uffd::Unmaps;
 use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 
@@ -363,6 +363,34 @@ impl<N: Nic> Domain<N> {
         let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
         let mr = self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?;
         Ok(Hold { domain: self.clone(), region: self.add(CachedRegion::new(mr, target), true) })
+    }
+}
+
+impl<N: Nic> Registrar for Domain<N> {
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    fn register(&self, mem: MemSlice, target: bool) -> Result<Option<Registration>, Refusal> {
+        Ok(Some(Box::new(self.hold(mem, target)?)))
+    }
+
+    fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        offset: u64,
+        mem: MemSlice,
+        target: bool,
+    ) -> Result<Option<Registration>, Refusal> {
+        Ok(Some(Box::new(self.hold_dmabuf(dmabuf, offset, mem, target)?)))
+    }
+
+    fn register_peer(&self, mem: MemSlice, target: bool) -> Result<Registration, Refusal> {
+        Ok(Box::new(self.hold(mem, target)?))
+    }
+
+    fn invalidate(&self, mem: MemSlice) {
+        Domain::invalidate(self, mem);
     }
 }
 

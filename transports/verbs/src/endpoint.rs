@@ -1,12 +1,13 @@
 //! The rail.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::{
-    Buf, Busy, Caps, DeviceReach, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd,
+    Buf, Busy, Caps, DeviceReach, Down, End, Health, HostBuf, MemSlice, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
 };
 use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
@@ -71,7 +72,6 @@ pub struct VerbsRail<N: Nic> {
     entry: Option<GidEntry>,
     addresses: u64,
     info: RailInfo,
-    interface: String,
     ask_after: Duration,
     linger: Duration,
     end: Option<End>,
@@ -102,8 +102,13 @@ impl<N: Nic> VerbsRail<N> {
             chunk: config.chunk.max(1),
             speed: port.speed,
             local: false,
+            tells_end: false,
         };
-        let info = RailInfo { transport: "verbs", path, reason: config.reason, caps };
+        let mut info = RailInfo::new("verbs", path, config.reason, caps);
+        // The path names the device; the port is on an interface.
+        if !config.interface.is_empty() {
+            info.interface = config.interface;
+        }
         let qp_caps = qp.caps();
         VerbsRail {
             tx: Tx::new(qp_caps.send, qp_caps.inline, port.max_message, own, peer),
@@ -119,7 +124,6 @@ impl<N: Nic> VerbsRail<N> {
             _memory: memory,
             cache: Cache::new(domain),
             info,
-            interface: config.interface,
             ask_after: config.ask_after,
             linger: config.linger,
             end: None,
@@ -140,11 +144,6 @@ impl<N: Nic> VerbsRail<N> {
     /// Number of its queue pair.
     pub fn qpn(&self) -> u32 {
         self.qp.number()
-    }
-
-    /// Name of the network interface that its port is on; empty where it was not told.
-    pub fn interface(&self) -> &str {
-        &self.interface
     }
 
     /// The device it is on, with its memory.
@@ -172,7 +171,7 @@ impl<N: Nic> VerbsRail<N> {
         self.down(&end)
     }
 
-    fn complete<I: AsyncSink>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
+    fn complete<I: AsyncSink + ?Sized>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
         self.tx.counts.completions += 1;
         if completion.status != Status::Success {
             return Err(fault(completion.status));
@@ -188,14 +187,14 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// A frame is in the scratch buffer.
-    fn frame<I: AsyncSink>(&mut self, len: usize, sink: &mut I) -> Result<(), End> {
+    fn frame<I: AsyncSink + ?Sized>(&mut self, len: usize, sink: &mut I) -> Result<(), End> {
         let bytes = std::mem::take(&mut self.rx.scratch);
         let result = self.read(&bytes[..len], sink);
         self.rx.scratch = bytes;
         result
     }
 
-    fn read<I: AsyncSink>(&mut self, bytes: &[u8], sink: &mut I) -> Result<(), End> {
+    fn read<I: AsyncSink + ?Sized>(&mut self, bytes: &[u8], sink: &mut I) -> Result<(), End> {
         let (frame, say, rest) = Frame::decode(bytes).map_err(End::Protocol)?;
         self.tx.credited(frame.credits.get()).map_err(End::Protocol)?;
         let id = frame.id.get();
@@ -283,7 +282,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// [`Rail::poll`], also for an asynchronous sink that cannot always take more.
-    pub(crate) fn take_in<I: AsyncSink>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+    pub(crate) fn take_in<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         let mut list = [Completion::NONE; BATCH];
         let n = match std::mem::take(&mut self.stashed) {
             0 => match self.cq.poll(&mut list) {
@@ -320,7 +319,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// What an asynchronous sink that said "not yet" has space for by now: places for chunks, receives that were held back.
-    pub(crate) fn take_more<I: AsyncSink>(&mut self, async_sink: &mut I) -> Result<(), Down> {
+    pub(crate) fn take_more<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I) -> Result<(), Down> {
         if self.end.is_some() {
             return Ok(());
         }
@@ -335,7 +334,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// Whether the peer's card has not answered for so long that the path is dead, though our own goes on trying.
-    pub fn unanswered(&self) -> bool {
+    fn unanswered(&self) -> bool {
         self.tx.probing() && self.asked.elapsed() >= UNANSWERED * self.ask_after
     }
 
@@ -413,7 +412,7 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
         }
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.take_in(sink)
     }
 
@@ -434,6 +433,14 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
         }
         self.addresses = addresses;
         !domain.nic().port(self.port).is_ok_and(|port| port.active)
+    }
+
+    fn health(&self) -> Health {
+        Health { dead: self.unanswered(), ..Health::default() }
+    }
+
+    fn registrar(&self) -> Option<Arc<dyn Registrar>> {
+        Some(Arc::new(self.cache.domain().clone()))
     }
 
     fn reach(&self) -> Option<Box<dyn DeviceReach>> {

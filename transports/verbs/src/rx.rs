@@ -94,7 +94,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// A chunk asks for its place; `find` gives the region of one.
-    pub(crate) fn asked<I: AsyncSink>(
+    pub(crate) fn asked<I: AsyncSink + ?Sized>(
         &mut self,
         async_sink: &mut I,
         ask: u32,
@@ -116,7 +116,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// Gives places to the chunks that asked, in their order, as far as there are any.
-    pub(crate) fn assign<I: AsyncSink>(
+    pub(crate) fn assign<I: AsyncSink + ?Sized>(
         &mut self,
         async_sink: &mut I,
         mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, String>,
@@ -150,7 +150,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// The chunk that asked so has been written.
-    pub(crate) fn landed<I: AsyncSink>(&mut self, async_sink: &mut I, ask: u32) -> Result<(), String> {
+    pub(crate) fn landed<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I, ask: u32) -> Result<(), String> {
         let Some(chunk) = self.arriving.iter_mut().find(|a| a.ask == Some(ask) && !a.landed) else {
             return Err(format!("the end of chunk {ask}, which has no place"));
         };
@@ -162,7 +162,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// A chunk has been written to the place of its grant.
-    pub(crate) fn written<I: AsyncSink>(&mut self, async_sink: &mut I, head: &Head) -> Result<(), String> {
+    pub(crate) fn written<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I, head: &Head) -> Result<(), String> {
         if self.arriving.len() >= CHUNKS {
             return Err(format!("{CHUNKS} chunks arrive and one more"));
         }
@@ -177,7 +177,7 @@ impl<M: Mr> Rx<M> {
         self.land(async_sink)
     }
 
-    fn land<I: AsyncSink>(&mut self, async_sink: &mut I) -> Result<(), String> {
+    fn land<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I) -> Result<(), String> {
         while self.arriving.front().is_some_and(|a| a.landed) {
             if let Some(chunk) = self.arriving.pop_front() {
                 async_sink.landed(&chunk.head).map_err(|v| v.0)?;

@@ -43,7 +43,7 @@ pub(crate) const PLACES: [UnsafePlace; 28] = [
         why: "handles on the simulated device's memory, whose addresses that device checks itself",
     },
     UnsafePlace {
-        path: "crates/gpu/src/foreign.rs",
+        path: "crates/transport/src/gpu/foreign.rs",
         why: "streams that other code has made, kept as the driver's handle",
     },
     UnsafePlace { path: "crates/gpu/", why: "owners of pinned and of device memory, and the promise of staged rails" },

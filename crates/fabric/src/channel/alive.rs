@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use linkspan_tcp::{Ended, Keepalive};
-use linkspan_transport::{Down, Poll, WaitFd};
+use linkspan_transport::{Down, Poll, Rail, WaitFd};
 
 use super::{Channel, ReconnectPolicy, cause};
 use crate::Fabric;
 use crate::reconnect::Reconnector;
-use crate::staged::PathRail;
-use crate::transport::first_word;
 
 /// How long no path may carry after the keepalive connection was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
 /// TCP transport).
@@ -108,7 +106,7 @@ impl Channel {
             }
             // The end of the keepalive connection may overtake bytes that are still in the rails: read them first.
             for _ in 0..LAST_LOOKS {
-                self.conn.rails().for_each(|(_, rail)| rail.transport().look());
+                self.conn.catch_up();
                 if !matches!(self.conn.progress(), Ok(Poll::Active)) {
                     break;
                 }
@@ -116,7 +114,7 @@ impl Channel {
             self.keepalive = None;
             if ended == Some(Ended::Closed)
                 && self.conn.lost().is_none()
-                && self.conn.rails().all(|(_, rail)| rail.transport().tells_end())
+                && self.conn.rails().all(|(_, rail)| rail.info().caps.tells_end)
             {
                 let line = format!("the keepalive connection was closed, the rails carry on: {}", cause(&why));
                 return self.fabric.log().info(&line);
@@ -128,9 +126,9 @@ impl Channel {
         }
         let Some(gone) = self.unwatched.as_mut() else { return };
         // Rails over the keepalive connection's own interface prove nothing: idle ones end a little later.
-        let interface = first_word(gone.why.path());
+        let interface = gone.why.path().split(' ').next().unwrap_or_default();
         let any = gone.reported || gone.renewed;
-        if self.conn.carries(|rail| any || rail.transport().interface() != interface) {
+        if self.conn.carries(|rail| any || rail.info().interface != interface) {
             // From here on the rails' own TCP keepalive, and the grace, detect a dead host.
             gone.since = now;
             if !std::mem::replace(&mut gone.reported, true) {
@@ -199,8 +197,8 @@ impl Channel {
             return;
         }
         let mut rails = self.conn.rails();
-        let (some, dead) = (rails.next(), |rail: &PathRail| rail.transport().unanswered());
-        if some.is_some_and(|(_, rail)| dead(rail)) && rails.all(|(_, rail)| dead(rail)) {
+        let dead = |rail: &(dyn Rail + Send)| rail.health().dead;
+        if rails.next().is_some_and(|(_, rail)| dead(rail)) && rails.all(|(_, rail)| dead(rail)) {
             drop(rails);
             let why = "nothing has been acknowledged for more than 10 s, and no other path is left".into();
             self.conn.fail(Down::PeerGone { path: self.describe(), why });

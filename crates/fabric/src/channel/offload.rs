@@ -5,6 +5,8 @@ use std::sync::Arc;
 use linkspan_gpu::GpuError;
 use linkspan_gpu::offload::{Queue, bounce};
 
+use linkspan_transport::gpu::DeviceQueue;
+
 use super::Channel;
 
 impl Channel {
@@ -15,13 +17,11 @@ impl Channel {
     /// Those of [`Queue::new`]: [`GpuError::Call`] where the driver refuses pinned memory, [`GpuError::Unsupported`]
     /// where the device cannot read it.
     pub fn offload(&mut self) -> Result<Option<Arc<Queue>>, GpuError> {
-        #[allow(unsafe_code)]
-        // SAFETY: of the handle the address alone is used (`bounce`).
-        let pool = self.conn.rails().find_map(|(_, rail)| unsafe { rail.pool() });
+        let pool = self.conn.rails().find_map(|(_, rail)| rail.pool());
         let (Some(gpu), Some(pool)) = (&self.gpu, pool) else { return Ok(None) };
         let queue = Queue::new(gpu, bounce(pool))?;
         let told = self.conn.try_each_rail(|rail| {
-            rail.offload(&queue);
+            rail.offload(&device_queue(&queue));
             Ok::<(), std::convert::Infallible>(())
         });
         debug_assert!(told.is_ok());
@@ -29,4 +29,9 @@ impl Channel {
         self.queue = Some(queue.clone());
         Ok(Some(queue))
     }
+}
+
+/// The queue as rails know it.
+pub(super) fn device_queue(queue: &Arc<Queue>) -> Arc<dyn DeviceQueue> {
+    queue.clone()
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::handle::Addr;
 use linkspan_topology::mesh::{MeshRoute, ROUTES_MAX};
-use linkspan_transport::Rail;
+use linkspan_transport::BoxRail;
 
+use super::offload::device_queue;
 use super::{Channel, ReconnectPolicy, TICK};
 use crate::reconnect::{Dialled, Reconnector, Recovered, rail_id};
 use crate::route::Path;
 use crate::stats::Counter;
-use crate::transport::AnyRail;
 use crate::{Fabric, chain};
 
 /// Time between two looks for a route around a path that does not carry.
@@ -54,19 +54,15 @@ impl Channel {
 
     /// Where no queue pair or cable is left, the rail on standby is activated; it is deactivated when there is one again.
     pub(super) fn switch_standby(&mut self, now: Instant) {
-        let beside = |rail: &AnyRail| matches!(rail, AnyRail::Verbs(_) | AnyRail::Thunderbolt(_));
-        let left = self.conn.rails().any(|(_, rail)| beside(rail.transport()));
-        let mut lines = Vec::new();
-        for (_, rail) in self.conn.rails() {
-            let AnyRail::Standby(rail) = rail.transport() else { continue };
-            let (path, lost) = (&rail.info().path, if self.rdma { "RDMA" } else { "the cable" });
-            if left && rail.deactivate() {
+        let left = self.conn.rails().any(|(_, rail)| !rail.info().standby);
+        let lost = if self.rdma { "RDMA" } else { "the cable" };
+        for (path, active) in self.conn.switch_standby(!left) {
+            if active {
+                self.hold_line(format!("downgrade: TCP carries on in place of {lost}: {path}"), now);
+            } else {
                 self.fabric.log().warn(&format!("{lost} carries again, TCP is on standby: {path}"));
-            } else if !left && rail.activate() {
-                lines.push(format!("downgrade: TCP carries on in place of {lost}: {path}"));
             }
         }
-        lines.into_iter().for_each(|line| self.hold_line(line, now));
     }
 
     /// In a mesh: where no path carries any more, others may lead around.
@@ -128,7 +124,7 @@ impl Channel {
                 // The stream has done its part.
                 drop(secured);
                 for (n, rail) in rails.into_iter().enumerate() {
-                    self.add(rail, rail_id(number, n), now);
+                    self.add(rail.into_rail(), rail_id(number, n), now);
                 }
                 continue;
             }
@@ -147,19 +143,19 @@ impl Channel {
         }
     }
 
-    pub(super) fn add(&mut self, rail: AnyRail, id: u32, now: Instant) {
+    pub(super) fn add(&mut self, rail: BoxRail, id: u32, now: Instant) {
         let info = rail.info().clone();
         let (transport, path) = (info.transport, &info.path);
-        let mut rail = self.fabric.path_rail(rail);
+        let mut rail = self.fabric.staged(rail);
         let attached = self.gpu.as_ref().map_or(Ok(()), |gpu| rail.attach(gpu));
         if let Err(error) = &attached {
             self.fabric.log().warn(&chain(error));
         }
         if let Some(queue) = &self.queue {
-            rail.offload(queue);
+            rail.offload(&device_queue(queue));
         }
         // Before anything is posted there.
-        if let Err(why) = self.memory.take_in(rail.transport(), &self.fabric) {
+        if let Err(why) = self.memory.take_in(&*rail) {
             let what = format!("downgrade: device memory is staged for {transport} {path}: {why}");
             self.fabric.log().warn(&what);
         }

@@ -10,7 +10,6 @@ use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use super::*;
-use crate::transport::AnyRail;
 use crate::{Config, Log};
 
 mod around;
@@ -47,7 +46,7 @@ fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNe
     let (one, two) = join(one, two).unwrap();
     let (fabric, lines) = fabric();
     let channel = |rail, keepalive| {
-        let rail = fabric.path_rail(AnyRail::Verbs(Box::new(rail)));
+        let rail = fabric.staged(Box::new(rail));
         let (policy, device) = (ReconnectPolicy::Never, "lo".to_owned());
         let conn = Conn::new([rail], false);
         Channel::new(

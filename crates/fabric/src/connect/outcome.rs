@@ -1,18 +1,18 @@
 //! The plan sent, the answer awaited, and the connection made of what is up.
 
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
-use linkspan_transport::{Conn, MAX_RAILS};
+use linkspan_transport::{BoxRail, Conn, MAX_RAILS};
 
 use super::tries::{Try, TryState};
 use super::{Connecting, KEEPALIVE};
 use crate::Error;
+use crate::cable::SideRail;
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::listener::FIRST_RETURN;
 use crate::mesh::hops;
 use crate::reconnect::Reconnector;
 use crate::route::Path;
 use crate::secured::{MessageError, Secured};
-use crate::transport::AnyRail;
 
 impl Connecting {
     /// Sends the plan, waits for the answer, makes the connection.
@@ -59,25 +59,26 @@ impl Connecting {
     fn finish(&mut self, plan: Plan) -> Result<Channel, Error> {
         let fabric = self.fabric.clone();
         let mut keepalive = plan.keepalive.and_then(|n| self.take(n)).map(|(secured, _)| secured.into_keepalive());
-        let mut rails = Vec::new();
+        let mut rails: Vec<BoxRail> = Vec::new();
+        let mut cabled = false;
         let mut reconnectors = Vec::new();
         match self.shm.take() {
             Some(rail) => {
                 keepalive = self.take(plan.streams[0]).map(|(secured, _)| secured.into_keepalive());
-                rails.push(AnyRail::Shm(rail));
+                rails.push(Box::new(rail));
             }
             None if plan.carrier == Carrier::Verbs => {
                 for &number in &plan.streams {
                     let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
                     let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new())).unwrap_or_default();
-                    let (cables, cards): (Vec<_>, Vec<_>) =
-                        made.iter().partition(|rail| matches!(rail, AnyRail::Thunderbolt(_)));
+                    let (cables, cards): (Vec<_>, Vec<_>) = made.iter().partition(|rail| rail.plug().is_some());
                     if !cards.is_empty() {
                         reconnectors.push(Reconnector::queue_pairs(attempt.reach.clone(), &made));
                     }
+                    cabled |= !cables.is_empty();
                     // Each for itself: one that is plugged in again is not kept waiting by another.
                     reconnectors.extend(cables.into_iter().map(|rail| Reconnector::cable(attempt.reach.clone(), rail)));
-                    rails.extend(made);
+                    rails.extend(made.into_iter().map(SideRail::into_rail));
                 }
                 if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
                     reconnectors.push(Reconnector::new(attempt.reach.clone(), secured.stream.path()));
@@ -107,7 +108,6 @@ impl Connecting {
         let policy = if plan.acked && !reconnectors.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
             let verbs = plan.carrier == Carrier::Verbs;
-            let cabled = rails.iter().any(|rail| matches!(rail, AnyRail::Thunderbolt(_)));
             let taken = |t: &Try| t.number == KEEPALIVE || t.beside.is_some() || plan.streams.contains(&t.number);
             // Cables need one stream of all.
             let wanted =
@@ -134,7 +134,7 @@ impl Connecting {
         Ok(Channel::new(
             &fabric,
             Parts {
-                conn: Conn::new(rails.into_iter().map(|rail| fabric.path_rail(rail)), plan.acked),
+                conn: Conn::new(rails.into_iter().map(|rail| fabric.staged(rail)), plan.acked),
                 keepalive,
                 policy,
                 device: self.device.clone(),

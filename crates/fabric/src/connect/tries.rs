@@ -7,13 +7,12 @@ use linkspan_thunderbolt::Role;
 
 use super::KEEPALIVE;
 use crate::Fabric;
-use crate::cable::Candidate;
+use crate::cable::{Candidate, SideRail};
 use crate::handshake::Handshake;
 use crate::logins::LoginRun;
 use crate::mesh::hops::{self, RelayMark};
 use crate::route::{Path, PendingDial};
 use crate::secured::Secured;
-use crate::transport::AnyRail;
 
 /// One pair of addresses being tried.
 pub(crate) struct Try {
@@ -29,7 +28,7 @@ pub(crate) struct Try {
     /// What tells the relays that queue pairs are to be set up.
     pub(super) mark: Option<RelayMark>,
     /// Rails that are up beside the stream, or why there are none.
-    pub(super) verbs: Result<Vec<AnyRail>, String>,
+    pub(super) verbs: Result<Vec<SideRail>, String>,
     /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
     pub(super) beside: Option<u16>,
     /// Whether both sides would take device-memory TCP on this stream, and why not.

@@ -9,11 +9,10 @@ use linkspan_verbs_sys::AnyNic;
 
 use super::hops::RelayMark;
 use crate::Config;
-use crate::cable::Candidate;
+use crate::cable::{Candidate, SideRail};
 use crate::handshake::{Handshake, Met};
 use crate::rdma::RdmaCandidate;
 use crate::secured::{MessageError, Secured};
-use crate::transport::AnyRail;
 
 /// What a relay needs to take a stream over to RDMA.
 pub(super) struct Over {
@@ -107,7 +106,7 @@ impl Over {
 
 fn one(met: Met) -> Result<Box<VerbsRail<AnyNic>>, String> {
     match met?.pop() {
-        Some(AnyRail::Verbs(rail)) => Ok(rail),
+        Some(SideRail::Verbs(rail)) => Ok(rail),
         _ => Err("no queue pair".into()),
     }
 }

@@ -3,8 +3,16 @@ use linkspan_transport::Caps;
 use super::*;
 
 fn rail(transport: &'static str, path: &str) -> RailInfo {
-    let caps = Caps { one_sided: false, device_memory: false, ordered: true, chunk: 1, speed: 0, local: false };
-    RailInfo { transport, path: path.into(), reason: String::new(), caps }
+    let caps = Caps {
+        one_sided: false,
+        device_memory: false,
+        ordered: true,
+        chunk: 1,
+        speed: 0,
+        local: false,
+        tells_end: true,
+    };
+    RailInfo::new(transport, path.into(), String::new(), caps)
 }
 
 #[test]

@@ -3,12 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use linkspan_transport::MemSlice;
-use linkspan_verbs::{Domain, Hold};
+use linkspan_transport::{MemSlice, Rail, Refusal, Registrar, Registration};
 
-use super::AnyNic;
-use crate::transport::AnyRail;
-use crate::{Fabric, chain};
+use crate::chain;
 
 /// The memory of the RDMA devices and cables under a connection: registered here, it costs the connection's operations nothing more.
 /// Cheap to copy; copies are one, and know the paths that have come since.
@@ -18,7 +15,8 @@ pub struct ConnMemory(Arc<Mutex<Known>>);
 /// What there is, and what paths that come later are told of.
 #[derive(Default)]
 struct Known {
-    devices: Devices,
+    /// Of the paths that are up.
+    devices: Vec<Arc<dyn Registrar>>,
     /// Device memory that is registered by its dma-buf.
     lent: Vec<Weak<Lent>>,
 }
@@ -29,43 +27,28 @@ struct Lent {
     offset: u64,
     mem: MemSlice,
     target: bool,
-    holds: Mutex<Vec<Hold<AnyNic>>>,
+    holds: Mutex<Vec<Registration>>,
 }
 
-/// Those of the paths that are up.
-#[derive(Clone, Default)]
-struct Devices {
-    domains: Vec<Domain<AnyNic>>,
-    cables: Vec<linkspan_thunderbolt::CableMemory>,
-    /// What sends device memory from where it lies.
-    lends: Option<Arc<dyn crate::devmem::Ports>>,
+fn refused(why: Refusal) -> String {
+    chain(&*why)
 }
 
 impl ConnMemory {
     /// A path has come: what was registered before its time is taken back from it too, and device memory is registered with it by the
     /// dma-buf. Where that cannot be, the path has that memory staged, and why is what comes back.
-    pub(crate) fn take_in(&self, rail: &AnyRail, fabric: &Fabric) -> Result<(), String> {
+    pub(crate) fn take_in(&self, rail: &(dyn Rail + Send)) -> Result<(), String> {
+        let Some(device) = rail.registrar() else { return Ok(()) };
         // Under the lock: a thread that takes memory back meanwhile finds it registered here, or not at all.
         let mut known = self.lock();
         let Known { devices, lent } = &mut *known;
         lent.retain(|lent| lent.strong_count() > 0);
-        let mut lent = lent.iter().filter_map(Weak::upgrade);
-        match rail {
-            AnyRail::Verbs(rail) if !devices.domains.iter().any(|d| d.is(rail.domain())) => {
-                devices.domains.push(rail.domain().clone());
-                lent.try_for_each(|l| l.to_card(rail.domain()))
-            }
-            AnyRail::Thunderbolt(rail) => {
-                devices.cables.retain(|cable| !cable.is_over());
-                devices.cables.extend(rail.memory().cloned());
-                rail.memory().map_or(Ok(()), |cable| lent.try_for_each(|l| l.to_cable(cable)))
-            }
-            AnyRail::Devmem(_) => {
-                devices.lends = Some(fabric.devmem().clone());
-                Ok(())
-            }
-            _ => Ok(()),
+        devices.retain(|device| !device.is_over());
+        if devices.iter().any(|known| known.id() == device.id()) {
+            return Ok(());
         }
+        devices.push(device.clone());
+        lent.iter().filter_map(Weak::upgrade).try_for_each(|l| l.to(&*device))
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -73,20 +56,20 @@ impl ConnMemory {
     }
 
     /// As they are now: system calls are made without the lock.
-    fn now(&self) -> Devices {
+    fn now(&self) -> Vec<Arc<dyn Registrar>> {
         self.lock().devices.clone()
     }
 
     /// Whether device memory is never registered here, only lent for sending.
     pub fn only_lends(&self) -> bool {
         let devices = &self.lock().devices;
-        devices.lends.is_some() && devices.domains.is_empty() && devices.cables.is_empty()
+        !devices.is_empty() && devices.iter().all(|device| device.lends_only())
     }
 
     /// Lends device memory by its dma-buf, `mem` at `offset` of it, to cards that send it from where it lies; for as long as the
     /// value lives. `None`: nothing here has a use for it.
     pub fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registered> {
-        let lent = self.now().lends?.register(dmabuf, offset, mem)?;
+        let lent = self.now().iter().find_map(|device| device.lend(dmabuf, offset, mem))?;
         let mut lends = self.registered(mem);
         lends.sends = Some(lent);
         Some(lends)
@@ -94,8 +77,7 @@ impl ConnMemory {
 
     /// Whether the connection has devices that registration means something to.
     pub fn is_registered(&self) -> bool {
-        let devices = &self.lock().devices;
-        !devices.domains.is_empty() || !devices.cables.is_empty() || devices.lends.is_some()
+        !self.lock().devices.is_empty()
     }
 
     /// Registers host memory with every RDMA device: for the peer to write where `target`, else to send from. (Rails over
@@ -106,8 +88,8 @@ impl ConnMemory {
     /// The error of the device that refused (`ibv_reg_mr(3)`), as text for the log.
     pub fn register(&self, mem: MemSlice, target: bool) -> Result<Registered, String> {
         let mut made = self.registered(mem);
-        for domain in self.now().domains {
-            made.holds.push(domain.hold(mem, target).map_err(|e| chain(&e))?);
+        for device in self.now() {
+            made.holds.extend(device.register(mem, target).map_err(refused)?);
         }
         Ok(made)
     }
@@ -116,7 +98,7 @@ impl ConnMemory {
     pub(crate) fn exposed(&self, mem: MemSlice) -> Registered {
         let mut made = self.registered(mem);
         if mem.is_host() {
-            made.holds.extend(self.now().domains.iter().filter_map(|domain| domain.hold(mem, true).ok()));
+            made.holds.extend(self.now().iter().filter_map(|device| device.register(mem, true).ok().flatten()));
         }
         made
     }
@@ -170,15 +152,12 @@ impl ConnMemory {
                 Err(error) => why = error,
             }
         }
-        let devices = self.now();
-        if !devices.cables.is_empty() {
-            return Err(format!("by dma-buf: {why}; as peer memory: drivers of cables do not support it"));
-        }
         let mut held = self.registered(mem);
-        let mut by_address = devices.domains.iter();
-        match by_address.try_for_each(|d| d.hold(mem, target).map(|hold| held.holds.push(hold))) {
+        let devices = self.now();
+        let mut by_address = devices.iter().filter(|device| !device.lends_only());
+        match by_address.try_for_each(|d| d.register_peer(mem, target).map(|hold| held.holds.push(hold))) {
             Ok(()) => Ok((held, DirectBy::PeerMemory, dmabuf.map(|_| why))),
-            Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", chain(&error))),
+            Err(error) => Err(format!("by dma-buf: {why}; as peer memory: {}", refused(error))),
         }
     }
 
@@ -192,23 +171,17 @@ impl ConnMemory {
             known.lent.push(Arc::downgrade(&lent));
             known.devices.clone()
         };
-        let done = devices.domains.iter().try_for_each(|d| lent.to_card(d));
         // A cable that is away takes it when it is back.
-        let mut cables = devices.cables.iter().filter(|cable| !cable.is_over());
-        done.and_then(|()| cables.try_for_each(|c| lent.to_cable(c)))?;
+        devices.iter().filter(|device| !device.is_over()).try_for_each(|device| lent.to(&**device))?;
         Ok(lent)
     }
 }
 
 impl Lent {
-    fn to_card(&self, domain: &Domain<AnyNic>) -> Result<(), String> {
-        let made = domain.hold_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target).map_err(|e| chain(&e))?;
-        self.holds.lock().unwrap_or_else(|e| e.into_inner()).push(made);
+    fn to(&self, device: &dyn Registrar) -> Result<(), String> {
+        let made = device.register_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target).map_err(refused)?;
+        self.holds.lock().unwrap_or_else(|e| e.into_inner()).extend(made);
         Ok(())
-    }
-
-    fn to_cable(&self, cable: &linkspan_thunderbolt::CableMemory) -> Result<(), String> {
-        cable.register_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target).map_err(|e| chain(&e))
     }
 }
 
@@ -218,12 +191,12 @@ impl Lent {
 /// connection or by another value of this one.
 pub struct Registered {
     mem: MemSlice,
-    holds: Vec<Hold<AnyNic>>,
+    holds: Vec<Registration>,
     of: ConnMemory,
     /// What paths that come later register it by.
     lent: Option<Arc<Lent>>,
     /// Takes the memory back from cards that send from it.
-    sends: Option<Box<dyn Send + Sync>>,
+    sends: Option<Registration>,
 }
 
 impl Registered {
@@ -243,7 +216,6 @@ impl Drop for Registered {
         };
         self.holds.clear();
         // And what paths have registered by themselves.
-        devices.domains.iter().for_each(|domain| domain.invalidate(self.mem));
-        devices.cables.iter().for_each(|cable| cable.invalidate(self.mem));
+        devices.iter().for_each(|device| device.invalidate(self.mem));
     }
 }

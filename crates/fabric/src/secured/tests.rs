@@ -2,7 +2,6 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::login::{ClientParams, Guard, Login, LoginTable, Psk, Seed, ServerParams, Token};
 use linkspan_tcp::{Dial, Listen, Options};
-use linkspan_transport::Rail;
 
 use super::*;
 use crate::clock;
@@ -96,10 +95,10 @@ fn who_demands_encryption_never_gets_a_rail_in_clear() {
     let (a, b) = pair(false);
     let error = a.into_rail(RailConfig::default(), true).map(drop).unwrap_err();
     assert!(error.to_string().starts_with("LS0513") && error.to_string().contains("127.0.0.1"), "{error}");
-    assert!(matches!(b.into_rail(RailConfig::default(), false).unwrap(), AnyRail::Tcp(_)));
+    assert!(matches!(b.into_rail(RailConfig::default(), false).unwrap(), StreamRail::Plain(_)));
     let (a, b) = pair(true);
     for (end, encrypt) in [(a, true), (b, false)] {
         let rail = end.into_rail(RailConfig::default(), encrypt).unwrap();
-        assert!(matches!(rail, AnyRail::Sealed(_)) && rail.info().reason.contains("encrypted"));
+        assert!(matches!(rail, StreamRail::Sealed(_)) && rail.into_rail().info().reason.contains("encrypted"));
     }
 }

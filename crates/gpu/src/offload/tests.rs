@@ -35,7 +35,7 @@ impl World {
     fn new() -> World {
         let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
         let (pool, dst) = (GpuBuf::new(&gpu, 64 << 12).unwrap(), GpuBuf::new(&gpu, 16 << 20).unwrap());
-        let queue = Queue::new(&gpu, bounce(pool.mem())).unwrap();
+        let queue = Queue::new(&gpu, bounce((pool.mem().place(), pool.mem().as_ptr() as u64))).unwrap();
         World { queue, pool, dst }
     }
 
@@ -62,7 +62,11 @@ fn the_handle_names_queue_and_bounce_buffer() {
     assert_eq!(word(&w.queue, at + 8), w.pool_at(0));
     // The kernel counts up before it looks: the first receive is in slot 0.
     assert_eq!((word(&w.queue, at + 16) + 1) % 16, 0);
-    assert_eq!(bounce(w.dst.mem()), w.pool_at(0), "one bounce buffer for each device");
+    assert_eq!(
+        bounce((w.dst.mem().place(), w.dst.mem().as_ptr() as u64)),
+        w.pool_at(0),
+        "one bounce buffer for each device"
+    );
 }
 
 #[test]

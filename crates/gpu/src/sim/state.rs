@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use linkspan_transport::{Buf, MemSlice};
 
 use super::SimConfig;
-use crate::device::UnpackJob;
+use crate::UnpackJob;
 use crate::unpack::{PIECE_LEN, Piece};
 
 /// Most streams, and most events, in use at a time.

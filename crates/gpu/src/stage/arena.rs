@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use linkspan_transport::{Buf, MemSlice};
 
-use crate::device::AnyGpu;
+use crate::memory::AnyGpu;
 use crate::{GpuError, Pinned};
 
 /// Alignment of what is given out: a page, so that copy engines and direct copies work on whole ones.

@@ -10,7 +10,7 @@ use super::arena::Arena;
 use super::memory::Share;
 use super::planted::{self, Bug};
 use super::{Means, is_direct};
-use crate::device::AnyGpu;
+use crate::memory::AnyGpu;
 use crate::{Event, Gpu, GpuError, Stream};
 
 /// Chunks placed or being copied on at a time: the 512 that the contract allows, less one that is being asked for.
@@ -89,23 +89,23 @@ impl Drop for StagedReceive {
 }
 
 /// The sink that the rail below sees.
-pub(super) struct StagingSink<'a, S> {
+pub(super) struct StagingSink<'a> {
     /// `None` as long as nothing has come for a device.
     inner: &'a mut Option<StagedReceive>,
     plain: &'a mut usize,
     means: &'a Means,
     reach: &'a mut Option<Box<dyn DeviceReach>>,
-    sink: &'a mut S,
+    sink: &'a mut dyn Sink,
     fault: Option<GpuError>,
 }
 
-impl<'a, S: Sink> StagingSink<'a, S> {
+impl<'a> StagingSink<'a> {
     pub(super) fn new(
         inner: &'a mut Option<StagedReceive>,
         plain: &'a mut usize,
         (means, reach): (&'a Means, &'a mut Option<Box<dyn DeviceReach>>),
-        sink: &'a mut S,
-    ) -> StagingSink<'a, S> {
+        sink: &'a mut dyn Sink,
+    ) -> StagingSink<'a> {
         StagingSink { inner, plain, means, reach, sink, fault: None }
     }
 
@@ -190,7 +190,7 @@ impl<'a, S: Sink> StagingSink<'a, S> {
     }
 }
 
-impl<S: Sink> Sink for StagingSink<'_, S> {
+impl Sink for StagingSink<'_> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         self.sink.ctrl(head, payload)
     }

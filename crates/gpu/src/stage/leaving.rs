@@ -9,7 +9,7 @@ use linkspan_transport::{Buf, HostBuf, MemSlice, Rail};
 use super::arena::Arena;
 use super::memory::Share;
 use super::planted::{self, Bug};
-use crate::device::AnyGpu;
+use crate::memory::AnyGpu;
 use crate::{Event, Gpu, GpuError, Stream};
 
 /// Items that wait for a copy, or behind one.
@@ -67,7 +67,7 @@ impl StagedSend {
     }
 
     /// Accepts a control message, directly where nothing waits before it.
-    pub(super) fn ctrl<R: Rail>(
+    pub(super) fn ctrl<R: Rail + ?Sized>(
         &mut self,
         rail: &mut R,
         head: &Head,
@@ -105,7 +105,7 @@ impl StagedSend {
     }
 
     /// Accepts a chunk; `direct`: the rail reaches its memory. `None`: busy.
-    pub(super) fn data<R: Rail>(
+    pub(super) fn data<R: Rail + ?Sized>(
         &mut self,
         gpu: &dyn Gpu,
         rail: &mut R,
@@ -148,7 +148,7 @@ impl StagedSend {
     }
 
     /// Hands on what is ready, and takes pinned memory back that the rail is done with. True: something moved.
-    pub(super) fn hand_on<R: Rail>(&mut self, gpu: &dyn Gpu, rail: &mut R) -> Result<bool, GpuError> {
+    pub(super) fn hand_on<R: Rail + ?Sized>(&mut self, gpu: &dyn Gpu, rail: &mut R) -> Result<bool, GpuError> {
         let taken = rail.taken();
         while self.out.front().is_some_and(|&number| number <= taken) {
             self.out.pop_front();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Batch, CopyMode};
-use crate::device::Ability;
+use crate::Ability;
 
 /// Batches of a class that each way is tried with; the quickest counts, for the first one warms up.
 const TRIES: u32 = 3;

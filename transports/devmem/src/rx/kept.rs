@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use linkspan_gpu::devmem::Tokens;
-use linkspan_gpu::offload::{Queue, SLOTS};
+use linkspan_gpu::offload::SLOTS;
 use linkspan_gpu::unpack::PIECES;
 use linkspan_transport::Buf;
+use linkspan_transport::gpu::DeviceQueue;
 
 use crate::Pool;
 use crate::planted::{self, Bug};
@@ -16,7 +17,7 @@ const MOST: (u64, u64) = (1, 2);
 
 /// The pages of one rail.
 pub(super) struct Kept {
-    queue: Arc<Queue>,
+    queue: Arc<dyn DeviceQueue>,
     /// For each of the receives in the queue, its number and its tokens.
     slots: [(u64, Vec<u32>); SLOTS],
     /// Pages of the pool that NCCL has, of all rails; and the most.
@@ -25,14 +26,14 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn new(queue: Arc<Queue>, pool: &Pool) -> Kept {
+    pub(super) fn new(queue: Arc<dyn DeviceQueue>, pool: &Pool) -> Kept {
         let most = pool.mem.len() as u64 / 4096 * MOST.0 / MOST.1;
         let slots = std::array::from_fn(|_| (0, Vec::with_capacity(PIECES)));
         Kept { queue, slots, pages: pool.lent.clone(), most }
     }
 
-    pub(super) fn queue(&self) -> &Queue {
-        &self.queue
+    pub(super) fn queue(&self) -> &dyn DeviceQueue {
+        &*self.queue
     }
 
     /// Whether one more page may be left to this receive.

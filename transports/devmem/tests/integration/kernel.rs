@@ -11,8 +11,8 @@ use crate::common::{Leaves, SimRail};
 use linkspan_devmem::{Bound, Cards, DevmemRail, KernelSocket, Lent, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::Stream;
-use linkspan_transport::MemSlice;
 use linkspan_transport::conformance::{Testbed, Want};
+use linkspan_transport::{MemSlice, Rail};
 
 /// Binds nothing, and lends under a number that no kernel gave out.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn a_refused_send_goes_by_way_of_the_host_and_is_told_with_the_kernels_word() {
     assert!(dst.slice().to_vec() == vec![0x5a; 1 << 20]);
     let mut events = Vec::new();
     a.try_each_rail(|rail| {
-        events.extend(std::iter::from_fn(|| rail.events()));
+        events.extend(std::iter::from_fn(|| rail.event()));
         Ok::<(), ()>(())
     })
     .unwrap();

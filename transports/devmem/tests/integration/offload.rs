@@ -10,7 +10,8 @@ use linkspan_devmem::{PlantedBug, plant};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::offload::{Queue, SLOTS, bounce};
 use linkspan_gpu::{Gpu, SimGpu};
-use linkspan_transport::{Buf, Conn, MemSlice, Ticket};
+use linkspan_transport::gpu::DeviceQueue;
+use linkspan_transport::{Buf, Conn, MemSlice, Rail, Ticket};
 
 /// The receiving side, and what NCCL's kernel knows of it.
 struct Receiver {
@@ -48,10 +49,11 @@ fn world(sim: SimConfig) -> (Conn<SimRail>, Receiver, Arc<dyn Gpu>) {
     let gpu = SimGpu::new(linkspan_gpu::SimConfig { seed: sim.seed, ..Default::default() }).unwrap();
     let any: Arc<dyn Gpu> = gpu.clone();
     let (a, mut b) = rails(&gpu, sim);
-    // SAFETY: the handle goes into a value beside the rail.
-    let pool = unsafe { b.pool() }.unwrap();
-    let queue = Queue::new(&any, bounce(pool)).unwrap();
-    assert!(b.offload(&queue));
+    let (place, first) = b.pool().unwrap();
+    let queue = Queue::new(&any, bounce((place, first))).unwrap();
+    b.offload(&(queue.clone() as Arc<dyn DeviceQueue>));
+    // SAFETY: the handle goes into a value beside the rail, whose pool has so many bytes.
+    let pool = unsafe { MemSlice::on_device(place, first, sim.pages as usize * 4096) };
     let conn = Conn::new([b], false);
     (Conn::new([a], false), Receiver { conn, queue, gpu, pool, pieces: 0 }, any)
 }

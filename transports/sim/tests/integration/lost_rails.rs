@@ -41,7 +41,7 @@ unsafe impl Rail for Logged {
         self.inner.flush()
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.inner.poll(sink)
     }
 

@@ -65,7 +65,7 @@ impl SealedRx {
     }
 
     /// Reads, opens and hands on what has come, within bounds. Returns whether anything did.
-    pub(super) fn poll<S: Sink>(&mut self, fd: BorrowedFd<'_>, sink: &mut S) -> Result<bool, Fault> {
+    pub(super) fn poll(&mut self, fd: BorrowedFd<'_>, sink: &mut dyn Sink) -> Result<bool, Fault> {
         let (mut active, mut total) = (false, 0);
         for _ in 0..READS {
             let (asked, got) = self.fill(fd).map_err(|e| Fault::Plain(rx::Fault::System(e)))?;

@@ -347,9 +347,9 @@ fn after_a_look_nothing_that_had_come_is_missing() {
             let info = linkspan_net::tcp_info(raw.as_fd()).unwrap();
             (info.unacked == 0 && info.unsent == 0).then_some(())
         });
-        rail.look();
+        rail.catch_up();
         while rail.poll(&mut sink).unwrap() == Poll::Active {
-            rail.look();
+            rail.catch_up();
         }
         // The very last byte may be left for later; it never completes a message alone.
         let whole = ends.iter().filter(|&&end| end < at).count();

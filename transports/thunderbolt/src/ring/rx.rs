@@ -73,12 +73,12 @@ impl<D: RingDevice> Rx<D> {
     }
 
     /// A message of `length` bytes is in a slot.
-    pub(crate) fn received<S: Sink>(
+    pub(crate) fn received(
         &mut self,
         port: &mut RingIo<D>,
         slot: u64,
         length: u64,
-        sink: &mut S,
+        sink: &mut dyn Sink,
     ) -> Result<(), End> {
         self.mark(slot, Came::Message((length as usize).min(SLOT)))?;
         self.go_on(port, sink)
@@ -90,7 +90,7 @@ impl<D: RingDevice> Rx<D> {
     }
 
     /// Looks at messages as far as chunks may be placed.
-    pub(crate) fn go_on<S: Sink>(&mut self, port: &mut RingIo<D>, sink: &mut S) -> Result<(), End> {
+    pub(crate) fn go_on(&mut self, port: &mut RingIo<D>, sink: &mut dyn Sink) -> Result<(), End> {
         while self.arriving.len() < CHUNKS && !(self.one && self.hello.is_some()) {
             let len = match self.came[self.next] {
                 Came::Not => return Ok(()),
@@ -117,7 +117,7 @@ impl<D: RingDevice> Rx<D> {
         Ok(())
     }
 
-    fn read<S: Sink>(&mut self, port: &mut RingIo<D>, bytes: &[u8], sink: &mut S) -> Result<(), End> {
+    fn read(&mut self, port: &mut RingIo<D>, bytes: &[u8], sink: &mut dyn Sink) -> Result<(), End> {
         if self.one {
             let hello = bytes.split_first().filter(|(first, _)| **first == HELLO);
             self.hello = hello.and_then(|(_, nonce)| nonce.try_into().ok());
@@ -155,7 +155,7 @@ impl<D: RingDevice> Rx<D> {
     }
 
     /// The payload of a head comes on the other channel.
-    fn place<S: Sink>(&mut self, port: &mut RingIo<D>, head: &Head, sink: &mut S) -> Result<(), End> {
+    fn place(&mut self, port: &mut RingIo<D>, head: &Head, sink: &mut dyn Sink) -> Result<(), End> {
         let len = head.len.get() as usize;
         if len > CHUNK {
             return Err(End::Protocol(format!("a chunk of {len} bytes, {CHUNK} is most")));
@@ -181,13 +181,7 @@ impl<D: RingDevice> Rx<D> {
     }
 
     /// The payload of chunk `n` is in place.
-    pub(crate) fn landed<S: Sink>(
-        &mut self,
-        port: &mut RingIo<D>,
-        n: u64,
-        length: u64,
-        sink: &mut S,
-    ) -> Result<(), End> {
+    pub(crate) fn landed(&mut self, port: &mut RingIo<D>, n: u64, length: u64, sink: &mut dyn Sink) -> Result<(), End> {
         let Some(chunk) = n.checked_sub(self.first).and_then(|at| self.arriving.get_mut(at as usize)) else {
             return Err(End::Gone("the device reports a chunk that was not posted".into()));
         };
@@ -199,7 +193,7 @@ impl<D: RingDevice> Rx<D> {
         self.go_on(port, sink)
     }
 
-    fn land<S: Sink>(&mut self, sink: &mut S) -> Result<(), End> {
+    fn land(&mut self, sink: &mut dyn Sink) -> Result<(), End> {
         while self.arriving.front().is_some_and(|chunk| chunk.landed) {
             if let Some(chunk) = self.arriving.pop_front() {
                 self.first += 1;

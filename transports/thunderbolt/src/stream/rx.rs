@@ -86,11 +86,11 @@ impl Rx {
     }
 
     /// Reads once and hands on what came. False: nothing had come.
-    pub(crate) fn read<D: StreamDevice, S: Sink>(
+    pub(crate) fn read<D: StreamDevice>(
         &mut self,
         device: &mut D,
         tx: &mut Tx,
-        sink: &mut S,
+        sink: &mut dyn Sink,
     ) -> Result<bool, End> {
         if self.ended {
             return Err(End::Gone("it closed the rail".into()));
@@ -131,7 +131,7 @@ impl Rx {
     }
 
     /// So many bytes of the payload are in place.
-    fn advance<S: Sink>(&mut self, n: usize, sink: &mut S) -> Result<(), End> {
+    fn advance(&mut self, n: usize, sink: &mut dyn Sink) -> Result<(), End> {
         let Inner::Payload(head, rest) = &mut self.inner else { return Ok(()) };
         *rest = rest.sub(n as u64, (rest.len() - n) as u64).unwrap_or(MemSlice::NONE);
         if rest.is_empty() {
@@ -145,7 +145,7 @@ impl Rx {
     }
 
     /// Uses up the scratch as far as it goes.
-    fn digest<S: Sink>(&mut self, tx: &mut Tx, sink: &mut S) -> Result<(), End> {
+    fn digest(&mut self, tx: &mut Tx, sink: &mut dyn Sink) -> Result<(), End> {
         while !self.ended {
             if self.segment == 0 {
                 let Some(header) = self.scratch[self.lo..self.hi].first_chunk::<SEGMENT_LEN>() else { break };
@@ -169,7 +169,7 @@ impl Rx {
     }
 
     /// Takes some of the next `n` bytes of the scratch, which belong to one segment.
-    fn take<S: Sink>(&mut self, n: usize, sink: &mut S) -> Result<usize, End> {
+    fn take(&mut self, n: usize, sink: &mut dyn Sink) -> Result<usize, End> {
         let bytes = &self.scratch[self.lo..self.lo + n];
         match &mut self.inner {
             Inner::Message(had) => {
@@ -205,7 +205,7 @@ impl Rx {
     }
 
     /// `had` bytes of a message are there: hands it on when it is whole.
-    fn message<S: Sink>(&mut self, had: usize, sink: &mut S) -> Result<(), End> {
+    fn message(&mut self, had: usize, sink: &mut dyn Sink) -> Result<(), End> {
         let Some(head) = self.message.first_chunk::<HEAD_LEN>().filter(|_| had >= HEAD_LEN) else { return Ok(()) };
         let (head, kind) = Head::decode(head).map_err(|bad| End::Protocol(bad.to_string()))?;
         let len = head.len.get() as usize;

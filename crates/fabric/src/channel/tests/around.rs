@@ -75,14 +75,14 @@ fn accepts(fabric: &Fabric) -> ReconnectPolicy {
 }
 
 /// Two ends of a queue pair on `interface`.
-fn rails(net: &SoftNet, interface: &str, subnet: u8) -> (SoftNic, [AnyRail; 2]) {
+fn rails(net: &SoftNet, interface: &str, subnet: u8) -> (SoftNic, [linkspan_transport::BoxRail; 2]) {
     let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, subnet, n), 1)));
     let config = RailConfig { timeout: 31, interface: interface.into(), ..RailConfig::default() };
     let [one, two] =
         nics.each_ref().map(|nic| Setup::new(Domain::new(AnyNic::Soft(nic.clone())), config.clone()).unwrap());
     let (one, two) = join(one, two).unwrap();
     let [first, _] = nics;
-    (first, [one, two].map(|rail| AnyRail::Verbs(Box::new(rail))))
+    (first, [one, two].map(|rail| Box::new(rail) as _))
 }
 
 /// Both ends of a connection over one queue pair on `lo`; the second one's keepalive connection is about to fall silent there.
@@ -90,7 +90,7 @@ fn ends(fabric: &Fabric, policy: ReconnectPolicy) -> (SoftNet, SoftNic, [Channel
     let (net, (keepalive, far)) = (SoftNet::new(1), silenced());
     let (nic, [one, two]) = rails(&net, "lo", 0);
     let channel = |rail, keepalive, policy| {
-        let conn = Conn::new([fabric.path_rail(rail)], true);
+        let conn = Conn::new([fabric.staged(rail)], true);
         let device = "lo".to_owned();
         Channel::new(
             fabric,

@@ -14,13 +14,12 @@ use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
 
 use super::*;
 use crate::Config;
-use crate::cable::Candidate;
+use crate::cable::{Candidate, SideRail};
 use crate::handshake::{Handshake, Met};
 use crate::mesh::Shared;
 use crate::mesh::work::Work;
 use crate::rdma::{Rdma, RdmaCandidate};
 use crate::stats;
-use crate::transport::AnyRail;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -155,9 +154,9 @@ impl RelayedPair {
         mets.map(Option::unwrap)
     }
 
-    fn conns(&mut self) -> [Conn<AnyRail>; 2] {
+    fn conns(&mut self) -> [Conn; 2] {
         self.cross(true).map(|met| {
-            let rails = met.unwrap();
+            let rails: Vec<_> = met.unwrap().into_iter().map(SideRail::into_rail).collect();
             assert!(rails.len() == 1 && rails[0].info().transport == "verbs", "{rails:?}");
             Conn::new(rails, true)
         })
@@ -174,10 +173,8 @@ impl RelayedPair {
     }
 }
 
-use linkspan_transport::Rail;
-
 /// One message; what went wrong otherwise.
-fn message(from: &mut Conn<AnyRail>, to: &mut Conn<AnyRail>, len: usize, seed: u8) -> Result<(), String> {
+fn message(from: &mut Conn, to: &mut Conn, len: usize, seed: u8) -> Result<(), String> {
     let (src, dst) = (StaticBuf::new(len), StaticBuf::new(len));
     let pattern: Vec<u8> = (0..len).map(|i| (i * 13) as u8 ^ seed).collect();
     assert!(src.slice().fill(0, &pattern));
@@ -260,7 +257,7 @@ fn bytes_that_are_no_mark_pass() {
 }
 
 /// What is told of a rail that ends, on the other side.
-fn lost(conn: &mut Conn<AnyRail>) -> String {
+fn lost(conn: &mut Conn) -> String {
     let mut why = None;
     until(
         || {

@@ -13,6 +13,7 @@ use linkspan_devmem::sim::{SimConfig, SimSocket};
 use linkspan_devmem::{DevmemRail, Owner, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::{Dial, Listen, Options, Stream, TcpRail};
+use linkspan_transport::Rail;
 use linkspan_transport::conformance::{Link, Side};
 
 pub(crate) type SimRail = DevmemRail<TcpRail>;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use linkspan_devmem::{Bound, Cards, DevmemRail, KernelSocket, Lent, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::Stream;
-use linkspan_transport::MemSlice;
 use linkspan_transport::conformance::Patience;
+use linkspan_transport::{MemSlice, Rail};
 
 use super::bed::Devmem;
 use super::{Leaves, SimRail, streams};

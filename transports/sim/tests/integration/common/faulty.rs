@@ -94,7 +94,7 @@ unsafe impl Rail for Faulty {
         self.inner().flush()
     }
 
-    fn poll<S: Sink>(&mut self, sink: &mut S) -> Result<Poll, Down> {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.state.polls += 1;
         while self.state.late.front().is_some_and(|late| late.0 + 20 < self.state.polls) {
             let (_, place, bytes) = self.state.late.pop_front().expect("just seen");
@@ -109,13 +109,13 @@ unsafe impl Rail for Faulty {
     }
 }
 
-struct Tamper<'a, S> {
-    sink: &'a mut S,
+struct Tamper<'a> {
+    sink: &'a mut dyn Sink,
     bug: RailBug,
     state: &'a mut State,
 }
 
-impl<S: Sink> Sink for Tamper<'_, S> {
+impl Sink for Tamper<'_> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         self.state.controls += 1;
         if self.bug == RailBug::ControlSwapped {

@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use linkspan_transport::{DeviceMemory, MemSlice, MemoryDomain};
-
-use crate::{ForeignStream, GpuError};
+use super::{ForeignStream, GpuError};
+use crate::{DeviceMemory, MemSlice, MemoryDomain};
 
 /// Whose device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,12 +134,26 @@ pub struct UnpackJob {
     pub pool: MemSlice,
     /// Where they go.
     pub dst: MemSlice,
-    /// The descriptors, [`crate::unpack::Piece`] one behind the other.
+    /// The descriptors, `linkspan_gpu::unpack::Piece` one behind the other.
     pub pieces: MemSlice,
     /// How many.
     pub count: u32,
     /// Bytes of the longest.
     pub longest: u32,
+}
+
+/// What tells NCCL's kernels which pieces of a pool to put in place (`linkspan_gpu::offload::Queue`). Driven by the thread
+/// that drives the connection.
+pub trait DeviceQueue: Send + Sync {
+    /// The newest open receive whose buffer holds this range, by its number.
+    fn of(&self, part: MemSlice) -> Option<u64>;
+
+    /// Leaves `len` bytes at device address `from` to the kernel, which brings them to `to`, part of the receive's buffer.
+    /// False: the queue cannot say that.
+    fn push(&self, number: u64, from: u64, len: u32, to: u64) -> bool;
+
+    /// All receives below this number were consumed.
+    fn consumed(&self) -> u64;
 }
 
 /// Shape of the launch: blocks in x and y, of 256 threads.
@@ -173,7 +185,7 @@ pub unsafe trait Gpu: DeviceMemory + fmt::Debug {
     /// The place of its memory.
     fn place(&self) -> MemoryDomain;
 
-    /// Allocates device memory; see [`crate::GpuBuf`].
+    /// Allocates device memory; see `linkspan_gpu::GpuBuf`.
     ///
     /// # Errors
     /// [`GpuError::Call`] where the driver refuses (out of memory), [`GpuError::Exhausted`].
@@ -186,7 +198,7 @@ pub unsafe trait Gpu: DeviceMemory + fmt::Debug {
     /// `mem` is what [`Gpu::alloc`] gave, and nothing uses the handle, a copy or a part of it any more.
     unsafe fn free(&self, mem: MemSlice);
 
-    /// Pins host memory, so that copies from and to it run beside the processor; see [`crate::Pinned`].
+    /// Pins host memory, so that copies from and to it run beside the processor; see `linkspan_gpu::Pinned`.
     ///
     /// # Errors
     /// [`GpuError::Range`] for memory that is not the host's, [`GpuError::Call`] where the driver refuses, as for the
@@ -309,29 +321,3 @@ pub unsafe trait Gpu: DeviceMemory + fmt::Debug {
         Ok(())
     }
 }
-
-/// The NUMA node of a PCI device, as the kernel says; `None` also where the machine has only one.
-pub fn numa_of(pci: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", pci.to_lowercase())).ok()?;
-    text.trim().parse().ok()
-}
-
-/// Whole pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pages {
-    /// First address, a multiple of the page size.
-    pub start: u64,
-    /// Bytes, a multiple of the page size.
-    pub len: usize,
-}
-
-/// The host pages that hold a range of device memory. Allocations of device memory begin and end with such pages, so
-/// these lie inside of the allocation too.
-pub fn pages_around(addr: u64, len: usize) -> Pages {
-    let page = rustix::param::page_size() as u64;
-    let start = addr / page * page;
-    Pages { start, len: (addr + len as u64).next_multiple_of(page).saturating_sub(start) as usize }
-}
-
-/// A device as it is passed around.
-pub(crate) type AnyGpu = Arc<dyn Gpu>;
