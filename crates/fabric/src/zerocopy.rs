@@ -47,17 +47,6 @@ impl ZeroCopy {
             ZeroCopy::Auto | ZeroCopy::Never => (ZeroCopyPolicy::Never, String::new()),
         }
     }
-
-    /// The same of a stream inside this machine; `rests`: its payload stays as it is until the peer has landed it. Not by
-    /// itself: of an operation that is given up, a peer that has read nothing yet may read what the memory holds by then.
-    pub(crate) fn here(self, rests: bool) -> (ZeroCopyPolicy, String) {
-        match self {
-            ZeroCopy::From(from) if rests => {
-                (ZeroCopyPolicy::Piped(from), format!("; sends by reference from {from} bytes, as asked for"))
-            }
-            _ => (ZeroCopyPolicy::Never, String::new()),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -100,13 +89,5 @@ mod tests {
         let (zero_copy, why) = ZeroCopy::From(65536).on(&[(plain, Verdict::Usable)], "eth7");
         assert_eq!(zero_copy, ZeroCopyPolicy::From(65536));
         assert!(why.contains("65536"), "{why}");
-    }
-
-    #[test]
-    fn inside_the_machine_only_payload_that_rests_is_lent() {
-        assert_eq!(ZeroCopy::From(4096).here(true).0, ZeroCopyPolicy::Piped(4096));
-        for (zerocopy, rests) in [(ZeroCopy::Never, true), (ZeroCopy::Auto, true), (ZeroCopy::From(4096), false)] {
-            assert_eq!(zerocopy.here(rests), (ZeroCopyPolicy::Never, String::new()));
-        }
     }
 }

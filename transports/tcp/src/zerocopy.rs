@@ -1,4 +1,4 @@
-//! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY, or through a pipe), where that pays.
+//! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY), where that pays.
 
 mod trial;
 
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use linkspan_net::{Gather, Pipe};
+use linkspan_net::Gather;
 
 use trial::Trial;
 
@@ -20,21 +20,7 @@ pub enum ZeroCopyPolicy {
     From(usize),
     /// Those of 64 KiB and more, if that is measured to cost the sender less: both ways take turns for the first 128.
     Measured,
-    /// As [`ZeroCopyPolicy::From`], through a pipe: the kernel gives no notice, so that [`taken`](linkspan_transport::Rail::taken) says only
-    /// that it has the pages. For connections whose payload rests until the peer has landed it, on this machine too,
-    /// and with peers that may read what the memory holds later: dropping the rail does not take back what it has sent.
-    Piped(usize),
 }
-
-impl ZeroCopyPolicy {
-    /// Whether it spares the copy on a stream inside this machine.
-    pub(crate) fn serves_local(self) -> bool {
-        matches!(self, ZeroCopyPolicy::Piped(_))
-    }
-}
-
-/// Bytes that a pipe holds: as many as the kernel allows everybody (fs.pipe-max-size), less the page that a pipe adds.
-const PIPE: usize = (1 << 20) - 4096;
 
 /// Calls whose memory is lent at a time.
 const CALLS: usize = 256;
@@ -53,27 +39,21 @@ pub(crate) struct ZeroCopy {
     /// Calls ever made and ever settled in order.
     made: u32,
     settled: u32,
-    /// Pages go through it, and no calls are counted.
-    pipe: Option<Pipe>,
 }
 
 impl ZeroCopy {
     /// Never lends.
     pub(crate) fn off() -> ZeroCopy {
-        ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0, pipe: None }
+        ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0 }
     }
 
     /// Lends on this socket what `zero_copy` says, where the kernel can.
     pub(crate) fn new(fd: BorrowedFd<'_>, zero_copy: ZeroCopyPolicy) -> ZeroCopy {
         let (from, trial) = match zero_copy {
             ZeroCopyPolicy::Never => return ZeroCopy::off(),
-            ZeroCopyPolicy::From(from) | ZeroCopyPolicy::Piped(from) => (from.max(1), None),
+            ZeroCopyPolicy::From(from) => (from.max(1), None),
             ZeroCopyPolicy::Measured => (trial::LEAST, Some(Trial::default())),
         };
-        if zero_copy.serves_local() {
-            let pipe = Pipe::new(PIPE).ok();
-            return ZeroCopy { from: pipe.as_ref().map(|_| from), trial, pipe, ..ZeroCopy::off() };
-        }
         if linkspan_net::enable_zerocopy(fd).is_err() {
             return ZeroCopy::off();
         }
@@ -82,12 +62,7 @@ impl ZeroCopy {
 
     /// Whether payloads that are to be lent still are.
     pub(crate) fn on(&self) -> bool {
-        self.from.is_some() || self.holds()
-    }
-
-    /// Whether the pipe holds the bytes that come next.
-    fn holds(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0)
+        self.from.is_some()
     }
 
     /// Whether the next payload, of `len` bytes, goes this way. Asked once for each.
@@ -130,28 +105,8 @@ impl ZeroCopy {
         self.lent().then(|| self.calls[self.settled as usize % CALLS].0)
     }
 
-    /// Whether a row of payloads, `bytes` altogether, goes this way: a pipe takes many ranges as well as one.
-    pub(crate) fn wants_row(&mut self, bytes: usize) -> bool {
-        self.pipe.is_some() && self.wants(bytes)
-    }
-
-    /// Whether one call may carry several payloads.
-    pub(crate) fn gathers(&self) -> bool {
-        self.pipe.is_some()
-    }
-
-    /// Sends `gather`, whose first byte has position `at`, without copying where the kernel agrees. What the pipe still holds goes
-    /// first, and is a part of it.
+    /// Sends `gather`, whose first byte has position `at`, without copying where the kernel agrees.
     pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, gather: &Gather<'_>, at: u64) -> io::Result<Option<usize>> {
-        if let Some(pipe) = &mut self.pipe {
-            let filled = if pipe.held() == 0 { gather.fill(pipe) } else { Ok(()) };
-            if let Ok(sent) = filled.and_then(|()| pipe.drain(fd)) {
-                return Ok(sent);
-            }
-            // Memory that the kernel cannot refer to, or a stream that takes no pages: none of what the pipe holds counts as
-            // sent. A stream that has died says so again.
-            (self.pipe, self.from, self.trial) = (None, None, None);
-        }
         if self.calls.is_empty() {
             return gather.send(fd);
         }
