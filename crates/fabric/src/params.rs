@@ -55,7 +55,7 @@ params! {
     HELPERS = "LINKSPAN_HELPERS", Takes::Text, "0",
         "Helper threads for each network card, 0 to 8: they move the bytes of its TCP streams, pinned to the processors near the card. Only links over 25 Gb/s get one, and at most 8 run in a process; `force:N` gives every TCP stream one, whatever its link. Encrypted streams have none.";
     ZEROCOPY = "LINKSPAN_ZEROCOPY", Takes::Text, "auto",
-        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of real network cards, payloads of 64 KiB and more, if the first 128 of a stream show that it costs less; a number: from so many bytes on (at least 4096); `0`: never. A stream stops doing it when the kernel reports that it copied all the same. Streams inside one machine and encrypted ones never do it.";
+        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of 25 Gb/s and more, payloads of 256 KiB and more; a number: from so many bytes on (at least 4096); `0`: never. A stream stops doing it when the kernel reports that it copied all the same. Streams inside one machine and encrypted ones never do it.";
     CONGESTION = "LINKSPAN_TCP_CONGESTION", Takes::Text, "",
         "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
     TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",

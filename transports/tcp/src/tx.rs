@@ -277,15 +277,9 @@ impl Tx {
     /// Hands the kernel what it takes now with one call. Returns whether it took anything.
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         let mut active = false;
-        if self.zerocopy.lent() {
-            let clock = self.zerocopy.clock();
-            if self.zerocopy.collect(fd)? {
-                self.settle();
-                active = true;
-            }
-            if let Some(start) = clock {
-                self.zerocopy.spent(true, start.elapsed(), 0);
-            }
+        if self.zerocopy.lent() && self.zerocopy.collect(fd)? {
+            self.settle();
+            active = true;
         }
         if !self.pending() {
             return Ok(active);
@@ -294,13 +288,9 @@ impl Tx {
         if self.end - self.sent < BATCH as u64 {
             self.close_row();
         }
-        let clock = self.zerocopy.clock().zip(self.payload(self.payloads_out));
         let Some(n) = self.send(fd)? else {
             return Ok(active);
         };
-        if let Some((start, payload)) = clock {
-            self.zerocopy.spent(payload.zero_copy, start.elapsed(), n);
-        }
         self.advance(n as u64);
         Ok(true)
     }

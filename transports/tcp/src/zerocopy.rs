@@ -1,14 +1,9 @@
 //! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY), where that pays.
 
-mod trial;
-
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
 
 use linkspan_net::Gather;
-
-use trial::Trial;
 
 /// Which payloads are lent to the kernel instead of being copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +13,6 @@ pub enum ZeroCopyPolicy {
     Never,
     /// Those of so many bytes and more.
     From(usize),
-    /// Those of 64 KiB and more, if that is measured to cost the sender less: both ways take turns for the first 128.
-    Measured,
 }
 
 /// Calls whose memory is lent at a time.
@@ -32,8 +25,6 @@ const ENOBUFS: i32 = 105;
 pub(crate) struct ZeroCopy {
     /// Payloads from this length on are lent; `None`: never (any more).
     from: Option<usize>,
-    /// Lending is being compared with copying.
-    trial: Option<Trial>,
     /// Position of the first byte of each call, and whether its notice has come; slot = number modulo CALLS.
     calls: Box<[(u64, bool)]>,
     /// Calls ever made and ever settled in order.
@@ -44,20 +35,16 @@ pub(crate) struct ZeroCopy {
 impl ZeroCopy {
     /// Never lends.
     pub(crate) fn off() -> ZeroCopy {
-        ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0 }
+        ZeroCopy { from: None, calls: Box::default(), made: 0, settled: 0 }
     }
 
     /// Lends on this socket what `zero_copy` says, where the kernel can.
     pub(crate) fn new(fd: BorrowedFd<'_>, zero_copy: ZeroCopyPolicy) -> ZeroCopy {
-        let (from, trial) = match zero_copy {
-            ZeroCopyPolicy::Never => return ZeroCopy::off(),
-            ZeroCopyPolicy::From(from) => (from.max(1), None),
-            ZeroCopyPolicy::Measured => (trial::LEAST, Some(Trial::default())),
-        };
+        let ZeroCopyPolicy::From(from) = zero_copy else { return ZeroCopy::off() };
         if linkspan_net::enable_zerocopy(fd).is_err() {
             return ZeroCopy::off();
         }
-        ZeroCopy { from: Some(from), trial, calls: vec![(0, false); CALLS].into(), ..ZeroCopy::off() }
+        ZeroCopy { from: Some(from.max(1)), calls: vec![(0, false); CALLS].into(), ..ZeroCopy::off() }
     }
 
     /// Whether payloads that are to be lent still are.
@@ -65,34 +52,9 @@ impl ZeroCopy {
         self.from.is_some()
     }
 
-    /// Whether the next payload, of `len` bytes, goes this way. Asked once for each.
-    pub(crate) fn wants(&mut self, len: usize) -> bool {
-        if self.from.is_none_or(|from| len < from) {
-            return false;
-        }
-        match self.trial.as_mut().map(Trial::next) {
-            None => true,
-            Some(Ok(zero_copy)) => zero_copy,
-            Some(Err(cheaper)) => {
-                self.trial = None;
-                if !cheaper {
-                    self.from = None;
-                }
-                cheaper
-            }
-        }
-    }
-
-    /// The time, while calls are to be timed.
-    pub(crate) fn clock(&self) -> Option<Instant> {
-        self.trial.is_some().then(Instant::now)
-    }
-
-    /// Calls for payload of one way took so long and moved so much.
-    pub(crate) fn spent(&mut self, zero_copy: bool, took: Duration, bytes: usize) {
-        if let Some(trial) = &mut self.trial {
-            trial.spent(zero_copy, took, bytes);
-        }
+    /// Whether a payload of `len` bytes goes this way.
+    pub(crate) fn wants(&self, len: usize) -> bool {
+        self.from.is_some_and(|from| len >= from)
     }
 
     /// Whether the kernel holds memory.
@@ -107,9 +69,6 @@ impl ZeroCopy {
 
     /// Sends `gather`, whose first byte has position `at`, without copying where the kernel agrees.
     pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, gather: &Gather<'_>, at: u64) -> io::Result<Option<usize>> {
-        if self.calls.is_empty() {
-            return gather.send(fd);
-        }
         if self.made.wrapping_sub(self.settled) as usize == CALLS {
             return Ok(None);
         }
@@ -134,7 +93,7 @@ impl ZeroCopy {
             any = true;
             if sent.copied {
                 // Copied after all: then it costs the notice on top. For good, the device will not change.
-                (self.from, self.trial) = (None, None);
+                self.from = None;
             }
             // A notice of the kernel, checked against what was handed to it.
             let (mut number, open) = (sent.first, self.made.wrapping_sub(self.settled));

@@ -110,40 +110,6 @@ fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after
     assert!(!a.tx.lends(), "loopback copies, so lending must have been given up");
 }
 
-/// Loopback copies what it was lent, so the trial ends with the first notice; without the notices it ends by its times.
-#[test]
-fn a_trial_takes_turns_and_loses_no_byte() {
-    let (a, b) = streams();
-    let zerocopy = ZeroCopy::new(a.as_fd(), ZeroCopyPolicy::Measured);
-    assert!(zerocopy.clock().is_some(), "calls are timed");
-    let mut a = TcpRail::with(a, RailConfig::default(), Rx::new(&[]).unwrap(), zerocopy);
-    let mut b = rail(b);
-    let mut keep = Keep::new();
-    let want: Vec<Vec<u8>> = (0..40u8).map(|i| vec![i; (64 << 10) + usize::from(i)]).collect();
-    let mut mem = Vec::new();
-    let mut lent = false;
-    for bytes in &want {
-        let buf = StaticBuf::new(bytes.len());
-        assert!(buf.slice().fill(0, bytes));
-        a.data(&head(Kind::Chunk, bytes.len()), buf.slice()).unwrap();
-        mem.push(buf);
-        until(|| {
-            a.flush().unwrap();
-            lent |= a.tx.lent();
-            b.poll(&mut keep).unwrap();
-            (!a.tx.pending()).then_some(())
-        });
-    }
-    until(|| {
-        a.flush().unwrap();
-        b.poll(&mut keep).unwrap();
-        (keep.landed.len() == want.len()).then_some(())
-    });
-    assert!(keep.landed == want, "content");
-    assert!(lent, "the second run of payloads was lent");
-    assert!(!a.tx.lends(), "loopback copies");
-}
-
 #[test]
 fn dropping_a_rail_that_lends_ends_the_lending() {
     let (a, b) = streams();
