@@ -89,11 +89,9 @@ params! {
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
         "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), or copies through `host` memory; `auto` chooses by what the first messages of each size measure.";
     DEVMEM_POOL = "LINKSPAN_DEVMEM_POOL", Takes::Number(1, 4095), "64",
-        "GPU memory that each network card (with io_uring: each stream) fills by device-memory TCP, MiB: as much as is under way in a round trip and held by the GPU, twice over. Descriptors reach 4 GiB.";
+        "GPU memory that each network card fills by device-memory TCP, MiB: as much as is under way in a round trip and held by the GPU, twice over. Descriptors reach 4 GiB.";
     DEVMEM_QUEUES = "LINKSPAN_DEVMEM_QUEUES", Takes::Text, "",
         "Receive queues that this process binds to GPU memory by itself, as in `eth0:12-15`, where `lspan devmem up` does not run: needs CAP_NET_ADMIN, header split on, and queues that nothing else is spread over.";
-    DEVMEM_BACKEND = "LINKSPAN_DEVMEM_BACKEND", Takes::Word(&["auto", "socket", "io_uring", "io_uring-copy"]), "auto",
-        "What receives by device-memory TCP. `auto`: sockets, and where a card refuses those, io_uring. `socket`, `io_uring`: that or nothing; io_uring takes a queue of LINKSPAN_DEVMEM_QUEUES and a pool for each connection's stream, and CAP_NET_ADMIN. `io_uring-copy`: io_uring without a card, a mode for tests in which the kernel copies to host memory (Linux 7.1, CAP_NET_ADMIN).";
     MESH_PORT = "LINKSPAN_MESH_PORT", Takes::Number(0, 65_535), "0",
         "TCP and UDP port on which hosts joined by direct cables find each other, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
     MESH_FILE = "LINKSPAN_MESH_FILE", Takes::Text, "",
