@@ -46,17 +46,21 @@ impl ShmRail {
         let map = Arc::new(p.map);
         let watch = watch(&map)?;
         let direct = p.remote.is_some();
-        let info = RailInfo {
+        let mut info = RailInfo {
             transport: "shm",
             path: format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10),
             reason: p.reason,
             caps: caps(direct),
         };
+        let reach = PeerMemory::new(&map, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard, p.config.between);
+        if reach.pull_only() {
+            info.reason.push_str("; only the receiver copies, since /proc does not show us the peer's threads");
+        }
         Ok(ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
             recv: Receiver::new(&map, p.side),
-            reach: PeerMemory::new(&map, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard, p.config.between),
+            reach,
             watch,
             grace: 0,
         })
