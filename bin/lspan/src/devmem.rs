@@ -17,7 +17,7 @@ use std::time::Instant;
 use linkspan_fabric::{Ability, Config, MemoryName, gpus, survey};
 use linkspan_netdev::{
     Error, HeaderSplit, QueueKind, Socket, channels, foreign_interface, may_bind_receive, may_bind_send, queues, rings,
-    starved, zero_copy_receive,
+    starved,
 };
 use linkspan_topology::{Host, Interface, Roots};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -231,33 +231,12 @@ fn exports() -> Vec<String> {
     all
 }
 
-/// What io_uring could do in place of device-memory sockets.
-fn uring() -> String {
-    match zero_copy_receive() {
-        Err(e) => format!("io_uring: not allowed for this process ({e}); device-memory sockets do not need it"),
-        Ok(found) if !found.receives => {
-            "io_uring: no zero-copy receive (Linux 6.15 has it, with GPU memory since 6.16); device-memory sockets need none"
-                .to_owned()
-        }
-        Ok(found) => {
-            let mode = match found.without_card {
-                true => ", and its mode without a card, for tests (LINKSPAN_DEVMEM_BACKEND=io_uring-copy)",
-                false => "",
-            };
-            format!(
-                "io_uring: this kernel has zero-copy receive, which is taken where a card refuses device-memory sockets and this \
-                 process has queues (LINKSPAN_DEVMEM_QUEUES) and CAP_NET_ADMIN{mode}"
-            )
-        }
-    }
-}
-
 fn notes() -> Vec<String> {
     let socket = UdpSocket::bind("127.0.0.1:0");
     let foreign = socket.is_ok_and(|s| foreign_interface(s.as_fd()));
     let note = "this kernel has Google's own interface for device memory (TCPX, socket option 97); linkspan does not use it \
                 and needs an upstream kernel";
-    std::iter::once(uring()).chain(foreign.then(|| note.to_owned())).collect()
+    foreign.then(|| note.to_owned()).into_iter().collect()
 }
 
 fn text(report: &Report) -> String {

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::cable::TierChoice;
-use crate::devmem::{Backend, DevmemConfig};
+use crate::devmem::DevmemConfig;
 use crate::helpers::Wish;
 use crate::keys::Keyring;
 use crate::params;
@@ -301,8 +301,7 @@ fn devmem(get: &dyn Fn(&str) -> Option<String>) -> Result<DevmemConfig, Error> {
         None => None,
     };
     let pool = params::DEVMEM_POOL.number(get)?.unwrap_or(64);
-    let backend = params::DEVMEM_BACKEND.read(get)?.map_or(Backend::Auto, |name| Backend::named(&name));
-    Ok(DevmemConfig { queues, pool: (pool as usize) << 20, backend })
+    Ok(DevmemConfig { queues, pool: (pool as usize) << 20 })
 }
 
 fn guard(get: &dyn Fn(&str) -> Option<String>, encrypt: bool) -> Result<Guard, Error> {

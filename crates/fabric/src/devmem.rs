@@ -52,34 +52,6 @@ pub struct DevmemConfig {
     pub queues: Option<(String, u32, u32)>,
     /// Bytes of each GPU's pool on each card.
     pub pool: usize,
-    /// What receives.
-    pub backend: Backend,
-}
-
-/// What receives payload into device memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// Device-memory sockets, else io_uring.
-    #[default]
-    Auto,
-    /// Device-memory sockets or nothing.
-    Socket,
-    /// io_uring's zero-copy receive or nothing: a queue for each stream, of those that this process binds itself.
-    Ring,
-    /// io_uring's mode without a card, for tests: the kernel copies to host memory.
-    Copied,
-}
-
-impl Backend {
-    /// The backend of this name.
-    pub(crate) fn named(name: &str) -> Backend {
-        match name {
-            "socket" => Backend::Socket,
-            "io_uring" => Backend::Ring,
-            "io_uring-copy" => Backend::Copied,
-            _ => Backend::Auto,
-        }
-    }
 }
 
 impl DevmemConfig {

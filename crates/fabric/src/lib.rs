@@ -405,12 +405,6 @@ impl Fabric {
         rail
     }
 
-    /// Whether payload stays as it is until the peer has landed it: operations are acknowledged, and it goes through no memory
-    /// of staging that is used again earlier.
-    fn payload_rests(&self) -> bool {
-        self.acked() && !self.config().stage && !self.reaches_device_memory()
-    }
-
     /// Whether some interface is set up for device-memory TCP and connections may take it: device memory is then welcome on
     /// every connection, staged where this one's path does not reach it.
     pub fn reaches_device_memory(&self) -> bool {
@@ -468,9 +462,8 @@ impl Fabric {
 
     pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<BoxRail, Error> {
         let congestion = stream.stream.congestion();
-        let (zero_copy, zerocopy) = match self.config().encrypts() {
+        let (zero_copy, zerocopy) = match self.config().encrypts() || stream.stream.is_local() {
             true => Default::default(),
-            false if stream.stream.is_local() => self.config().zerocopy.here(self.payload_rests()),
             false => self.config().zerocopy.on(self.survey(), &stream.stream.interface()),
         };
         let config = RailConfig {

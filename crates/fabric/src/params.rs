@@ -55,7 +55,7 @@ params! {
     HELPERS = "LINKSPAN_HELPERS", Takes::Text, "0",
         "Helper threads for each network card, 0 to 8: they move the bytes of its TCP streams, pinned to the processors near the card. Only links over 25 Gb/s get one, and at most 8 run in a process; `force:N` gives every TCP stream one, whatever its link. Encrypted streams have none.";
     ZEROCOPY = "LINKSPAN_ZEROCOPY", Takes::Text, "auto",
-        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of real network cards, payloads of 64 KiB and more, if the first 128 of a stream show that it costs less; a number: from so many bytes on (at least 4096); `0`: never. Streams inside one machine do it for a number only, through a pipe (vmsplice, splice), where operations are acknowledged and no memory of GPUs is staged: after an operation was revoked, the peer may still read later contents of its memory. A stream stops doing it when the kernel reports that it copied all the same. Encrypted streams never do it.";
+        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of 25 Gb/s and more, payloads of 256 KiB and more; a number: from so many bytes on (at least 4096); `0`: never. A stream stops doing it when the kernel reports that it copied all the same. Streams inside one machine and encrypted ones never do it.";
     CONGESTION = "LINKSPAN_TCP_CONGESTION", Takes::Text, "",
         "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
     TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",
@@ -89,11 +89,9 @@ params! {
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
         "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), or copies through `host` memory; `auto` chooses by what the first messages of each size measure.";
     DEVMEM_POOL = "LINKSPAN_DEVMEM_POOL", Takes::Number(1, 4095), "64",
-        "GPU memory that each network card (with io_uring: each stream) fills by device-memory TCP, MiB: as much as is under way in a round trip and held by the GPU, twice over. Descriptors reach 4 GiB.";
+        "GPU memory that each network card fills by device-memory TCP, MiB: as much as is under way in a round trip and held by the GPU, twice over. Descriptors reach 4 GiB.";
     DEVMEM_QUEUES = "LINKSPAN_DEVMEM_QUEUES", Takes::Text, "",
         "Receive queues that this process binds to GPU memory by itself, as in `eth0:12-15`, where `lspan devmem up` does not run: needs CAP_NET_ADMIN, header split on, and queues that nothing else is spread over.";
-    DEVMEM_BACKEND = "LINKSPAN_DEVMEM_BACKEND", Takes::Word(&["auto", "socket", "io_uring", "io_uring-copy"]), "auto",
-        "What receives by device-memory TCP. `auto`: sockets, and where a card refuses those, io_uring. `socket`, `io_uring`: that or nothing; io_uring takes a queue of LINKSPAN_DEVMEM_QUEUES and a pool for each connection's stream, and CAP_NET_ADMIN. `io_uring-copy`: io_uring without a card, a mode for tests in which the kernel copies to host memory (Linux 7.1, CAP_NET_ADMIN).";
     MESH_PORT = "LINKSPAN_MESH_PORT", Takes::Number(0, 65_535), "0",
         "TCP and UDP port on which hosts joined by direct cables find each other, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
     MESH_FILE = "LINKSPAN_MESH_FILE", Takes::Text, "",

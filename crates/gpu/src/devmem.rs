@@ -6,12 +6,10 @@
 
 mod assembly;
 mod control;
-mod ring;
 mod tokens;
 
 pub use assembly::{Assembly, Placed, Unplaced};
-pub use control::{BadControl, Fragment, Fragments, fragments, tell};
-pub use ring::{Arrivals, BadCompletion, BadRefill, Completion, MOST_REFILLS, PAGE, Refill, RequestState, refills};
+pub use control::{BadControl, Fragment, Fragments, fragments};
 pub use tokens::{PER_CALL, RUNS, Run, Tokens};
 
 #[cfg(test)]

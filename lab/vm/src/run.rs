@@ -158,7 +158,6 @@ pub(crate) fn puts() -> Vec<Put> {
         ("PLUGIN_HOST", "/usr/bin/plugin-host"),
         ("VERBS", "/usr/bin/verbs-conformance"),
         ("RINGTEST", "/usr/bin/ringtest"),
-        ("URING", "/usr/bin/uring-conformance"),
         ("CABLES", "/usr/bin/cables"),
         ("RING_C", "/usr/bin/ring-c"),
         ("RING_CPP", "/usr/bin/ring-cpp"),

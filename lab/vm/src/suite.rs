@@ -22,7 +22,6 @@ mod stripe;
 pub(crate) mod system;
 pub(crate) mod tb;
 mod thunderbolt;
-mod uring;
 mod usage;
 
 use crate::error::Result;
@@ -322,12 +321,5 @@ pub(crate) const ALL: &[Test] = &[
         ours: false,
         what: "a ring of four and a line: RDMA between neighbours, relays between others, cables cut in mid-run and back",
         run: rdma::mesh_ring,
-    },
-    Test {
-        name: "uring",
-        since: (7, 1),
-        ours: false,
-        what: "io_uring's zero-copy receive without a card: the transports' suite, few pages, planted bugs, a peer killed",
-        run: uring::uring,
     },
 ];

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use linkspan_transport::{Buf, MemSlice};
 
-use crate::{Pipe, retry};
+use crate::retry;
 
 /// Most ranges in one [`Gather`]. The kernel allows 1024 (IOV_MAX); 64 fit the stack and fill a system call.
 pub const GATHER_MAX: usize = 64;
@@ -94,15 +94,6 @@ impl<'a> Gather<'a> {
     /// The error of `sendmsg(2)`, as EPIPE or ECONNRESET; ENOBUFS where the socket may pin no more memory.
     pub fn send_zerocopy(&self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         self.send_with(fd, libc::MSG_ZEROCOPY)
-    }
-
-    /// Puts the pages of the ranges into the pipe, in order, as many as have space.
-    ///
-    /// # Errors
-    /// As [`Pipe::fill`].
-    pub fn fill(&self, pipe: &mut Pipe) -> io::Result<()> {
-        // SAFETY: the first `count` entries were written by `push_raw`; each range is readable, see `send_with`.
-        unsafe { pipe.fill_from(self.iov.as_ptr().cast(), self.count) }
     }
 
     fn send_with(&self, fd: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<Option<usize>> {

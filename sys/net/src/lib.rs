@@ -17,7 +17,6 @@ mod interfaces;
 mod notifier;
 mod options;
 mod order;
-mod pipe;
 mod wait;
 
 pub use accept::{AcceptPause, is_shortage};
@@ -31,7 +30,6 @@ pub use linkspan_thread::block_signals;
 pub use notifier::Notifier;
 pub use options::{bind_late_port, incoming_cpu};
 pub use order::{copy_ascending, fill_ascending};
-pub use pipe::Pipe;
 pub use wait::WaitSet;
 
 use std::io;

@@ -12,7 +12,6 @@ mod receive;
 mod send;
 mod socket;
 mod steer;
-mod uring;
 
 pub use ethtool::{Channels, HeaderSplit, Rings, channels, rings, split_headers};
 pub use message::BadMessage;
@@ -22,4 +21,3 @@ pub use receive::{CONTROL_LEN, Received, foreign_interface, give_back, receive};
 pub use send::send_bound;
 pub use socket::{Error, Socket};
 pub use steer::{Rule, end_rule, set_spread, spread, steerable, take_rules, takes_rules};
-pub use uring::{Area, Harvest, Issuer, Notifier, Source, UringError, ZeroCopyReceive, zero_copy, zero_copy_receive};

@@ -6,12 +6,12 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use linkspan_gpu::devmem::{Arrivals, Fragment, Refill, RequestState, Run, fragments};
+use linkspan_gpu::devmem::{Run, fragments};
 use linkspan_netdev::{
-    Area, CONTROL_LEN, Error, Notifier, QueueKind, Socket, Source, channels, foreign_interface, give_back,
-    may_bind_receive, may_bind_send, page_pools, queues, receive, rings, starved, zero_copy, zero_copy_receive,
+    CONTROL_LEN, Error, QueueKind, Socket, channels, foreign_interface, give_back, may_bind_receive, may_bind_send,
+    page_pools, queues, receive, rings, starved,
 };
-use linkspan_transport::{Buf, StaticBuf};
+use linkspan_transport::StaticBuf;
 
 /// The loopback interface is number 1 in every network namespace.
 const LO: u32 = 1;
@@ -104,91 +104,4 @@ fn page_pools_of_this_machine() {
             Err(error) => assert!(matches!(error.errno(), Some(19 | 22 | 95)), "{error}"),
         }
     }
-}
-
-#[test]
-fn what_io_uring_has() {
-    match zero_copy_receive() {
-        Ok(found) => assert!(found.receives || !found.without_card, "{found:?}"),
-        Err(error) => assert!(matches!(error.raw_os_error(), Some(1 | 38)), "{error}"),
-    }
-}
-
-/// io_uring's zero-copy receive from a card that cannot: the call and the kernel's error.
-#[test]
-fn a_queue_of_loopback_is_refused() {
-    let memory = StaticBuf::new(64 << 12);
-    let notifier = std::sync::Arc::new(Notifier::new(true).unwrap());
-    let source = Source::Queue { interface: LO, queue: 0 };
-    let refused = zero_copy(source, Area::Host(memory.slice()), (64, 64), &notifier).unwrap_err();
-    println!("{refused}: {}", refused.source);
-    // EPERM without CAP_NET_ADMIN, EINVAL before 6.15, ENOSYS where there is no io_uring.
-    let code = refused.source.raw_os_error();
-    assert!(matches!(code, Some(95 | 1 | 22 | 38)), "{refused}: {}", refused.source);
-    assert!(refused.to_string().starts_with("LS1335 "), "{refused}");
-}
-
-/// The mode without a card, from the socket to the page and back, where this kernel has it.
-#[test]
-fn io_uring_copies_a_stream_to_pages_that_go_back() {
-    let memory = StaticBuf::new(8 << 12);
-    let notifier = std::sync::Arc::new(Notifier::new(true).unwrap());
-    let made = zero_copy(Source::Anywhere, Area::Host(memory.slice()), (64, 64), &notifier);
-    let known = zero_copy_receive().is_ok_and(|found| found.without_card);
-    let (mut issuer, mut harvest) = match made {
-        Ok(made) => made,
-        Err(why) => {
-            println!("cannot be tested here: {why}: {}", why.source);
-            assert!(!known || why.source.raw_os_error() == Some(1), "this kernel has it: {why}: {}", why.source);
-            return;
-        }
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (b, _) = listener.accept().unwrap();
-    let mut refill = Refill::new(harvest.refills(), 8);
-    let mut arrivals = Arrivals::new(5, 8 << 12, harvest.area(), 1);
-    let mut want = 0u8;
-    // Ten times the area: pages go round.
-    for round in 0..20 {
-        a.write_all(&[round; 16 << 10]).unwrap();
-        let mut got = 0;
-        while got < 16 << 10 {
-            if arrivals.state() != RequestState::Armed {
-                arrivals.resumed();
-                assert_eq!(arrivals.state(), RequestState::Idle);
-                issuer.flush().unwrap();
-                assert!(issuer.receive(b.as_fd(), 12 << 10, 5));
-                arrivals.armed(12 << 10);
-            }
-            issuer.enter().unwrap();
-            let Some(completion) = harvest.next() else {
-                issuer.wait();
-                continue;
-            };
-            let Some(fragment) = arrivals.take(completion).unwrap() else { continue };
-            let Fragment::Device { offset, len, token, .. } = fragment else { panic!("{fragment:?}") };
-            let bytes = memory.slice().sub(offset, len.into()).unwrap().to_vec();
-            assert!(bytes.iter().all(|&byte| byte == want), "round {round}, page {token}");
-            got += len as usize;
-            refill.kernel_at(harvest.taken()).unwrap();
-            let slot = refill.back(token).unwrap().unwrap();
-            harvest.refill(slot, u64::from(token) << 12, 4096);
-            harvest.refilled(refill.tail());
-        }
-        want += 1;
-    }
-    drop(a);
-    while arrivals.state() != RequestState::End {
-        if arrivals.state() == RequestState::Idle {
-            assert!(issuer.receive(b.as_fd(), 1 << 12, 5));
-            arrivals.armed(1 << 12);
-        }
-        issuer.enter().unwrap();
-        match harvest.next() {
-            Some(completion) => assert_eq!(arrivals.take(completion).unwrap(), None),
-            None => issuer.wait(),
-        }
-    }
-    issuer.cancel();
 }

@@ -1,94 +1,17 @@
-//! Cross-memory attach through a guard page that its owner can close.
-//!
-//! `process_vm_readv` and `process_vm_writev` name the other process's memory by address. A process that may use them may
-//! use them late: a thread that decided to copy can be stopped before it enters the kernel and go on hours later.
-//! So each copy carries, as its first remote element, eight bytes of a *guard page* of the memory's owner. The kernel
-//! works through the elements in order and ends at the first one it cannot reach (process_vm_readv(2)), so once
-//! the owner has taken the rights from the guard page, a copy that enters the kernel moves nothing. What is left are
-//! copies that were inside the kernel already, and a thread that was is neither stopped nor doing anything else
-//! ([`crate::peer::Task`]).
+//! Cross-memory attach through a guard page that its owner can close: process_vm_readv(2) and process_vm_writev(2), whose
+//! first remote element is eight bytes of that page. Why, says [`crate::revoke`].
 
 use std::io;
-use std::ptr::NonNull;
 
 use linkspan_transport::{Buf, MemSlice};
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::map::whole;
+pub use crate::revoke::AccessGuard;
+use crate::revoke::NONCE_AT;
 use crate::slot::MAX_SLICES;
 
 #[cfg(test)]
 mod tests;
-
-/// Bytes of the guard page mapping: the largest page size Linux runs on (64 KiB on some ARM kernels).
-const GUARD_BYTES: usize = 64 << 10;
-
-/// Where in the guard page the rail's nonce lies, for the peer's probe.
-const NONCE_AT: usize = 64;
-
-/// A page of this process that a peer's copies pass first.
-#[derive(Debug)]
-pub struct AccessGuard {
-    page: NonNull<u8>,
-    keep: bool,
-}
-
-// SAFETY: the page is ours, is never read by us after set-up, and lives as long as the value.
-unsafe impl Send for AccessGuard {}
-
-impl AccessGuard {
-    /// An accessible guard page that holds `nonce`.
-    ///
-    /// # Errors
-    /// The error of `mmap(2)`: ENOMEM.
-    pub fn new(nonce: [u64; 2]) -> io::Result<AccessGuard> {
-        // SAFETY: a fresh private mapping at an address of the kernel's choice.
-        let page = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                GUARD_BYTES,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )?
-        };
-        let page: NonNull<u8> = NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: inside the fresh mapping, aligned, and not shared yet.
-        unsafe { page.add(NONCE_AT).cast::<[u64; 2]>().write(nonce) };
-        Ok(AccessGuard { page, keep: false })
-    }
-
-    /// The page's address, to be sent to the peer.
-    pub fn address(&self) -> u64 {
-        self.page.as_ptr() as u64
-    }
-
-    /// Closes it: no copy that enters the kernel from now on moves a byte. The address stays taken, closed, for the
-    /// life of this process unless [`AccessGuard::reopenable`] is called, since a late copy may still come.
-    ///
-    /// # Errors
-    /// The error of `mprotect(2)`: ENOMEM where the process has too many mappings.
-    pub fn close(&mut self) -> io::Result<()> {
-        self.keep = true;
-        // SAFETY: our own mapping, of which no reference exists.
-        unsafe { rustix::mm::mprotect(self.page.as_ptr().cast(), GUARD_BYTES, MprotectFlags::empty())? };
-        Ok(())
-    }
-
-    /// No late copy is possible any more: the address may be unmapped.
-    pub fn reopenable(&mut self) {
-        self.keep = false;
-    }
-}
-
-impl Drop for AccessGuard {
-    fn drop(&mut self) {
-        if !self.keep {
-            // SAFETY: our own mapping, of which no reference exists.
-            let unmapped = unsafe { rustix::mm::munmap(self.page.as_ptr().cast(), GUARD_BYTES) };
-            debug_assert!(unmapped.is_ok());
-        }
-    }
-}
 
 /// The memory of the peer process, behind its guard page.
 #[derive(Clone, Copy, Debug)]

@@ -24,7 +24,7 @@ pub fn should_notify(sleeping: &AtomicU64) -> bool {
     sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
 }
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod model {
     use loom::sync::Arc;
     use loom::thread;

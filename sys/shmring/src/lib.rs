@@ -1,14 +1,15 @@
 //! What the shared-memory transport needs of the machine: lock-free rings and transfer slots in a sealed memfd,
-//! cross-memory attach behind a guard page, and proofs that a peer process ended or stands still.
+//! cross-memory attach, and the proof that a peer's copies have ended.
 //!
 //! The map is shared with a process that may write anything to it. Everything in it is an atomic or is moved by raw
 //! copies; no Rust reference to plain data in it is ever made, each index is read once and bounds-checked, and what
 //! is decided upon is decided on private copies.
 //!
-//! The protocols proper ([`ring`], [`slot`], [`doorbell`]) are written over traits, so that `--cfg loom` can model
+//! The protocols proper ([`ring`], [`slot`], [`doorbell`], [`revoke`]) are written over traits, so that `--cfg loom` can model
 //! them: `RUSTFLAGS="--cfg loom" cargo test -p linkspan-shmring --lib --release`.
 
 pub mod doorbell;
+pub mod revoke;
 pub mod ring;
 pub mod slot;
 mod sync;

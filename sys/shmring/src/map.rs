@@ -150,7 +150,7 @@ impl Map {
         unsafe { &*word.cast::<AtomicU32>() }
     }
 
-    /// The thread of a side that may be touching the other's memory; for [`crate::slot::enter`].
+    /// The thread of a side that may be touching the other's memory; for [`crate::revoke::enter`].
     pub fn inside(&self, side: Side) -> &AtomicU64 {
         self.word(layout::inside(side))
     }

@@ -1,4 +1,4 @@
-//! The peer process: which process it is, whether it is alive, and whether one of its threads can still be inside a copy.
+//! The peer process: which process it is, and whether it is alive.
 
 use std::cell::Cell;
 use std::io;
@@ -75,68 +75,4 @@ pub fn this_thread() -> u64 {
         }
         t.get()
     })
-}
-
-/// CPU time after which a thread cannot be in the copy any more that it might have been in: 100 ms; the copy of one
-/// slice, at most 1 MiB, takes less than one.
-const COPY_CPU_NS: u64 = 100_000_000;
-
-/// A thread of the peer that may be inside a copy.
-#[derive(Debug)]
-pub struct Task {
-    dir: String,
-    start: Option<u64>,
-}
-
-impl Task {
-    /// The thread `tid` of process `pid`.
-    pub fn new(pid: i32, tid: u64) -> Task {
-        let mut task = Task { dir: format!("/proc/{pid}/task/{tid}"), start: None };
-        task.start = task.cpu_ns();
-        task
-    }
-
-    fn read(&self, name: &str) -> io::Result<String> {
-        std::fs::read_to_string(format!("{}/{name}", self.dir))
-    }
-
-    /// Nanoseconds on a processor so far.
-    fn cpu_ns(&self) -> Option<u64> {
-        self.read("schedstat").ok()?.split(' ').next()?.parse().ok()
-    }
-
-    /// State letter of proc_pid_stat(5). The name before it may hold anything, so it is found from the end.
-    fn state(&self) -> io::Result<char> {
-        let stat = self.read("stat")?;
-        let after = stat.rsplit_once(") ").map(|(_, rest)| rest);
-        after.and_then(|r| r.chars().next()).ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
-    /// Whether [`Task::outside`] works on this system.
-    ///
-    /// # Errors
-    /// The error of reading `/proc/PID/stat`: `/proc` is not mounted, or hides the peer.
-    pub fn visible(&self) -> io::Result<()> {
-        self.state().map(drop)
-    }
-
-    /// Whether the thread is certainly not inside a copy that it began before this was called: it has ended, stands
-    /// in a signal or debugger stop (which begin and end at the border of the kernel, never within a call), sleeps
-    /// in another call or none, or has run for longer than any copy since [`Task::new`].
-    pub fn outside(&self) -> bool {
-        match self.state() {
-            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return true,
-            // T: stopped, t: traced, Z, X: ended.
-            Ok('T' | 't' | 'Z' | 'X') => return true,
-            _ => {}
-        }
-        if let Ok(line) = self.read("syscall") {
-            // "running", or the number of the call it sleeps in (-1: none) and more.
-            let number = line.split_whitespace().next().and_then(|w| w.parse::<i64>().ok());
-            if number.is_some_and(|n| n != libc::SYS_process_vm_writev && n != libc::SYS_process_vm_readv) {
-                return true;
-            }
-        }
-        matches!((self.start, self.cpu_ns()), (Some(start), Some(now)) if now.saturating_sub(start) > COPY_CPU_NS)
-    }
 }

@@ -6,7 +6,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -11,9 +11,9 @@
 
 use std::ops::Range;
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering};
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -152,26 +152,8 @@ pub fn stop(w: &impl Words) -> bool {
     SlotState::of(w.cursor().fetch_or(STOP, Ordering::AcqRel)).done
 }
 
-/// Announces that this thread is about to touch the peer's memory for a transfer, and asks whether it still may.
-/// `inside` is this side's own flag; it is cleared by [`leave`] in either case.
-///
-/// With [`all_out`] this is Dekker's handshake: of "I am inside" and "it is stopped" at least one side sees the
-/// other's.
-#[must_use]
-pub fn enter(inside: &AtomicU64, who: u64, w: &impl Words, generation: u32) -> bool {
-    inside.store(who, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
+/// Whether the transfer goes on.
+pub(crate) fn runs(w: &impl Words, generation: u32) -> bool {
     let word = w.cursor().load(Ordering::Acquire);
     (word >> GEN) as u32 == generation && word & STOP == 0
-}
-
-/// Ends the copy that began with [`enter`].
-pub fn leave(inside: &AtomicU64) {
-    inside.store(0, Ordering::Release);
-}
-
-/// After [`stop`] of every transfer: which threads of the peer may still be copying (0: none, and none will).
-pub fn all_out(inside: &AtomicU64) -> u64 {
-    fence(Ordering::SeqCst);
-    inside.load(Ordering::Acquire)
 }

@@ -1,6 +1,7 @@
 //! The rail.
 
 use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use linkspan_transport::{
 use crate::notices::{NoticeSink, announcement};
 use crate::rx::{Fault, Intake};
 use crate::tx::{Outgoing, Trouble};
-use crate::{Error, Socket, Via};
+use crate::{Error, Socket};
 
 /// What the fabric knows of a rail beyond its streams.
 #[derive(Clone, Default)]
@@ -265,7 +266,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
             || self.end.is_some()
             || self.events.front().is_some();
         let control = control.filter(|_| !work)?;
-        let data = self.socket.wait(self.intake.wants(), self.out.pending()).ok()?;
+        let data = WaitFd { fd: self.socket.fd().as_raw_fd(), read: self.intake.wants(), write: self.out.pending() };
         // A set that cannot be made is no reason to sleep forever: the caller looks again.
         self.wake.arm([Some(control), Some(data)]).ok()
     }
@@ -327,23 +328,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
         };
         if let Some(pool) = &pool {
             let (mib, id, reason) = (pool.mem.len() >> 20, pool.id, &self.info.reason);
-            self.info.reason = match pool.via {
-                Via::Socket => format!("{reason}; payload lands in {mib} MiB of {device}, binding {id}"),
-                Via::Ring(queue) => {
-                    format!("{reason}; payload lands in {mib} MiB of {device} by io_uring, queue {queue}")
-                }
-                Via::Copied => {
-                    format!("{reason}; payload is copied by io_uring to {mib} MiB of host memory: a mode for tests")
-                }
-            };
-            if pool.via == Via::Copied {
-                let why = Error::Copied { path: self.info.path.clone() }.to_string();
-                if self.config.strict {
-                    return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
-                }
-                self.info.path.push_str(" (io_uring without a card)");
-                self.events.push_back(format!("downgrade: {why}"));
-            }
+            self.info.reason = format!("{reason}; payload lands in {mib} MiB of {device}, binding {id}");
         }
         self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
         self.out.attach(gpu);

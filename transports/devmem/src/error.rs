@@ -4,7 +4,6 @@ use std::io;
 
 use linkspan_gpu::GpuError;
 use linkspan_gpu::devmem::BadControl;
-use linkspan_netdev::UringError;
 
 /// Why a stream does not reach device memory, or no longer.
 #[derive(Debug, thiserror::Error)]
@@ -53,17 +52,6 @@ pub enum Error {
     Tokens {
         /// How many.
         tokens: u64,
-    },
-    /// io_uring cannot receive it.
-    #[error(transparent)]
-    Ring(#[from] UringError),
-    /// io_uring's mode for tests.
-    #[error(
-        "LS1346 payload from {path} is copied to host memory by the kernel: io_uring without a card is a mode for tests"
-    )]
-    Copied {
-        /// The stream.
-        path: String,
     },
     /// A system call.
     #[error("LS1344 {call} failed")]

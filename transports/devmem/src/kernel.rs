@@ -3,16 +3,16 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use linkspan_gpu::Gpu;
 use linkspan_gpu::devmem::Run;
 use linkspan_net::{Sent, enable_zerocopy, send_mem, sent_notice};
 use linkspan_netdev::{Received, give_back, receive, send_bound};
-use linkspan_transport::{MemSlice, WaitFd};
+use linkspan_transport::MemSlice;
 
-use crate::{Error, Lent, Pool, Ring, Socket};
+use crate::{Error, Lent, Pool, Socket};
 
 /// Who has the stream.
 pub trait Owner: AsFd + Send + fmt::Debug {
@@ -21,15 +21,6 @@ pub trait Owner: AsFd + Send + fmt::Debug {
 
     /// The stream ends with a reset when this is dropped, whatever is under way.
     fn cut(&mut self);
-}
-
-/// What [`Cards::bind`] found for a stream.
-#[derive(Debug)]
-pub struct Bound {
-    /// Where its payload lands.
-    pub pool: Pool,
-    /// What receives it, where not a device-memory socket does.
-    pub ring: Option<Ring>,
 }
 
 /// Who binds device memory to network cards and steers streams to it. May be asked from any thread.
@@ -49,7 +40,7 @@ pub unsafe trait Cards: Send + Sync + fmt::Debug {
         ends: (SocketAddr, SocketAddr),
         stream: BorrowedFd<'_>,
         gpu: &Arc<dyn Gpu>,
-    ) -> Result<Bound, String>;
+    ) -> Result<Pool, String>;
 
     /// Has the interface's card send from this memory.
     ///
@@ -61,8 +52,6 @@ pub unsafe trait Cards: Send + Sync + fmt::Debug {
 /// A connected TCP stream of the kernel.
 #[derive(Debug)]
 pub struct KernelSocket<O> {
-    // It ends before the stream does, which it holds.
-    ring: Option<Ring>,
     owner: O,
     interface: String,
     path: String,
@@ -73,7 +62,7 @@ pub struct KernelSocket<O> {
 impl<O: Owner> KernelSocket<O> {
     /// The stream of `owner` over the interface of this name; `path` is what people see.
     pub fn new(owner: O, interface: String, path: String, cards: Arc<dyn Cards>) -> KernelSocket<O> {
-        KernelSocket { ring: None, owner, interface, path, cards, zerocopy: false }
+        KernelSocket { owner, interface, path, cards, zerocopy: false }
     }
 }
 
@@ -84,25 +73,12 @@ unsafe impl<O: Owner> Socket for KernelSocket<O> {
         self.owner.as_fd()
     }
 
-    fn wait(&mut self, read: bool, write: bool) -> io::Result<WaitFd> {
-        match &mut self.ring {
-            Some(ring) => ring.wait(self.owner.as_fd(), read, write),
-            None => Ok(WaitFd { fd: self.owner.as_fd().as_raw_fd(), read, write }),
-        }
-    }
-
     fn receive(&mut self, linear: MemSlice, control: &mut [u64]) -> io::Result<Option<Received>> {
-        match &mut self.ring {
-            Some(ring) => ring.receive(self.owner.as_fd(), linear, control),
-            None => receive(self.owner.as_fd(), linear, control),
-        }
+        receive(self.owner.as_fd(), linear, control)
     }
 
     fn give_back(&mut self, runs: &[Run]) -> io::Result<u64> {
-        match &mut self.ring {
-            Some(ring) => ring.give_back(runs),
-            None => give_back(self.owner.as_fd(), runs),
-        }
+        give_back(self.owner.as_fd(), runs)
     }
 
     fn send(&mut self, mem: MemSlice) -> io::Result<Option<usize>> {
@@ -120,9 +96,7 @@ unsafe impl<O: Owner> Socket for KernelSocket<O> {
     fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error> {
         let bound = self.cards.bind(&self.interface, self.owner.ends(), self.owner.as_fd(), gpu);
         let not = |why| Error::NotBound { path: self.path.clone(), device: gpu.info().id(), why };
-        let Bound { pool, ring } = bound.map_err(not)?;
-        self.ring = ring;
-        Ok(pool)
+        bound.map_err(not)
     }
 
     fn lend(&mut self, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, Error> {

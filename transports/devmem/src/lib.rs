@@ -11,7 +11,6 @@ mod error;
 mod kernel;
 mod notices;
 mod planted;
-mod ring;
 mod rx;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -20,8 +19,7 @@ mod tx;
 
 pub use endpoint::{DevmemRail, RailConfig};
 pub use error::Error;
-pub use kernel::{Bound, Cards, KernelSocket, Owner};
+pub use kernel::{Cards, KernelSocket, Owner};
 #[cfg(feature = "planted")]
 pub use planted::{Bug as PlantedBug, plant};
-pub use ring::Ring;
-pub use socket::{Lent, Pool, Socket, Via};
+pub use socket::{Lent, Pool, Socket};

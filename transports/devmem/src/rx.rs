@@ -584,10 +584,8 @@ impl Intake {
         while self.tokens.waiting() > 0 {
             let n = self.tokens.next(&mut runs);
             let tokens: u64 = runs[..n].iter().map(|r| u64::from(r.count)).sum();
-            let freed = match socket.give_back(&runs[..n]) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                freed => freed.map_err(|source| Error::System { call: "giving pages back", source })?,
-            };
+            let freed = socket.give_back(&runs[..n]);
+            let freed = freed.map_err(|source| Error::System { call: "giving pages back", source })?;
             if freed == 0 || !self.tokens.freed(freed) {
                 return Err(Error::Tokens { tokens }.into());
             }

@@ -27,7 +27,7 @@ use linkspan_netdev::Received;
 use linkspan_transport::{Buf, MemSlice};
 
 use crate::kernel::Owner;
-use crate::{Error, Lent, Pool, Socket, Via};
+use crate::{Error, Lent, Pool, Socket};
 use card::{Card, Tokens};
 use lending::SimZeroCopy;
 
@@ -361,7 +361,7 @@ unsafe impl<O: Owner> Socket for SimSocket<O> {
             return Err(Error::NotBound { path: self.path.clone(), device: gpu.info().id(), why: why.to_owned() });
         }
         let card = Card::new(gpu, self.config.pages)?;
-        let pool = Pool { mem: card.pool, id: card.id, lent: Arc::default(), via: Via::Socket, guard: Box::new(()) };
+        let pool = Pool { mem: card.pool, id: card.id, lent: Arc::default(), guard: Box::new(()) };
         self.card = Some(card);
         Ok(pool)
     }

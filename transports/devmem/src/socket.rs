@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use linkspan_gpu::Gpu;
 use linkspan_gpu::devmem::Run;
 use linkspan_net::Sent;
 use linkspan_netdev::Received;
-use linkspan_transport::{Buf, MemSlice, WaitFd};
+use linkspan_transport::{Buf, MemSlice};
 
 use crate::Error;
 
@@ -24,21 +24,8 @@ pub struct Pool {
     pub id: u32,
     /// Pages of it that NCCL's kernels have, over all streams that share it.
     pub lent: Arc<AtomicU64>,
-    /// How payload comes to it.
-    pub via: Via,
     /// What keeps it bound and this stream steered to it.
     pub guard: Box<dyn Any + Send>,
-}
-
-/// How payload comes to a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
-    /// A device-memory socket.
-    Socket,
-    /// io_uring's zero-copy receive, from this queue of the card.
-    Ring(u32),
-    /// io_uring's mode without a card: the kernel copies it to host memory, and the GPU reads it there. For tests.
-    Copied,
 }
 
 /// Device memory that a card sends from.
@@ -76,14 +63,6 @@ pub unsafe trait Socket: Send + fmt::Debug {
     /// The stream's descriptor.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// What to wait for until something comes (`read`), or can be sent (`write`).
-    ///
-    /// # Errors
-    /// The error of `epoll_ctl(2)`.
-    fn wait(&mut self, read: bool, write: bool) -> io::Result<WaitFd> {
-        Ok(WaitFd { fd: self.fd().as_raw_fd(), read, write })
-    }
-
     /// Receives at most as many bytes as `linear` has, which is host memory. What lies in device memory, and what was copied
     /// to `linear`, is told in `control` as the kernel tells it; without any such message all is in `linear`. `None`: nothing
     /// is there; 0 bytes: the end.
@@ -95,7 +74,7 @@ pub unsafe trait Socket: Send + fmt::Debug {
     /// Gives pages back by their tokens, at most 128 runs. Returns how many were taken, the first of those given: 1024 at most.
     ///
     /// # Errors
-    /// The error of `setsockopt(SO_DEVMEM_DONTNEED)`. `WouldBlock`: none can be given back now, try again later.
+    /// The error of `setsockopt(SO_DEVMEM_DONTNEED)`
     fn give_back(&mut self, runs: &[Run]) -> io::Result<u64>;
 
     /// Sends what the stream takes of host memory.

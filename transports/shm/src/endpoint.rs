@@ -47,12 +47,16 @@ impl ShmRail {
         let watch = watch(&map)?;
         let direct = p.remote.is_some();
         let path = format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10);
-        let info = RailInfo::new("shm", path, p.reason, caps(direct));
+        let mut info = RailInfo::new("shm", path, p.reason, caps(direct));
+        let reach = PeerMemory::new(&map, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard, p.config.between);
+        if reach.pull_only() {
+            info.reason.push_str("; only the receiver copies, since /proc does not show us the peer's threads");
+        }
         Ok(ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
             recv: Receiver::new(&map, p.side),
-            reach: PeerMemory::new(&map, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard, p.config.between),
+            reach,
             watch,
             grace: 0,
         })

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use linkspan_shmring::cma::{AccessGuard, Ranges, Remote};
+use linkspan_shmring::cma::{Ranges, Remote};
 use linkspan_shmring::map::SlotWords;
-use linkspan_shmring::peer::{self, Task, this_thread};
-use linkspan_shmring::{Map, Side, slot};
+use linkspan_shmring::peer::{self, this_thread};
+use linkspan_shmring::revoke::{self, AccessGuard};
+use linkspan_shmring::{Map, Side};
 
 use crate::live::LOOK_EVERY;
 
@@ -35,13 +36,10 @@ pub(crate) struct PeerMemory {
     looked: Cell<Instant>,
     remote: Option<Remote>,
     guard: AccessGuard,
-    /// Nothing could prove that a late writer is gone: then only this process writes its memory.
+    /// Nothing could prove that a late writer is gone: so only this process writes its memory.
     pull_only: bool,
     between: Option<fn()>,
 }
-
-/// How long a copy that is under way is simply waited for before the guard page is closed: several slices' worth.
-const GRACE: Duration = Duration::from_micros(200);
 
 impl PeerMemory {
     /// `remote` is `None` where the ring carries all.
@@ -53,7 +51,7 @@ impl PeerMemory {
         guard: AccessGuard,
         between: Option<fn()>,
     ) -> PeerMemory {
-        let pull_only = remote.is_some() && Task::new(pid, pid as u64).visible().is_err();
+        let pull_only = remote.is_some() && revoke::provable(pid).is_err();
         let looked = Cell::new(Instant::now());
         PeerMemory { map: map.clone(), side, pid, pidfd, looked, remote, guard, pull_only, between }
     }
@@ -72,6 +70,12 @@ impl PeerMemory {
         self.pull_only
     }
 
+    /// As where nothing could prove the end of the peer's copies.
+    #[cfg(test)]
+    pub(crate) fn prove_nothing(&mut self) {
+        self.pull_only = true;
+    }
+
     /// Reads claimed slices.
     pub(crate) fn pull(&self, w: &SlotWords<'_>, generation: u32, ranges: &mut Ranges) -> Copied {
         self.copy(w, generation, |remote| remote.pull_all(ranges))
@@ -87,7 +91,7 @@ impl PeerMemory {
             return Copied::Stopped;
         };
         let inside = self.map.inside(self.side);
-        let result = if slot::enter(inside, this_thread(), w, generation) {
+        let result = if revoke::enter(inside, this_thread(), w, generation) {
             if let Some(between) = self.between {
                 between();
             }
@@ -99,7 +103,7 @@ impl PeerMemory {
         } else {
             Copied::Stopped
         };
-        slot::leave(inside);
+        revoke::leave(inside);
         result
     }
 
@@ -120,43 +124,11 @@ impl PeerMemory {
 
     /// Returns when no thread of the peer touches our memory through this rail, nor ever will. Every transfer has
     /// been stopped before. `ended` tells whether the peer process has.
-    ///
-    /// A peer that is between [`slot::enter`] and [`slot::leave`] is given [`GRACE`]; then the guard page closes, and from
-    /// there on only a copy that was inside the kernel already can move bytes. It is over when the peer says so, has
-    /// ended, or its thread is seen outside. A peer that reports a wrong thread ends the wait early, and could have written
-    /// our memory in any case: the wait protects against correct peers only.
     pub(crate) fn quiesce(&mut self, ended: impl Fn() -> bool) {
         if self.remote.is_none() {
             return;
         }
-        let map = self.map.clone();
-        let inside = map.inside(self.side.other());
-        let start = Instant::now();
-        while slot::all_out(inside) != 0 {
-            if start.elapsed() > GRACE {
-                self.shut_out(inside, ended);
-                return;
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    fn shut_out(&mut self, inside: &std::sync::atomic::AtomicU64, ended: impl Fn() -> bool) {
-        // A guard page that cannot be closed (no memory for it) leaves the other two ways to know.
-        let closed = self.guard.close();
-        let who = slot::all_out(inside);
-        let task = Task::new(self.pid, who);
-        loop {
-            if slot::all_out(inside) == 0 || ended() {
-                self.guard.reopenable();
-                return;
-            }
-            if closed.is_ok() && task.outside() {
-                // It may come late and must find the guard page closed: the address stays taken.
-                return;
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        self.guard.revoke(self.map.inside(self.side.other()), self.pid, ended);
     }
 }
 

@@ -30,9 +30,8 @@ pub struct RailConfig {
     pub speed: u64,
     /// Chunk size for [`Caps`], bytes.
     pub chunk: usize,
-    /// Which payloads are lent to the kernel and not copied. But for [`ZeroCopyPolicy::Piped`] this is for real
-    /// network cards: on a stream inside this machine it is not used, and the rail gives it up for good when the kernel says that
-    /// it copied after all.
+    /// Which payloads are lent to the kernel and not copied. Not used on a stream inside this machine; the rail gives it up for
+    /// good when the kernel says that it copied after all.
     pub zero_copy: ZeroCopyPolicy,
     /// It stands by behind better rails; see [`RailInfo::standby`].
     pub standby: bool,
@@ -93,10 +92,7 @@ impl TcpRail {
     pub fn new(stream: Stream, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
         let rx = Rx::new(read_ahead).ok_or(Error::ReadAhead { len: read_ahead.len(), max: SCRATCH })?;
         let local = stream.is_local();
-        let zerocopy = ZeroCopy::new(
-            stream.as_fd(),
-            if local && !config.zero_copy.serves_local() { ZeroCopyPolicy::Never } else { config.zero_copy },
-        );
+        let zerocopy = ZeroCopy::new(stream.as_fd(), if local { ZeroCopyPolicy::Never } else { config.zero_copy });
         Ok(TcpRail::with(stream, config, rx, zerocopy))
     }
 

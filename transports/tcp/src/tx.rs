@@ -200,12 +200,11 @@ impl Tx {
         all.len.set((count * HEAD_LEN) as u32);
         all.total.set(bytes as u64);
         self.put_head(&all.sealed());
-        let zero_copy = self.zerocopy.wants_row(bytes);
         let (mut at, mut item) = (self.end + ((count + 1) * HEAD_LEN) as u64, self.accepted - count as u64);
         for n in 0..count {
             let (head, mem) = self.batch.items[n];
             self.put_head(&head);
-            self.put_payload(Payload { at, mem, zero_copy });
+            self.put_payload(Payload { at, mem, zero_copy: false });
             at += mem.len() as u64;
             item += 1;
             self.ends[item as usize & (ITEMS - 1)] = at;
@@ -278,15 +277,9 @@ impl Tx {
     /// Hands the kernel what it takes now with one call. Returns whether it took anything.
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         let mut active = false;
-        if self.zerocopy.lent() {
-            let clock = self.zerocopy.clock();
-            if self.zerocopy.collect(fd)? {
-                self.settle();
-                active = true;
-            }
-            if let Some(start) = clock {
-                self.zerocopy.spent(true, start.elapsed(), 0);
-            }
+        if self.zerocopy.lent() && self.zerocopy.collect(fd)? {
+            self.settle();
+            active = true;
         }
         if !self.pending() {
             return Ok(active);
@@ -295,13 +288,9 @@ impl Tx {
         if self.end - self.sent < BATCH as u64 {
             self.close_row();
         }
-        let clock = self.zerocopy.clock().zip(self.payload(self.payloads_out));
         let Some(n) = self.send(fd)? else {
             return Ok(active);
         };
-        if let Some((start, payload)) = clock {
-            self.zerocopy.spent(payload.zero_copy, start.elapsed(), n);
-        }
         self.advance(n as u64);
         Ok(true)
     }
@@ -322,22 +311,14 @@ impl Tx {
         if more { gather.send_more(fd) } else { gather.send(fd) }
     }
 
-    /// Lists the payload whose bytes come next, where it is to be lent to the kernel, and what may go with it. Returns whether
-    /// there is any.
+    /// Lists the payload whose bytes come next, where it is to be lent to the kernel. Returns whether it is.
     fn collect_lent(&self, gather: &mut Gather<'_>) -> bool {
-        let (mut pos, mut number) = (self.sent, self.payloads_out);
-        while gather.bytes() < BATCH && gather.capacity() > 0 {
-            let Some(p) = self.payload(number).filter(|p| p.zero_copy && p.at <= pos) else { break };
-            let rest = p.mem.len() as u64 - (pos - p.at);
-            let len = rest.min((BATCH - gather.bytes()) as u64);
-            let fits = p.mem.sub(pos - p.at, len).is_some_and(|part| gather.push_mem(part));
-            debug_assert!(fits);
-            (pos, number) = (pos + len, number + 1);
-            if len < rest || !self.zerocopy.gathers() {
-                break;
-            }
-        }
-        !gather.is_empty()
+        let Some(p) = self.payload(self.payloads_out).filter(|p| p.zero_copy && p.at <= self.sent) else {
+            return false;
+        };
+        let done = self.sent - p.at;
+        let len = (p.mem.len() as u64 - done).min(BATCH as u64);
+        p.mem.sub(done, len).is_some_and(|part| gather.push_mem(part))
     }
 
     fn payload(&self, number: u64) -> Option<Payload> {

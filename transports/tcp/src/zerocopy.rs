@@ -1,14 +1,9 @@
-//! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY, or through a pipe), where that pays.
-
-mod trial;
+//! Lending payload memory to the kernel instead of copying it (MSG_ZEROCOPY), where that pays.
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
 
-use linkspan_net::{Gather, Pipe};
-
-use trial::Trial;
+use linkspan_net::Gather;
 
 /// Which payloads are lent to the kernel instead of being copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,23 +13,7 @@ pub enum ZeroCopyPolicy {
     Never,
     /// Those of so many bytes and more.
     From(usize),
-    /// Those of 64 KiB and more, if that is measured to cost the sender less: both ways take turns for the first 128.
-    Measured,
-    /// As [`ZeroCopyPolicy::From`], through a pipe: the kernel gives no notice, so that [`taken`](linkspan_transport::Rail::taken) says only
-    /// that it has the pages. For connections whose payload rests until the peer has landed it, on this machine too,
-    /// and with peers that may read what the memory holds later: dropping the rail does not take back what it has sent.
-    Piped(usize),
 }
-
-impl ZeroCopyPolicy {
-    /// Whether it spares the copy on a stream inside this machine.
-    pub(crate) fn serves_local(self) -> bool {
-        matches!(self, ZeroCopyPolicy::Piped(_))
-    }
-}
-
-/// Bytes that a pipe holds: as many as the kernel allows everybody (fs.pipe-max-size), less the page that a pipe adds.
-const PIPE: usize = (1 << 20) - 4096;
 
 /// Calls whose memory is lent at a time.
 const CALLS: usize = 256;
@@ -46,78 +25,36 @@ const ENOBUFS: i32 = 105;
 pub(crate) struct ZeroCopy {
     /// Payloads from this length on are lent; `None`: never (any more).
     from: Option<usize>,
-    /// Lending is being compared with copying.
-    trial: Option<Trial>,
     /// Position of the first byte of each call, and whether its notice has come; slot = number modulo CALLS.
     calls: Box<[(u64, bool)]>,
     /// Calls ever made and ever settled in order.
     made: u32,
     settled: u32,
-    /// Pages go through it, and no calls are counted.
-    pipe: Option<Pipe>,
 }
 
 impl ZeroCopy {
     /// Never lends.
     pub(crate) fn off() -> ZeroCopy {
-        ZeroCopy { from: None, trial: None, calls: Box::default(), made: 0, settled: 0, pipe: None }
+        ZeroCopy { from: None, calls: Box::default(), made: 0, settled: 0 }
     }
 
     /// Lends on this socket what `zero_copy` says, where the kernel can.
     pub(crate) fn new(fd: BorrowedFd<'_>, zero_copy: ZeroCopyPolicy) -> ZeroCopy {
-        let (from, trial) = match zero_copy {
-            ZeroCopyPolicy::Never => return ZeroCopy::off(),
-            ZeroCopyPolicy::From(from) | ZeroCopyPolicy::Piped(from) => (from.max(1), None),
-            ZeroCopyPolicy::Measured => (trial::LEAST, Some(Trial::default())),
-        };
-        if zero_copy.serves_local() {
-            let pipe = Pipe::new(PIPE).ok();
-            return ZeroCopy { from: pipe.as_ref().map(|_| from), trial, pipe, ..ZeroCopy::off() };
-        }
+        let ZeroCopyPolicy::From(from) = zero_copy else { return ZeroCopy::off() };
         if linkspan_net::enable_zerocopy(fd).is_err() {
             return ZeroCopy::off();
         }
-        ZeroCopy { from: Some(from), trial, calls: vec![(0, false); CALLS].into(), ..ZeroCopy::off() }
+        ZeroCopy { from: Some(from.max(1)), calls: vec![(0, false); CALLS].into(), ..ZeroCopy::off() }
     }
 
     /// Whether payloads that are to be lent still are.
     pub(crate) fn on(&self) -> bool {
-        self.from.is_some() || self.holds()
+        self.from.is_some()
     }
 
-    /// Whether the pipe holds the bytes that come next.
-    fn holds(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0)
-    }
-
-    /// Whether the next payload, of `len` bytes, goes this way. Asked once for each.
-    pub(crate) fn wants(&mut self, len: usize) -> bool {
-        if self.from.is_none_or(|from| len < from) {
-            return false;
-        }
-        match self.trial.as_mut().map(Trial::next) {
-            None => true,
-            Some(Ok(zero_copy)) => zero_copy,
-            Some(Err(cheaper)) => {
-                self.trial = None;
-                if !cheaper {
-                    self.from = None;
-                }
-                cheaper
-            }
-        }
-    }
-
-    /// The time, while calls are to be timed.
-    pub(crate) fn clock(&self) -> Option<Instant> {
-        self.trial.is_some().then(Instant::now)
-    }
-
-    /// Calls for payload of one way took so long and moved so much.
-    pub(crate) fn spent(&mut self, zero_copy: bool, took: Duration, bytes: usize) {
-        if let Some(trial) = &mut self.trial {
-            trial.spent(zero_copy, took, bytes);
-        }
+    /// Whether a payload of `len` bytes goes this way.
+    pub(crate) fn wants(&self, len: usize) -> bool {
+        self.from.is_some_and(|from| len >= from)
     }
 
     /// Whether the kernel holds memory.
@@ -130,31 +67,8 @@ impl ZeroCopy {
         self.lent().then(|| self.calls[self.settled as usize % CALLS].0)
     }
 
-    /// Whether a row of payloads, `bytes` altogether, goes this way: a pipe takes many ranges as well as one.
-    pub(crate) fn wants_row(&mut self, bytes: usize) -> bool {
-        self.pipe.is_some() && self.wants(bytes)
-    }
-
-    /// Whether one call may carry several payloads.
-    pub(crate) fn gathers(&self) -> bool {
-        self.pipe.is_some()
-    }
-
-    /// Sends `gather`, whose first byte has position `at`, without copying where the kernel agrees. What the pipe still holds goes
-    /// first, and is a part of it.
+    /// Sends `gather`, whose first byte has position `at`, without copying where the kernel agrees.
     pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, gather: &Gather<'_>, at: u64) -> io::Result<Option<usize>> {
-        if let Some(pipe) = &mut self.pipe {
-            let filled = if pipe.held() == 0 { gather.fill(pipe) } else { Ok(()) };
-            if let Ok(sent) = filled.and_then(|()| pipe.drain(fd)) {
-                return Ok(sent);
-            }
-            // Memory that the kernel cannot refer to, or a stream that takes no pages: none of what the pipe holds counts as
-            // sent. A stream that has died says so again.
-            (self.pipe, self.from, self.trial) = (None, None, None);
-        }
-        if self.calls.is_empty() {
-            return gather.send(fd);
-        }
         if self.made.wrapping_sub(self.settled) as usize == CALLS {
             return Ok(None);
         }
@@ -179,7 +93,7 @@ impl ZeroCopy {
             any = true;
             if sent.copied {
                 // Copied after all: then it costs the notice on top. For good, the device will not change.
-                (self.from, self.trial) = (None, None);
+                self.from = None;
             }
             // A notice of the kernel, checked against what was handed to it.
             let (mut number, open) = (sent.first, self.made.wrapping_sub(self.settled));

@@ -67,7 +67,7 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         let mut cargo = run::cargo(root);
         cargo.args(["build", "--release", "--quiet", "-p", "linkspan-verbs", "--example", "conformance"]);
         run::must(&mut cargo)?;
-        let more = [["linkspan-tbring", "ringtest"], ["linkspan-devmem", "uring"], ["linkspan-fabric", "cables"]];
+        let more = [["linkspan-tbring", "ringtest"], ["linkspan-fabric", "cables"]];
         for [package, example] in more {
             let mut cargo = run::cargo(root);
             run::must(cargo.args(["build", "--release", "--quiet", "-p", package, "--example", example]))?;
@@ -84,7 +84,6 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
         lab.env("VERBS", bin.join("examples/conformance"));
         lab.env("RINGTEST", bin.join("examples/ringtest"));
-        lab.env("URING", bin.join("examples/uring"));
         lab.env("CABLES", bin.join("examples/cables"));
         if run::which("cc").is_some() {
             lab.env("PLUGIN_HOST", super::compile_plugin_host(root)?);

@@ -1,14 +1,13 @@
 //! Cards of this machine.
 
-use std::any::Any;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket, Via};
+use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket};
 use linkspan_gpu::{Gpu, GpuBuf};
 use linkspan_netdev::{Binding, Rule, bind_receive, bind_send};
 use linkspan_tcp::Stream;
@@ -16,7 +15,7 @@ use linkspan_transport::{Buf, MemSlice, MemoryDomain};
 
 use super::client::{self, Session};
 use super::stream::Held;
-use super::{Backend, DevmemConfig, Ports};
+use super::{DevmemConfig, Ports};
 use crate::chain;
 
 /// The interfaces of the machine. Cheap to clone.
@@ -29,25 +28,8 @@ struct Inner {
     folder: PathBuf,
     /// One pool for each card and GPU, for as long as a connection has it.
     pools: Mutex<HashMap<(String, MemoryDomain), Weak<Bound>>>,
-    /// Queues from which io_uring receives a stream.
-    ringed: Arc<Mutex<HashSet<u32>>>,
     /// Device memory that may be sent from where it lies.
     registered: Mutex<Vec<Weak<Registration>>>,
-}
-
-/// What the pool of a stream keeps that io_uring receives. The rule ends first.
-struct Ringed {
-    _rule: Rule,
-    _memory: Box<dyn Any + Send>,
-}
-
-/// A queue that no other stream is given.
-struct Taken(u32, Arc<Mutex<HashSet<u32>>>);
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.1.lock().unwrap_or_else(|e| e.into_inner()).remove(&self.0);
-    }
 }
 
 /// GPU memory bound to queues.
@@ -122,7 +104,6 @@ impl KernelPorts {
             config: config.clone(),
             folder: Path::new(client::FOLDER).to_owned(),
             pools: Mutex::default(),
-            ringed: Arc::default(),
             registered: Mutex::default(),
         }))
     }
@@ -174,41 +155,17 @@ impl Inner {
     }
 }
 
-impl Inner {
-    /// A queue of its own for the stream, which io_uring receives.
-    fn by_ring(
-        &self,
-        interface: &str,
-        (local, peer): (SocketAddr, SocketAddr),
-        stream: BorrowedFd<'_>,
-        gpu: &Arc<dyn Gpu>,
-    ) -> Result<linkspan_devmem::Bound, String> {
-        let queues =
-            self.own(interface).ok_or("io_uring takes queues of LINKSPAN_DEVMEM_QUEUES, and there are none")?;
-        let taken = {
-            let mut ringed = self.ringed.lock().unwrap_or_else(|e| e.into_inner());
-            let free = queues.iter().copied().find(|queue| !ringed.contains(queue));
-            let free = free.ok_or_else(|| format!("each of the {} queues has its stream", queues.len()))?;
-            ringed.insert(free);
-            Taken(free, self.ringed.clone())
-        };
-        let queue = taken.0;
-        let (from, len) = ((index(interface)?, queue), self.config.pool);
-        let mut bound = linkspan_devmem::Bound::by_ring(gpu, stream, from, len, Box::new(taken))?;
-        let rule = Rule::steer(interface, local, peer, queue).map_err(|e| chain(&e))?;
-        let memory = std::mem::replace(&mut bound.pool.guard, Box::new(()));
-        bound.pool.guard = Box::new(Ringed { _rule: rule, _memory: memory });
-        Ok(bound)
-    }
-
-    fn by_socket(
+#[allow(unsafe_code)]
+// SAFETY: handles are kept as long as the binding that they are a part of.
+unsafe impl Cards for KernelPorts {
+    fn bind(
         &self,
         interface: &str,
         (local, peer): (SocketAddr, SocketAddr),
         stream: BorrowedFd<'_>,
         gpu: &Arc<dyn Gpu>,
     ) -> Result<Pool, String> {
-        let bound = self.bound(interface, gpu)?;
+        let bound = self.0.bound(interface, gpu)?;
         let rule = match &bound.by {
             By::Daemon(session) => {
                 let rule = session.lock().unwrap_or_else(|e| e.into_inner()).steer(local, peer, stream)?;
@@ -223,32 +180,7 @@ impl Inner {
         // SAFETY: the pool keeps the binding, and so the memory.
         let mem = unsafe { bound.memory.slice() };
         let (id, lent) = (bound.id, bound.lent.clone());
-        Ok(Pool { mem, id, lent, via: Via::Socket, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
-    }
-}
-
-#[allow(unsafe_code)]
-// SAFETY: handles are kept as long as the binding that they are a part of.
-unsafe impl Cards for KernelPorts {
-    fn bind(
-        &self,
-        interface: &str,
-        ends: (SocketAddr, SocketAddr),
-        stream: BorrowedFd<'_>,
-        gpu: &Arc<dyn Gpu>,
-    ) -> Result<linkspan_devmem::Bound, String> {
-        let by_socket =
-            || Ok(linkspan_devmem::Bound { pool: self.0.by_socket(interface, ends, stream, gpu)?, ring: None });
-        match self.0.config.backend {
-            Backend::Socket => by_socket(),
-            Backend::Ring => self.0.by_ring(interface, ends, stream, gpu),
-            Backend::Copied => linkspan_devmem::Bound::copied(gpu, stream, self.0.config.pool),
-            Backend::Auto => by_socket().or_else(|first: String| match self.0.own(interface) {
-                Some(_) => (self.0.by_ring(interface, ends, stream, gpu))
-                    .map_err(|then| format!("by a device-memory socket: {first}; by io_uring: {then}")),
-                None => Err(first),
-            }),
-        }
+        Ok(Pool { mem, id, lent, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
     }
 
     fn lend(&self, interface: &str, _gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String> {
@@ -282,11 +214,7 @@ unsafe impl Cards for KernelPorts {
 unsafe impl Ports for KernelPorts {
     fn ready(&self, interface: &str) -> Result<(), String> {
         let own = self.0.own(interface).is_some();
-        let ready = match self.0.config.backend {
-            Backend::Copied => true,
-            Backend::Ring => own,
-            Backend::Auto | Backend::Socket => own || client::path(&self.0.folder, interface).exists(),
-        };
+        let ready = own || client::path(&self.0.folder, interface).exists();
         if ready { Ok(()) } else { Err(String::new()) }
     }
 

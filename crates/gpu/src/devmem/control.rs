@@ -114,27 +114,6 @@ pub fn fragments(received: usize, control: &[u8]) -> Fragments<'_> {
     Fragments { control, received, seen: 0, any: false, over: false }
 }
 
-/// Tells of a fragment as the kernel would, in `control` from word `used` on. False: no space. For sockets that learn of
-/// fragments in another way, so that there is one language to those who place them.
-pub fn tell(fragment: Fragment, control: &mut [u64], used: &mut usize) -> bool {
-    let (kind, offset, len, token, dmabuf) = match fragment {
-        Fragment::Device { offset, len, token, dmabuf } => (DMABUF, offset, len, token, dmabuf),
-        Fragment::Linear { len } => (LINEAR, 0, len, 0, 0),
-    };
-    const WORDS: usize = (HEADER + BODY) / 8;
-    let Some(out) = control.get_mut(*used..*used + WORDS) else { return false };
-    let pair = |low: u32, high: u32| (u64::from(low) | u64::from(high) << 32).to_le();
-    out.copy_from_slice(&[
-        ((HEADER + BODY) as u64).to_le(),
-        pair(SOL_SOCKET as u32, kind as u32),
-        offset.to_le(),
-        pair(len, token),
-        pair(dmabuf, 0),
-    ]);
-    *used += WORDS;
-    true
-}
-
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

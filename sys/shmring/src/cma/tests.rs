@@ -1,6 +1,7 @@
 use linkspan_transport::{Buf, StaticBuf};
 
-use super::{AccessGuard, Ranges, Remote};
+use super::{Ranges, Remote};
+use crate::revoke::AccessGuard;
 use crate::slot::MAX_SLICES;
 
 fn me() -> i32 {

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::common::bed::{Devmem, PAYLOAD, run};
 use crate::common::{Leaves, SimRail};
-use linkspan_devmem::{Bound, Cards, DevmemRail, KernelSocket, Lent, RailConfig};
+use linkspan_devmem::{Cards, DevmemRail, KernelSocket, Lent, Pool, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_tcp::Stream;
 use linkspan_transport::conformance::{Testbed, Want};
@@ -20,7 +20,7 @@ struct NoCards;
 
 // SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
 unsafe impl Cards for NoCards {
-    fn bind(&self, _: &str, _: (SocketAddr, SocketAddr), _: BorrowedFd<'_>, _: &Arc<dyn Gpu>) -> Result<Bound, String> {
+    fn bind(&self, _: &str, _: (SocketAddr, SocketAddr), _: BorrowedFd<'_>, _: &Arc<dyn Gpu>) -> Result<Pool, String> {
         Err("Operation not supported (os error 95)".into())
     }
 

@@ -6,5 +6,4 @@ mod conformance;
 mod kernel;
 mod offload;
 mod planted;
-mod uring;
 mod words;

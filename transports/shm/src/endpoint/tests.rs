@@ -250,3 +250,25 @@ fn a_rail_is_gone_only_when_the_peers_copy_into_our_memory_is_over() {
     assert!(left.load(Ordering::SeqCst), "its memory may be freed while the peer writes it");
     copying.join().expect("it ends");
 }
+
+/// Where no proof can be had the sender is given no place to write to: all slices are the receiver's from the start.
+#[test]
+fn a_receiver_that_can_prove_nothing_copies_alone() {
+    let (mut a, mut b) = pair(Config::default()).unwrap();
+    assert!(!b.info().reason.contains("only the receiver copies"), "{}", b.info().reason);
+    b.reach.prove_nothing();
+    let src = StaticBuf::new(1 << 20);
+    assert!(src.slice().fill(0, &[7; 1 << 20]));
+    let mut sink = Guarded::new(1 << 20);
+    for seq in 0..8 {
+        let item = a.data(&chunk(seq, 1 << 20), src.slice()).unwrap();
+        while a.taken() < item {
+            a.flush().unwrap();
+            b.poll(&mut sink).unwrap();
+        }
+    }
+    let slots = linkspan_shmring::Slots::new(a.reach.map(), linkspan_shmring::Side::A);
+    for w in (0..linkspan_shmring::SLOTS).filter_map(|n| slots.get(n)) {
+        assert_eq!(linkspan_shmring::slot::Words::sent(&w).load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}

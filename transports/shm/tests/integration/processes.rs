@@ -37,6 +37,17 @@ fn stop_once() {
     }
 }
 
+/// Takes `/proc` from this thread, as in a container that has none.
+fn hide_proc() {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    #[allow(unsafe_code)]
+    // SAFETY: the thread shares no descriptors less than before.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.expect("a mount namespace");
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).expect("a step");
+    mount("none", "/proc", "tmpfs", MountFlags::empty(), None).expect("a step");
+    assert!(std::fs::read_to_string("/proc/self/stat").is_err());
+}
+
 linkspan_transport::processes_suite!(direct, Processes(Config::default()));
 linkspan_transport::processes_suite!(tiny, Processes(tiny()));
 linkspan_transport::processes_suite!(ring, Processes(Config { cma: false, ..Config::default() }));
@@ -46,6 +57,9 @@ linkspan_transport::processes_suite!(ring, Processes(Config { cma: false, ..Conf
 fn role() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let own = linkspan_shm::identity().expect("a step");
+    if role.starts_with("blind") {
+        hide_proc();
+    }
     println!("\nidentity {}", hex(&own.encode()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("a step");
@@ -61,6 +75,8 @@ fn role() {
             break rail;
         }
     };
+    let alone = rail.info().reason.contains("only the receiver copies");
+    assert_eq!(alone, role.starts_with("blind"), "{}", rail.info().reason);
     let area = filled(&pattern(1, CHUNK));
     let mut sink = Catch::new(area.slice());
     let mut seq = 0;
@@ -292,6 +308,26 @@ fn a_reader_stopped_with_a_claim_reports_nothing_after_the_drop() {
     assert!(start.elapsed() < BUSY, "the drop hangs on a stopped peer");
     kill_process(Pid::from_raw(peer.child.id() as i32).expect("a step"), Signal::CONT).expect("a step");
     // It asserts that nothing was reported.
+    Peer::ends_well(peer.child);
+}
+
+/// Without `/proc` a late writer could not be proven gone: so there is none, from the start.
+#[test]
+fn without_proof_only_the_receiver_copies() {
+    if !rustix::process::geteuid().is_root() {
+        println!("cannot be tested here: mounting needs root");
+        return;
+    }
+    let src = filled(&pattern(1, CHUNK));
+    let mut sink = Catch::new(MemSlice::EMPTY);
+    let mut peer = Peer::start("blind recv");
+    let mut seq = 0;
+    while peer.rail.taken() < 20 {
+        seq += u32::from(peer.rail.data(&head(Kind::Chunk, seq, CHUNK, 0), src.slice()).is_ok());
+        peer.rail.flush().expect("a step");
+        peer.rail.poll(&mut sink).expect("a step");
+    }
+    drop(peer.rail);
     Peer::ends_well(peer.child);
 }
 

@@ -7,7 +7,6 @@ mod device;
 mod helped;
 mod helped_conformance;
 mod hostile;
-mod piped_conformance;
 mod processes;
 mod sealed_conformance;
 mod sealed_hostile;

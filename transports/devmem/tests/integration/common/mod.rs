@@ -1,7 +1,6 @@
 //! Rails over loopback with simulated cards.
 
 pub(crate) mod bed;
-pub(crate) mod uring;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
