@@ -278,7 +278,15 @@ impl Ops {
         })
     }
 
-    /// Takes an operation back that could not be started after all.
+    /// Fails a send of which nothing has left.
+    pub(super) fn fail(&mut self, ticket: Ticket, error: OpError) {
+        if let Some(op) = self.get(ticket) {
+            op.outcome = Outcome::Failed(error);
+            op.parts_left = 0;
+        }
+    }
+
+    /// Takes an operation back of which nothing has left.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         if let Some(op) = self.get(ticket) {
             op.live = false;
