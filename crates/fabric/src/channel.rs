@@ -273,9 +273,11 @@ impl Channel {
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         self.posts();
+        let waiting = self.conn.waiting();
         let answer = self.conn.post_send(tag, src);
         self.small = src.len() <= EAGER_MAX;
-        self.meter.posted(answer, Some(src))
+        // One that waits is counted when it leaves.
+        self.meter.posted(answer, (self.conn.waiting() == waiting).then_some(src))
     }
 
     /// See [`Conn::cancel`].

@@ -136,9 +136,13 @@ impl<B: Buf> Engine<B> {
                 self.ops.fail(ticket, error);
             } else if let Some(grant) = grant.filter(|_| !small) {
                 self.send_large(ticket, src, grant);
+                self.ops.traffic.left(src);
             } else {
                 match self.send_eager(out, tag, src, grant) {
-                    Ok(mark) => self.ops.set_rule(ticket, mark),
+                    Ok(mark) => {
+                        self.ops.set_rule(ticket, mark);
+                        self.ops.traffic.left(src);
+                    }
                     Err(Held::Rail) => {
                         self.sends.waiting.stirred = true;
                         self.sends.waiting.starved |= was_starved;
