@@ -21,6 +21,7 @@ static const struct {
 	{"setup", test_setup, {1}, "connect to itself without accept, several accepts, bad handles"},
 	{"leave", test_leave, {1}, "comms left open at finalize"},
 	{"data", test_data, {2}, "0 to 8 MiB, posted larger than sent, registering meanwhile"},
+	{"early", test_early, {2}, "sends posted before their receives, 0 to 64 MiB"},
 	{"oversend", test_oversend, {2}, "sent larger than posted"},
 	{"window", test_window, {2}, "256 in flight, tested in random order"},
 	{"grouped", test_grouped, {2}, "receives with tags, 32 x 8"},

@@ -4,7 +4,7 @@
 
 #include "group.h"
 
-body test_props, test_setup, test_data, test_oversend, test_window, test_grouped, test_noblock;
+body test_props, test_setup, test_data, test_early, test_oversend, test_window, test_grouped, test_noblock;
 body test_allreduce, test_rounds, test_allgather, test_sendrecv;
 body test_ll, test_ll128;
 body test_abort, test_one_aborts, test_kill_idle, test_kill_busy, test_stop, test_strangers, test_reload, test_leave;

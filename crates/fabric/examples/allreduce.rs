@@ -112,7 +112,7 @@ fn swap(next: &mut Channel, give: MemSlice, previous: &mut Channel, take: MemSli
             receiving = previous.post_recv(&[(0, take)])?;
         }
         if sending.is_none() {
-            sending = next.post_send(0, give)?; // None: the permission is not here yet
+            sending = next.post_send(0, give)?; // None: too many wait already
         }
         let _ = (next.progress()?, previous.progress()?);
         sent = sent || sending.is_some_and(|t| matches!(next.test(t), Ok(Some(_))));

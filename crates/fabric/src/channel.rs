@@ -18,7 +18,9 @@ use linkspan_proto::handle::Handle;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::PublicKey;
 use linkspan_tcp::{Ended, Keepalive};
-use linkspan_transport::{Access, Buf, Conn, Down, Error as ConnError, MemSlice, Poll, RemoteSlice, Ticket, WaitFd};
+use linkspan_transport::{
+    Access, Buf, Cancel, Conn, Down, Error as ConnError, MemSlice, Poll, RemoteSlice, Ticket, WaitFd,
+};
 
 use crate::listener::{Acceptor, ConnId};
 use crate::meter::Meter;
@@ -71,10 +73,10 @@ pub struct Channel {
     small: bool,
     /// Something has moved since the last periodic check.
     moved: bool,
-    /// The first operation of those in flight was posted since then.
+    /// The first operation of those under way was posted since then. Sends that wait for a receive are not under way.
     fresh: bool,
     last_tick: Instant,
-    /// No operation in flight has been without an answer since before this.
+    /// No operation under way has been without an answer since before this.
     last_active: Instant,
     /// When anything moved last.
     last_moved: Instant,
@@ -87,7 +89,7 @@ pub struct Channel {
     reported_lost: bool,
     /// How the keepalive connection ended, and when that was seen.
     ended: Option<(Ended, Instant)>,
-    /// The message posted last was alone in flight.
+    /// The message posted last was alone under way.
     lonely: bool,
     /// It was made over RDMA: streams are on standby behind queue pairs.
     rdma: bool,
@@ -259,10 +261,10 @@ impl Channel {
         self.rails_lost
     }
 
-    /// An operation is posted. What was before the first of those in flight is no silence.
+    /// An operation is posted. What was before the first of those under way is no silence.
     #[inline]
     fn posts(&mut self) {
-        self.fresh |= self.conn.in_flight() == 0;
+        self.fresh |= self.conn.moving() == 0;
     }
 
     /// See [`Conn::post_send`].
@@ -272,16 +274,29 @@ impl Channel {
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, ConnError> {
         self.posts();
+        let waiting = self.conn.waiting();
         let answer = self.conn.post_send(tag, src);
         self.small = src.len() <= EAGER_MAX;
-        self.meter.posted(answer, Some(src))
+        // One that waits is counted when it leaves.
+        self.meter.posted(answer, (self.conn.waiting() == waiting).then_some(src))
     }
 
-    /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is in flight, nor was when the
+    /// See [`Conn::cancel`].
+    pub fn cancel(&mut self, ticket: Ticket) -> Cancel {
+        self.conn.cancel(ticket)
+    }
+
+    /// See [`Conn::waiting`].
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.conn.waiting()
+    }
+
+    /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is under way, nor was when the
     /// one before was posted. The messages of a burst leave together with the next call.
     #[inline]
     pub fn flush_first(&mut self) {
-        let alone = self.conn.in_flight() == 1;
+        let alone = self.conn.moving() == 1;
         if alone && std::mem::replace(&mut self.lonely, true) {
             self.conn.flush();
         } else {
@@ -439,7 +454,8 @@ impl Channel {
     }
 
     /// [`Conn::test`] of a send, after moving what can be moved if it was not done. A small message is done when the medium
-    /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, and now and then.
+    /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, now and then, and while
+    /// sends wait for it.
     ///
     /// # Errors
     /// As [`Channel::test`].
@@ -448,7 +464,7 @@ impl Channel {
         if let Some(bytes) = self.test(ticket)? {
             return Ok(Some(bytes));
         }
-        if self.small && self.unheard < UNHEARD {
+        if self.small && self.unheard < UNHEARD && self.conn.waiting() == 0 {
             self.unheard += 1;
             self.conn.flush();
             if let Some(bytes) = self.test(ticket)? {
@@ -516,8 +532,7 @@ impl Channel {
             ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::is_busy),
         };
         let mending = mending || self.waits_for_way() || !self.untold.is_empty();
-        let watched =
-            self.conn.in_flight() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
+        let watched = self.conn.moving() > 0 && (self.conn.rails().count() > 1 || self.fabric.config().stall.is_some());
         if mending || watched { TICK } else { SLEEP }
     }
 
@@ -548,7 +563,7 @@ impl Channel {
         self.meter.report();
         linkspan_tcp::closing::sweep();
         let moved = std::mem::take(&mut self.moved);
-        if std::mem::take(&mut self.fresh) || moved || self.conn.in_flight() == 0 {
+        if std::mem::take(&mut self.fresh) || moved || self.conn.moving() == 0 {
             self.last_active = now;
         }
         if moved {
@@ -564,7 +579,7 @@ impl Channel {
         if self.fabric.config().stall.is_some_and(|stall| silence > stall)
             && !matches!(self.conn.progress(), Ok(Poll::Active))
         {
-            let why = format!("silent for {} ms with operations in flight (LINKSPAN_STALL_MS)", silence.as_millis());
+            let why = format!("silent for {} ms with operations under way (LINKSPAN_STALL_MS)", silence.as_millis());
             self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }
         self.watch_unguarded();

@@ -45,8 +45,8 @@ pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, M
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_thunderbolt as thunderbolt;
 pub use linkspan_transport::{
-    Access, Buf, Error as ChannelError, HostBuf, MAX_GROUP, MemSlice, MemoryDomain, OpError, Poll, RailInfo,
-    RemoteSlice, Ticket, WaitFd,
+    Access, Buf, Cancel, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain, OpError, Poll,
+    RailInfo, RemoteSlice, Ticket, WaitFd,
 };
 pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;

@@ -45,7 +45,7 @@ impl Meter {
         self.tally.add(counter, n);
     }
 
-    /// A post was answered: counts what it sends where it was taken, and hands the answer on.
+    /// A post was answered: counts what it `sent` where it was taken, and hands the answer on.
     #[inline]
     pub(crate) fn posted<E>(
         &mut self,
@@ -88,13 +88,16 @@ impl Meter {
         self.retries = sum;
     }
 
-    /// What the peer has sent and read in all.
+    /// What has moved in all without a call of ours.
     pub(crate) fn traffic(&mut self, now: Traffic) {
         let last = std::mem::replace(&mut self.traffic, now);
         for (counter, now, last) in [
             (Counter::RxBytes, now.received[0], last.received[0]),
             (Counter::RxDeviceBytes, now.received[1], last.received[1]),
             (Counter::RxOps, now.receives, last.receives),
+            (Counter::TxBytes, now.left_later[0], last.left_later[0]),
+            (Counter::TxDeviceBytes, now.left_later[1], last.left_later[1]),
+            (Counter::TxOps, now.departures, last.departures),
             (Counter::TxBytes, now.answered[0], last.answered[0]),
             (Counter::TxDeviceBytes, now.answered[1], last.answered[1]),
         ] {

@@ -64,7 +64,7 @@ counters! {
     RxDeviceBytes "rx_device_bytes" "Bytes received into device memory, likewise.",
     TxOps "tx_ops" "Messages sent and writes begun.",
     RxOps "rx_ops" "Receives and reads finished.",
-    Stalls "stalls" "Posts refused for lack of buffer space or of a grant.",
+    Stalls "stalls" "Posts refused because too much was in flight, or waited for receives.",
     Retries "retries" "TCP segments sent again.",
     RailsLost "rails_lost" "Rails lost.",
     RailsBack "rails_back" "Lost rails that were reconnected.",

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
+use linkspan_fabric::{Buf, Cancel, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
 
 use crate::hello::{Refused, is_refused};
 use crate::memory::Hold;
@@ -17,6 +17,7 @@ pub(crate) trait Path {
     fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted;
     fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted;
     fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted;
+    fn cancel(&mut self, ticket: Ticket) -> Cancel;
     fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError>;
     fn late_error(&mut self) -> Option<OpError>;
 }
@@ -36,6 +37,10 @@ impl Path for Channel {
 
     fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted {
         Channel::post_recv(self, &[(tag, dst)])
+    }
+
+    fn cancel(&mut self, ticket: Ticket) -> Cancel {
+        Channel::cancel(self, ticket)
     }
 
     fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
@@ -143,7 +148,7 @@ struct Op {
     deadline: Option<Instant>,
     /// Its time, until the clock was looked at and the deadline is known.
     timeout: Option<Duration>,
-    /// Something of it was given to a path whose end the peer has not confirmed.
+    /// Something of it was given to a path whose end the peer has not confirmed, and not taken back before it left.
     touched: bool,
     /// Its time was up while it was under way.
     expired: bool,
@@ -418,9 +423,30 @@ impl Ops {
         }
     }
 
+    /// Takes a message back that the connection holds until its receive is posted. True: it is as if the path had never seen it.
+    fn withdraw(&mut self, id: OpId, ch: &mut impl Path) -> bool {
+        let Some(op) = self.open(id).filter(|op| matches!(op.kind, Kind::Send(_))) else { return false };
+        while op.window.back().is_some_and(|&last| ch.cancel(last) == Cancel::Withdrawn) {
+            op.window.pop_back();
+            op.next -= 1;
+        }
+        op.touched = op.next > 0;
+        !op.touched
+    }
+
+    /// Takes every message back that can be: the path is about to end, and they are to go over the next one.
+    pub(crate) fn withdraw_all(&mut self, ch: &mut impl Path) {
+        for at in 0..self.active.len() {
+            self.withdraw(self.active[at], ch);
+        }
+    }
+
     /// The report will not be taken any more. Returns a notification that had been given to it, and whether the connection
     /// still uses its memory.
-    pub(crate) fn forget(&mut self, id: OpId) -> (Option<u64>, bool) {
+    pub(crate) fn forget(&mut self, id: OpId, ch: Option<&mut impl Path>) -> (Option<u64>, bool) {
+        if let Some(ch) = ch {
+            self.withdraw(id, ch);
+        }
         let Some(op) = self.get(id) else { return (None, false) };
         if let Some(result) = op.result {
             let unread = result.ok().filter(|_| op.kind == Kind::Wait);
@@ -431,7 +457,7 @@ impl Ops {
             self.release(id);
             return (None, false);
         }
-        // Small writes were copied when they were posted.
+        // Small writes were copied when they were posted, small messages when they left.
         let small = |p: &Part| p.local.len() <= linkspan_proto::head::EAGER_MAX;
         let copied = matches!(op.kind, Kind::Write | Kind::Send(_)) && op.parts.iter().all(small);
         let posted = op.next == op.parts.len();
@@ -644,8 +670,9 @@ impl Ops {
         self.unposted.extend(again.into_iter().map(|a| a.1));
     }
 
-    /// Looks for operations whose time is up. True: some of them are under way, and their path must be revoked.
-    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+    /// Looks for operations whose time is up. True: some of them are under way, and their path must be revoked. Messages that
+    /// `ch` only holds for their receives are not.
+    pub(crate) fn expire(&mut self, now: Instant, mut ch: Option<&mut impl Path>) -> bool {
         self.date(now);
         if self.soonest.is_none_or(|s| s > now) {
             return false;
@@ -661,10 +688,12 @@ impl Ops {
                 continue;
             }
             let id = OpId { index: index as u32, generation: op.generation };
-            match op.kind {
+            let (kind, touched) = (op.kind, op.touched);
+            let withdrawn = touched && ch.as_mut().is_some_and(|ch| self.withdraw(id, *ch));
+            match kind {
                 Kind::Connect => self.finish(id, Err(Fail::Connect)),
-                _ if op.touched => {
-                    op.expired = true;
+                _ if touched && !withdrawn => {
+                    self.table[index].expired = true;
                     under_way = true;
                 }
                 _ => self.finish(id, Err(Fail::Timeout)),
@@ -685,7 +714,7 @@ impl Ops {
 
     /// Whether a path carries anything that has not reported.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.active.iter().any(|&id| self.is_open(id))
+        self.active.iter().any(|&id| self.get(id).is_some_and(|op| op.touched && op.result.is_none()))
     }
 
     /// Ends every operation that `which` names.

@@ -178,7 +178,7 @@ impl Shared {
     /// Ends an operation whose report will not be taken: nothing of it touches local memory when this returns.
     pub(crate) fn forget(&self, id: OpId) {
         let mut guard = self.lock();
-        let (unread, in_use) = guard.ops.forget(id);
+        let (unread, in_use) = guard.drop_op(id);
         if in_use {
             guard.revoke("an operation under way was dropped", Instant::now());
             guard.ops.drop_now(id);

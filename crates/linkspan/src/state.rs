@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, WaitFd, chain};
+use linkspan_fabric::{
+    Cancel, Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, WaitFd, chain,
+};
 use linkspan_proto::login::{PublicKey, Secret};
 
 use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
 use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST, Refused};
-use crate::ops::{Ending, Fail, Ops};
+use crate::ops::{Ending, Fail, OpId, Ops};
 use crate::regions::Regions;
 use crate::{Error, Url, View};
 
@@ -324,7 +326,11 @@ impl TransportState {
 
     /// Looks at clocks: deadlines and the making of paths.
     pub(crate) fn expire(&mut self, now: Instant) {
-        if self.ops.expire(now) {
+        let ch = match &mut self.phase {
+            Phase::Up(ch) => Some(&mut **ch),
+            _ => None,
+        };
+        if self.ops.expire(now, ch) {
             let grace = self.grace();
             match &mut self.phase {
                 Phase::Up(_) => self.revoke("an operation timed out", now),
@@ -334,6 +340,15 @@ impl TransportState {
                 _ => self.ops.end(Fail::Timeout, |op| op.expired),
             }
         }
+    }
+
+    /// See [`Ops::forget`].
+    pub(crate) fn drop_op(&mut self, id: OpId) -> (Option<u64>, bool) {
+        let ch = match &mut self.phase {
+            Phase::Up(ch) => Some(&mut **ch),
+            _ => None,
+        };
+        self.ops.forget(id, ch)
     }
 
     /// A blocking call has got what arrived. A caller that answers at once, time and again, has the acknowledgement
@@ -370,6 +385,7 @@ impl TransportState {
         let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
         let _ = ch.progress();
         self.ops.reap(&mut *ch);
+        self.ops.withdraw_all(&mut *ch);
         while let Some(value) = ch.take_notify() {
             self.carry.push_back(value);
         }
@@ -475,6 +491,9 @@ impl TransportState {
 
     /// Ends everything that is pending. A path that carries some of it is revoked and made again.
     pub(crate) fn abort(&mut self) {
+        if let Phase::Up(ch) = &mut self.phase {
+            self.ops.withdraw_all(&mut **ch);
+        }
         if self.ops.is_under_way() {
             self.revoke("aborted", Instant::now());
         }
@@ -768,9 +787,10 @@ fn say(ch: &mut Channel, hello: Hello) -> bool {
     let buf = HostBuf::new(HELLO_LEN);
     let fits = buf.fill(0, &hello.encode());
     #[allow(unsafe_code)]
-    // SAFETY: so small a message is copied within the call, or not accepted.
+    // SAFETY: so small a message is copied when it leaves; one that is accepted and waits is withdrawn at once.
     let mem = unsafe { buf.slice() };
-    let said = fits && matches!(ch.post_send(HELLO_TAG, mem), Ok(Some(_)));
+    let posted = if fits { ch.post_send(HELLO_TAG, mem) } else { Ok(None) };
+    let said = matches!(posted, Ok(Some(ticket)) if ch.cancel(ticket) == Cancel::UnderWay);
     ch.flush();
     said
 }

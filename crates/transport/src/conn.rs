@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use linkspan_proto::Head;
 use linkspan_proto::conn::{Access, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, RemoteSlice};
-use linkspan_proto::conn::{MAX_GROUP, Ticket, Traffic};
+use linkspan_proto::conn::{Cancel, MAX_GROUP, Ticket, Traffic};
 
 use crate::{Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 
@@ -188,7 +188,8 @@ impl<R: Rail + ?Sized> Conn<R> {
         self.next_id
     }
 
-    /// Posts a tagged message. `Ok(None)`: busy, progress and ask again.
+    /// Posts a tagged message. It waits, by reference, while its receive is not posted, or, small, while it lacks credit or a rail
+    /// is busy: a ticket does not mean that bytes were copied or have left. `Ok(None)`: busy, progress and ask again.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`]: no rail can move the memory. [`Error::Closed`], [`Error::Lost`].
@@ -202,6 +203,11 @@ impl<R: Rail + ?Sized> Conn<R> {
             let _ = self.drive();
         }
         posted(answer)
+    }
+
+    /// Withdraws a send that waits; see [`Engine::cancel`].
+    pub fn cancel(&mut self, ticket: Ticket) -> Cancel {
+        self.engine.cancel(ticket)
     }
 
     /// Posts a receive of 1 to [`MAX_GROUP`] tagged parts that report together. `Ok(None)`: busy.
@@ -465,9 +471,16 @@ impl<R: Rail + ?Sized> Conn<R> {
         self.engine.peer_sent_goaway()
     }
 
-    /// Operations posted and not yet reported.
-    pub fn in_flight(&self) -> usize {
-        self.engine.in_flight()
+    /// See [`Engine::waiting`].
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.engine.waiting()
+    }
+
+    /// See [`Engine::moving`].
+    #[inline]
+    pub fn moving(&self) -> usize {
+        self.engine.moving()
     }
 
     /// See [`Engine::traffic`].

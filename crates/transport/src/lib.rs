@@ -24,7 +24,9 @@ pub use end::{End, peer_gone};
 pub use host::HostBuf;
 #[cfg(any(test, feature = "conformance"))]
 pub use host::StaticBuf;
-pub use linkspan_proto::conn::{Access, MAX_GROUP, MAX_RAILS, OpError, RemoteSlice, Ticket, Traffic};
+pub use linkspan_proto::conn::{
+    Access, Cancel, MAX_GROUP, MAX_RAILS, MAX_WAITING, OpError, RemoteSlice, Ticket, Traffic,
+};
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::MemSlice;
 pub use rail::{BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd};

@@ -20,7 +20,7 @@ const REROUTE: Duration = Duration::from_millis(500);
 /// How long nothing has moved on a connection that is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// The same where nothing is in flight: a sender that waits for a grant has nothing under way that could be missed, and only
+/// The same where nothing is under way: a send that waits for its receive has nothing out that could be missed, and only
 /// the mesh tells it that the cable is gone.
 const STUCK_IDLE: Duration = Duration::from_secs(3);
 
@@ -78,8 +78,7 @@ impl Channel {
         let relayed = reconnectors.iter().any(|r| r.reach().relays() > 0);
         let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), MeshRoute::Direct(_));
         // That the mesh no longer reports the peer may be a busy processor; that nothing moves either is a cut cable.
-        let stuck = self.conn.in_flight() > 0 && now.duration_since(self.last_active) > STUCK
-            || now.duration_since(self.last_moved) > STUCK_IDLE;
+        let stuck = stuck(self.conn.moving(), self.last_active, self.last_moved, now);
         let carries = self.conn.carries(|_| true);
         if carries && (cabled || !stuck) {
             if relayed {
@@ -175,6 +174,11 @@ impl Channel {
             self.fabric.log().info(&format!("rail added: {transport} {path}: it can be reached now; {now} in all"));
         }
     }
+}
+
+/// Whether nothing has moved for too long, with so many operations under way.
+pub(super) fn stuck(moving: usize, active: Instant, moved: Instant, now: Instant) -> bool {
+    moving > 0 && now.duration_since(active) > STUCK || now.duration_since(moved) > STUCK_IDLE
 }
 
 /// A connection that is relayed takes what the mesh has learnt since: another way round, or a cable of its own.

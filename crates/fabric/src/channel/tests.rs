@@ -14,6 +14,7 @@ use crate::{Config, Log};
 
 mod around;
 mod stall;
+mod waiting;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, Counter};
-use linkspan_fabric::{Access, Buf, Channel, Config, Fabric, Log, Poll, RemoteSlice, Ticket};
+use linkspan_fabric::{Access, Buf, Cancel, Channel, Config, Fabric, Log, Poll, RemoteSlice, Ticket};
 use linkspan_transport::StaticBuf;
 
 fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric {
@@ -236,14 +236,21 @@ fn what_one_side_sends_is_what_the_other_has_received_in_the_statistics() {
             wait_for(&mut a, &mut b, read);
             bytes += len as u64;
         }
+        // It is posted before its receive and waits; another one waits and is withdrawn.
+        let waits = a.post_send(4, here.slice()).unwrap().unwrap();
+        let never = a.post_send(4, here.slice()).unwrap().unwrap();
+        assert_eq!(a.cancel(never), Cancel::Withdrawn);
+        let recv = b.post_recv(&[(4, there.slice())]).unwrap().unwrap();
+        wait_for(&mut a, &mut b, waits);
+        wait_for(&mut b, &mut a, recv);
         // It is there before its receive.
         let early = a.post_send(2, Buf::sub(&here.slice(), 0, 100).unwrap()).unwrap().unwrap();
         wait_for(&mut a, &mut b, early);
         let late = b.post_recv(&[(2, there.slice())]).unwrap().unwrap();
         wait_for(&mut b, &mut a, late);
         drop((a, b));
-        assert_eq!(counted(&dirs[0]), [3 * bytes + 100, bytes, 10, 3], "{path}");
-        assert_eq!(counted(&dirs[1]), [bytes, 3 * bytes + 100, 0, 7], "{path}");
+        assert_eq!(counted(&dirs[0]), [3 * bytes + 100 + (1 << 20), bytes, 11, 3], "{path}");
+        assert_eq!(counted(&dirs[1]), [bytes, 3 * bytes + 100 + (1 << 20), 0, 8], "{path}");
         drop((near, far));
         for dir in dirs {
             std::fs::remove_dir_all(dir).unwrap();

@@ -38,6 +38,10 @@ impl Path for Conn<SimRail> {
         Conn::post_recv(self, &[(tag, dst)])
     }
 
+    fn cancel(&mut self, ticket: Ticket) -> Cancel {
+        Conn::cancel(self, ticket)
+    }
+
     fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
         Conn::test(self, ticket)
     }
@@ -281,6 +285,7 @@ impl Run {
         let Some(mut a) = self.a.take() else { return };
         let _ = a.progress();
         self.ops.reap(&mut a);
+        self.ops.withdraw_all(&mut a);
         a.fail(Down::PeerGone { path: String::new(), why: "cut".into() });
         self.remake_in = 1 + self.rng.below(30) as u32;
     }
@@ -311,7 +316,7 @@ impl Run {
         if self.ops.is_reported(id) {
             return;
         }
-        let (_, in_use) = self.ops.forget(id);
+        let (_, in_use) = self.ops.forget(id, self.a.as_mut());
         if in_use {
             self.cut();
             self.ops.drop_now(id);
@@ -384,7 +389,7 @@ impl Run {
                 active = true;
             }
             self.hear();
-            if self.ops.expire(self.now()) && self.a.is_some() {
+            if self.ops.expire(self.now(), self.a.as_mut()) && self.a.is_some() {
                 self.met.revoked += 1;
                 self.cut();
             }
@@ -400,9 +405,8 @@ impl Run {
             }
         }
         let open = self.known.iter().filter(|k| k.end == End1::Open).count();
-        let (a, b) =
-            (self.a.as_ref().map(|a| (a.in_flight(), a.lost().is_some())), self.b.lost().map(|l| l.to_string()));
-        panic!("hung with {open} operations open; path of the writer (in flight, lost) {a:?}; target lost: {b:?}");
+        let (a, b) = (self.a.as_ref().map(|a| (a.moving(), a.lost().is_some())), self.b.lost().map(|l| l.to_string()));
+        panic!("hung with {open} operations open; path of the writer (under way, lost) {a:?}; target lost: {b:?}");
     }
 
     fn finish(mut self) -> Met {

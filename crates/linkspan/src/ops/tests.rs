@@ -1,5 +1,8 @@
 //! Parts of a batch on their way to the connection.
 
+use linkspan_sim::{LinkConfig, SimRail, World};
+use linkspan_transport::{Conn, StaticBuf};
+
 use super::*;
 use crate::Memory;
 
@@ -23,6 +26,10 @@ impl Path for Noted {
 
     fn post_recv(&mut self, _: u32, _: MemSlice) -> Posted {
         Ok(None)
+    }
+
+    fn cancel(&mut self, _: Ticket) -> Cancel {
+        Cancel::UnderWay
     }
 
     fn test(&mut self, _: Ticket) -> Result<Option<u64>, ChannelError> {
@@ -65,4 +72,124 @@ fn neighbours_on_both_sides_become_one_and_others_do_not() {
         // Nothing follows the end of the address space.
         assert_eq!(posted(&[(&a, 0, 10, 1, u64::MAX - 5), (&a, 10, 10, 1, 4)], kind).len(), 2);
     }
+}
+
+/// Two paths over the simulator, and a message on the first that waits for its receive.
+struct Waiting {
+    ops: Ops,
+    id: OpId,
+    a: Conn<SimRail>,
+    b: Conn<SimRail>,
+    world: World,
+    memory: Memory,
+}
+
+fn waiting(len: usize, timeout: Option<Duration>) -> Waiting {
+    let world = World::new(1);
+    let (left, right) = world.link(LinkConfig::default());
+    let (a, b) = (Conn::new([left], true), Conn::new([right], true));
+    let mut it =
+        Waiting { ops: Ops::default(), id: OpId { index: 0, generation: 0 }, a, b, world, memory: Memory::host(len) };
+    it.memory.fill(0, &vec![7; len]).unwrap();
+    // One that is too large to leave, and the one in question behind it.
+    let mut send = |len: usize, timeout| {
+        let view = it.memory.slice(0, len).unwrap();
+        let id = it.ops.start_within(Kind::Send(5), None, timeout);
+        it.ops.part(id, Part { local: view.raw(), remote: RemoteSlice { key: 0, offset: 0 } }, view.hold());
+        it.ops.submit(id);
+        id
+    };
+    it.id = send(len, timeout);
+    it.ops.pump(&mut it.a);
+    assert_eq!((it.a.waiting(), it.a.moving()), (1, 0));
+    assert!(it.ops.is_touched(it.id));
+    it
+}
+
+const LARGE: usize = 100_000;
+
+impl Waiting {
+    /// The connection has forgotten it: when a receive comes nothing is sent, and the memory is free.
+    fn nothing_comes(&mut self) {
+        self.memory.fill(0, &vec![0xDD; LARGE]).unwrap();
+        let dst = StaticBuf::new(LARGE);
+        let recv = self.b.post_recv(&[(5, dst.slice())]).unwrap().unwrap();
+        for _ in 0..100 {
+            let _ = (self.a.progress().unwrap(), self.b.progress().unwrap());
+            self.world.advance(1_000_000);
+        }
+        assert!(matches!(self.b.test(recv), Ok(None)));
+        assert_eq!((self.a.waiting(), self.a.moving()), (0, 0));
+    }
+}
+
+#[test]
+fn a_message_that_only_waited_times_out_without_its_path_being_revoked() {
+    let mut it = waiting(LARGE, Some(Duration::from_millis(1)));
+    let now = Instant::now();
+    it.ops.date(now);
+    assert!(!it.ops.expire(now + Duration::from_secs(1), Some(&mut it.a)), "nothing is under way");
+    assert!(matches!(it.ops.take(it.id), Some((Err(Fail::Timeout), _))));
+    it.nothing_comes();
+}
+
+#[test]
+fn a_message_that_is_under_way_when_its_time_is_up_still_revokes_its_path() {
+    let mut it = waiting(LARGE, Some(Duration::from_millis(1)));
+    let dst = StaticBuf::new(LARGE);
+    it.b.post_recv(&[(5, dst.slice())]).unwrap().unwrap();
+    while it.a.waiting() > 0 {
+        let _ = (it.a.progress().unwrap(), it.b.progress().unwrap());
+        it.world.pass();
+    }
+    let now = Instant::now();
+    it.ops.date(now);
+    assert!(it.ops.expire(now + Duration::from_secs(1), Some(&mut it.a)));
+    assert!(it.ops.is_expired(it.id));
+}
+
+#[test]
+fn a_message_that_waits_is_dropped_without_its_path_being_revoked() {
+    let mut it = waiting(LARGE, None);
+    assert_eq!(it.ops.forget(it.id, Some(&mut it.a)), (None, false));
+    it.nothing_comes();
+    // A small one is not copied while it waits behind a large one.
+    let mut it = waiting(LARGE, None);
+    let small = it.memory.slice(0, 8).unwrap();
+    let id = it.ops.start(Kind::Send(5), None, None);
+    it.ops.part(id, Part { local: small.raw(), remote: RemoteSlice { key: 0, offset: 0 } }, small.hold());
+    it.ops.submit(id);
+    it.ops.pump(&mut it.a);
+    assert_eq!(it.a.waiting(), 2);
+    assert_eq!(it.ops.forget(id, Some(&mut it.a)), (None, false));
+    assert_eq!(it.a.waiting(), 1);
+}
+
+#[test]
+fn a_message_that_waits_when_its_path_ends_goes_over_the_next_one() {
+    let mut it = waiting(LARGE, None);
+    it.ops.reap(&mut it.a);
+    it.ops.withdraw_all(&mut it.a);
+    assert!(!it.ops.is_under_way());
+    it.ops.relink(0, &Refused::default());
+    assert!(!it.ops.is_reported(it.id), "it was not interrupted");
+    let (left, right) = it.world.link(LinkConfig::default());
+    (it.a, it.b) = (Conn::new([left], true), Conn::new([right], true));
+    it.ops.pump(&mut it.a);
+    let dst = StaticBuf::new(LARGE);
+    let recv = it.b.post_recv(&[(5, dst.slice())]).unwrap().unwrap();
+    let mut got = None;
+    for _ in 0..100_000 {
+        let _ = (it.a.progress().unwrap(), it.b.progress().unwrap());
+        it.ops.reap(&mut it.a);
+        if got.is_none() {
+            got = it.b.test(recv).unwrap();
+        }
+        if got.is_some() && it.ops.is_reported(it.id) {
+            break;
+        }
+        it.world.pass();
+    }
+    assert!(matches!(it.ops.take(it.id), Some((Ok(bytes), _)) if bytes == LARGE as u64));
+    assert!(dst.slice().to_vec().iter().all(|&byte| byte == 7));
 }

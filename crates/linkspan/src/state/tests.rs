@@ -6,6 +6,7 @@ use linkspan_fabric::nic::{self, AnyNic, Mr, Nic, SendOp, SendWr};
 use linkspan_fabric::{Buf, Fabric};
 use linkspan_transport::StaticBuf;
 
+use crate::hello::Hello;
 use crate::shared::Shared;
 use crate::{Access, Config, Context, Error, Log, Memory, Notify, Transport};
 
@@ -95,6 +96,30 @@ fn what_had_arrived_when_a_path_is_cut_is_reported_as_done() {
     state.revoke("the test wants it", Instant::now());
     shared.wake_all(state);
     assert!(matches!(message.wait(), Ok(100)));
+}
+
+/// Its bytes are dropped when this returns, so it must not wait for anything.
+#[test]
+fn a_hello_that_would_wait_is_not_said() {
+    let fabric = context().fabric().clone();
+    let listener = fabric.listen(0).expect("a listener");
+    let mut connecting = fabric.connect(0, &listener.handle()).expect("a dial");
+    let (since, mut here, mut there) = (Instant::now(), None, None);
+    while here.is_none() || there.is_none() {
+        assert!(since.elapsed() < LONG, "not connected");
+        here = here.or_else(|| connecting.poll().expect("a connection"));
+        there = there.or_else(|| listener.accept().expect("a connection"));
+    }
+    let mut channel = here.expect("connected");
+    let hello = || Hello { from: 1, to: 2, epoch: 1, past: Default::default() };
+    assert!(super::say(&mut channel, hello()));
+    let src = StaticBuf::new(8000);
+    while channel.waiting() == 0 {
+        channel.post_send(1, src.slice()).expect("up").expect("not busy");
+        channel.flush();
+    }
+    assert!(!super::say(&mut channel, hello()), "there is no credit for it");
+    assert_eq!(channel.waiting(), 1, "it was withdrawn");
 }
 
 #[test]

@@ -607,3 +607,43 @@ fn statistics_of_both_sides_agree() {
     }
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// Neither side waits for the other's receive before it posts its own.
+#[test]
+fn both_sides_send_first_and_receive_afterwards() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        for len in [0, 8, 8192, 8193, 4 * MIB] {
+            let ends = [(&a, filled(len, 1), Memory::host(len)), (&b, filled(len, 2), Memory::host(len))];
+            let sends = ends.each_ref().map(|(end, out, _)| end.send(5, &out.view(), Some(LONG)));
+            // An operation with another tag passes them.
+            let (small, into) = (filled(8, 3), Memory::host(8));
+            let recv = b.recv(6, &into.view_mut().unwrap(), Some(LONG));
+            assert_eq!(a.send_blocking(6, &small.view(), Some(LONG)).unwrap(), 8);
+            assert_eq!(recv.wait().unwrap(), 8);
+            let recvs = ends.each_ref().map(|(end, _, into)| end.recv(5, &into.view_mut().unwrap(), Some(LONG)));
+            for op in sends.into_iter().chain(recvs) {
+                assert_eq!(op.wait().unwrap(), len as u64);
+            }
+            check(&ends[0].2, 0, len, 2);
+            check(&ends[1].2, 0, len, 1);
+            assert_eq!((a.epoch(), b.epoch()), (1, 1), "no path was revoked");
+        }
+    }
+}
+
+/// A send that times out while it waits for its receive leaves the path alone, and its message never comes.
+#[test]
+fn a_send_without_a_receive_times_out_and_the_path_stays() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (large, next, into) = (filled(MIB, 1), filled(100, 2), Memory::host(MIB));
+        let end = a.send_blocking(5, &large.view(), Some(Duration::from_millis(50)));
+        assert!(matches!(end, Err(Error::Timeout)), "{end:?}");
+        drop(a.send(5, &large.view(), None));
+        let recv = b.recv(5, &into.view_mut().unwrap(), Some(LONG));
+        a.send_blocking(5, &next.view(), Some(LONG)).unwrap();
+        assert_eq!(recv.wait().unwrap(), 100, "the message of the send that did not time out");
+        assert_eq!((a.epoch(), b.epoch()), (1, 1), "no path was revoked");
+    }
+}

@@ -4,6 +4,8 @@
 //! with tag T, whatever is posted in between. Small messages ([`crate::head::EAGER_MAX`]) travel at once, inside a credit; large
 //! ones wait for the grant that a posted receive gives. Who matches is always decided the same way on both sides:
 //!
+//! * A send without a grant, or credit for a small message, waits at its sender, and those with its tag wait behind it; a grant
+//!   goes to the oldest.
 //! * A sender that knows a grant for the tag names it in the message (`id`), large or small.
 //! * An eager message sent without a known grant has `id` 0 and belongs to the first receive with its tag whose grant
 //!   the sender had not seen yet. The receiver knows which those are from `ack`, which counts the control messages
@@ -26,12 +28,14 @@ mod planted;
 mod rails;
 mod recv;
 mod send;
+mod waiting;
 
 pub use onesided::{Access, RemoteSlice};
 pub use ops::{OpError, Outcome, Ticket, Traffic};
 #[cfg(feature = "planted")]
 pub use planted::{Bug as PlantedBug, plant};
 pub use rails::MAX_RAILS;
+pub use waiting::Cancel;
 
 use std::collections::VecDeque;
 
@@ -49,6 +53,11 @@ pub const MAX_GROUP: usize = 8;
 
 /// Operations that may be in flight on a connection: NCCL's 32 requests of 8 parts, both ways, with space to spare.
 pub const MAX_OPS: usize = 512;
+
+/// Sends that may wait at a time for receives that are not posted yet: NCCL's 32 x 8, and half of the operations, so that the
+/// receives that others wait for find space.
+pub const MAX_WAITING: usize = 256;
+const _: () = assert!(MAX_WAITING <= MAX_OPS / 2);
 
 /// Posted receives (parts of groups) at a time: 32 x 8 for NCCL, twice over.
 pub const MAX_RECVS: usize = 512;
@@ -264,6 +273,7 @@ impl<B: Buf> Engine<B> {
         if self.control.replaying() {
             self.control.replay(out, &self.rails);
         }
+        self.pump_waiting(out);
         self.pump_control(out, idle, busy && self.hold_acks);
         self.pump_chunks(out);
     }
@@ -281,7 +291,8 @@ impl<B: Buf> Engine<B> {
 
     /// Whether the state machine holds nothing back that a sleeping caller would leave unsent.
     pub fn settled(&self) -> bool {
-        !self.recvs.holds_grants() && self.control.is_quiet() && !self.sends.has_work() && !self.rails.owes_acks()
+        let sent = !self.sends.has_work() && !self.some_may_leave();
+        !self.recvs.holds_grants() && self.control.is_quiet() && sent && !self.rails.owes_acks()
     }
 
     /// Sends lazily held messages at the next pump; called before sleeping.
@@ -311,9 +322,9 @@ impl<B: Buf> Engine<B> {
         }
     }
 
-    /// Number of operations posted and not yet retired by [`Engine::test`].
-    pub fn in_flight(&self) -> usize {
-        self.ops.live()
+    /// Operations posted and not yet retired by [`Engine::test`], without the sends that wait.
+    pub fn moving(&self) -> usize {
+        self.ops.live() - self.sends.waiting.len()
     }
 
     /// What has moved so far that the peer sent or asked for.

@@ -4,7 +4,7 @@ use super::planted::{self, Bug};
 use super::{MAX_GROUP, MAX_OPS};
 use crate::Buf;
 
-/// What has moved because the peer sent it or asked for it. Bytes of host memory and of a device's are counted apart, in this order.
+/// What has moved without a call of ours: because the peer sent it, asked for it or made space for it. Bytes of host memory and of a device's are counted apart, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes of receives and reads that are done, and of writes of the peer that have landed here.
@@ -13,12 +13,21 @@ pub struct Traffic {
     pub receives: u64,
     /// Bytes that the peer has read here.
     pub answered: [u64; 2],
+    /// Bytes of sends that had to wait and have left since.
+    pub left_later: [u64; 2],
+    /// How many those are.
+    pub departures: u64,
 }
 
 impl Traffic {
     #[inline]
     pub(super) fn received<B: Buf>(&mut self, to: B, bytes: u64) {
         self.received[usize::from(!to.is_host())] += bytes;
+    }
+
+    pub(super) fn left<B: Buf>(&mut self, from: B) {
+        self.left_later[usize::from(!from.is_host())] += from.len() as u64;
+        self.departures += 1;
     }
 }
 
@@ -278,7 +287,15 @@ impl Ops {
         })
     }
 
-    /// Takes an operation back that could not be started after all.
+    /// Fails a send of which nothing has left.
+    pub(super) fn fail(&mut self, ticket: Ticket, error: OpError) {
+        if let Some(op) = self.get(ticket) {
+            op.outcome = Outcome::Failed(error);
+            op.parts_left = 0;
+        }
+    }
+
+    /// Takes an operation back of which nothing has left.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         if let Some(op) = self.get(ticket) {
             op.live = false;

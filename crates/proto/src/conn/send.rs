@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::credit::{Unpaired, first_at, take_at};
 use super::ops::CompletionRule;
 use super::rails::ChunkTx;
+use super::waiting::{Held, Waiting};
 use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
@@ -15,9 +16,9 @@ const MIN_STRIPE: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    tag: u32,
-    id: u32,
-    capacity: u64,
+    pub(super) tag: u32,
+    pub(super) id: u32,
+    pub(super) capacity: u64,
 }
 
 /// A large transfer being cut into chunks.
@@ -41,6 +42,7 @@ pub(super) struct Sends<B> {
     pub(super) segmenting: VecDeque<Segmentation<B>>,
     /// Chunks of lost rails, to be sent again before anything new.
     pub(super) again: VecDeque<ChunkTx<B>>,
+    pub(super) waiting: Waiting<B>,
 }
 
 impl<B: Buf> Sends<B> {
@@ -49,91 +51,103 @@ impl<B: Buf> Sends<B> {
             grants: VecDeque::with_capacity(MAX_RECVS),
             segmenting: VecDeque::with_capacity(MAX_OPS + MAX_RECVS),
             again: VecDeque::new(),
+            waiting: Waiting::new(),
         }
     }
 
     pub(super) fn has_work(&self) -> bool {
         !self.segmenting.is_empty() || !self.again.is_empty()
     }
+
+    /// Where the oldest grant for this tag stands.
+    #[inline]
+    pub(super) fn grant_for(&self, tag: u32) -> Option<usize> {
+        first_at(&self.grants, |g| g.tag == tag)
+    }
 }
 
 impl<B: Buf> Engine<B> {
-    /// Posts a tagged message. Its memory is in use until the ticket has reported.
+    /// Posts a tagged message. Its memory is in use until the ticket has reported. Without a receive, or credit for a small
+    /// message, it waits; see [`Engine::waiting`].
     ///
     /// # Errors
-    /// [`Refused::Busy`]: too much in flight, or a message over [`EAGER_MAX`] whose receive is not posted yet.
+    /// [`Refused::Busy`]: too much in flight, or [`MAX_WAITING`](super::MAX_WAITING) sends wait already.
+    /// [`Refused::Failed`] with [`OpError::Truncated`]: its receive is posted, and shorter.
     pub fn post_send(&mut self, out: &mut impl Outlet<B>, tag: u32, src: B) -> Result<Ticket, Refused> {
         if self.ops.is_full() {
             return Err(Refused::Busy);
         }
-        let grant = first_at(&self.sends.grants, |g| g.tag == tag);
+        let grant = self.sends.grant_for(tag);
+        if self.sends.waiting.is_ahead_of(tag, src.len() <= EAGER_MAX && grant.is_none()) {
+            return self.wait(tag, src, Held::Receive);
+        }
         let len = src.len() as u64;
-        if let Some(at) = grant {
-            let Grant { id, capacity, .. } = self.sends.grants[at];
-            if len > capacity {
-                return Err(self.refuse_truncated(at, tag, id, len, capacity));
-            }
+        if let Some(at) = grant
+            && len > self.sends.grants[at].capacity
+        {
+            return Err(Refused::Failed(self.refuse_truncated(at, len)));
         }
         if src.len() <= EAGER_MAX {
-            self.send_eager(out, tag, src, grant)
-        } else {
-            self.send_large(out, tag, src, grant)
+            let mark = match self.send_eager(out, tag, src, grant) {
+                Ok(mark) => mark,
+                Err(held) => return self.wait(tag, src, held),
+            };
+            let ticket = self.ops.start(len, 1, mark).ok_or(Refused::Busy)?;
+            // Whatever else is to be said leaves in the same system call.
+            self.pump_grants(out, true);
+            return Ok(ticket);
         }
+        let Some(at) = grant else { return self.wait(tag, src, Held::Receive) };
+        let ticket = self.ops.start(len, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
+        self.send_large(ticket, src, at);
+        self.pump_chunks(out);
+        Ok(ticket)
     }
 
-    fn refuse_truncated(&mut self, at: usize, tag: u32, id: u32, sent: u64, posted: u64) -> Refused {
-        self.sends.grants.remove(at);
+    /// Spends a grant on a message that is longer than its receive, and tells the peer.
+    pub(super) fn refuse_truncated(&mut self, at: usize, sent: u64) -> OpError {
+        let Grant { tag, id, capacity: posted } = self.sends.grants[at];
+        take_at(&mut self.sends.grants, at);
         let mut head = Head::new(Kind::Truncated);
         head.tag.set(tag);
         head.id.set(id);
         head.total.set(sent);
         self.control.queue(head);
-        Refused::Failed(OpError::Truncated { sent, posted, tag })
+        OpError::Truncated { sent, posted, tag }
     }
 
-    fn send_eager(
+    /// Sends a small message in a control message, and tells when it is done.
+    pub(super) fn send_eager(
         &mut self,
         out: &mut impl Outlet<B>,
         tag: u32,
         src: B,
         grant: Option<usize>,
-    ) -> Result<Ticket, Refused> {
+    ) -> Result<CompletionRule, Held> {
         let mut head = Head::new(Kind::Eager);
         head.tag.set(tag);
         head.total.set(src.len() as u64);
         match grant {
             Some(at) => head.id.set(self.sends.grants[at].id),
-            None if !self.credit.allows(src.len()) => return Err(Refused::Busy),
+            None if !self.credit.allows(src.len()) => return Err(Held::Credit),
             None => {}
         }
-        let sent = self.control.emit(out, &self.rails, head, src).ok_or(Refused::Busy)?;
+        let sent = self.control.emit(out, &self.rails, head, src).ok_or(Held::Rail)?;
         match grant {
             Some(at) => drop(take_at(&mut self.sends.grants, at)),
             None => self.credit.spend(tag, src.len()),
         }
-        let mark = if self.cfg.acked {
+        Ok(if self.cfg.acked {
             CompletionRule::Acked { seq: sent.seq }
         } else {
             CompletionRule::Taken { rail: sent.rail, pos: sent.pos }
-        };
-        let ticket = self.ops.start(src.len() as u64, 1, mark).ok_or(Refused::Busy)?;
-        // Whatever else is to be said leaves in the same system call.
-        self.pump_grants(out, true);
-        Ok(ticket)
+        })
     }
 
-    fn send_large(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        tag: u32,
-        src: B,
-        grant: Option<usize>,
-    ) -> Result<Ticket, Refused> {
-        let at = grant.ok_or(Refused::Busy)?;
-        let ticket = self.ops.start(src.len() as u64, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
-        let Some(Grant { id, .. }) = take_at(&mut self.sends.grants, at) else {
-            return Err(Refused::Busy);
-        };
+    /// Begins a message that goes in chunks into the receive of a grant.
+    pub(super) fn send_large(&mut self, ticket: Ticket, src: B, at: usize) {
+        let Grant { id, tag, .. } = self.sends.grants[at];
+        take_at(&mut self.sends.grants, at);
         self.ops.segmenting(ticket);
         self.sends.segmenting.push_back(Segmentation {
             ticket: Some(ticket),
@@ -145,8 +159,6 @@ impl<B: Buf> Engine<B> {
             base: 0,
             done: 0,
         });
-        self.pump_chunks(out);
-        Ok(ticket)
     }
 
     /// Gives chunks to rails as far as they take them.
@@ -249,6 +261,7 @@ impl<B: Buf> Engine<B> {
     }
 
     fn granted(&mut self, tag: u32, id: u32, capacity: u64) -> Result<(), Broken> {
+        self.sends.waiting.stir();
         if let Some(Unpaired { len, .. }) = self.credit.pair(tag) {
             if u64::from(len) > capacity {
                 self.note_late(OpError::Truncated { sent: u64::from(len), posted: capacity, tag });

@@ -106,6 +106,13 @@ impl<'r, R: Rail> Duo<'r, R> {
         ticket.expect("until it is there")
     }
 
+    /// Posts a send whose receive is posted, and waits until it is under way.
+    pub fn start(&mut self, side: Side, tag: u32, src: MemSlice) -> Ticket {
+        let ticket = self.send(side, tag, src);
+        self.until("a send to leave", |duo| duo.conn(side).waiting() == 0);
+        ticket
+    }
+
     /// Posts a receive, waiting while busy.
     pub fn recv(&mut self, side: Side, parts: &[(u32, MemSlice)]) -> Ticket {
         let mut ticket = None;

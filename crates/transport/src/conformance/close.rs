@@ -85,7 +85,7 @@ pub(super) fn close_with_operations_in_flight<R: Rail>(bed: &mut dyn Testbed<R =
             duo.recv(Side::B, &[(1, dst.slice())]);
             let never = duo.recv(Side::A, &[(2, back.slice())]);
             duo.rounds(70);
-            let sends = [duo.send(Side::A, 1, src.slice()), duo.send(Side::A, 9, small.slice())];
+            let sends = [duo.start(Side::A, 1, src.slice()), duo.send(Side::A, 9, small.slice())];
             duo.rounds(rounds);
             let Duo { bed: r, mut a, b } = duo;
             drop(b);
@@ -112,6 +112,46 @@ pub(super) fn close_with_operations_in_flight<R: Rail>(bed: &mut dyn Testbed<R =
     }
 }
 
+/// Sends that wait end with the connection, whichever side closes it, and what waited is not sent: the bytes are their owner's.
+pub(super) fn close_with_sends_that_wait<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        for peer_closes in [false, true] {
+            let mut duo = Duo::new(bed, want);
+            let (large, small) = (filled(1 << 20, 1), filled(100, 2));
+            let sends = [duo.send(Side::A, 1, large.slice()), duo.send(Side::A, 1, small.slice())];
+            duo.rounds(70);
+            assert_eq!(duo.a.waiting(), 2);
+            let dst = SuiteMemory::new(1 << 20);
+            let poisoned = |mems: &[&SuiteMemory]| mems.iter().for_each(|mem| poison(mem.slice(), 0xEE));
+            if peer_closes {
+                let Duo { bed: r, mut a, b } = duo;
+                drop(b);
+                for send in sends {
+                    match alone(r, &mut a, send, "a send that waits for a peer that closed") {
+                        Err(Error::Closed | Error::Lost) => {}
+                        other => panic!("a send that waits for a peer that closed: {other:?}"),
+                    }
+                }
+                until_lost(r, &mut a);
+                assert!(a.post_send(1, small.slice()).is_err(), "a post after the end");
+                poisoned(&[&large, &small]);
+                continue;
+            }
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            poisoned(&[&dst]);
+            // What the peer posts has not been looked at here.
+            let Duo { bed: r, a, mut b } = duo;
+            drop(a);
+            poisoned(&[&large, &small]);
+            match alone(r, &mut b, recv, "a receive whose send waited when the peer closed") {
+                Err(Error::Closed | Error::Lost) => {}
+                other => panic!("a receive whose send waited when the peer closed: {other:?}"),
+            }
+            check_poison(dst.slice(), 0xEE, "by a send that waited when its side closed");
+        }
+    }
+}
+
 /// Memory of operations in flight is the owner's again when the connection has been dropped.
 pub(super) fn nothing_is_written_after_drop<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in shapes(bed) {
@@ -120,7 +160,7 @@ pub(super) fn nothing_is_written_after_drop<R: Rail>(bed: &mut dyn Testbed<R = R
             let (src, dst) = (filled(8 << 20, 1), SuiteMemory::new(8 << 20));
             duo.recv(Side::B, &[(1, dst.slice())]);
             duo.rounds(2);
-            let send = duo.send(Side::A, 1, src.slice());
+            let send = duo.start(Side::A, 1, src.slice());
             duo.rounds(rounds);
             let Duo { bed: r, mut a, b } = duo;
             drop(b);

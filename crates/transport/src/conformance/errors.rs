@@ -2,7 +2,7 @@
 
 use super::bench::{check_poison, filled, poison, shapes};
 use super::{Duo, Level, Side, SuiteMemory, Testbed, check_bytes};
-use crate::{Error, MAX_GROUP, OpError, Rail, Ticket};
+use crate::{Error, MAX_GROUP, MAX_WAITING, OpError, Rail, Ticket};
 use std::time::Duration;
 
 /// A message longer than its receive is an error on both sides, with both sizes in it; nothing is written beyond
@@ -12,9 +12,6 @@ pub(super) fn sent_larger_than_posted<R: Rail>(bed: &mut dyn Testbed<R = R>, _: 
         let mut duo = Duo::new(bed, want);
         for (sent, posted) in [(2, 1), (8192, 100), (8193, 8192), (100_000, 50_000), (1, 0)] {
             for early in [false, true] {
-                if early && sent > 8192 {
-                    continue; // busy until its receive is posted, so never early
-                }
                 truncation(&mut duo, sent, posted, early);
             }
         }
@@ -122,30 +119,36 @@ pub(super) fn groups_of_a_wrong_size<R: Rail>(bed: &mut dyn Testbed<R = R>, _: L
     duo.still_works();
 }
 
-/// A peer that never posts leaves its sender busy with bounded memory, and other tags unharmed.
+/// A peer that never posts leaves its sender waiting, then busy, with bounded memory, and other tags unharmed.
 pub(super) fn peer_that_never_posts<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
         let (small, large) = (filled(1000, 1), filled(100_000, 2));
-        let mut accepted = Vec::new();
+        let (mut accepted, mut busy) = (Vec::new(), 0);
         for _ in 0..2000 {
-            if let Some(ticket) = duo.a.post_send(1, small.slice()).expect("post_send") {
-                accepted.push(ticket);
+            for (tag, src) in [(1, &small), (2, &large)] {
+                match duo.a.post_send(tag, src.slice()).expect("post_send") {
+                    Some(ticket) => accepted.push((tag, ticket)),
+                    None => busy += 1,
+                }
             }
-            let refused = duo.a.post_send(2, large.slice()).expect("post_send");
-            assert!(refused.is_none(), "a large message without a receive");
+            assert!(duo.a.waiting() <= MAX_WAITING);
             duo.round();
         }
-        assert!(accepted.len() <= 64, "{} KB sent ahead of any receive", accepted.len());
+        assert_eq!(duo.a.waiting(), MAX_WAITING);
+        assert!(busy > 1000, "{} are accepted ahead of any receive", accepted.len());
+        let left = accepted.len() - MAX_WAITING;
+        assert!(left <= 64, "{left} KB sent ahead of any receive");
         // A receive with another tag gets its message through the crowd, large and small.
         for len in [100usize, 50_000] {
             duo.message(Side::A, 3, len, 5);
         }
-        for send in accepted {
-            let dst = SuiteMemory::new(1000);
-            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+        for (tag, send) in accepted {
+            let (len, seed) = if tag == 1 { (1000, 1) } else { (100_000, 2) };
+            let dst = SuiteMemory::new(len);
+            let recv = duo.recv(Side::B, &[(tag, dst.slice())]);
             duo.done(Side::B, recv);
-            check_bytes(dst.slice(), 1);
+            check_bytes(dst.slice(), seed);
             duo.done(Side::A, send);
         }
     }

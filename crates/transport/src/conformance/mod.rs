@@ -115,7 +115,7 @@ pub trait Testbed {
 /// How thorough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// At most 16 MiB a message, 200 connects and 60 s in a slow guest.
+    /// At most 16 MiB a message and once 64 MiB, 200 connects and 60 s in a slow guest.
     Quick,
     /// 1 GiB and thousands of connects.
     Full,
@@ -189,6 +189,8 @@ behaviours!($
     order::zero_length,
     order::posted_larger_than_sent,
     order::early_sends,
+    order::sends_before_receives,
+    order::waiting_sends_keep_their_order,
     order::out_of_credit_then_recovers,
     order::tests_in_any_order,
     order::sizes,
@@ -200,6 +202,7 @@ behaviours!($
     errors::peer_that_stops,
     close::last_message_then_close,
     close::close_with_operations_in_flight,
+    close::close_with_sends_that_wait,
     close::nothing_is_written_after_drop,
     close::death_at_every_step,
     load::requests_32_by_8,

@@ -1,8 +1,8 @@
 //! Matching, sizes and order of two-sided messages.
 
-use super::bench::{Wait, filled, shapes};
+use super::bench::{filled, poison, shapes};
 use super::{Duo, Level, Rng, Side, SuiteMemory, Testbed, check_bytes};
-use crate::{MAX_GROUP, MemSlice, Rail, Ticket};
+use crate::{Cancel, MAX_GROUP, MemSlice, Rail, Ticket};
 use linkspan_proto::head::EAGER_MAX;
 
 /// Sizes around every threshold of the protocol and the bed.
@@ -206,7 +206,7 @@ pub(super) fn posted_larger_than_sent<R: Rail>(bed: &mut dyn Testbed<R = R>, _: 
         let mut duo = Duo::new(bed, want);
         for (sent, posted) in [(1, 2), (100, 9000), (9000, 9001), (20_000, 1 << 20), (0, 64)] {
             let (src, dst) = (filled(sent, 3), SuiteMemory::new(posted));
-            super::bench::poison(dst.slice(), 0xEE);
+            poison(dst.slice(), 0xEE);
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
             let send = duo.send(Side::A, 1, src.slice());
             assert_eq!(duo.done(Side::B, recv), sent as u64);
@@ -242,33 +242,86 @@ pub(super) fn early_sends<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     }
 }
 
-/// A sender that has used its credit up is busy, and is not any more when receives come.
+/// Both sides post their send first and their receive when both have been accepted, whatever the size: neither waits for the other.
+pub(super) fn sends_before_receives<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    let several = super::bench::several(bed);
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
+        for (round, len) in [0usize, 8, 8192, 8193, 64 << 20].into_iter().enumerate() {
+            if len > 1 << 20 && want != several {
+                continue; // one shape takes it where a message of this size takes long
+            }
+            let sides = [Side::A, Side::B];
+            let seed = |side: Side| 2 * round as u64 + u64::from(side == Side::A);
+            let srcs = sides.map(|side| filled(len, seed(side)));
+            let sends = [0, 1].map(|n| {
+                let send = duo.conn(sides[n]).post_send(1, srcs[n].slice()).expect("post_send");
+                send.unwrap_or_else(|| panic!("a send of {len} bytes is not accepted before its receive"))
+            });
+            duo.rounds(20);
+            let dsts = sides.map(|_| SuiteMemory::new(len));
+            let recvs = [0, 1].map(|n| duo.recv(sides[n], &[(1, dsts[n].slice())]));
+            for n in [0, 1] {
+                assert_eq!(duo.done(sides[n], sends[n]), len as u64);
+                assert_eq!(duo.done(sides[n], recvs[n]), len as u64);
+                check_bytes(dsts[n].slice(), seed(sides[n].other()));
+            }
+        }
+        assert_eq!((duo.a.waiting(), duo.b.waiting()), (0, 0));
+    }
+}
+
+/// Sends of all sizes wait in front of their receives and meet them in order; those that are withdrawn are as if they had never been.
+pub(super) fn waiting_sends_keep_their_order<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
+    for want in shapes(bed) {
+        let mut duo = Duo::new(bed, want);
+        let len = |i: usize| [20_000, 8, 8193, 0, 300, 100_000][i % 6] + i % 6;
+        let srcs: Vec<SuiteMemory> = (0..60).map(|i| filled(len(i), i as u64)).collect();
+        let mut sends: Vec<(usize, Ticket)> = (0..60).map(|i| (i, duo.send(Side::A, 1, srcs[i].slice()))).collect();
+        duo.rounds(20);
+        assert_eq!(duo.a.waiting(), 60, "the first one is large, and all others are behind it");
+        sends.retain(|&(i, ticket)| {
+            let stays = i % 4 != 0;
+            if !stays {
+                assert_eq!(duo.a.cancel(ticket), Cancel::Withdrawn);
+                poison(srcs[i].slice(), 0xEE);
+            }
+            stays
+        });
+        for (i, send) in sends {
+            let dst = SuiteMemory::new(200_000);
+            let recv = duo.recv(Side::B, &[(1, dst.slice())]);
+            assert_eq!(duo.done(Side::B, recv), len(i) as u64, "message {i}");
+            check_bytes(crate::Buf::sub(&dst.slice(), 0, len(i) as u64).expect("inside"), i as u64);
+            assert_eq!(duo.done(Side::A, send), len(i) as u64);
+            assert_eq!(duo.a.cancel(send), Cancel::UnderWay, "it has reported");
+        }
+        duo.still_works();
+    }
+}
+
+/// A sender that has used its credit up waits, and goes on when receives come.
 pub(super) fn out_of_credit_then_recovers<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) {
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
         for round in 0..3u64 {
-            let len = 4000;
+            let (len, count) = (4000, 60);
             let mut sends = Vec::new();
-            let mut idle = 0;
-            // What the peer gives back is on its way for as long as its medium likes.
-            let mut wait = Wait::new();
-            while idle < 50 || sends.len() < 8 {
-                let n = round * 1000 + sends.len() as u64;
-                let src = filled(len, n);
-                match duo.a.post_send(1, src.slice()).expect("post_send") {
-                    Some(ticket) => {
-                        idle = 0;
-                        sends.push((ticket, src));
-                    }
-                    None => {
-                        idle += 1;
-                        wait.round(duo.bed.patience(), "credit for eight early messages");
-                        duo.round();
-                    }
+            for i in 0..count {
+                let src = filled(len, round * 1000 + i);
+                sends.push((duo.send(Side::A, 1, src.slice()), src));
+                if i < 8 {
+                    // What the peer gives back is on its way for as long as its medium likes.
+                    duo.until("an early message to leave within the credit", |duo| duo.a.waiting() == 0);
                 }
-                assert!(sends.len() < 64, "more early bytes than the credit");
             }
-            for i in 0..sends.len() as u64 {
+            duo.rounds(20);
+            let left = count as usize - duo.a.waiting();
+            assert!(
+                left * len <= 64 << 10,
+                "{left} messages of {len} bytes left without a receive: more than the credit"
+            );
+            for i in 0..count {
                 let dst = SuiteMemory::new(len);
                 let recv = duo.recv(Side::B, &[(1, dst.slice())]);
                 assert_eq!(duo.done(Side::B, recv), len as u64);
@@ -304,7 +357,7 @@ pub(super) fn tests_in_any_order<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level
                 check_bytes(bufs[i].slice(), i as u64);
             }
         }
-        assert_eq!((duo.a.in_flight(), duo.b.in_flight()), (0, 0));
+        assert_eq!((duo.a.moving(), duo.b.moving()), (0, 0));
     }
 }
 

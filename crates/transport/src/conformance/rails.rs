@@ -34,7 +34,7 @@ pub(super) fn rail_lost_at_any_point<R: Rail>(bed: &mut dyn Testbed<R = R>, leve
                 let dst = SuiteMemory::new(n);
                 let recv = duo.recv(side, &[(i as u32, dst.slice())]);
                 let src = filled(n, i);
-                let send = duo.send(side.other(), i as u32, src.slice());
+                let send = duo.start(side.other(), i as u32, src.slice());
                 open.push((side, recv, send, src, dst, i));
             }
         }
@@ -69,7 +69,7 @@ pub(super) fn rails_lost_one_after_another<R: Rail>(bed: &mut dyn Testbed<R = R>
         for n in 0..want.rails as u64 {
             let (src, dst) = (filled(2 << 20, n), SuiteMemory::new(2 << 20));
             let recv = duo.recv(Side::B, &[(1, dst.slice())]);
-            let send = duo.send(Side::A, 1, src.slice());
+            let send = duo.start(Side::A, 1, src.slice());
             duo.rounds(rng.below(6) as usize);
             let side = if rng.below(2) == 0 { Side::A } else { Side::B };
             let up = slots(duo.conn(side));
@@ -93,7 +93,7 @@ pub(super) fn rail_added_later<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) 
     let mut duo = Duo::new(bed, want);
     let (src, dst) = (filled(4 << 20, 1), SuiteMemory::new(4 << 20));
     let recv = duo.recv(Side::B, &[(1, dst.slice())]);
-    let send = duo.send(Side::A, 1, src.slice());
+    let send = duo.start(Side::A, 1, src.slice());
     duo.rounds(3);
     let (ra, rb) = duo.bed.rail(want, 1);
     let id = duo.a.next_rail_id();
@@ -112,7 +112,7 @@ pub(super) fn rail_added_later<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Level) 
     assert!(duo.a.add_rail(ra, id).is_ok(), "a free slot");
     let dst = SuiteMemory::new(4 << 20);
     let recv = duo.recv(Side::B, &[(1, dst.slice())]);
-    let send = duo.send(Side::A, 1, src.slice());
+    let send = duo.start(Side::A, 1, src.slice());
     duo.rounds(10);
     drop(rb);
     assert_eq!(duo.done(Side::B, recv), 4 << 20);
@@ -130,7 +130,7 @@ pub(super) fn revocation<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
         let (len, slot) = (4 << 20, round % want.rails);
         let (src, dst) = (filled(len, 1), SuiteMemory::new(len));
         let recv = duo.recv(Side::B, &[(1, dst.slice())]);
-        let send = duo.send(Side::A, 1, src.slice());
+        let send = duo.start(Side::A, 1, src.slice());
         duo.rounds(round / want.rails);
         duo.bed.stall(Side::B, slot);
         duo.rounds(40);
@@ -146,7 +146,7 @@ pub(super) fn revocation<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
         let again = crate::Buf::sub(&dst.slice(), 0, 100_000).expect("inside");
         let other = filled(100_000, 2);
         let recv = duo.recv(Side::B, &[(2, again)]);
-        let send = duo.send(Side::A, 2, other.slice());
+        let send = duo.start(Side::A, 2, other.slice());
         duo.bed.release();
         let mut idle = 0;
         while idle < 200 {

@@ -141,7 +141,7 @@ fn soak<R: Rail>(duo: &mut Duo<'_, R>, seed: u64, messages: u64) {
         let lanes = &mut lanes;
         lanes[0].test(duo, Side::A, seed * 2 + 1, &mut rng);
         lanes[1].test(duo, Side::B, seed * 2, &mut rng);
-        duo.a.in_flight() == 0 && duo.b.in_flight() == 0
+        [&duo.a, &duo.b].iter().all(|conn| conn.moving() + conn.waiting() == 0)
     });
 }
 

@@ -4,6 +4,7 @@ mod hostile;
 mod model;
 mod onesided;
 mod rails;
+mod waiting;
 mod wire;
 mod wrap;
 

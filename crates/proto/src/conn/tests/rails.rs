@@ -171,7 +171,7 @@ fn an_acknowledgement_overtaken_by_a_newer_one_changes_nothing() {
         joined.ends[0].on_ctrl(0, &head.sealed(), &[]).unwrap();
         joined.pump(0, true);
     }
-    assert!(!joined.ends[0].is_broken() && joined.ends[0].in_flight() == 1, "most of it is under way");
+    assert!(!joined.ends[0].is_broken() && joined.ends[0].moving() == 1, "most of it is under way");
 }
 
 #[test]

@@ -33,6 +33,11 @@ impl Mem {
         self.0.iter().all(|b| b.get() == byte)
     }
 
+    /// Whether it is the same memory.
+    pub(super) fn is(self, other: Mem) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+
     pub(super) fn bytes(self) -> Vec<u8> {
         self.0.iter().map(Cell::get).collect()
     }
@@ -86,11 +91,17 @@ pub(super) struct Wire {
     pub(super) queues: [VecDeque<Item>; MAX_RAILS],
     pub(super) dead: [bool; MAX_RAILS],
     accepted: [u64; MAX_RAILS],
+    kinds: Vec<Kind>,
     /// Items a rail holds before it is busy.
     pub(super) depth: usize,
 }
 
 impl Wire {
+    /// Messages of this kind that were put on it so far.
+    pub(super) fn sent(&self, kind: Kind) -> usize {
+        self.kinds.iter().filter(|&&k| k == kind).count()
+    }
+
     fn put(&mut self, rail: usize, head: &Head, body: Vec<u8>) -> Option<u64> {
         assert!(!self.dead[rail], "sent on a rail that is down");
         let bytes = head.as_wire();
@@ -101,6 +112,7 @@ impl Wire {
         }
         self.queues[rail].push_back(Item { head: *head, body });
         self.accepted[rail] += 1;
+        self.kinds.extend(Kind::from_u8(head.kind));
         Some(self.accepted[rail])
     }
 }

@@ -1,0 +1,106 @@
+//! Sends that wait for their receives are not under way: nothing that looks for silence or a dead path may take them for it.
+
+use super::super::recovery::stuck;
+use super::*;
+
+const LARGE: usize = 100_000;
+
+/// Two ends over loopback, and a send at the first that waits; its memory.
+fn waiting(setting: (&str, &str)) -> ([Channel; 2], StaticBuf, Ticket) {
+    let [mut a, b] = tcp(setting);
+    let src = StaticBuf::new(LARGE);
+    let send = a.post_send(1, src.slice()).unwrap().expect("accepted before its receive");
+    assert_eq!((a.conn.waiting(), a.conn.moving()), (1, 0));
+    ([a, b], src, send)
+}
+
+/// Receives it.
+fn finish([mut a, mut b]: [Channel; 2], send: Ticket) {
+    let dst = StaticBuf::new(LARGE);
+    let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+    let (since, mut sent, mut got) = (Instant::now(), false, false);
+    while !sent || !got {
+        assert!(since.elapsed() < LONG);
+        sent = sent || a.test_sent(send).unwrap().is_some();
+        b.progress().unwrap();
+        got = got || b.test(recv).unwrap().is_some();
+    }
+}
+
+#[test]
+fn a_send_that_waits_is_no_silence() {
+    let (mut ends, _src, send) = waiting(("LINKSPAN_STALL_MS", "1000"));
+    let [a, _] = &mut ends;
+    a.last_active = Instant::now().checked_sub(Duration::from_secs(3)).unwrap();
+    a.last_tick = a.last_active;
+    a.after_sleep();
+    assert_eq!(a.lost(), None);
+    assert!(a.last_active.elapsed() < Duration::from_secs(1));
+    finish(ends, send);
+}
+
+#[test]
+fn a_send_that_waits_shortens_no_sleep() {
+    let (ends, _src, send) = waiting(("LINKSPAN_STALL_MS", "1000"));
+    assert_eq!(ends[0].patience(), SLEEP);
+    finish(ends, send);
+    let [_, mut b] = tcp(("LINKSPAN_STALL_MS", "1000"));
+    let dst = StaticBuf::new(8);
+    b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+    assert_eq!(b.patience(), TICK, "a receive is under way");
+}
+
+/// A way around is looked for after a second where something is under way, and after three where nothing is.
+#[test]
+fn a_send_that_waits_is_rerouted_like_an_idle_connection() {
+    let (ends, _src, send) = waiting(("LINKSPAN_TCP_STREAMS", "1"));
+    let now = Instant::now();
+    let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).unwrap();
+    let moving = ends[0].conn.moving();
+    assert!(!stuck(moving, ago(2), ago(2), now));
+    assert!(stuck(moving, ago(4), ago(4), now));
+    assert!(stuck(1, ago(2), ago(2), now));
+    finish(ends, send);
+}
+
+#[test]
+fn a_message_beside_one_that_waits_leaves_at_once() {
+    let (mut ends, src, send) = waiting(("LINKSPAN_TCP_STREAMS", "1"));
+    let [a, b] = &mut ends;
+    let dst = StaticBuf::new(8);
+    let recv = b.post_recv(&[(2, dst.slice())]).unwrap().unwrap();
+    let small = a.post_send(2, src.slice().sub(0, 8).unwrap()).unwrap().unwrap();
+    a.flush_first();
+    // Nothing but the flush has moved it.
+    assert_eq!(a.conn.test(small).unwrap(), Some(8));
+    let since = Instant::now();
+    while b.test(recv).unwrap().is_none() {
+        assert!(since.elapsed() < LONG);
+        b.progress().unwrap();
+    }
+    finish(ends, send);
+}
+
+/// A small one that lacks credit is not done by a flush: its test looks at what the peer says.
+#[test]
+fn the_test_of_a_small_send_that_waits_looks_at_arrivals() {
+    let [mut a, mut b] = tcp(("LINKSPAN_TCP_STREAMS", "1"));
+    let (src, dst) = (StaticBuf::new(8000), StaticBuf::new(8000));
+    let mut sends = Vec::new();
+    while a.waiting() == 0 {
+        sends.push(a.post_send(1, src.slice()).unwrap().unwrap());
+        a.flush();
+    }
+    let last = sends.pop().unwrap();
+    let (calls, unheard) = (a.calls, a.unheard);
+    assert_eq!(a.test_sent(last).unwrap(), None);
+    assert_eq!((a.calls, a.unheard), (calls + 1, unheard), "no call was spent on a flush that cannot help");
+    let since = Instant::now();
+    let mut recv = None;
+    while a.test_sent(last).unwrap().is_none() {
+        assert!(since.elapsed() < LONG);
+        recv = recv.filter(|&ticket| b.test(ticket).unwrap().is_none());
+        recv = recv.or_else(|| b.post_recv(&[(1, dst.slice())]).unwrap());
+        b.progress().unwrap();
+    }
+}
