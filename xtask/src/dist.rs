@@ -48,9 +48,11 @@ pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
     }
 }
 
-/// Compiles plugin and program.
+/// Compiles plugin, program and C library: in one call, for another set of packages has other features of the crates below them, and
+/// these would be compiled twice.
 pub(crate) fn compile(root: &Path, machine: &Machine) -> Result<(), String> {
-    run::must(machine.cargo(root).args(["build", "--release", "-p", "linkspan-nccl", "-p", "lspan"]))
+    let packages = ["-p", "linkspan-nccl", "-p", "lspan", "-p", "linkspan-capi"];
+    run::must(machine.cargo(root).args(["build", "--release"]).args(packages))
 }
 
 /// What was built, where it lies.

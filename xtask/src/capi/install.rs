@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::dist;
 use crate::machine::Machine;
 use crate::run;
 
@@ -38,7 +39,7 @@ pub(crate) fn install(root: &Path, prefix: &Path) -> Result<Installed, String> {
 
 /// The same for a machine, with the libraries in `libdir` below `prefix` (`lib`, or Debian's `lib/x86_64-linux-gnu`).
 pub(crate) fn install_for(root: &Path, machine: &Machine, prefix: &Path, libdir: &str) -> Result<Installed, String> {
-    run::must(machine.cargo(root).args(["build", "--release", "-p", "linkspan-capi"]))?;
+    dist::compile(root, machine)?;
     let version = version(root)?;
     let numbers: Vec<&str> = version.split('.').collect();
     let [major, minor, ..] = numbers[..] else { return Err(format!("{version} is not a version")) };
