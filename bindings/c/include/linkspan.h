@@ -654,7 +654,8 @@ int32_t linkspan_wait_for_write_start(struct linkspan_transport *transport,
                                       int64_t timeout_ms,
                                       struct linkspan_op **out);
 
-// Sends a message to the peer's receive with the same tag. `bytes` may be null.
+// Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first. One that times out
+// before its receive is posted leaves the path alone. `bytes` may be null.
 int32_t linkspan_send(struct linkspan_transport *transport,
                       uint32_t tag,
                       struct linkspan_view local,

@@ -328,7 +328,8 @@ impl Transport {
         Ok(begun(py.detach(|| inner.wait_for_write(timeout)), Gives::Number))
     }
 
-    /// Sends a message to the peer's receive with the same tag. Returns bytes sent.
+    /// Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first. Returns
+    /// bytes sent.
     #[pyo3(signature = (tag, source, timeout = None))]
     fn send(&self, py: Python<'_>, tag: u32, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, view, timeout) = (self.inner()?, view_of(source)?, seconds(timeout)?);

@@ -363,12 +363,13 @@ impl Transport {
     }
 
     /// Sends a message to the peer's receive with the same tag; the k-th send with a tag meets the k-th receive with it.
-    /// Output: bytes sent. It is done when the peer's process has it; a small one may be so before its receive is posted, and
-    /// what has not been received when either transport ends is lost with it.
+    /// Output: bytes sent. It is done when the peer's process has it; a small one may be so before its receive is posted, a large
+    /// one waits for it, and what has not been received when either transport ends is lost with it. Both sides may send first. One
+    /// that times out or is dropped while it waits is withdrawn, and its path stays.
     ///
     /// # Errors
     /// [`Error::Tag`] for a tag that is kept for the transport; [`Error::Interrupted`] where another operation revoked
-    /// the path meanwhile; [`Error::Op`] for a message longer than its receive (a small one fails at the receiver
+    /// the path while it was under way; [`Error::Op`] for a message longer than its receive (a small one fails at the receiver
     /// only); [`Error::Timeout`], [`Error::TimedOutUnrevoked`], [`Error::Aborted`], [`Error::NotConnected`],
     /// [`Error::Broken`], [`Error::Device`].
     pub fn send<'m>(&self, tag: u32, view: &View<'m>, timeout: Option<Duration>) -> Op<'m> {

@@ -219,7 +219,8 @@ pub unsafe extern "C" fn linkspan_wait_for_write_start(
     })
 }
 
-/// Sends a message to the peer's receive with the same tag. `bytes` may be null.
+/// Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first. One that times out
+/// before its receive is posted leaves the path alone. `bytes` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_send(
     transport: *mut linkspan_transport,

@@ -91,15 +91,7 @@ fn waiting(len: usize, timeout: Option<Duration>) -> Waiting {
     let mut it =
         Waiting { ops: Ops::default(), id: OpId { index: 0, generation: 0 }, a, b, world, memory: Memory::host(len) };
     it.memory.fill(0, &vec![7; len]).unwrap();
-    // One that is too large to leave, and the one in question behind it.
-    let mut send = |len: usize, timeout| {
-        let view = it.memory.slice(0, len).unwrap();
-        let id = it.ops.start_within(Kind::Send(5), None, timeout);
-        it.ops.part(id, Part { local: view.raw(), remote: RemoteSlice { key: 0, offset: 0 } }, view.hold());
-        it.ops.submit(id);
-        id
-    };
-    it.id = send(len, timeout);
+    it.id = it.send(len, timeout);
     it.ops.pump(&mut it.a);
     assert_eq!((it.a.waiting(), it.a.moving()), (1, 0));
     assert!(it.ops.is_touched(it.id));
@@ -109,6 +101,14 @@ fn waiting(len: usize, timeout: Option<Duration>) -> Waiting {
 const LARGE: usize = 100_000;
 
 impl Waiting {
+    fn send(&mut self, len: usize, timeout: Option<Duration>) -> OpId {
+        let view = self.memory.slice(0, len).unwrap();
+        let id = self.ops.start_within(Kind::Send(5), None, timeout);
+        self.ops.part(id, Part { local: view.raw(), remote: RemoteSlice { key: 0, offset: 0 } }, view.hold());
+        self.ops.submit(id);
+        id
+    }
+
     /// The connection has forgotten it: when a receive comes nothing is sent, and the memory is free.
     fn nothing_comes(&mut self) {
         self.memory.fill(0, &vec![0xDD; LARGE]).unwrap();
@@ -155,10 +155,7 @@ fn a_message_that_waits_is_dropped_without_its_path_being_revoked() {
     it.nothing_comes();
     // A small one is not copied while it waits behind a large one.
     let mut it = waiting(LARGE, None);
-    let small = it.memory.slice(0, 8).unwrap();
-    let id = it.ops.start(Kind::Send(5), None, None);
-    it.ops.part(id, Part { local: small.raw(), remote: RemoteSlice { key: 0, offset: 0 } }, small.hold());
-    it.ops.submit(id);
+    let id = it.send(8, None);
     it.ops.pump(&mut it.a);
     assert_eq!(it.a.waiting(), 2);
     assert_eq!(it.ops.forget(id, Some(&mut it.a)), (None, false));

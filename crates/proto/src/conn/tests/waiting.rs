@@ -42,7 +42,8 @@ fn a_small_send_waits_behind_a_large_one_with_its_tag_and_overtakes_those_with_o
     assert_eq!(joined.ends[0].waiting(), 0);
     assert_eq!((joined.done(1, recvs[0]), joined.done(1, recvs[1])), (LARGE as u64, 8));
     assert!(into[0].is_all(1) && into[1].bytes()[..8] == [2; 8]);
-    (joined.done(0, large), joined.done(0, behind));
+    joined.done(0, large);
+    joined.done(0, behind);
 }
 
 #[test]
