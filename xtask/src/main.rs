@@ -44,6 +44,7 @@ usage: cargo xtask COMMAND
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
   loom                   model checks of the lock-free parts
+  planted                bugs planted in protocol, staging and device-memory TCP, each of which the tests must catch
   asan                   the one-sided library and what it stands on under AddressSanitizer
   miri                   its memory, views and books under Miri
   python [--torch]       builds the Python wheel in an environment of its own; its tests, mypy, pyright; with torch, if asked for
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["capi"] => capi::test(&root),
         ["loom"] => stages::loom(&root),
+        ["planted"] => stages::planted(&root),
         ["asan"] => stages::asan(&root),
         ["miri"] => stages::miri(&root),
         ["python"] => stages::python(&root, false),

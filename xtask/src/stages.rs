@@ -64,6 +64,14 @@ pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     all([built.and_then(|()| run::must(&mut host))])
 }
 
+/// Runs the tests that plant bugs, each of which must be caught: built with the feature that no other build has.
+pub(crate) fn planted(root: &Path) -> Outcome {
+    all(["linkspan-sim", "linkspan-devmem"].map(|name| {
+        let mut cargo = run::cargo(root);
+        run::must(cargo.args(["test", "--quiet", "-p", name, "--features", "planted", "--test", "integration"]))
+    }))
+}
+
 /// Runs the unit tests of every crate that has loom among its needs, with the model checker switched in (`--cfg loom`).
 pub(crate) fn loom(root: &Path) -> Outcome {
     let sources = tree::sources(root);
@@ -92,13 +100,17 @@ pub(crate) fn netns(root: &Path, words: &[&str]) -> Outcome {
     if let Some(why) = no_namespaces() {
         return Outcome::Skipped(why);
     }
-    let mut build = run::cargo(root);
-    build.args(["build", "--release", "-p", "lspan", "-p", "linkspan-nccl", "-p", "linkspan-netns"]);
+    // One after the other, so that what users load is built with nothing that the tests need.
+    let build = |names: &[&str]| {
+        let names = names.iter().flat_map(|name| ["-p", name]);
+        run::must(run::cargo(root).args(["build", "--release"]).args(names))
+    };
+    let built = build(&["lspan", "linkspan-nccl"]).and_then(|()| build(&["linkspan-netns"]));
     let bin = run::target_dir(root).join("release");
     let mut tests = Command::new(bin.join("linkspan-netns"));
     tests.args(words).current_dir(root).env("LSPAN", bin.join("lspan"));
     tests.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
-    all([run::must(&mut build).and_then(|()| run::must(&mut tests))])
+    all([built.and_then(|()| run::must(&mut tests))])
 }
 
 /// Why network namespaces cannot be made here, if they cannot: tried, not guessed.

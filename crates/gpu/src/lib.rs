@@ -1,4 +1,4 @@
-//! GPU memory: what a device offers ([`Gpu`]), a simulated one ([`SimGpu`]), and how its bytes get onto paths that reach
+//! GPU memory: what a device offers ([`Gpu`]), a simulated one (`SimGpu`, feature `sim`), and how its bytes get onto paths that reach
 //! host memory only ([`StagedRail`]).
 //!
 //! Above the contract of the transports and below the drivers: `sys/cuda` and `sys/hip` implement [`Gpu`], code that moves
@@ -13,6 +13,7 @@ mod memory;
 mod name;
 pub mod offload;
 mod pages;
+#[cfg(feature = "sim")]
 mod sim;
 mod stage;
 pub mod unpack;
@@ -24,6 +25,7 @@ pub use linkspan_transport::gpu::{
 pub use memory::{GpuBuf, Pinned};
 pub use name::MemoryName;
 pub use pages::{numa_of, pages_around};
+#[cfg(feature = "sim")]
 pub use sim::{SimConfig, SimGpu};
 #[cfg(feature = "planted")]
 pub use stage::planted::{Bug as PlantedBug, plant};

@@ -1,10 +1,11 @@
-//! Either NIC behind one type, for callers that choose at run time.
+//! A real NIC or, for tests (feature `sim`), one in software, behind one type.
 
 use std::os::fd::{BorrowedFd, RawFd};
 
 use linkspan_transport::MemSlice;
 
 use crate::hw::{HwCq, HwMr, HwNic, HwQp};
+#[cfg(feature = "sim")]
 use crate::soft::{SoftCq, SoftMr, SoftNic, SoftQp};
 use crate::{
     Access, AsyncEvent, Completion, Cq, Error, GidEntry, InitAttr, Keys, Limits, Mr, Nic, Port, PostError, Qp, QpCaps,
@@ -17,6 +18,7 @@ pub enum AnyNic {
     /// Through libibverbs.
     Hw(HwNic),
     /// In software.
+    #[cfg(feature = "sim")]
     Soft(SoftNic),
 }
 
@@ -25,6 +27,7 @@ pub enum AnyMr {
     /// Through libibverbs.
     Hw(HwMr),
     /// In software.
+    #[cfg(feature = "sim")]
     Soft(SoftMr),
 }
 
@@ -33,6 +36,7 @@ pub enum AnyCq {
     /// Through libibverbs.
     Hw(HwCq),
     /// In software.
+    #[cfg(feature = "sim")]
     Soft(SoftCq),
 }
 
@@ -41,6 +45,7 @@ pub enum AnyQp {
     /// Through libibverbs.
     Hw(HwQp),
     /// In software.
+    #[cfg(feature = "sim")]
     Soft(SoftQp),
 }
 
@@ -48,6 +53,7 @@ macro_rules! either {
     ($kind:ident, $self:expr, $it:ident => $call:expr) => {
         match $self {
             $kind::Hw($it) => $call,
+            #[cfg(feature = "sim")]
             $kind::Soft($it) => $call,
         }
     };
@@ -58,6 +64,7 @@ macro_rules! made {
     ($self:expr, $it:ident => $call:expr, $out:ident) => {
         match $self {
             AnyNic::Hw($it) => $call.map($out::Hw),
+            #[cfg(feature = "sim")]
             AnyNic::Soft($it) => $call.map($out::Soft),
         }
     };
@@ -126,7 +133,9 @@ unsafe impl Nic for AnyNic {
     fn qp(&self, cq: &AnyCq, caps: QpCaps) -> Result<AnyQp, Error> {
         match (self, cq) {
             (AnyNic::Hw(n), AnyCq::Hw(cq)) => n.qp(cq, caps).map(AnyQp::Hw),
+            #[cfg(feature = "sim")]
             (AnyNic::Soft(n), AnyCq::Soft(cq)) => n.qp(cq, caps).map(AnyQp::Soft),
+            #[cfg(feature = "sim")]
             _ => Err(Error::Unsupported {
                 what: "a queue pair",
                 device: self.name().to_owned(),

@@ -5,10 +5,10 @@
 //! * [`hw::HwNic`]: a real device (or soft-RoCE) through libibverbs, which is opened at run time and need not be
 //!   there. No headers, no C compiler, no libclang at build time; [`abi`] is our own binding and a test holds it
 //!   against the installed headers.
-//! * [`soft::SoftNic`]: a NIC in software, written without `unsafe`: packets with sequence numbers, keys, bounds,
+//! * `soft::SoftNic` (feature `sim`): a NIC in software, written without `unsafe`: packets with sequence numbers, keys, bounds,
 //!   access rights, retries, receiver-not-ready, queue-pair states, asynchronous events, and a wire that loses,
 //!   delays and doubles packets from a seed.
-//! * [`mock::MockNic`]: any of them with scripted faults in front.
+//! * `mock::MockNic` (feature `sim`): any of them with scripted faults in front.
 //!
 //! [`AnyNic`] is the first or the second, chosen at run time.
 //!
@@ -22,8 +22,10 @@ mod any;
 mod error;
 #[allow(unsafe_code)]
 pub mod hw;
+#[cfg(feature = "sim")]
 pub mod mock;
 mod nic;
+#[cfg(feature = "sim")]
 pub mod soft;
 mod types;
 

@@ -2,8 +2,8 @@
 //! (tier 2). Tier 3, TCP over `thunderbolt_net`, is the TCP transport on that cable's interface.
 //!
 //! [`find`] tells what cables this host has, [`Setup`] is the handshake (bytes in, bytes out) in which both sides choose one
-//! and prove that it joins them, [`CableRail`] the rail. [`soft`] has both devices in software, for tests on machines
-//! without a cable. `README.md` beside this crate has the messages.
+//! and prove that it joins them, [`CableRail`] the rail. `soft` (feature `sim`) has both devices in software, for tests
+//! on machines without a cable. `README.md` beside this crate has the messages.
 #![deny(unsafe_code)]
 
 mod cache;
@@ -14,6 +14,7 @@ pub mod find;
 mod rail;
 mod ring;
 mod setup;
+#[cfg(feature = "sim")]
 pub mod soft;
 mod stream;
 mod tier;

@@ -12,6 +12,7 @@ use linkspan_transport::MemSlice;
 
 use crate::device::{Registrar, RingDevice, StreamDevice};
 use crate::error::Error;
+#[cfg(feature = "sim")]
 use crate::soft::{SoftRegion, SoftRegistrar, SoftRing, SoftRingLink, SoftStream, SoftStreamLink};
 
 /// How a cable is used, best first.
@@ -67,8 +68,10 @@ pub enum CableAddress {
     /// The device file.
     File(PathBuf),
     /// A ring in software, and which side we are.
+    #[cfg(feature = "sim")]
     SoftRing(SoftRingLink, usize),
     /// A stream in software, and which side we are.
+    #[cfg(feature = "sim")]
     SoftStream(SoftStreamLink, usize),
 }
 
@@ -101,6 +104,7 @@ impl Cable {
     /// # Errors
     /// [`DeviceError::Open`], also where another connection has the stream; those of [`linkspan_tbring::Ring::open`].
     pub fn open(&self, wait: Duration) -> Result<Medium, DeviceError> {
+        #[cfg(feature = "sim")]
         let gone = || DeviceError::Open {
             path: PathBuf::from(&self.name),
             source: io::Error::from_raw_os_error(EWOULDBLOCK),
@@ -111,13 +115,16 @@ impl Cable {
                 Medium::Ring(AnyRing::Hw(Ring::open(path, Options { wait, ..Options::default() })?))
             }
             CableAddress::File(path) => Medium::Stream(AnyStream::Hw(Stream::open(path)?)),
+            #[cfg(feature = "sim")]
             CableAddress::SoftRing(link, side) => Medium::Ring(AnyRing::Soft(link.open(*side)?)),
+            #[cfg(feature = "sim")]
             CableAddress::SoftStream(link, side) => Medium::Stream(AnyStream::Soft(link.open(*side).ok_or_else(gone)?)),
         })
     }
 }
 
 /// `errno.h`: it would block.
+#[cfg(feature = "sim")]
 const EWOULDBLOCK: i32 = 11;
 
 /// What this host has: cables, and for each tier why it has none there.
@@ -187,6 +194,7 @@ pub enum AnyRing {
     /// `/dev/linkspan/N`.
     Hw(Ring),
     /// In software.
+    #[cfg(feature = "sim")]
     Soft(SoftRing),
 }
 
@@ -196,6 +204,7 @@ pub enum AnyRegion {
     /// The driver's.
     Hw(Region),
     /// In software.
+    #[cfg(feature = "sim")]
     Soft(SoftRegion),
 }
 
@@ -205,6 +214,7 @@ pub enum AnyStream {
     /// `/dev/tbstreamN`.
     Hw(Stream),
     /// In software.
+    #[cfg(feature = "sim")]
     Soft(SoftStream),
 }
 
@@ -212,17 +222,20 @@ macro_rules! each {
     ($of:ident, $self:ident, $device:ident => $call:expr) => {
         match $self {
             $of::Hw($device) => $call,
+            #[cfg(feature = "sim")]
             $of::Soft($device) => $call,
         }
     };
 }
 
 /// A region of another kind of device: nothing mixes them.
+#[cfg(feature = "sim")]
 const MIXED: DeviceError = DeviceError::Queues { what: "a region of another device" };
 
 /// The registrar of either.
 enum AnyRegistrar {
     Hw(linkspan_tbring::Registrar),
+    #[cfg(feature = "sim")]
     Soft(SoftRegistrar),
 }
 
@@ -241,6 +254,7 @@ unsafe impl Registrar<AnyRegion> for AnyRegistrar {
             AnyRegistrar::Hw(device) => {
                 Registrar::register_dmabuf(device, fd, offset, head, mem, access).map(AnyRegion::Hw)
             }
+            #[cfg(feature = "sim")]
             AnyRegistrar::Soft(device) => device.register_dmabuf(fd, offset, head, mem, access).map(AnyRegion::Soft),
         }
     }
@@ -254,6 +268,7 @@ unsafe impl RingDevice for AnyRing {
     fn registrar(&self) -> Arc<dyn Registrar<AnyRegion>> {
         Arc::new(match self {
             AnyRing::Hw(ring) => AnyRegistrar::Hw(ring.registrar()),
+            #[cfg(feature = "sim")]
             AnyRing::Soft(ring) => AnyRegistrar::Soft(ring.soft_registrar()),
         })
     }
@@ -261,6 +276,7 @@ unsafe impl RingDevice for AnyRing {
     fn register(&mut self, mem: MemSlice, access: Access) -> Result<AnyRegion, DeviceError> {
         match self {
             AnyRing::Hw(ring) => RingDevice::register(ring, mem, access).map(AnyRegion::Hw),
+            #[cfg(feature = "sim")]
             AnyRing::Soft(ring) => ring.register(mem, access).map(AnyRegion::Soft),
         }
     }
@@ -276,7 +292,9 @@ unsafe impl RingDevice for AnyRing {
     fn send(&mut self, c: u32, region: &AnyRegion, offset: u64, length: u64, cookie: u64) -> Result<bool, DeviceError> {
         match (self, region) {
             (AnyRing::Hw(ring), AnyRegion::Hw(region)) => ring.send(c, region, offset, length, cookie),
+            #[cfg(feature = "sim")]
             (AnyRing::Soft(ring), AnyRegion::Soft(region)) => ring.send(c, region, offset, length, cookie),
+            #[cfg(feature = "sim")]
             _ => Err(MIXED),
         }
     }
@@ -291,7 +309,9 @@ unsafe impl RingDevice for AnyRing {
     ) -> Result<bool, DeviceError> {
         match (self, region) {
             (AnyRing::Hw(ring), AnyRegion::Hw(region)) => ring.receive(c, region, offset, length, cookie),
+            #[cfg(feature = "sim")]
             (AnyRing::Soft(ring), AnyRegion::Soft(region)) => ring.receive(c, region, offset, length, cookie),
+            #[cfg(feature = "sim")]
             _ => Err(MIXED),
         }
     }

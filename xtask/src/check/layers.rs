@@ -33,11 +33,17 @@ const LAYERS: [(&str, u32); 21] = [
 /// Crates that are a workspace of their own, because they need more than Rust and a linker to build.
 const ALONE: [&str; 1] = ["bindings/python"];
 
+/// Features for tests alone (doubles, planted bugs, the suite of all transports), and where a dependency may ask for them.
+const FOR_TESTS: [&str; 4] = ["conformance", "fixture", "planted", "sim"];
+const TEST_CRATES: [&str; 3] = ["tests/", "lab/", "xtask"];
+
 /// One crate of the workspace.
 struct Crate<'a> {
     folder: &'a str,
     name: String,
     needs: Vec<String>,
+    /// Dependencies, tests' aside, that ask for one of [`FOR_TESTS`]; and those that are on by default.
+    doubles: Vec<&'a str>,
 }
 
 /// Dependencies that go up or sideways, members without a layer, manifests that no workspace lists.
@@ -54,6 +60,14 @@ pub(crate) fn problems(root: &Path, sources: &[Source]) -> Vec<String> {
             problems.push(format!("{}: has no layer in xtask/src/check/layers.rs", krate.folder));
             continue;
         };
+        if !TEST_CRATES.iter().any(|tests| krate.folder.starts_with(tests)) {
+            let lines = krate.doubles.iter();
+            problems.extend(
+                lines.map(|line| {
+                    format!("{}/Cargo.toml: what users load has a feature for tests: {line}", krate.folder)
+                }),
+            );
+        }
         for need in &krate.needs {
             let Some(other) = crates.iter().find(|c| c.name == *need) else {
                 continue;
@@ -78,7 +92,7 @@ fn layer(folder: &str) -> Option<u32> {
 /// Name and needs from a manifest: section headers and keys are all that is looked at.
 fn read(source: &Source) -> Option<Crate<'_>> {
     let folder = source.path.strip_suffix("/Cargo.toml")?;
-    let (mut section, mut name, mut needs) = (String::new(), None, Vec::new());
+    let (mut section, mut name, mut needs, mut doubles) = (String::new(), None, Vec::new(), Vec::new());
     for line in source.text.lines().map(str::trim) {
         if let Some(header) = line.strip_prefix('[') {
             section = header.trim_end_matches(']').to_owned();
@@ -97,6 +111,11 @@ fn read(source: &Source) -> Option<Crate<'_>> {
         if matches!(last, "dependencies" | "build-dependencies") {
             needs.push(key.split('.').next().unwrap_or(key).to_owned());
         }
+        let shipped =
+            matches!(last, "dependencies" | "build-dependencies") || section == "features" && key == "default";
+        if shipped && FOR_TESTS.iter().any(|name| value.contains(&format!("\"{name}\""))) {
+            doubles.push(line);
+        }
     }
-    Some(Crate { folder, name: name?, needs })
+    Some(Crate { folder, name: name?, needs, doubles })
 }

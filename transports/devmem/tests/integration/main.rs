@@ -5,5 +5,6 @@ mod common;
 mod conformance;
 mod kernel;
 mod offload;
+#[cfg(feature = "planted")]
 mod planted;
 mod words;

@@ -1,11 +1,13 @@
 //! NCCL's device offload over simulated cards: the test plays NCCL's kernel, which puts in place what the queue tells it of.
 
 use std::collections::VecDeque;
+#[cfg(feature = "planted")]
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use crate::common::{SimRail, rails, until};
 use linkspan_devmem::sim::SimConfig;
+#[cfg(feature = "planted")]
 use linkspan_devmem::{PlantedBug, plant};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::offload::{Queue, SLOTS, bounce};
@@ -140,6 +142,7 @@ fn short_segments() {
 }
 
 /// Without them the same runs go well, so what catches each is the bug.
+#[cfg(feature = "planted")]
 #[test]
 fn planted_bugs_are_caught() {
     let runs = |seed| {

@@ -1,11 +1,13 @@
 //! Words that a reader polls while they arrive, as NCCL's LL kernels watch theirs in host memory: four bytes of data and a flag behind
 //! them. Wherever segments end, whatever way a part of them takes, a flag is never there before its data.
 
+#[cfg(feature = "planted")]
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use crate::common::{rails, until};
 use linkspan_devmem::sim::SimConfig;
+#[cfg(feature = "planted")]
 use linkspan_devmem::{PlantedBug, plant};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{Gpu, SimGpu};
@@ -86,6 +88,7 @@ fn no_flag_before_its_data() {
     }
 }
 
+#[cfg(feature = "planted")]
 #[test]
 fn bytes_that_overtake_are_caught() {
     plant(Some(PlantedBug::HostAhead));

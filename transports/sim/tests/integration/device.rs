@@ -1,14 +1,19 @@
 //! The suite with the memory of a simulated GPU over simulated links: rails that stall in the middle of a chunk while
 //! copies run, and planted bugs of the staging, each of which must be caught.
 
+#[cfg(feature = "planted")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::SimBed;
-use linkspan_gpu::{PlantedBug, SimConfig, SimGpu, StagedRail, Staging, plant};
+#[cfg(feature = "planted")]
+use linkspan_gpu::{PlantedBug, plant};
+use linkspan_gpu::{SimConfig, SimGpu, StagedRail, Staging};
 use linkspan_sim::SimRail;
-use linkspan_transport::conformance::{Level, Patience, Side, Testbed, Want, behaviours};
+#[cfg(feature = "planted")]
+use linkspan_transport::conformance::{Level, behaviours};
+use linkspan_transport::conformance::{Patience, Side, Testbed, Want};
 use linkspan_transport::conformance_suite;
 
 struct Staged {
@@ -79,6 +84,7 @@ impl Testbed for Staged {
 conformance_suite!(single_threaded ordered, Staged::new(SimBed::ordered(), 1));
 
 /// Behaviours that move enough to see a bug of the staging, and end soon when there is none.
+#[cfg(feature = "planted")]
 const TRIED: [&str; 6] = [
     "ordering_per_tag",
     "both_directions",
@@ -89,6 +95,7 @@ const TRIED: [&str; 6] = [
 ];
 
 /// The first behaviour that fails, by name.
+#[cfg(feature = "planted")]
 fn caught_by() -> Option<&'static str> {
     let tried = behaviours::<StagedRail<SimRail>>().into_iter().filter(|b| TRIED.contains(&b.0));
     tried.into_iter().find_map(|(name, behaviour)| {
@@ -101,6 +108,7 @@ fn caught_by() -> Option<&'static str> {
     })
 }
 
+#[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_is_caught() {
     assert_eq!(caught_by(), None, "without a bug");
