@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_devmem::{DevmemRail, Error, Lent, Pool, RailConfig, Socket, Via};
+use linkspan_devmem::{DevmemRail, Error, Lent, Pool, RailConfig, Socket};
 use linkspan_gpu::devmem::Run;
 use linkspan_gpu::{Gpu, GpuBuf, SimConfig, SimGpu};
 use linkspan_net::Sent;
@@ -202,7 +202,7 @@ unsafe impl Socket for Kernel {
         let memory = GpuBuf::new(gpu, POOL)?;
         // SAFETY: the pool keeps the memory.
         let mem = unsafe { memory.slice() };
-        Ok(Pool { mem, id: 1, lent: Arc::default(), via: Via::Socket, guard: Box::new(memory) })
+        Ok(Pool { mem, id: 1, lent: Arc::default(), guard: Box::new(memory) })
     }
 
     fn lend(&mut self, _: &Arc<dyn Gpu>, _: MemSlice) -> Result<Lent, Error> {
