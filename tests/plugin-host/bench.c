@@ -130,10 +130,12 @@ static double bare_latency(struct bench *b, uint64_t span, int out, int in_fd)
 	return median(b, i);
 }
 
-/* One direction with `window` requests in flight. Returns the seconds it took. */
+/* One direction with `window` requests in flight. Returns the seconds it took. `proxy`: as NCCL's proxy does, at most one post and one test of the
+ * oldest in each pass. */
 static double plugin_flow(struct bench *b, uint64_t count)
 {
 	struct rank *r = b->r;
+	bool proxy = strcmp(options.bench, "proxy") == 0;
 	void *request[32] = {NULL};
 	uint64_t started = 0, done = 0, start = now_ns();
 	char *mem = r->id == 0 ? b->out : b->in;
@@ -148,9 +150,14 @@ static double plugin_flow(struct bench *b, uint64_t count)
 			if (q == NULL)
 				break;
 			request[started++ % (unsigned)b->window] = q;
+			if (proxy)
+				break;
 		}
-		while (done < started && poll_done(r, request[done % (unsigned)b->window], NULL))
+		while (done < started && poll_done(r, request[done % (unsigned)b->window], NULL)) {
 			done++;
+			if (proxy)
+				break;
+		}
 	}
 	return (double)(now_ns() - start) / 1e9;
 }
@@ -229,7 +236,7 @@ static void flow_body(struct rank *r)
 {
 	struct bench b;
 	double ours[ROUNDS], bare[ROUNDS], ratio[ROUNDS], cpu[ROUNDS], bare_cpu[ROUNDS];
-	bool rate = strcmp(options.bench, "rate") == 0;
+	bool rate = strcmp(options.bench, "rate") == 0 || strcmp(options.bench, "proxy") == 0;
 	setup(&b, r);
 	plugin_flow(&b, 64);
 	barrier(r);
@@ -308,10 +315,12 @@ int bench_main(void)
 {
 	body *body = strcmp(options.bench, "lat") == 0	  ? latency_body
 		     : strcmp(options.bench, "idle") == 0 ? idle_body
-		     : strcmp(options.bench, "rate") == 0 || strcmp(options.bench, "bw") == 0 ? flow_body
+		     : strcmp(options.bench, "rate") == 0 || strcmp(options.bench, "proxy") == 0 ||
+					  strcmp(options.bench, "bw") == 0
+			       ? flow_body
 											      : NULL;
 	if (body == NULL) {
-		fprintf(stderr, "plugin-host: there is no bench '%s'; use lat, rate, bw or idle\n", options.bench);
+		fprintf(stderr, "plugin-host: there is no bench '%s'; use lat, rate, proxy, bw or idle\n", options.bench);
 		return 2;
 	}
 	return group_run(2, options.seconds * 8 + 60, body);
