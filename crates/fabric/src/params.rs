@@ -79,7 +79,7 @@ params! {
     CONNECT_TIMEOUT_MS = "LINKSPAN_CONNECT_TIMEOUT_MS", Takes::Number(100, 3_600_000), "20000",
         "How long a connection may take to come up, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
-        "Report an operation on a live but silent peer as failed after so many milliseconds; 0 waits without limit.";
+        "Report an operation on a live but silent peer as failed after so many milliseconds, sends aside that wait for their receive; 0 waits without limit.";
     REVOKE_MS = "LINKSPAN_REVOKE_MS", Takes::Number(100, 3_600_000), "1000",
         "How long a one-sided operation that timed out waits for the peer to confirm that nothing of it lands any more, milliseconds; then it is reported as unrevoked. A host that lost its peer and cannot dial it waits twice as long, 2 s at least. Raise it on hosts with more work than processors.";
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",

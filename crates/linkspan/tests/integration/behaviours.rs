@@ -632,18 +632,22 @@ fn both_sides_send_first_and_receive_afterwards() {
     }
 }
 
-/// A send that times out while it waits for its receive leaves the path alone, and its message never comes.
+/// A send that times out, is dropped or aborted while it waits for its receive leaves the path alone, and its message never comes.
 #[test]
-fn a_send_without_a_receive_times_out_and_the_path_stays() {
+fn a_send_without_a_receive_ends_and_the_path_stays() {
     for (_, extra) in PATHS {
         let (a, b) = pair(extra);
         let (large, next, into) = (filled(MIB, 1), filled(100, 2), Memory::host(MIB));
         let end = a.send_blocking(5, &large.view(), Some(Duration::from_millis(50)));
         assert!(matches!(end, Err(Error::Timeout)), "{end:?}");
         drop(a.send(5, &large.view(), None));
+        let pending = a.send(5, &large.view(), None);
+        a.abort();
+        let end = pending.wait();
+        assert!(matches!(end, Err(Error::Aborted)), "{end:?}");
         let recv = b.recv(5, &into.view_mut().unwrap(), Some(LONG));
         a.send_blocking(5, &next.view(), Some(LONG)).unwrap();
-        assert_eq!(recv.wait().unwrap(), 100, "the message of the send that did not time out");
+        assert_eq!(recv.wait().unwrap(), 100, "the message of the send that was not ended");
         assert_eq!((a.epoch(), b.epoch()), (1, 1), "no path was revoked");
     }
 }
