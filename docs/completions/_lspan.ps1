@@ -43,7 +43,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
             [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
-            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -614,10 +615,18 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;link;help;help' {
             break
         }
+        'lspan;run' {
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;env' {
+            [CompletionResult]::new('--for', '--for', [CompletionResultType]::ParameterName, 'The same for a container, a pod or a batch script: settings, devices, groups, limits and mounts')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--nccl', '--nccl', [CompletionResultType]::ParameterName, 'Print what NCCL and RCCL need on this machine, as lines for a shell: eval "$(lspan env --nccl)"')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;man' {
@@ -649,7 +658,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
             [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
-            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -787,6 +797,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;link;allow' {
+            break
+        }
+        'lspan;help;run' {
             break
         }
         'lspan;help;env' {

@@ -67,6 +67,9 @@ _lspan() {
             lspan,rm)
                 cmd="lspan__subcmd__rm"
                 ;;
+            lspan,run)
+                cmd="lspan__subcmd__run"
+                ;;
             lspan,selftest)
                 cmd="lspan__subcmd__selftest"
                 ;;
@@ -168,6 +171,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,rm)
                 cmd="lspan__subcmd__help__subcmd__rm"
+                ;;
+            lspan__subcmd__help,run)
+                cmd="lspan__subcmd__help__subcmd__run"
                 ;;
             lspan__subcmd__help,selftest)
                 cmd="lspan__subcmd__help__subcmd__selftest"
@@ -365,7 +371,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link env man completions help"
+            opts="-h -V --help --version status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -579,12 +585,16 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__env)
-            opts="-h --json --help"
+            opts="-h --json --nccl --for --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -W "toolbox podman docker k8s sbatch" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -693,7 +703,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link env man completions help"
+            opts="status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1211,6 +1221,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2549,6 +2573,20 @@ _lspan() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__run)
+            opts="-h --strict --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -40,7 +40,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
-            cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
+            cand run 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used'
+            cand env 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -542,10 +543,17 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;link;help;help'= {
         }
+        &'lspan;run'= {
+            cand --strict 'Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;env'= {
+            cand --for 'The same for a container, a pod or a batch script: settings, devices, groups, limits and mounts'
             cand --json 'Print JSON'
-            cand -h 'Print help'
-            cand --help 'Print help'
+            cand --nccl 'Print what NCCL and RCCL need on this machine, as lines for a shell: eval "$(lspan env --nccl)"'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;man'= {
             cand -h 'Print help'
@@ -574,7 +582,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
-            cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
+            cand run 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used'
+            cand env 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -674,6 +683,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;link;up'= {
         }
         &'lspan;help;link;allow'= {
+        }
+        &'lspan;help;run'= {
         }
         &'lspan;help;env'= {
         }

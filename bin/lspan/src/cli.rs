@@ -90,7 +90,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         link: LinkCommand,
     },
-    /// Show every LINKSPAN_ environment name, its value here and what it does
+    /// Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used
+    #[command(
+        after_long_help = "Works in front of a launcher, as in `lspan run -- torchrun train.py`, and behind one, as in `srun lspan run -- \
+                           python train.py`. Sets what `lspan env --nccl` prints, leaves what is set already, and is not run where it \
+                           cannot work (exit code 125). Ends with the command's exit code, or by its signal."
+    )]
+    Run(RunArgs),
+    /// Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need
     Env(EnvArgs),
     /// Write manual pages
     Man {
@@ -292,10 +299,41 @@ pub(crate) struct MeshArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct EnvArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print what NCCL and RCCL need on this machine, as lines for a shell: eval "$(lspan env --nccl)"
+    #[arg(long)]
+    pub(crate) nccl: bool,
+    /// The same for a container, a pod or a batch script: settings, devices, groups, limits and mounts
+    #[arg(long = "for", value_name = "WHAT", value_enum, requires = "nccl", conflicts_with = "json")]
+    pub(crate) target: Option<Target>,
+}
+
+/// What a job runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// A toolbox of this host
+    Toolbox,
+    /// podman run
+    Podman,
+    /// docker run
+    Docker,
+    /// A pod of Kubernetes
+    K8s,
+    /// A batch script for Slurm
+    Sbatch,
 }
 
 #[derive(Args, Debug)]

@@ -10,6 +10,7 @@ mod env;
 mod exit;
 mod fabric;
 mod files;
+mod job;
 mod keys;
 mod link;
 mod mesh;
@@ -89,7 +90,9 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Devmem { devmem: Devmem::Probe(args) } => devmem::run(&args),
         Command::Devmem { devmem: Devmem::Up(args) } => devmem::up(&args),
         Command::Devmem { devmem: Devmem::Down(args) } => devmem::down(&args),
+        Command::Env(args) if args.nccl => job::env::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Run(args) => job::run::run(&args),
         Command::Man { dir } => pages::man(&dir),
         Command::Completions { target } => pages::completions(&target),
     }

@@ -3,6 +3,7 @@
 
 mod doctor;
 mod files;
+mod job;
 mod keys;
 mod measure;
 mod memory;
