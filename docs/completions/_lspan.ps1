@@ -28,6 +28,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
             [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what is wrong with this machine and its cables, what it costs and the command that mends it')
+            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
@@ -74,6 +75,13 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;wait' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time, as in 30s [default: wait without limit]')
+            [CompletionResult]::new('--serving', '--serving', [CompletionResultType]::ParameterName, 'Until `lspan perf serve` answers there')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;perf' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -83,6 +91,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -254,6 +263,34 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;perf;all' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;perf;connect' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
@@ -321,6 +358,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -343,6 +381,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;perf;help;multi' {
+            break
+        }
+        'lspan;perf;help;all' {
             break
         }
         'lspan;perf;help;connect' {
@@ -643,6 +684,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
             [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what is wrong with this machine and its cables, what it costs and the command that mends it')
+            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
@@ -674,6 +716,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;help;doctor' {
             break
         }
+        'lspan;help;wait' {
+            break
+        }
         'lspan;help;perf' {
             [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Wait for peers and be the other side of their tests')
             [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
@@ -681,6 +726,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -702,6 +748,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;perf;multi' {
+            break
+        }
+        'lspan;help;perf;all' {
             break
         }
         'lspan;help;perf;connect' {

@@ -85,6 +85,9 @@ _lspan() {
             lspan,verify)
                 cmd="lspan__subcmd__verify"
                 ;;
+            lspan,wait)
+                cmd="lspan__subcmd__wait"
+                ;;
             lspan__subcmd__devmem,down)
                 cmd="lspan__subcmd__devmem__subcmd__down"
                 ;;
@@ -190,6 +193,9 @@ _lspan() {
             lspan__subcmd__help,verify)
                 cmd="lspan__subcmd__help__subcmd__verify"
                 ;;
+            lspan__subcmd__help,wait)
+                cmd="lspan__subcmd__help__subcmd__wait"
+                ;;
             lspan__subcmd__help__subcmd__devmem,down)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__down"
                 ;;
@@ -222,6 +228,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__link,up)
                 cmd="lspan__subcmd__help__subcmd__link__subcmd__up"
+                ;;
+            lspan__subcmd__help__subcmd__perf,all)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__all"
                 ;;
             lspan__subcmd__help__subcmd__perf,bw)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__bw"
@@ -304,6 +313,9 @@ _lspan() {
             lspan__subcmd__link__subcmd__help,up)
                 cmd="lspan__subcmd__link__subcmd__help__subcmd__up"
                 ;;
+            lspan__subcmd__perf,all)
+                cmd="lspan__subcmd__perf__subcmd__all"
+                ;;
             lspan__subcmd__perf,bw)
                 cmd="lspan__subcmd__perf__subcmd__bw"
                 ;;
@@ -333,6 +345,9 @@ _lspan() {
                 ;;
             lspan__subcmd__perf,write)
                 cmd="lspan__subcmd__perf__subcmd__write"
+                ;;
+            lspan__subcmd__perf__subcmd__help,all)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__all"
                 ;;
             lspan__subcmd__perf__subcmd__help,bw)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__bw"
@@ -371,7 +386,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -703,7 +718,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
+            opts="status mesh doctor wait perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1081,8 +1096,22 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf)
-            opts="serve bw lat jitter load multi connect write read"
+            opts="serve bw lat jitter load multi all connect write read"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__all)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1305,6 +1334,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__wait)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1709,12 +1752,98 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf)
-            opts="-h --help serve bw lat jitter load multi connect write read help"
+            opts="-h --help serve bw lat jitter load multi all connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__all)
+            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --iters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warmup)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -w)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait)
+                    COMPREPLY=($(compgen -W "spin adaptive sleep" -- "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human nccl perftest" -- "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1899,8 +2028,22 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help)
-            opts="serve bw lat jitter load multi connect write read help"
+            opts="serve bw lat jitter load multi all connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__all)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2674,6 +2817,24 @@ _lspan() {
             fi
             case "${prev}" in
                 --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__wait)
+            opts="-h --timeout --serving --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -25,6 +25,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
             cand doctor 'Say what is wrong with this machine and its cables, what it costs and the command that mends it'
+            cand wait 'Wait until a peer is there: a cable has a host at its other end, or a host answers'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
@@ -67,6 +68,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;wait'= {
+            cand --timeout 'Give up after this time, as in 30s [default: wait without limit]'
+            cand --serving 'Until `lspan perf serve` answers there'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;perf'= {
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
@@ -76,6 +83,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand jitter 'Variation of latency: a ping-pong at a fixed pace'
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
+            cand all 'The five tests above, one after another'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -240,6 +248,33 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;perf;all'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;perf;connect'= {
             cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
             cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
@@ -304,6 +339,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand jitter 'Variation of latency: a ping-pong at a fixed pace'
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
+            cand all 'The five tests above, one after another'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -320,6 +356,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;perf;help;load'= {
         }
         &'lspan;perf;help;multi'= {
+        }
+        &'lspan;perf;help;all'= {
         }
         &'lspan;perf;help;connect'= {
         }
@@ -567,6 +605,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
             cand doctor 'Say what is wrong with this machine and its cables, what it costs and the command that mends it'
+            cand wait 'Wait until a peer is there: a cable has a host at its other end, or a host answers'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand stats 'Show what running processes have moved over linkspan'
@@ -594,6 +633,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help;doctor'= {
         }
+        &'lspan;help;wait'= {
+        }
         &'lspan;help;perf'= {
             cand serve 'Wait for peers and be the other side of their tests'
             cand bw 'Bandwidth and message rate'
@@ -601,6 +642,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand jitter 'Variation of latency: a ping-pong at a fixed pace'
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
+            cand all 'The five tests above, one after another'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -616,6 +658,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;perf;load'= {
         }
         &'lspan;help;perf;multi'= {
+        }
+        &'lspan;help;perf;all'= {
         }
         &'lspan;help;perf;connect'= {
         }

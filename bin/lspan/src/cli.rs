@@ -38,6 +38,12 @@ pub(crate) enum Command {
                            hosts: `ssh HOST lspan doctor --json > b.json`, `lspan doctor --json > a.json`, `lspan doctor --merge a.json b.json`."
     )]
     Doctor(DoctorArgs),
+    /// Wait until a peer is there: a cable has a host at its other end, or a host answers
+    #[command(
+        after_long_help = "Prints the address that answered. A host that refuses the connection is there; --serving waits for \
+                           `lspan perf serve` on it. Exit code 124 when the time is up."
+    )]
+    Wait(WaitArgs),
     /// Measure a path
     #[command(after_long_help = "The older spelling `--server [--device N]` and `--client [HOST] [--device N] --test \
                            bandwidth|latency|jitter|latency-load|mimo` is accepted, with and without `perf`.")]
@@ -265,7 +271,7 @@ pub(crate) struct ProbeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Host to ask too, as HOST or HOST:PORT: is it reached, and by packets of which size?
+    /// Host to ask too, as cable, NAME, HOST or HOST:PORT: is it reached, and by packets of which size?
     #[arg(value_name = "PEER", conflicts_with = "merge")]
     pub(crate) peer: Option<String>,
     /// Print JSON (schema linkspan.doctor/1)
@@ -296,6 +302,19 @@ pub(crate) struct MeshArgs {
     /// Keep running: find neighbours and relay for them until Ctrl-C
     #[arg(long, conflicts_with_all = ["json", "check", "wait"])]
     pub(crate) serve: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WaitArgs {
+    /// The peer: cable, cable1 and so on, the name of a paired peer or of a host of the mesh, HOST or HOST:PORT
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: String,
+    /// Give up after this time, as in 30s [default: wait without limit]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+    /// Until `lspan perf serve` answers there
+    #[arg(long)]
+    pub(crate) serving: bool,
 }
 
 #[derive(Args, Debug)]
@@ -348,7 +367,7 @@ pub(crate) struct StatsArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct SelftestArgs {
-    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT
+    /// Host that runs `lspan perf serve`, as cable, NAME, HOST or HOST:PORT
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Plugin file to load, in place of those in LD_LIBRARY_PATH and the usual folders
@@ -376,6 +395,8 @@ pub(crate) enum Perf {
     Load(LoadArgs),
     /// Several streams at once
     Multi(MultiArgs),
+    /// The five tests above, one after another
+    All(Measure),
     /// Connections only: set up and closed one after another
     #[command(mut_args(hide_what_moves_data))]
     Connect(Measure),
@@ -423,7 +444,8 @@ pub(crate) struct ServeArgs {
 /// What every test takes.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Measure {
-    /// Peer that runs `lspan perf serve`, as the name of a paired peer, HOST or HOST:PORT; without it the other side is started on this machine
+    /// Peer that runs `lspan perf serve`: cable (cable1, cable2: the host at its other end), the name of a paired peer or of a host of
+    /// the mesh, HOST or HOST:PORT; without it the other side is started on this machine
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4
@@ -536,7 +558,7 @@ fn hide_what_moves_data(arg: clap::Arg) -> clap::Arg {
 /// What the one-sided tests take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OneSided {
-    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT; without it the other side is started on this machine
+    /// Host that runs `lspan perf serve`, as cable, NAME, HOST or HOST:PORT; without it the other side is started on this machine
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4

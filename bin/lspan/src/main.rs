@@ -30,6 +30,7 @@ mod serve;
 mod signals;
 mod stats;
 mod status;
+mod wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -92,6 +93,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Devmem { devmem: Devmem::Down(args) } => devmem::down(&args),
         Command::Env(args) if args.nccl => job::env::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Wait(args) => wait::run(&args),
         Command::Run(args) => job::run::run(&args),
         Command::Man { dir } => pages::man(&dir),
         Command::Completions { target } => pages::completions(&target),

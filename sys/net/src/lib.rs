@@ -17,6 +17,7 @@ mod interfaces;
 mod notifier;
 mod options;
 mod order;
+mod ping;
 mod pipe;
 mod wait;
 
@@ -31,6 +32,7 @@ pub use linkspan_thread::block_signals;
 pub use notifier::Notifier;
 pub use options::{bind_late_port, incoming_cpu};
 pub use order::{copy_ascending, fill_ascending};
+pub use ping::{NEIGHBOURS_MAX, Ping, neighbours};
 pub use pipe::Pipe;
 pub use wait::WaitSet;
 

@@ -39,6 +39,12 @@ pub(crate) const ALL: &[Test] = &[
         run: healthy,
     },
     Test {
+        name: "cable-name",
+        what: "`cable` is the host at the other end, without an address: wait, perf and doctor find it, and say what is missing",
+        waits: false,
+        run: cable_name,
+    },
+    Test {
         name: "doctor-pid-namespace",
         what: "two processes of one host in different pid namespaces",
         waits: false,
@@ -573,4 +579,36 @@ fn broken_sys() -> Outcome<String> {
         }
     }
     Ok(format!("three notes, and {codes:?} all the same (rc {code})"))
+}
+
+fn says(world: &World, line: &str, code: i32, part: &str) -> Outcome<String> {
+    let (got, said) = world.lspan("a", &[CABLES], line)?.end(SOON * 3)?;
+    match got == Some(code) && said.contains(part) {
+        true => Ok(said),
+        false => Err(format!("lspan {line}: {got:?}, not {code} with {part:?}: {said}")),
+    }
+}
+
+/// One cable, and nobody has given it an address.
+fn cable_name() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    says(&world, "perf bw cable -n 20", 4, "there is no cable with a host at its other end")?;
+    sh(&format!("ip link add cab0 netns {} type veth peer name cab0 netns {}", world.ns("a"), world.ns("b")))?;
+    world.ip("a", "link set cab0 up")?;
+    says(&world, "wait cable --timeout 1s", 124, "LS0742")?;
+    world.ip("b", "link set cab0 up")?;
+    settle(&world, &["cab0"])?;
+    let said = says(&world, "wait cable --timeout 20s", 0, "[fe80::")?;
+    says(&world, "perf bw cable -n 20", 4, "type `lspan perf serve` on the host at the other end of cable1")?;
+    says(&world, "wait cable --serving --timeout 1s", 124, "type `lspan perf serve` there")?;
+    let _server = serve(&world, "b")?;
+    says(&world, "wait cable --serving --timeout 20s", 0, "[fe80::")?;
+    for name in ["cable", "cable1"] {
+        says(&world, &format!("perf bw {name} --size 64K -n 20"), 0, "cab0")?;
+    }
+    says(&world, "perf bw cable2 -n 20", 4, "there is no such cable; there are cable1 (cab0)")?;
+    let (found, _, text) = doctor(&world, "a", &[CABLES], &[], "cable")?;
+    // An interface that is asked for and has no address is one; the peer is found, and nothing is wrong with the way to it.
+    exactly(&found, "LS2306", &text)?;
+    Ok(format!("found at {}; measured, and judged", said.lines().last().unwrap_or_default()))
 }
