@@ -31,6 +31,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
+            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -406,6 +407,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'lspan;bugreport' {
+            [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]')
+            [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]')
+            [CompletionResult]::new('--list', '--list', [CompletionResultType]::ParameterName, 'Show what would be in it, and write nothing')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'lspan;stats' {
             [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Show it again every so often, as in 500ms or 2s, with rates')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.stats/1), with --watch one line each time')
@@ -687,6 +696,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
+            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -763,6 +773,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;selftest' {
+            break
+        }
+        'lspan;help;bugreport' {
             break
         }
         'lspan;help;stats' {

@@ -16,6 +16,9 @@ _lspan() {
             ",$1")
                 cmd="lspan"
                 ;;
+            lspan,bugreport)
+                cmd="lspan__subcmd__bugreport"
+                ;;
             lspan,completions)
                 cmd="lspan__subcmd__completions"
                 ;;
@@ -123,6 +126,9 @@ _lspan() {
                 ;;
             lspan__subcmd__files__subcmd__help,serve)
                 cmd="lspan__subcmd__files__subcmd__help__subcmd__serve"
+                ;;
+            lspan__subcmd__help,bugreport)
+                cmd="lspan__subcmd__help__subcmd__bugreport"
                 ;;
             lspan__subcmd__help,completions)
                 cmd="lspan__subcmd__help__subcmd__completions"
@@ -386,12 +392,34 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor wait perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__bugreport)
+            opts="-o -h --list --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -718,8 +746,22 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor wait perf selftest stats files ls send get rm mv du verify pair key devmem link run env man completions help"
+            opts="status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__bugreport)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

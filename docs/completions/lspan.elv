@@ -28,6 +28,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand wait 'Wait until a peer is there: a cable has a host at its other end, or a host answers'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
             cand files 'Serve directories of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -374,6 +375,13 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;bugreport'= {
+            cand -o 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]'
+            cand --output 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]'
+            cand --list 'Show what would be in it, and write nothing'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'lspan;stats'= {
             cand --watch 'Show it again every so often, as in 500ms or 2s, with rates'
             cand --json 'Print JSON (schema linkspan.stats/1), with --watch one line each time'
@@ -608,6 +616,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand wait 'Wait until a peer is there: a cable has a host at its other end, or a host answers'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
             cand files 'Serve directories of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -668,6 +677,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;perf;read'= {
         }
         &'lspan;help;selftest'= {
+        }
+        &'lspan;help;bugreport'= {
         }
         &'lspan;help;stats'= {
         }

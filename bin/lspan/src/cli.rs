@@ -53,6 +53,8 @@ pub(crate) enum Command {
     },
     /// Test every part that can be tested here: one line each of pass, fail or skip
     Selftest(SelftestArgs),
+    /// Put what is known of this machine and linkspan into one archive for a report, without secrets
+    Bugreport(BugreportArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
     /// Serve directories of this host to peers
@@ -302,6 +304,16 @@ pub(crate) struct MeshArgs {
     /// Keep running: find neighbours and relay for them until Ctrl-C
     #[arg(long, conflicts_with_all = ["json", "check", "wait"])]
     pub(crate) serve: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BugreportArgs {
+    /// Show what would be in it, and write nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -1,6 +1,7 @@
 //! `lspan`: linkspan at the command line.
 #![deny(unsafe_code)]
 
+mod bugreport;
 mod cables;
 mod child;
 mod cli;
@@ -93,6 +94,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Devmem { devmem: Devmem::Down(args) } => devmem::down(&args),
         Command::Env(args) if args.nccl => job::env::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Bugreport(args) => bugreport::run(&args),
         Command::Wait(args) => wait::run(&args),
         Command::Run(args) => job::run::run(&args),
         Command::Man { dir } => pages::man(&dir),
