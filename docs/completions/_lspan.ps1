@@ -93,6 +93,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -109,6 +111,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'As in the other tests, for the parent')
             [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set')
             [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End after one session')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'End when standard input ends, as that of a command by ssh does')
             [CompletionResult]::new('--stdio', '--stdio', [CompletionResultType]::ParameterName, 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
@@ -292,6 +295,27 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;perf;compare' {
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.compare/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;perf;matrix' {
+            [CompletionResult]::new('--rsh', '--rsh', [CompletionResultType]::ParameterName, 'What starts a command on a host, in place of ssh')
+            [CompletionResult]::new('--lspan', '--lspan', [CompletionResultType]::ParameterName, 'lspan on the hosts')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port of the servers')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with a heat map, everything in one file')
+            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.matrix/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;perf;connect' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
@@ -360,6 +384,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -385,6 +411,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;perf;help;all' {
+            break
+        }
+        'lspan;perf;help;compare' {
+            break
+        }
+        'lspan;perf;help;matrix' {
             break
         }
         'lspan;perf;help;connect' {
@@ -737,6 +769,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -761,6 +795,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;perf;all' {
+            break
+        }
+        'lspan;help;perf;compare' {
+            break
+        }
+        'lspan;help;perf;matrix' {
             break
         }
         'lspan;help;perf;connect' {

@@ -241,6 +241,9 @@ _lspan() {
             lspan__subcmd__help__subcmd__perf,bw)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__bw"
                 ;;
+            lspan__subcmd__help__subcmd__perf,compare)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__compare"
+                ;;
             lspan__subcmd__help__subcmd__perf,connect)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__connect"
                 ;;
@@ -252,6 +255,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__perf,load)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__load"
+                ;;
+            lspan__subcmd__help__subcmd__perf,matrix)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__matrix"
                 ;;
             lspan__subcmd__help__subcmd__perf,multi)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__multi"
@@ -325,6 +331,9 @@ _lspan() {
             lspan__subcmd__perf,bw)
                 cmd="lspan__subcmd__perf__subcmd__bw"
                 ;;
+            lspan__subcmd__perf,compare)
+                cmd="lspan__subcmd__perf__subcmd__compare"
+                ;;
             lspan__subcmd__perf,connect)
                 cmd="lspan__subcmd__perf__subcmd__connect"
                 ;;
@@ -339,6 +348,9 @@ _lspan() {
                 ;;
             lspan__subcmd__perf,load)
                 cmd="lspan__subcmd__perf__subcmd__load"
+                ;;
+            lspan__subcmd__perf,matrix)
+                cmd="lspan__subcmd__perf__subcmd__matrix"
                 ;;
             lspan__subcmd__perf,multi)
                 cmd="lspan__subcmd__perf__subcmd__multi"
@@ -358,6 +370,9 @@ _lspan() {
             lspan__subcmd__perf__subcmd__help,bw)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__bw"
                 ;;
+            lspan__subcmd__perf__subcmd__help,compare)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__compare"
+                ;;
             lspan__subcmd__perf__subcmd__help,connect)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__connect"
                 ;;
@@ -372,6 +387,9 @@ _lspan() {
                 ;;
             lspan__subcmd__perf__subcmd__help,load)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__load"
+                ;;
+            lspan__subcmd__perf__subcmd__help,matrix)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__matrix"
                 ;;
             lspan__subcmd__perf__subcmd__help,multi)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__multi"
@@ -1138,7 +1156,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf)
-            opts="serve bw lat jitter load multi all connect write read"
+            opts="serve bw lat jitter load multi all compare matrix connect write read"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1166,6 +1184,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf__subcmd__bw)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__compare)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1222,6 +1254,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf__subcmd__load)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__matrix)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1794,7 +1840,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf)
-            opts="-h --help serve bw lat jitter load multi all connect write read help"
+            opts="-h --help serve bw lat jitter load multi all compare matrix connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1983,6 +2029,28 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__compare)
+            opts="-d -h --duration --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__connect)
             opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -2070,7 +2138,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help)
-            opts="serve bw lat jitter load multi all connect write read help"
+            opts="serve bw lat jitter load multi all compare matrix connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2098,6 +2166,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help__subcmd__bw)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__compare)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2168,6 +2250,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help__subcmd__load)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__matrix)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2507,6 +2603,44 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__matrix)
+            opts="-d -h --rsh --lspan --port --open --duration --json --report --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rsh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lspan)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__multi)
             opts="-s -n -d -w -P -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --streams --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -2656,7 +2790,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__serve)
-            opts="-h --bind --open --port --memory --idle --once --device --stdio --mem --path --help"
+            opts="-h --bind --open --port --memory --idle --once --device --follow --stdio --mem --path --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

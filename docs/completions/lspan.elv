@@ -85,6 +85,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
             cand all 'The five tests above, one after another'
+            cand compare 'Every way that there is to a peer, one after another, in one table'
+            cand matrix 'Bandwidth of each pair of several hosts, in one table; outliers are named'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -100,6 +102,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --path 'As in the other tests, for the parent'
             cand --open 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set'
             cand --once 'End after one session'
+            cand --follow 'End when standard input ends, as that of a command by ssh does'
             cand --stdio 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
             cand -h 'Print help'
             cand --help 'Print help'
@@ -276,6 +279,25 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;perf;compare'= {
+            cand -d 'Length of each measurement'
+            cand --duration 'Length of each measurement'
+            cand --json 'Print JSON (schema linkspan.compare/1)'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;perf;matrix'= {
+            cand --rsh 'What starts a command on a host, in place of ssh'
+            cand --lspan 'lspan on the hosts'
+            cand --port 'TCP port of the servers'
+            cand -d 'Length of each measurement'
+            cand --duration 'Length of each measurement'
+            cand --report 'Write a page with a heat map, everything in one file'
+            cand --open 'Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key'
+            cand --json 'Print JSON (schema linkspan.matrix/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;perf;connect'= {
             cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
             cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
@@ -341,6 +363,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
             cand all 'The five tests above, one after another'
+            cand compare 'Every way that there is to a peer, one after another, in one table'
+            cand matrix 'Bandwidth of each pair of several hosts, in one table; outliers are named'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -359,6 +383,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;perf;help;multi'= {
         }
         &'lspan;perf;help;all'= {
+        }
+        &'lspan;perf;help;compare'= {
+        }
+        &'lspan;perf;help;matrix'= {
         }
         &'lspan;perf;help;connect'= {
         }
@@ -652,6 +680,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
             cand all 'The five tests above, one after another'
+            cand compare 'Every way that there is to a peer, one after another, in one table'
+            cand matrix 'Bandwidth of each pair of several hosts, in one table; outliers are named'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -669,6 +699,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;perf;multi'= {
         }
         &'lspan;help;perf;all'= {
+        }
+        &'lspan;help;perf;compare'= {
+        }
+        &'lspan;help;perf;matrix'= {
         }
         &'lspan;help;perf;connect'= {
         }

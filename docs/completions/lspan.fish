@@ -66,18 +66,20 @@ complete -c lspan -n "__fish_lspan_using_subcommand doctor" -s h -l help -d 'Pri
 complete -c lspan -n "__fish_lspan_using_subcommand wait" -l timeout -d 'Give up after this time, as in 30s [default: wait without limit]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand wait" -l serving -d 'Until `lspan perf serve` answers there'
 complete -c lspan -n "__fish_lspan_using_subcommand wait" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "bw" -d 'Bandwidth and message rate'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "multi" -d 'Several streams at once'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "all" -d 'The five tests above, one after another'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "connect" -d 'Connections only: set up and closed one after another'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all connect write read help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "serve" -d 'Wait for peers and be the other side of their tests'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "bw" -d 'Bandwidth and message rate'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "lat" -d 'Latency: half round trips of a ping-pong'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "multi" -d 'Several streams at once'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "all" -d 'The five tests above, one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts, in one table; outliers are named'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "connect" -d 'Connections only: set up and closed one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l bind -d 'Address to listen on; repeat it for more [default: loopback; with a cluster key or paired peers every usable interface]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to listen on' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l memory -d 'Memory for the tests of all clients together, MiB [default: 6144, or half of this host\'s]' -r
@@ -92,6 +94,7 @@ thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
 devmem\t'Device-memory TCP or nothing, on one host too'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l open -d 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l once -d 'End after one session'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l follow -d 'End when standard input ends, as that of a command by ssh does'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l stdio -d 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
@@ -283,6 +286,17 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l json -d 'Print one JSON document (schema linkspan.perf/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l json-stream -d 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from compare" -s d -l duration -d 'Length of each measurement' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from compare" -l json -d 'Print JSON (schema linkspan.compare/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l rsh -d 'What starts a command on a host, in place of ssh' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l lspan -d 'lspan on the hosts' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l port -d 'TCP port of the servers' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -s d -l duration -d 'Length of each measurement' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l report -d 'Write a page with a heat map, everything in one file' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l open -d 'Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l json -d 'Print JSON (schema linkspan.matrix/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s n -l iters -d 'Messages (round trips, connections) of the timed part, in place of a duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
@@ -347,6 +361,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "all" -d 'The five tests above, one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "connect" -d 'Connections only: set up and closed one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
@@ -499,6 +515,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "all" -d 'The five tests above, one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "matrix" -d 'Bandwidth of each pair of several hosts, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "connect" -d 'Connections only: set up and closed one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'

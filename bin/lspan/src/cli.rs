@@ -409,6 +409,14 @@ pub(crate) enum Perf {
     Multi(MultiArgs),
     /// The five tests above, one after another
     All(Measure),
+    /// Every way that there is to a peer, one after another, in one table
+    Compare(CompareArgs),
+    /// Bandwidth of each pair of several hosts, in one table; outliers are named
+    #[command(
+        after_long_help = "Starts `lspan perf serve` on each host in turn, and `lspan perf bw` on the others, by ssh. Within an allocation of Slurm: \
+                           --rsh 'srun --overlap -N1 -n1 -w'. Exit code 3 where a pair is below 0.7 of the median."
+    )]
+    Matrix(MatrixArgs),
     /// Connections only: set up and closed one after another
     #[command(mut_args(hide_what_moves_data))]
     Connect(Measure),
@@ -442,6 +450,9 @@ pub(crate) struct ServeArgs {
     /// Device number, as `lspan status` lists them
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) device: usize,
+    /// End when standard input ends, as that of a command by ssh does
+    #[arg(long, hide = true)]
+    pub(crate) follow: bool,
     /// Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us
     #[arg(long, hide = true)]
     pub(crate) stdio: bool,
@@ -451,6 +462,47 @@ pub(crate) struct ServeArgs {
     /// As in the other tests, for the parent
     #[arg(long, hide = true, value_enum, default_value_t = PathArg::Auto)]
     pub(crate) path: PathArg,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompareArgs {
+    /// Peer that runs `lspan perf serve`: cable, NAME, HOST or HOST:PORT
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: String,
+    /// Length of each measurement
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub(crate) duration: Duration,
+    /// Print JSON (schema linkspan.compare/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MatrixArgs {
+    /// Hosts as ssh takes them, with =ADDRESS where the others reach one by another address
+    #[arg(value_name = "HOST", num_args = 2.., required = true)]
+    pub(crate) hosts: Vec<String>,
+    /// What starts a command on a host, in place of ssh
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub(crate) rsh: String,
+    /// lspan on the hosts
+    #[arg(long, value_name = "PROGRAM", default_value = "lspan")]
+    pub(crate) lspan: String,
+    /// TCP port of the servers
+    #[arg(long, value_name = "N", default_value_t = linkspan_service::rendezvous::PERF.port)]
+    pub(crate) port: u16,
+    /// Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Length of each measurement
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub(crate) duration: Duration,
+    /// Print JSON (schema linkspan.matrix/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a page with a heat map, everything in one file
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// What every test takes.

@@ -75,6 +75,8 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
         Command::Perf { perf: Perf::Write(args) } => onesided::run(&args, onesided::Direction::Write),
         Command::Perf { perf: Perf::Read(args) } => onesided::run(&args, onesided::Direction::Read),
+        Command::Perf { perf: Perf::Compare(args) } => perf::compare::run(&args),
+        Command::Perf { perf: Perf::Matrix(args) } => perf::matrix::run(&args),
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),

@@ -1,6 +1,9 @@
 //! `lspan perf`: the asking side.
 
+pub(crate) mod compare;
 mod idle;
+pub(crate) mod matrix;
+mod once;
 mod plan;
 pub(crate) mod sink;
 

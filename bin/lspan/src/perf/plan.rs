@@ -78,7 +78,7 @@ impl Job {
                 let specs = specs(&measure, Test::Lat, &[8], SECOND);
                 (measure, specs)
             }
-            Perf::Serve(_) | Perf::Write(_) | Perf::Read(_) | Perf::All(_) => {
+            Perf::Serve(_) | Perf::Write(_) | Perf::Read(_) | Perf::All(_) | Perf::Compare(_) | Perf::Matrix(_) => {
                 return Err(Failure::new(Exit::Usage, "this test does not send messages"));
             }
         };
