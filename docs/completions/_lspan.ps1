@@ -28,8 +28,10 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
             [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what is wrong with this machine and its cables, what it costs and the command that mends it')
+            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
+            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -43,7 +45,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
             [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
-            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -73,6 +76,13 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;wait' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time, as in 30s [default: wait without limit]')
+            [CompletionResult]::new('--serving', '--serving', [CompletionResultType]::ParameterName, 'Until `lspan perf serve` answers there')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;perf' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -82,6 +92,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -98,6 +111,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'As in the other tests, for the parent')
             [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set')
             [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End after one session')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'End when standard input ends, as that of a command by ssh does')
             [CompletionResult]::new('--stdio', '--stdio', [CompletionResultType]::ParameterName, 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
@@ -253,6 +267,55 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;perf;all' {
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
+            [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
+            [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
+            [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;perf;compare' {
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.compare/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;perf;matrix' {
+            [CompletionResult]::new('--rsh', '--rsh', [CompletionResultType]::ParameterName, 'What starts a command on a host, in place of ssh')
+            [CompletionResult]::new('--lspan', '--lspan', [CompletionResultType]::ParameterName, 'lspan on the hosts')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port of the servers')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of each measurement')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with a heat map, everything in one file')
+            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.matrix/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;perf;connect' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
@@ -320,6 +383,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -344,6 +410,15 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;help;multi' {
             break
         }
+        'lspan;perf;help;all' {
+            break
+        }
+        'lspan;perf;help;compare' {
+            break
+        }
+        'lspan;perf;help;matrix' {
+            break
+        }
         'lspan;perf;help;connect' {
             break
         }
@@ -360,6 +435,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--plugin', '--plugin', [CompletionResultType]::ParameterName, 'Plugin file to load, in place of those in LD_LIBRARY_PATH and the usual folders')
             [CompletionResult]::new('--load', '--load', [CompletionResultType]::ParameterName, 'Be the child that loads a plugin')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;bugreport' {
+            [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]')
+            [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]')
+            [CompletionResult]::new('--list', '--list', [CompletionResultType]::ParameterName, 'Show what would be in it, and write nothing')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
@@ -614,10 +697,18 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;link;help;help' {
             break
         }
+        'lspan;run' {
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;env' {
+            [CompletionResult]::new('--for', '--for', [CompletionResultType]::ParameterName, 'The same for a container, a pod or a batch script: settings, devices, groups, limits and mounts')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--nccl', '--nccl', [CompletionResultType]::ParameterName, 'Print what NCCL and RCCL need on this machine, as lines for a shell: eval "$(lspan env --nccl)"')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;man' {
@@ -634,8 +725,10 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
             [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what is wrong with this machine and its cables, what it costs and the command that mends it')
+            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
+            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -649,7 +742,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
             [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
-            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -664,6 +758,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;help;doctor' {
             break
         }
+        'lspan;help;wait' {
+            break
+        }
         'lspan;help;perf' {
             [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Wait for peers and be the other side of their tests')
             [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
@@ -671,6 +768,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
+            [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'The five tests above, one after another')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
             [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
             [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
@@ -694,6 +794,15 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;help;perf;multi' {
             break
         }
+        'lspan;help;perf;all' {
+            break
+        }
+        'lspan;help;perf;compare' {
+            break
+        }
+        'lspan;help;perf;matrix' {
+            break
+        }
         'lspan;help;perf;connect' {
             break
         }
@@ -704,6 +813,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;selftest' {
+            break
+        }
+        'lspan;help;bugreport' {
             break
         }
         'lspan;help;stats' {
@@ -787,6 +899,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;link;allow' {
+            break
+        }
+        'lspan;help;run' {
             break
         }
         'lspan;help;env' {

@@ -16,6 +16,9 @@ _lspan() {
             ",$1")
                 cmd="lspan"
                 ;;
+            lspan,bugreport)
+                cmd="lspan__subcmd__bugreport"
+                ;;
             lspan,completions)
                 cmd="lspan__subcmd__completions"
                 ;;
@@ -67,6 +70,9 @@ _lspan() {
             lspan,rm)
                 cmd="lspan__subcmd__rm"
                 ;;
+            lspan,run)
+                cmd="lspan__subcmd__run"
+                ;;
             lspan,selftest)
                 cmd="lspan__subcmd__selftest"
                 ;;
@@ -81,6 +87,9 @@ _lspan() {
                 ;;
             lspan,verify)
                 cmd="lspan__subcmd__verify"
+                ;;
+            lspan,wait)
+                cmd="lspan__subcmd__wait"
                 ;;
             lspan__subcmd__devmem,down)
                 cmd="lspan__subcmd__devmem__subcmd__down"
@@ -117,6 +126,9 @@ _lspan() {
                 ;;
             lspan__subcmd__files__subcmd__help,serve)
                 cmd="lspan__subcmd__files__subcmd__help__subcmd__serve"
+                ;;
+            lspan__subcmd__help,bugreport)
+                cmd="lspan__subcmd__help__subcmd__bugreport"
                 ;;
             lspan__subcmd__help,completions)
                 cmd="lspan__subcmd__help__subcmd__completions"
@@ -169,6 +181,9 @@ _lspan() {
             lspan__subcmd__help,rm)
                 cmd="lspan__subcmd__help__subcmd__rm"
                 ;;
+            lspan__subcmd__help,run)
+                cmd="lspan__subcmd__help__subcmd__run"
+                ;;
             lspan__subcmd__help,selftest)
                 cmd="lspan__subcmd__help__subcmd__selftest"
                 ;;
@@ -183,6 +198,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,verify)
                 cmd="lspan__subcmd__help__subcmd__verify"
+                ;;
+            lspan__subcmd__help,wait)
+                cmd="lspan__subcmd__help__subcmd__wait"
                 ;;
             lspan__subcmd__help__subcmd__devmem,down)
                 cmd="lspan__subcmd__help__subcmd__devmem__subcmd__down"
@@ -217,8 +235,14 @@ _lspan() {
             lspan__subcmd__help__subcmd__link,up)
                 cmd="lspan__subcmd__help__subcmd__link__subcmd__up"
                 ;;
+            lspan__subcmd__help__subcmd__perf,all)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__all"
+                ;;
             lspan__subcmd__help__subcmd__perf,bw)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__bw"
+                ;;
+            lspan__subcmd__help__subcmd__perf,compare)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__compare"
                 ;;
             lspan__subcmd__help__subcmd__perf,connect)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__connect"
@@ -231,6 +255,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__perf,load)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__load"
+                ;;
+            lspan__subcmd__help__subcmd__perf,matrix)
+                cmd="lspan__subcmd__help__subcmd__perf__subcmd__matrix"
                 ;;
             lspan__subcmd__help__subcmd__perf,multi)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__multi"
@@ -298,8 +325,14 @@ _lspan() {
             lspan__subcmd__link__subcmd__help,up)
                 cmd="lspan__subcmd__link__subcmd__help__subcmd__up"
                 ;;
+            lspan__subcmd__perf,all)
+                cmd="lspan__subcmd__perf__subcmd__all"
+                ;;
             lspan__subcmd__perf,bw)
                 cmd="lspan__subcmd__perf__subcmd__bw"
+                ;;
+            lspan__subcmd__perf,compare)
+                cmd="lspan__subcmd__perf__subcmd__compare"
                 ;;
             lspan__subcmd__perf,connect)
                 cmd="lspan__subcmd__perf__subcmd__connect"
@@ -316,6 +349,9 @@ _lspan() {
             lspan__subcmd__perf,load)
                 cmd="lspan__subcmd__perf__subcmd__load"
                 ;;
+            lspan__subcmd__perf,matrix)
+                cmd="lspan__subcmd__perf__subcmd__matrix"
+                ;;
             lspan__subcmd__perf,multi)
                 cmd="lspan__subcmd__perf__subcmd__multi"
                 ;;
@@ -328,8 +364,14 @@ _lspan() {
             lspan__subcmd__perf,write)
                 cmd="lspan__subcmd__perf__subcmd__write"
                 ;;
+            lspan__subcmd__perf__subcmd__help,all)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__all"
+                ;;
             lspan__subcmd__perf__subcmd__help,bw)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__bw"
+                ;;
+            lspan__subcmd__perf__subcmd__help,compare)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__compare"
                 ;;
             lspan__subcmd__perf__subcmd__help,connect)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__connect"
@@ -345,6 +387,9 @@ _lspan() {
                 ;;
             lspan__subcmd__perf__subcmd__help,load)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__load"
+                ;;
+            lspan__subcmd__perf__subcmd__help,matrix)
+                cmd="lspan__subcmd__perf__subcmd__help__subcmd__matrix"
                 ;;
             lspan__subcmd__perf__subcmd__help,multi)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__multi"
@@ -365,12 +410,34 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__bugreport)
+            opts="-o -h --list --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -579,12 +646,16 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__env)
-            opts="-h --json --help"
+            opts="-h --json --nccl --for --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -W "toolbox podman docker k8s sbatch" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -693,8 +764,22 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor perf selftest stats files ls send get rm mv du verify pair key devmem link env man completions help"
+            opts="status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__bugreport)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1071,7 +1156,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf)
-            opts="serve bw lat jitter load multi connect write read"
+            opts="serve bw lat jitter load multi all compare matrix connect write read"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1084,7 +1169,35 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__all)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__perf__subcmd__bw)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__compare)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1141,6 +1254,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__perf__subcmd__load)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__perf__subcmd__matrix)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1224,6 +1351,20 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__selftest)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1281,6 +1422,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__wait)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1685,12 +1840,98 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf)
-            opts="-h --help serve bw lat jitter load multi connect write read help"
+            opts="-h --help serve bw lat jitter load multi all compare matrix connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__all)
+            opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --iters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warmup)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -w)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -W "auto tcp shm verbs thunderbolt devmem" -- "${cur}"))
+                    return 0
+                    ;;
+                --mem)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait)
+                    COMPREPLY=($(compgen -W "spin adaptive sleep" -- "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human nccl perftest" -- "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1788,6 +2029,28 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__compare)
+            opts="-d -h --duration --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__connect)
             opts="-s -n -d -w -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1875,7 +2138,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help)
-            opts="serve bw lat jitter load multi connect write read help"
+            opts="serve bw lat jitter load multi all compare matrix connect write read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1888,7 +2151,35 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__all)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__help__subcmd__bw)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__compare)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1959,6 +2250,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__help__subcmd__load)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__perf__subcmd__help__subcmd__matrix)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2298,6 +2603,44 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__perf__subcmd__matrix)
+            opts="-d -h --rsh --lspan --port --open --duration --json --report --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rsh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lspan)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__perf__subcmd__multi)
             opts="-s -n -d -w -P -h --size --iters --duration --warmup --window --path --mem --wait --device --timeout --no-verify --seed --baseline --rounds --format --histogram --json --json-stream --report --direction --bidir --streams --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -2447,7 +2790,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__serve)
-            opts="-h --bind --open --port --memory --idle --once --device --stdio --mem --path --help"
+            opts="-h --bind --open --port --memory --idle --once --device --follow --stdio --mem --path --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2556,6 +2899,20 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__run)
+            opts="-h --strict --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__selftest)
             opts="-h --plugin --json --load --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2636,6 +2993,24 @@ _lspan() {
             fi
             case "${prev}" in
                 --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__wait)
+            opts="-h --timeout --serving --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -25,8 +25,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
             cand doctor 'Say what is wrong with this machine and its cables, what it costs and the command that mends it'
+            cand wait 'Wait until a peer is there: a cable has a host at its other end, or a host answers'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
             cand files 'Serve directories of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -40,7 +42,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
-            cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
+            cand run 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used'
+            cand env 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -66,6 +69,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;wait'= {
+            cand --timeout 'Give up after this time, as in 30s [default: wait without limit]'
+            cand --serving 'Until `lspan perf serve` answers there'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;perf'= {
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
@@ -75,6 +84,9 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand jitter 'Variation of latency: a ping-pong at a fixed pace'
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
+            cand all 'The five tests above, one after another'
+            cand compare 'Every way that there is to a peer, one after another, in one table'
+            cand matrix 'Bandwidth of each pair of several hosts, in one table; outliers are named'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -90,6 +102,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --path 'As in the other tests, for the parent'
             cand --open 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set'
             cand --once 'End after one session'
+            cand --follow 'End when standard input ends, as that of a command by ssh does'
             cand --stdio 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
             cand -h 'Print help'
             cand --help 'Print help'
@@ -239,6 +252,52 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;perf;all'= {
+            cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
+            cand -n 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand --iters 'Messages (round trips, connections) of the timed part, in place of a duration'
+            cand -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --duration 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]'
+            cand --warmup 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]'
+            cand -w 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --window 'Messages in flight [default: 32 up to 4K, else 8]'
+            cand --path 'Path to take [default: LINKSPAN_PATH, else auto]'
+            cand --mem 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why'
+            cand --wait 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep'
+            cand --device 'Device number, as `lspan status` lists them'
+            cand --timeout 'Give up after this time per size [default: a minute and four durations]'
+            cand --seed 'Seed of the data'
+            cand --rounds 'Interleaved pairs of a baseline'
+            cand --format 'Columns'
+            cand --report 'Write a page with plots, everything in one file'
+            cand --no-verify 'Do not check the data'
+            cand --baseline 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)'
+            cand --histogram 'Print a histogram below each latency row'
+            cand --json 'Print one JSON document (schema linkspan.perf/1)'
+            cand --json-stream 'Print JSON lines as results come (schema linkspan.perf.stream/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;perf;compare'= {
+            cand -d 'Length of each measurement'
+            cand --duration 'Length of each measurement'
+            cand --json 'Print JSON (schema linkspan.compare/1)'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;perf;matrix'= {
+            cand --rsh 'What starts a command on a host, in place of ssh'
+            cand --lspan 'lspan on the hosts'
+            cand --port 'TCP port of the servers'
+            cand -d 'Length of each measurement'
+            cand --duration 'Length of each measurement'
+            cand --report 'Write a page with a heat map, everything in one file'
+            cand --open 'Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key'
+            cand --json 'Print JSON (schema linkspan.matrix/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;perf;connect'= {
             cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
             cand --size 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'
@@ -303,6 +362,9 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand jitter 'Variation of latency: a ping-pong at a fixed pace'
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
+            cand all 'The five tests above, one after another'
+            cand compare 'Every way that there is to a peer, one after another, in one table'
+            cand matrix 'Bandwidth of each pair of several hosts, in one table; outliers are named'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -320,6 +382,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;perf;help;multi'= {
         }
+        &'lspan;perf;help;all'= {
+        }
+        &'lspan;perf;help;compare'= {
+        }
+        &'lspan;perf;help;matrix'= {
+        }
         &'lspan;perf;help;connect'= {
         }
         &'lspan;perf;help;write'= {
@@ -332,6 +400,13 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --plugin 'Plugin file to load, in place of those in LD_LIBRARY_PATH and the usual folders'
             cand --load 'Be the child that loads a plugin'
             cand --json 'Print JSON'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;bugreport'= {
+            cand -o 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]'
+            cand --output 'The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]'
+            cand --list 'Show what would be in it, and write nothing'
             cand -h 'Print help'
             cand --help 'Print help'
         }
@@ -542,10 +617,17 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;link;help;help'= {
         }
+        &'lspan;run'= {
+            cand --strict 'Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;env'= {
+            cand --for 'The same for a container, a pod or a batch script: settings, devices, groups, limits and mounts'
             cand --json 'Print JSON'
-            cand -h 'Print help'
-            cand --help 'Print help'
+            cand --nccl 'Print what NCCL and RCCL need on this machine, as lines for a shell: eval "$(lspan env --nccl)"'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;man'= {
             cand -h 'Print help'
@@ -559,8 +641,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand status 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used'
             cand mesh 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it'
             cand doctor 'Say what is wrong with this machine and its cables, what it costs and the command that mends it'
+            cand wait 'Wait until a peer is there: a cable has a host at its other end, or a host answers'
             cand perf 'Measure a path'
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
+            cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
             cand files 'Serve directories of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -574,7 +658,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
             cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
-            cand env 'Show every LINKSPAN_ environment name, its value here and what it does'
+            cand run 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used'
+            cand env 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need'
             cand man 'Write manual pages'
             cand completions 'Write shell completions'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -585,6 +670,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help;doctor'= {
         }
+        &'lspan;help;wait'= {
+        }
         &'lspan;help;perf'= {
             cand serve 'Wait for peers and be the other side of their tests'
             cand bw 'Bandwidth and message rate'
@@ -592,6 +679,9 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand jitter 'Variation of latency: a ping-pong at a fixed pace'
             cand load 'Latency while bulk data moves, beside latency while it does not'
             cand multi 'Several streams at once'
+            cand all 'The five tests above, one after another'
+            cand compare 'Every way that there is to a peer, one after another, in one table'
+            cand matrix 'Bandwidth of each pair of several hosts, in one table; outliers are named'
             cand connect 'Connections only: set up and closed one after another'
             cand write 'One-sided writes into the peer''s memory, as the table of google-benchmark'
             cand read 'One-sided reads from the peer''s memory, as the table of google-benchmark'
@@ -608,6 +698,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help;perf;multi'= {
         }
+        &'lspan;help;perf;all'= {
+        }
+        &'lspan;help;perf;compare'= {
+        }
+        &'lspan;help;perf;matrix'= {
+        }
         &'lspan;help;perf;connect'= {
         }
         &'lspan;help;perf;write'= {
@@ -615,6 +711,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;perf;read'= {
         }
         &'lspan;help;selftest'= {
+        }
+        &'lspan;help;bugreport'= {
         }
         &'lspan;help;stats'= {
         }
@@ -674,6 +772,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;link;up'= {
         }
         &'lspan;help;link;allow'= {
+        }
+        &'lspan;help;run'= {
         }
         &'lspan;help;env'= {
         }

@@ -56,11 +56,11 @@ pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     }
     // One after the other, so that the plugin is built with nothing that the other needs.
     let build = |name: &str| run::must(run::cargo(root).args(["build", "--release", "-p", name]));
-    let built = build("linkspan-nccl").and_then(|()| build("linkspan-sim-plugin"));
+    let built = build("linkspan-nccl").and_then(|()| build("linkspan-sim-plugin")).and_then(|()| build("lspan"));
     let release = run::target_dir(root).join("release");
     let mut host = Command::new("bash");
     host.arg(script).arg(release.join("liblinkspan_nccl.so")).args(args).current_dir(root);
-    host.env("SIM_PLUGIN", release.join("liblinkspan_sim_plugin.so"));
+    host.env("SIM_PLUGIN", release.join("liblinkspan_sim_plugin.so")).env("LSPAN", release.join("lspan"));
     all([built.and_then(|()| run::must(&mut host))])
 }
 

@@ -38,6 +38,12 @@ pub(crate) enum Command {
                            hosts: `ssh HOST lspan doctor --json > b.json`, `lspan doctor --json > a.json`, `lspan doctor --merge a.json b.json`."
     )]
     Doctor(DoctorArgs),
+    /// Wait until a peer is there: a cable has a host at its other end, or a host answers
+    #[command(
+        after_long_help = "Prints the address that answered. A host that refuses the connection is there; --serving waits for \
+                           `lspan perf serve` on it. Exit code 124 when the time is up."
+    )]
+    Wait(WaitArgs),
     /// Measure a path
     #[command(after_long_help = "The older spelling `--server [--device N]` and `--client [HOST] [--device N] --test \
                            bandwidth|latency|jitter|latency-load|mimo` is accepted, with and without `perf`.")]
@@ -47,6 +53,8 @@ pub(crate) enum Command {
     },
     /// Test every part that can be tested here: one line each of pass, fail or skip
     Selftest(SelftestArgs),
+    /// Put what is known of this machine and linkspan into one archive for a report, without secrets
+    Bugreport(BugreportArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
     /// Serve directories of this host to peers
@@ -90,7 +98,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         link: LinkCommand,
     },
-    /// Show every LINKSPAN_ environment name, its value here and what it does
+    /// Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used
+    #[command(
+        after_long_help = "Works in front of a launcher, as in `lspan run -- torchrun train.py`, and behind one, as in `srun lspan run -- \
+                           python train.py`. Sets what `lspan env --nccl` prints, leaves what is set already, and is not run where it \
+                           cannot work (exit code 125). Ends with the command's exit code, or by its signal."
+    )]
+    Run(RunArgs),
+    /// Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need
     Env(EnvArgs),
     /// Write manual pages
     Man {
@@ -258,7 +273,7 @@ pub(crate) struct ProbeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Host to ask too, as HOST or HOST:PORT: is it reached, and by packets of which size?
+    /// Host to ask too, as cable, NAME, HOST or HOST:PORT: is it reached, and by packets of which size?
     #[arg(value_name = "PEER", conflicts_with = "merge")]
     pub(crate) peer: Option<String>,
     /// Print JSON (schema linkspan.doctor/1)
@@ -292,10 +307,64 @@ pub(crate) struct MeshArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct BugreportArgs {
+    /// Show what would be in it, and write nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// The archive, which must not exist [default: lspan-bugreport-HOST-TIME.tar here]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WaitArgs {
+    /// The peer: cable, cable1 and so on, the name of a paired peer or of a host of the mesh, HOST or HOST:PORT
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: String,
+    /// Give up after this time, as in 30s [default: wait without limit]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+    /// Until `lspan perf serve` answers there
+    #[arg(long)]
+    pub(crate) serving: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct EnvArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print what NCCL and RCCL need on this machine, as lines for a shell: eval "$(lspan env --nccl)"
+    #[arg(long)]
+    pub(crate) nccl: bool,
+    /// The same for a container, a pod or a batch script: settings, devices, groups, limits and mounts
+    #[arg(long = "for", value_name = "WHAT", value_enum, requires = "nccl", conflicts_with = "json")]
+    pub(crate) target: Option<Target>,
+}
+
+/// What a job runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// A toolbox of this host
+    Toolbox,
+    /// podman run
+    Podman,
+    /// docker run
+    Docker,
+    /// A pod of Kubernetes
+    K8s,
+    /// A batch script for Slurm
+    Sbatch,
 }
 
 #[derive(Args, Debug)]
@@ -310,7 +379,7 @@ pub(crate) struct StatsArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct SelftestArgs {
-    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT
+    /// Host that runs `lspan perf serve`, as cable, NAME, HOST or HOST:PORT
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Plugin file to load, in place of those in LD_LIBRARY_PATH and the usual folders
@@ -338,6 +407,16 @@ pub(crate) enum Perf {
     Load(LoadArgs),
     /// Several streams at once
     Multi(MultiArgs),
+    /// The five tests above, one after another
+    All(Measure),
+    /// Every way that there is to a peer, one after another, in one table
+    Compare(CompareArgs),
+    /// Bandwidth of each pair of several hosts, in one table; outliers are named
+    #[command(
+        after_long_help = "Starts `lspan perf serve` on each host in turn, and `lspan perf bw` on the others, by ssh. Within an allocation of Slurm: \
+                           --rsh 'srun --overlap -N1 -n1 -w'. Exit code 3 where a pair is below 0.7 of the median."
+    )]
+    Matrix(MatrixArgs),
     /// Connections only: set up and closed one after another
     #[command(mut_args(hide_what_moves_data))]
     Connect(Measure),
@@ -371,6 +450,9 @@ pub(crate) struct ServeArgs {
     /// Device number, as `lspan status` lists them
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) device: usize,
+    /// End when standard input ends, as that of a command by ssh does
+    #[arg(long, hide = true)]
+    pub(crate) follow: bool,
     /// Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us
     #[arg(long, hide = true)]
     pub(crate) stdio: bool,
@@ -382,10 +464,52 @@ pub(crate) struct ServeArgs {
     pub(crate) path: PathArg,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct CompareArgs {
+    /// Peer that runs `lspan perf serve`: cable, NAME, HOST or HOST:PORT
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: String,
+    /// Length of each measurement
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub(crate) duration: Duration,
+    /// Print JSON (schema linkspan.compare/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MatrixArgs {
+    /// Hosts as ssh takes them, with =ADDRESS where the others reach one by another address
+    #[arg(value_name = "HOST", num_args = 2.., required = true)]
+    pub(crate) hosts: Vec<String>,
+    /// What starts a command on a host, in place of ssh
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub(crate) rsh: String,
+    /// lspan on the hosts
+    #[arg(long, value_name = "PROGRAM", default_value = "lspan")]
+    pub(crate) lspan: String,
+    /// TCP port of the servers
+    #[arg(long, value_name = "N", default_value_t = linkspan_service::rendezvous::PERF.port)]
+    pub(crate) port: u16,
+    /// Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Length of each measurement
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub(crate) duration: Duration,
+    /// Print JSON (schema linkspan.matrix/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a page with a heat map, everything in one file
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}
+
 /// What every test takes.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Measure {
-    /// Peer that runs `lspan perf serve`, as the name of a paired peer, HOST or HOST:PORT; without it the other side is started on this machine
+    /// Peer that runs `lspan perf serve`: cable (cable1, cable2: the host at its other end), the name of a paired peer or of a host of
+    /// the mesh, HOST or HOST:PORT; without it the other side is started on this machine
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4
@@ -498,7 +622,7 @@ fn hide_what_moves_data(arg: clap::Arg) -> clap::Arg {
 /// What the one-sided tests take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OneSided {
-    /// Host that runs `lspan perf serve`, as HOST or HOST:PORT; without it the other side is started on this machine
+    /// Host that runs `lspan perf serve`, as cable, NAME, HOST or HOST:PORT; without it the other side is started on this machine
     #[arg(value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4

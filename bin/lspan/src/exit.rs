@@ -25,6 +25,12 @@ pub(crate) enum Exit {
     WrongData = 6,
     /// The time was up.
     Timeout = 124,
+    /// `lspan run` did not run the command. These three as env(1) and timeout(1) have them.
+    NotRun = 125,
+    /// The command could not be started.
+    NotStarted = 126,
+    /// There is no such command.
+    NotFound = 127,
     /// Ctrl-C (SIGINT or SIGTERM); what had been measured was printed. 128 and the number of SIGINT, as shells have it.
     Interrupted = 130,
 }
@@ -47,6 +53,7 @@ pub(crate) const TABLE: &str = "Exit codes:
   5    not permitted
   6    wrong data arrived
   124  the time was up
+  125  lspan run: the command was not run (126: it could not be started, 127: there is none); else its own code
   130  interrupted by Ctrl-C; what was measured until then is printed";
 
 /// Why the program ends early.

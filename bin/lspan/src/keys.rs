@@ -41,7 +41,9 @@ impl From<RendezvousError> for Failure {
         let exit = match error {
             RendezvousError::Keys(error) => return error.into(),
             RendezvousError::Spelling { .. } => Exit::Usage,
-            RendezvousError::Name { .. } | RendezvousError::NoPeer { .. } => Exit::NoPeer,
+            RendezvousError::Name { .. } | RendezvousError::NoPeer { .. } | RendezvousError::Cable { .. } => {
+                Exit::NoPeer
+            }
             RendezvousError::Unproven { .. } | RendezvousError::Unpaired { .. } => Exit::Permission,
             RendezvousError::Wait { ref source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Exit::Permission,

@@ -1,6 +1,7 @@
 //! `lspan`: linkspan at the command line.
 #![deny(unsafe_code)]
 
+mod bugreport;
 mod cables;
 mod child;
 mod cli;
@@ -10,6 +11,7 @@ mod env;
 mod exit;
 mod fabric;
 mod files;
+mod job;
 mod keys;
 mod link;
 mod mesh;
@@ -29,6 +31,7 @@ mod serve;
 mod signals;
 mod stats;
 mod status;
+mod wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -72,6 +75,8 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf: Perf::Serve(args) } => serve::run(&args),
         Command::Perf { perf: Perf::Write(args) } => onesided::run(&args, onesided::Direction::Write),
         Command::Perf { perf: Perf::Read(args) } => onesided::run(&args, onesided::Direction::Read),
+        Command::Perf { perf: Perf::Compare(args) } => perf::compare::run(&args),
+        Command::Perf { perf: Perf::Matrix(args) } => perf::matrix::run(&args),
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
@@ -89,7 +94,11 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Devmem { devmem: Devmem::Probe(args) } => devmem::run(&args),
         Command::Devmem { devmem: Devmem::Up(args) } => devmem::up(&args),
         Command::Devmem { devmem: Devmem::Down(args) } => devmem::down(&args),
+        Command::Env(args) if args.nccl => job::env::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Bugreport(args) => bugreport::run(&args),
+        Command::Wait(args) => wait::run(&args),
+        Command::Run(args) => job::run::run(&args),
         Command::Man { dir } => pages::man(&dir),
         Command::Completions { target } => pages::completions(&target),
     }

@@ -1,6 +1,9 @@
 //! `lspan perf`: the asking side.
 
+pub(crate) mod compare;
 mod idle;
+pub(crate) mod matrix;
+mod once;
 mod plan;
 pub(crate) mod sink;
 
@@ -55,15 +58,21 @@ impl Peer {
 
 /// Runs a test command.
 pub(crate) fn run(perf: Perf) -> Result<Exit, Failure> {
-    let job = Job::new(perf)?;
-    let mut sink = Sink::new(&job.measure)?;
+    let jobs = Job::list(perf)?;
+    let first = &jobs[0];
+    let mut sink = Sink::new(&first.measure)?;
     let result = sink.start().and_then(|()| {
-        let peer = find(&job)?;
+        let peer = find(first)?;
         // Both ends of a test without a peer are here, and need no cable.
-        if job.measure.peer.is_some() {
+        if first.measure.peer.is_some() {
             sink.idle(Idle::read(&peer.connector.fabric));
         }
-        measure(&job, &peer, &mut |row| sink.row(row))
+        jobs.iter().try_for_each(|job| {
+            if jobs.len() > 1 {
+                sink.title(job.name())?;
+            }
+            measure(job, &peer, &mut |row| sink.row(row))
+        })
     });
     sink.end(result)
 }

@@ -88,6 +88,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         Some(rendezvous_server)
     };
 
+    if args.follow {
+        follow_parent()?;
+    }
     let sessions = Arc::new(AtomicUsize::new(0));
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
     let mut begun = false;

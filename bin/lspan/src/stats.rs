@@ -68,7 +68,7 @@ fn process(process: &ProcessStats) -> Value {
             Value::Object(fields)
         })
         .collect();
-    json!({ "pid": process.pid, "uptime_s": process.uptime.as_secs_f64(), "paths": records })
+    json!({ "pid": process.pid, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "paths": records })
 }
 
 fn of(record: &Record, counter: Counter) -> u64 {
@@ -98,6 +98,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
         "rails lost",
         "rails back",
         "failed",
+        "downgrades",
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
     for process in found {
@@ -132,6 +133,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
                 of(record, Counter::RailsLost).to_string(),
                 of(record, Counter::RailsBack).to_string(),
                 of(record, Counter::Failures).to_string(),
+                process.downgrades.to_string(),
             ]);
         }
     }

@@ -8,6 +8,7 @@
 
 mod end;
 mod finding;
+mod job;
 mod judge;
 mod list;
 mod loader;
@@ -21,6 +22,7 @@ mod snapshot;
 
 pub use end::{BadEnd, END_MAX, End};
 pub use finding::{Finding, Rule, Severity, Step, exit_code};
+pub use job::{Setting, costs, fatal, plugin_below, settings};
 pub use judge::{Report, judge};
 pub use list::{ALL, MESH};
 pub use older::names as older_names;

@@ -166,8 +166,8 @@ findings! {
         "that interface carries nothing",
         "give both ends addresses of one subnet", [];
     NET_ONE_SUBNET = "LS2307 net-one-subnet", Broken,
-        "two interfaces of this host are in one subnet",
-        "the kernel sends everything for that subnet over one of them; over cables to two hosts, or two cables to one, the other is dead",
+        "two interfaces of this host are in one subnet, and one of them is a cable to one host",
+        "the kernel sends everything for that subnet over one of them: the other cable is dead",
         "a subnet of its own for each cable", [];
     NET_BRIDGE = "LS2308 net-bridge", Broken,
         "a bridge that no network card is part of was chosen, such as docker0",
@@ -241,7 +241,7 @@ findings! {
         "nothing computes on it",
         "install or load its driver", [];
     GPU_NO_NODE = "LS2602 gpu-no-node", Broken,
-        "a GPU has a driver, and its device files are missing, as in a container that was not given them",
+        "a GPU has a driver, and its device files are missing, as in a container for GPUs that was not given them",
         "nothing computes on it",
         "give the container the device files", [];
     GPU_NO_ACCESS = "LS2603 gpu-no-access", Broken,

@@ -1,7 +1,7 @@
 //! Which file the dynamic linker would take for a plugin's name: LD_LIBRARY_PATH, then `/etc/ld.so.cache`, then the default folders
 //! (ld.so(8)). Folders that the file which opens it names itself (DT_RUNPATH) are not known here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use linkspan_topology::Roots;
 
@@ -53,10 +53,18 @@ impl<'a> Loader<'a> {
         }
         found
     }
+
+    /// The file of this name in the usual folders below another root, with Debian's own.
+    pub(crate) fn below(&self, root: &Path, name: &str) -> Option<PathBuf> {
+        let triplet = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+        let folders = ["usr/local/lib", &*triplet, "usr/lib64", "usr/lib"];
+        let files = folders.iter().map(|dir| root.join(dir).join(name));
+        files.into_iter().find(|file| self.roots.at(&file.to_string_lossy()).is_file())
+    }
 }
 
 /// The release that the file names.
-fn version(roots: &Roots, file: &str) -> Option<String> {
+pub(crate) fn version(roots: &Roots, file: &str) -> Option<String> {
     let bytes = roots.bytes(file, PLUGIN_MAX)?;
     let at = bytes.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
     let end = bytes[at..].iter().take(32).position(|b| *b == b';')?;

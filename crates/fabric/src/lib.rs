@@ -177,13 +177,14 @@ impl Fabric {
                 log.warn(&format!("{}: there is no interface called {name} (or beginning so)", filter.shown()));
             }
         }
+        let stats = Arc::new(Stats::new(config.stats_dir.as_deref()).unwrap_or_else(|why| {
+            log.info(&why);
+            Stats::default()
+        }));
+        let log = log.counting(stats.clone());
         if let Some(what) = last_resort(&survey) {
             log.warn(&format!("downgrade: {what}"));
         }
-        let stats = Stats::new(config.stats_dir.as_deref()).unwrap_or_else(|why| {
-            log.info(&why);
-            Stats::default()
-        });
         let helpers = Helpers::new(config.helpers, Roots::default()).map(Arc::new);
         let staging = StageMemory::new(config.stage_memory);
         Ok(Fabric(Arc::new(Inner {
@@ -193,7 +194,7 @@ impl Fabric {
             devices: RwLock::new(devices),
             host,
             acked,
-            stats: Arc::new(stats),
+            stats,
             helpers,
             staging,
             // The library lets its callers unmap what no operation uses; NCCL says when, and may unload the plugin.

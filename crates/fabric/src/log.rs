@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::stats::Stats;
+
 /// How grave a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -11,6 +13,9 @@ pub enum Level {
     /// What was chosen and why.
     Info,
 }
+
+/// How a line about a downgrade begins.
+pub(crate) const DOWNGRADE: &str = "downgrade: ";
 
 type Sink = dyn Fn(Level, &str) + Send + Sync;
 
@@ -58,6 +63,19 @@ impl Log {
             if level <= most {
                 let word = if level == Level::Warn { "WARN" } else { "INFO" };
                 eprintln!("linkspan: {word} {line}");
+            }
+        })
+    }
+
+    /// This log, which counts each downgrade into the page.
+    pub(crate) fn counting(self, stats: Arc<Stats>) -> Log {
+        Log::to(move |level, line| {
+            if level == Level::Warn && line.starts_with(DOWNGRADE) {
+                stats.downgraded();
+            }
+            match level {
+                Level::Warn => self.warn(line),
+                Level::Info => self.info(line),
             }
         })
     }

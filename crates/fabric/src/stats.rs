@@ -2,10 +2,12 @@
 //!
 //! The file `PID.stats` in the statistics directory (`LINKSPAN_STATS_DIR`) is an array of 64-bit words in the machine's
 //! byte order. Words 0 to 7: magic `LSPNSTAT`, layout version, process number, start (ns since 1970), number of record
-//! slots, words per record, two words reserved. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
+//! slots, words per record, downgrades counted, one word reserved. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
 //! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
 //! 64 is timed), then 8 words of the peer's name where it logged in by a key pair. Counters only grow, except [`Counter::Open`]. They are written every few dozen calls and on close.
+//!
+//! A page goes with its process, except from a folder of one run ([`RunFolder`]), which keeps the pages of processes that have ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -26,6 +28,9 @@ pub const RECORD: usize = 64;
 pub const BUCKETS: usize = 24;
 
 const HEADER: usize = 8;
+
+/// Word of the header that counts downgrades.
+const DOWNGRADES: usize = 6;
 const NAME: usize = 8;
 const COUNTERS: usize = NAME + 1;
 const LATENCY: usize = COUNTERS + Counter::ALL.len();
@@ -104,7 +109,9 @@ impl Stats {
         let Some(dir) = dir else { return Ok(Stats(None)) };
         let told = |e: std::io::Error| format!("no statistics: {} cannot be used: {e}", dir.display());
         private_dir(dir).map_err(told)?;
-        sweep(dir);
+        if !keeps(dir) {
+            sweep(dir);
+        }
         // A process may load the plugin twice, so a name may be taken: by us, then the next one is free.
         let pid = std::process::id();
         let mut made = Err(std::io::ErrorKind::AlreadyExists.into());
@@ -168,14 +175,90 @@ impl Stats {
         }
         *tally = Tally::default();
     }
+
+    /// Counts a path that is slower than the machine could give.
+    pub(crate) fn downgraded(&self) {
+        if let Some((page, ..)) = &self.0 {
+            page.word(DOWNGRADES).fetch_add(1, Relaxed);
+        }
+    }
 }
 
 impl Drop for Stats {
     fn drop(&mut self) {
-        if let Some((_, path, _)) = &self.0 {
+        if let Some((_, path, _)) = &self.0
+            && !path.parent().is_some_and(keeps)
+        {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// What a folder of one run is called, before the number of the process that made it.
+const RUN: &str = "run-";
+
+/// File in such a folder by which it keeps its pages.
+const KEEP: &str = "keep";
+
+fn keeps(dir: &Path) -> bool {
+    dir.join(KEEP).exists()
+}
+
+/// A folder for the pages of one run, below the usual one: they stay until this is dropped, those of ended processes too.
+#[derive(Debug)]
+pub struct RunFolder(PathBuf);
+
+impl RunFolder {
+    /// Makes the folder, and removes those that runs which were killed have left.
+    ///
+    /// # Errors
+    /// The error of making it; also where the usual folder is not this user's alone.
+    pub fn make(dir: &Path) -> std::io::Result<RunFolder> {
+        private_dir(dir)?;
+        let old = std::fs::read_dir(dir)?.flatten().map(|entry| entry.path());
+        for path in old.filter(|path| run_of(path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())) {
+            remove_run(&path);
+        }
+        let path = dir.join(format!("{RUN}{}", std::process::id()));
+        // Of a process that had this number before.
+        remove_run(&path);
+        private_dir(&path)?;
+        std::fs::write(path.join(KEEP), [])?;
+        Ok(RunFolder(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The pages of all processes that wrote one, ended ones too.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(&self) -> std::io::Result<Vec<ProcessStats>> {
+        Ok(pages(&self.0)?.iter().filter_map(|path| read_page(path, false)).collect())
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        remove_run(&self.0);
+    }
+}
+
+/// Number of the process whose run the folder is for.
+fn run_of(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_prefix(RUN)?.parse().ok()
+}
+
+/// Removes the pages of a run and their folder, and nothing else that somebody put there.
+fn remove_run(path: &Path) {
+    for file in pages(path).unwrap_or_default() {
+        let _ = std::fs::remove_file(file);
+    }
+    let _ = std::fs::remove_file(path.join(KEEP));
+    let _ = std::fs::remove_dir(path);
 }
 
 /// Makes the directory, for this user alone, and refuses one that another user could write to.
@@ -242,15 +325,31 @@ pub struct ProcessStats {
     pub pid: u32,
     /// Time since the page was made.
     pub uptime: Duration,
+    /// Downgrades: paths that were slower than this machine could give.
+    pub downgrades: u64,
     /// Its records.
     pub records: Vec<Record>,
 }
 
-/// Reads the pages of all living processes in a directory. Files that are no pages of this layout are passed over.
+/// Most folders of runs that are looked into.
+const RUNS: usize = 64;
+
+/// Reads the pages of all living processes in a directory and in its folders of runs. Files that are no pages of this layout are
+/// passed over.
 ///
 /// # Errors
 /// The error of `read_dir`: the directory exists and cannot be read. A directory that does not exist is an empty list.
 pub fn read(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
+    let mut paths = pages(dir)?;
+    if let Ok(entries) = std::fs::read_dir(dir) {
+        for run in entries.flatten().map(|e| e.path()).filter(|path| run_of(path).is_some()).take(RUNS) {
+            paths.extend(pages(&run).unwrap_or_default());
+        }
+    }
+    Ok(paths.iter().filter_map(|path| read_page(path, true)).collect())
+}
+
+fn pages(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
@@ -258,17 +357,17 @@ pub fn read(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "stats"));
     paths.sort();
-    Ok(paths.iter().filter_map(|p| read_page(p)).collect())
+    Ok(paths)
 }
 
-fn read_page(path: &Path) -> Option<ProcessStats> {
+fn read_page(path: &Path, living: bool) -> Option<ProcessStats> {
     let page = Page::open(path, HEADER + RECORDS * RECORD).ok()?;
     let word = |at: usize| (at < page.len()).then(|| page.word(at).load(Acquire));
     if word(0)? != MAGIC || word(1)? != VERSION || word(5)? != RECORD as u64 {
         return None;
     }
     let pid = word(2)? as u32;
-    if !Path::new(&format!("/proc/{pid}")).exists() {
+    if living && !Path::new(&format!("/proc/{pid}")).exists() {
         return None;
     }
     let mut records = Vec::new();
@@ -287,7 +386,7 @@ fn read_page(path: &Path) -> Option<ProcessStats> {
         });
     }
     let start = UNIX_EPOCH + Duration::from_nanos(word(3)?);
-    Some(ProcessStats { pid, uptime: start.elapsed().unwrap_or_default(), records })
+    Some(ProcessStats { pid, uptime: start.elapsed().unwrap_or_default(), downgrades: word(DOWNGRADES)?, records })
 }
 
 #[cfg(test)]

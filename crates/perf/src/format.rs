@@ -1,11 +1,13 @@
 //! Results as text and as a page.
 
 pub mod gbench;
+mod heat;
 mod html;
 mod human;
 mod nccl;
 mod perftest;
 
+pub use heat::{Heat, heat_page};
 pub use html::page;
 pub use human::{histogram, table};
 

@@ -1,7 +1,9 @@
 //! What the commands, the services and the desktop share: how two users come to trust each other ([`pairing`]), how a
-//! serving peer is found ([`rendezvous`]), and what a host calls itself.
+//! serving peer is found ([`rendezvous`], [`cable`]), and what a host calls itself.
 #![forbid(unsafe_code)]
 
+pub mod cable;
+mod mesh;
 pub mod pairing;
 pub mod rendezvous;
 

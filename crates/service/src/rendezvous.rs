@@ -16,6 +16,8 @@ use linkspan_proto::login::PublicKey;
 use linkspan_topology::IfAddr;
 use linkspan_transport::WaitFd;
 
+use crate::{cable, mesh};
+
 /// What is served at a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
@@ -54,11 +56,13 @@ pub enum RendezvousError {
     },
     /// Nobody answers, or something else.
     #[error(
-        "LS0732 no answer from {peer}: {why}; is `{command}` running there, for other hosts too (paired, or --open)?"
+        "LS0732 no answer from {peer}: {why}; type `{command}` on {host}: it lets paired peers in, and with --open every host"
     )]
     NoPeer {
         /// As asked.
         peer: String,
+        /// What its host is called.
+        host: String,
         /// The last address and its error.
         why: String,
         /// What should run there.
@@ -74,9 +78,17 @@ pub enum RendezvousError {
         /// A way out, where there is a likely one.
         hint: String,
     },
+    /// A cable, or a host of the mesh, to which there is no way.
+    #[error("LS0741 {peer}: {why}")]
+    Cable {
+        /// As asked.
+        peer: String,
+        /// What is missing, and the way out.
+        why: String,
+    },
     /// A text that names no peer.
     #[error(
-        "LS0738 PEER {peer:?} {why}; write NAME (of a paired peer), HOST, HOST:PORT, ADDRESS, [IPv6]:PORT or fe80::1%INTERFACE"
+        "LS0738 PEER {peer:?} {why}; write cable, NAME (of a paired peer), HOST, HOST:PORT, ADDRESS, [IPv6]:PORT or fe80::1%INTERFACE"
     )]
     Spelling {
         /// As asked.
@@ -244,13 +256,15 @@ impl Peer {
     }
 }
 
-/// Fetches the handle of a serving peer, named as a paired peer, HOST or HOST:PORT (an IPv6 address with a port in brackets).
+/// Fetches the handle of a serving peer, named as a cable (`cable`, `cable1`), a paired peer, a host at the end of a cable or of the
+/// mesh, HOST or HOST:PORT (an IPv6 address with a port in brackets).
 ///
 /// # Errors
-/// [`RendezvousError::Spelling`], [`RendezvousError::Name`], [`RendezvousError::NoPeer`], [`RendezvousError::Keys`].
+/// [`RendezvousError::Spelling`], [`RendezvousError::Name`], [`RendezvousError::Cable`], [`RendezvousError::NoPeer`],
+/// [`RendezvousError::Keys`].
 pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
     let ring = Keyring::find()?.map(Arc::new);
-    let (key, addrs) = resolve(peer, service, ring.as_deref())?;
+    let Found { key, addrs, host } = resolve(peer, service, ring.as_deref())?;
     let mut last = String::from("the name has no address");
     for addr in addrs {
         match TcpStream::connect_timeout(&addr, PATIENCE).and_then(|stream| fetch(stream, service)) {
@@ -258,15 +272,15 @@ pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
             Err(error) => last = format!("{addr}: {error}"),
         }
     }
-    Err(RendezvousError::NoPeer { peer: peer.to_owned(), why: last, command: service.command })
+    Err(RendezvousError::NoPeer { peer: peer.to_owned(), host, why: last, command: service.command })
 }
 
-/// Where a peer may be, best first, without asking it: as [`ask`] takes its name.
+/// Where a peer may be, best first, without asking it: as [`ask`] takes its name. A cable's other end is asked who it is.
 ///
 /// # Errors
-/// [`RendezvousError::Spelling`], [`RendezvousError::Name`], [`RendezvousError::Keys`].
+/// [`RendezvousError::Spelling`], [`RendezvousError::Name`], [`RendezvousError::Cable`], [`RendezvousError::Keys`].
 pub fn addresses(peer: &str, service: Service) -> Result<Vec<SocketAddr>, RendezvousError> {
-    Ok(resolve(peer, service, Keyring::find()?.as_ref())?.1)
+    Ok(resolve(peer, service, Keyring::find()?.as_ref())?.addrs)
 }
 
 fn fetch(mut stream: TcpStream, service: Service) -> io::Result<[u8; HANDLE_LEN]> {
@@ -281,18 +295,24 @@ fn fetch(mut stream: TcpStream, service: Service) -> io::Result<[u8; HANDLE_LEN]
     Ok(handle)
 }
 
-/// Where a peer may be, and the key that it must have where it is a paired one.
-fn resolve(
-    peer: &str,
-    service: Service,
-    ring: Option<&Keyring>,
-) -> Result<(Option<PublicKey>, Vec<SocketAddr>), RendezvousError> {
+/// A peer that was found.
+#[derive(Debug)]
+struct Found {
+    /// The key that it must have, where it is a paired one.
+    key: Option<PublicKey>,
+    /// Where it may be, best first.
+    addrs: Vec<SocketAddr>,
+    /// What its host is called.
+    host: String,
+}
+
+fn resolve(peer: &str, service: Service, ring: Option<&Keyring>) -> Result<Found, RendezvousError> {
     let bad = |why| RendezvousError::Spelling { peer: peer.to_owned(), why };
     if peer.is_empty() || peer.starts_with('-') || peer.chars().any(char::is_whitespace) {
         return Err(bad("cannot be a host"));
     }
     if let Ok(ip) = peer.parse::<IpAddr>() {
-        return Ok((None, vec![SocketAddr::new(ip, service.port)]));
+        return Ok(Found { key: None, addrs: vec![SocketAddr::new(ip, service.port)], host: peer.to_owned() });
     }
     let (host, port) = match peer.rsplit_once(':') {
         _ if is_scoped(peer) => (peer, Some(service.port)),
@@ -302,18 +322,58 @@ fn resolve(
     };
     let port = port.ok_or_else(|| bad("ends in something that is no port"))?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if let Some(number) = cable::number(host) {
+        let ports = cable::ports();
+        let (found, addrs) =
+            at_cables(&ports, number, port).map_err(|why| RendezvousError::Cable { peer: peer.to_owned(), why })?;
+        return Ok(Found { key: None, addrs, host: found.host() });
+    }
     let paired = ring.and_then(|ring| ring.peer(host));
     let mut addrs = Vec::new();
     for place in paired.iter().flat_map(|peer| &peer.hosts) {
         // An interface that is gone, a name that is no more: the others are tried.
         addrs.extend((place.as_str(), port).to_socket_addrs().into_iter().flatten());
     }
-    match (host, port).to_socket_addrs() {
-        Ok(found) => addrs.extend(found.filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>()),
-        Err(_) if !addrs.is_empty() => {}
-        Err(source) => return Err(RendezvousError::Name { peer: peer.to_owned(), source }),
+    let known = (host, port).to_socket_addrs();
+    if let Ok(found) = known.as_ref() {
+        addrs.extend(found.clone().filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>());
     }
-    Ok((paired.map(|peer| peer.key), addrs))
+    // Whoever is at the end of a cable may announce any name: it counts where nobody else has it, or a key proves it.
+    if paired.is_some() || known.is_err() {
+        let ports: Vec<cable::Port> = cable::ports().into_iter().filter(|one| announces(one, host)).collect();
+        addrs.extend(ports.iter().flat_map(|one| cable::addresses(one, port)).flatten());
+    }
+    if addrs.is_empty()
+        && let Err(source) = known
+    {
+        return match mesh::addresses(host, port) {
+            None => Err(RendezvousError::Name { peer: peer.to_owned(), source }),
+            Some(Err(why)) => Err(RendezvousError::Cable { peer: peer.to_owned(), why }),
+            Some(Ok(addrs)) => Ok(Found { key: None, addrs, host: host.to_owned() }),
+        };
+    }
+    Ok(Found { key: paired.map(|peer| peer.key), addrs, host: host.to_owned() })
+}
+
+/// Whether the host at the end of a cable announces this name.
+fn announces(port: &cable::Port, name: &str) -> bool {
+    port.peer.as_ref().is_some_and(|peer| peer.eq_ignore_ascii_case(name))
+}
+
+/// The cable that is meant, and the addresses at its other end and those of further cables to the same host.
+fn at_cables(ports: &[cable::Port], number: usize, port: u16) -> Result<(cable::Port, Vec<SocketAddr>), String> {
+    let chosen = cable::choose(ports, number, &|one| cable::addresses(one, port).is_ok())?;
+    let (mut addrs, mut why) = (Vec::new(), String::new());
+    for one in &chosen {
+        match cable::addresses(one, port) {
+            Ok(found) => addrs.extend(found),
+            Err(text) => why = text,
+        }
+    }
+    match chosen.into_iter().next() {
+        Some(first) if !addrs.is_empty() => Ok((first, addrs)),
+        _ => Err(why),
+    }
 }
 
 fn wait_on(addr: SocketAddr) -> io::Result<TcpListener> {

@@ -17,6 +17,7 @@ mod interfaces;
 mod notifier;
 mod options;
 mod order;
+mod ping;
 mod wait;
 
 pub use accept::{AcceptPause, is_shortage};
@@ -30,6 +31,7 @@ pub use linkspan_thread::block_signals;
 pub use notifier::Notifier;
 pub use options::{bind_late_port, incoming_cpu};
 pub use order::{copy_ascending, fill_ascending};
+pub use ping::{NEIGHBOURS_MAX, Ping, neighbours};
 pub use wait::WaitSet;
 
 use std::io;

@@ -39,6 +39,24 @@ pub(crate) const ALL: &[Test] = &[
         run: healthy,
     },
     Test {
+        name: "perf-compare",
+        what: "every way to a peer in one table, of which a shaped cable is the slower",
+        waits: false,
+        run: compare,
+    },
+    Test {
+        name: "perf-matrix",
+        what: "each pair of three hosts on a switch; the host whose port is shaped stands out",
+        waits: false,
+        run: matrix,
+    },
+    Test {
+        name: "cable-name",
+        what: "`cable` is the host at the other end, without an address: wait, perf and doctor find it, and say what is missing",
+        waits: false,
+        run: cable_name,
+    },
+    Test {
         name: "doctor-pid-namespace",
         what: "two processes of one host in different pid namespaces",
         waits: false,
@@ -573,4 +591,112 @@ fn broken_sys() -> Outcome<String> {
         }
     }
     Ok(format!("three notes, and {codes:?} all the same (rc {code})"))
+}
+
+fn says(world: &World, line: &str, code: i32, part: &str) -> Outcome<String> {
+    let (got, said) = world.lspan("a", &[CABLES], line)?.end(SOON * 3)?;
+    match got == Some(code) && said.contains(part) {
+        true => Ok(said),
+        false => Err(format!("lspan {line}: {got:?}, not {code} with {part:?}: {said}")),
+    }
+}
+
+/// One cable, and nobody has given it an address.
+fn cable_name() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    says(&world, "perf bw cable -n 20", 4, "there is no cable with a host at its other end")?;
+    sh(&format!("ip link add cab0 netns {} type veth peer name cab0 netns {}", world.ns("a"), world.ns("b")))?;
+    world.ip("a", "link set cab0 up")?;
+    says(&world, "wait cable --timeout 1s", 124, "LS0742")?;
+    world.ip("b", "link set cab0 up")?;
+    settle(&world, &["cab0"])?;
+    let said = says(&world, "wait cable --timeout 20s", 0, "[fe80::")?;
+    says(&world, "perf bw cable -n 20", 4, "type `lspan perf serve` on the host at the other end of cable1")?;
+    says(&world, "wait cable --serving --timeout 1s", 124, "type `lspan perf serve` there")?;
+    let _server = serve(&world, "b")?;
+    says(&world, "wait cable --serving --timeout 20s", 0, "[fe80::")?;
+    for name in ["cable", "cable1"] {
+        says(&world, &format!("perf bw {name} --size 64K -n 20"), 0, "cab0")?;
+    }
+    says(&world, "perf bw cable2 -n 20", 4, "there is no such cable; there are cable1 (cab0)")?;
+    let (found, _, text) = doctor(&world, "a", &[CABLES], &[], "cable")?;
+    // An interface that is asked for and has no address is one; the peer is found, and nothing is wrong with the way to it.
+    exactly(&found, "LS2306", &text)?;
+    Ok(format!("found at {}; measured, and judged", said.lines().last().unwrap_or_default()))
+}
+
+fn compare() -> Outcome<String> {
+    let world = cabled()?;
+    both(&world)?;
+    world.shape("a", "cab0", 50)?;
+    let _server = serve(&world, "b")?;
+    let (code, said) = world.lspan("a", &[CABLES], "perf compare 10.77.1.2 --duration 300ms")?.end(SOON * 6)?;
+    let rate = |way: &str| -> Outcome<f64> {
+        let line = said.lines().find_map(|line| line.strip_prefix(way)).ok_or_else(|| format!("no {way}: {said}"))?;
+        line.split_whitespace().next().and_then(|word| word.parse().ok()).ok_or_else(|| format!("no rate: {line}"))
+    };
+    let (slow, fast, chosen) = (rate("tcp over cab0")?, rate("tcp over cab1")?, rate("as chosen")?);
+    match code == Some(0) && slow < 0.1 && fast > slow * 3.0 && chosen > 0.0 {
+        true => Ok(format!("{slow} and {fast} Gb/s, {chosen} as chosen")),
+        false => Err(format!("{code:?}: {said}")),
+    }
+}
+
+fn matrix() -> Outcome<String> {
+    let (world, folder) = (World::new(&["a", "b", "c", "s"])?, Folder::new("matrix")?);
+    world.ip("s", "link add br0 type bridge")?;
+    world.ip("s", "link set br0 up")?;
+    for (n, host) in ["a", "b", "c"].iter().enumerate() {
+        sh(&format!("ip link add cab0 netns {} type veth peer name p{n} netns {}", world.ns(host), world.ns("s")))?;
+        world.ip(host, &format!("addr add 10.77.0.{}/24 dev cab0", n + 1))?;
+        world.ip(host, "link set cab0 up")?;
+        world.ip("s", &format!("link set p{n} master br0"))?;
+        world.ip("s", &format!("link set p{n} up"))?;
+    }
+    // All are shaped, so that a busy machine makes no outlier.
+    for (host, mbit) in [("a", 200), ("b", 200), ("c", 40)] {
+        world.shape(host, "cab0", mbit)?;
+    }
+    let hosts: Vec<String> =
+        ["a", "b", "c"].iter().enumerate().map(|(n, host)| format!("{}=10.77.0.{}", world.ns(host), n + 1)).collect();
+    let (page, lspan) = (folder.file("matrix.html", "")?, world.lspan_path()?);
+    let lspan = std::fs::canonicalize(lspan).map_err(|e| e.to_string())?.display().to_string();
+    let mut args = vec![
+        "perf",
+        "matrix",
+        "--open",
+        "--duration",
+        "300ms",
+        "--lspan",
+        &lspan,
+        "--report",
+        &page,
+        "--rsh",
+        "ip netns exec",
+    ];
+    args.extend(hosts.iter().map(String::as_str));
+    // It is asked from outside of the three hosts.
+    let mut run = std::process::Command::new(&lspan);
+    run.args(&args)
+        .env("LINKSPAN_IFNAME", "cab")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("LINKSPAN_STATS_DIR", "off");
+    let output = run.output().map_err(|e| e.to_string())?;
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (a, b, c) = (world.ns("a"), world.ns("b"), world.ns("c"));
+    for wanted in [format!("! {c} to {a}: "), format!("! {c} to {b}: ")] {
+        if !said.contains(&wanted) {
+            return Err(format!("no {wanted}: {said}"));
+        }
+    }
+    let page = std::fs::read_to_string(&page).map_err(|e| e.to_string())?;
+    if output.status.code() != Some(3) || said.matches("\n! ").count() != 2 || page.matches("class=out").count() != 2 {
+        return Err(format!("{:?}: {said}", output.status));
+    }
+    // The servers end with the one who asked.
+    let mut left = world.program("a", &[], &["sh", "-c", "ss -ltn 2>/dev/null | grep -c :24680 || true"])?;
+    match left.end(SOON)?.1.trim() {
+        "0" | "" => Ok("two pairs stand out, in the table and on the page; no server is left".into()),
+        other => Err(format!("{other} servers are left")),
+    }
 }

@@ -58,6 +58,7 @@ pub(crate) const ALL: &[Test] = &[
         "lspan perf over a relay, and around a cable that is cut, exits with 3 and names every hop",
         relayed_perf,
     ),
+    test("mesh-name", "the name of a mesh's host is a peer; one without a cable is told of", named_perf),
     test("mesh-lspan", "lspan mesh draws a ring, measures it and names what is wrong", lspan_mesh),
     test("mesh-allreduce", "plugin-host's AllReduce on a triangle, a crosswise ring and a line", allreduce),
     test("mesh-rounds", "the same while a cable is cut: around the ring, and an error where there is no way", rounds),
@@ -609,6 +610,31 @@ fn relayed_perf() -> Outcome<String> {
     }
     wants(row, &["relayed over d, c"])?;
     Ok(row.to_owned())
+}
+
+fn named_perf() -> Outcome<String> {
+    let mesh = Mesh::new(&["spark-a", "spark-b", "spark-c"], &[("spark-a", "spark-b"), ("spark-b", "spark-c")])?;
+    let mut servers = Vec::new();
+    for host in ["spark-b", "spark-c"] {
+        let mut server = mesh.lspan(host, "perf serve")?;
+        server.expect("lspan: waiting on", SOON)?;
+        servers.push(server);
+    }
+    let (code, said) = mesh.lspan("spark-a", "perf bw -s 64K -n 50 spark-b")?.end(SOON * 3)?;
+    if code != Some(0) || !said.contains("cab0") {
+        return Err(format!("spark-b: {code:?}: {said}"));
+    }
+    for (name, wanted) in [
+        ("spark-c", "LS0741 spark-c: no cable joins spark-c to this host"),
+        ("spark-d", "in the mesh there are spark-b"),
+    ] {
+        let (code, said) = mesh.lspan("spark-a", &format!("perf bw -s 64K -n 50 {name}"))?.end(SOON * 3)?;
+        if code != Some(4) {
+            return Err(format!("{name}: {code:?}: {said}"));
+        }
+        wants(&said, &[wanted])?;
+    }
+    Ok("a neighbour by its name; a host behind it, and one that is not there, are told".into())
 }
 
 fn lspan_mesh() -> Outcome<String> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use linkspan_perf::{Direction, Spec, Stop, Test, WaitMode};
 
-use crate::cli::{BulkArgs, DirectionArg, Measure, Perf, WaitArg};
+use crate::cli::{BulkArgs, DirectionArg, JitterArgs, LoadArgs, Measure, MultiArgs, Perf, WaitArg};
 use crate::exit::{Exit, Failure};
 
 /// What a command asks for.
@@ -19,6 +19,24 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// The jobs of a command: one, or those of `perf all`.
+    pub(crate) fn list(perf: Perf) -> Result<Vec<Job>, Failure> {
+        let Perf::All(measure) = perf else { return Ok(vec![Job::new(perf)?]) };
+        if measure.baseline {
+            return Err(Failure::new(Exit::Usage, "--baseline goes with `perf bw` and `perf lat`; leave it out here"));
+        }
+        let bulk = BulkArgs { measure: measure.clone(), ..BulkArgs::default() };
+        let every = Duration::from_millis(1);
+        let tests = [
+            Perf::Bw(bulk.clone()),
+            Perf::Lat(measure.clone()),
+            Perf::Jitter(JitterArgs { measure, interval: every }),
+            Perf::Load(LoadArgs { bulk: bulk.clone(), load_size: 1 << 20 }),
+            Perf::Multi(MultiArgs { bulk, streams: 4 }),
+        ];
+        tests.into_iter().map(Job::new).collect()
+    }
+
     pub(crate) fn new(perf: Perf) -> Result<Job, Failure> {
         const SECOND: Duration = Duration::from_secs(1);
         let (mut streams, mut connect) = (None, false);
@@ -60,7 +78,7 @@ impl Job {
                 let specs = specs(&measure, Test::Lat, &[8], SECOND);
                 (measure, specs)
             }
-            Perf::Serve(_) | Perf::Write(_) | Perf::Read(_) => {
+            Perf::Serve(_) | Perf::Write(_) | Perf::Read(_) | Perf::All(_) | Perf::Compare(_) | Perf::Matrix(_) => {
                 return Err(Failure::new(Exit::Usage, "this test does not send messages"));
             }
         };
@@ -70,6 +88,15 @@ impl Job {
             return Err(Failure::new(Exit::Usage, "--baseline goes with `perf bw` and `perf lat`; leave it out here"));
         }
         Ok(Job { measure, specs, streams, connect })
+    }
+
+    /// Name of the test, as the command line has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match (self.streams, self.connect) {
+            (Some(_), _) => "multi",
+            (None, true) => "connect",
+            (None, false) => self.specs.first().map_or("", |spec| spec.test.name()),
+        }
     }
 
     /// Longest time that one measurement may take.

@@ -82,6 +82,11 @@ impl<'a> Sink<'a> {
         self.out.json(&Event::Start { schema: STREAM_SCHEMA, host, peer, command }, false)
     }
 
+    /// Names the test of the rows that come, where there are several.
+    pub(crate) fn title(&mut self, test: &str) -> Result<(), Failure> {
+        if self.text() { self.out.text(&format!("# perf {test}\n")) } else { Ok(()) }
+    }
+
     pub(crate) fn row(&mut self, row: Row) -> Result<(), Failure> {
         if self.measure.json_stream {
             self.out.json(&Event::Result { row: &row }, false)?;

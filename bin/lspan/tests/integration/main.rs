@@ -1,8 +1,10 @@
 //! The tests of this crate through its public items, as one program.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
+mod bugreport;
 mod doctor;
 mod files;
+mod job;
 mod keys;
 mod measure;
 mod memory;

@@ -27,7 +27,36 @@ fn nodes(case: &mut Case<'_>, amd: bool, nvidia: bool) {
     let inside = snap.container();
     // kfd is built into kernels that have it (CONFIG_HSA_AMD); a desktop without it draws all the same.
     let kfd = roots.has("/sys/class/kfd");
-    if amd && kfd && !roots.has("/dev/kfd") {
+    let missing = [(amd && kfd, "AMD", "/dev/kfd"), (nvidia, "NVIDIA", "/dev/nvidiactl")];
+    if inside.is_some() && !wanted(case) {
+        for (_, vendor, file) in missing.iter().filter(|(here, _, file)| *here && !roots.has(file)) {
+            case.fact(format!(
+                "this host has an {vendor} GPU, and this container was not given it ({file}); nothing here asks for one"
+            ));
+        }
+    } else {
+        missing_nodes(case, amd && kfd, nvidia);
+    }
+    for file in &snap.sources.closed {
+        let what = format!("this user may not open {file}");
+        case.add(&GPU_NO_ACCESS, file, what, run("sudo usermod -aG render,video $USER && newgrp render"));
+    }
+}
+
+/// Whether something in the environment says that a container is meant to have GPUs: images for them and the runtimes of their
+/// vendors set these.
+fn wanted(case: &Case<'_>) -> bool {
+    let names = ["NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
+    let some = |name: &&str| case.snap.env(name).is_some_and(|value| !matches!(value, "" | "void" | "none" | "-1"));
+    names.iter().any(some)
+        || ["NCCL_NET_PLUGIN", "ROCM_PATH", "CUDA_HOME"].iter().any(|name| case.snap.env(name).is_some())
+}
+
+fn missing_nodes(case: &mut Case<'_>, amd: bool, nvidia: bool) {
+    let snap = case.snap;
+    let roots = &snap.sources.roots;
+    let inside = snap.container();
+    if amd && !roots.has("/dev/kfd") {
         let steps = match inside {
             Some("kubernetes") => by_hand("give the pod the resource amd.com/gpu of AMD's device plugin"),
             Some(_) => by_hand(
@@ -44,10 +73,6 @@ fn nodes(case: &mut Case<'_>, amd: bool, nvidia: bool) {
             None => run("sudo nvidia-modprobe -u -c=0"),
         };
         case.add(&GPU_NO_NODE, "/dev/nvidiactl", "an NVIDIA GPU is here, and /dev/nvidiactl is missing", steps);
-    }
-    for file in &snap.sources.closed {
-        let what = format!("this user may not open {file}");
-        case.add(&GPU_NO_ACCESS, file, what, run("sudo usermod -aG render,video $USER && newgrp render"));
     }
 }
 

@@ -133,7 +133,8 @@ fn unusable(case: &mut Case<'_>) {
     }
 }
 
-/// Two interfaces that may be used, in one subnet. Radios beside cables are not used, and aliases of one interface are one.
+/// Two interfaces that may be used, in one subnet. Radios beside cables are not used, and aliases of one interface are one. Where one of
+/// the two is a cable to one host it is dead; two cards on one network work, and many hosts have them.
 fn subnets(case: &mut Case<'_>) {
     let snap = case.snap;
     let used: Vec<&Interface> = snap
@@ -164,6 +165,13 @@ fn subnets(case: &mut Case<'_>) {
         };
         let what = format!("{} ({}) and {} ({}) are in one subnet", first.name, both(first), second.name, both(second));
         let name = &*second.name;
+        if !leads_to_one(case, first) && !leads_to_one(case, second) {
+            case.fact(format!(
+                "{what}: linkspan sends over each of them, other programs over one; hosts may see the address of one at the card of the other \
+                 (arp_ignore and arp_announce of Documentation/networking/ip-sysctl.rst)"
+            ));
+            continue;
+        }
         let steps = match addresses(snap, name) {
             Some((ours, theirs)) => {
                 let old = second.addrs.iter().filter(|a| !a.is_link_local());
@@ -180,6 +188,15 @@ fn subnets(case: &mut Case<'_>) {
         };
         case.add(&NET_ONE_SUBNET, name, what, steps);
     }
+}
+
+/// Whether an interface is taken for a cable to one host: it is likely to be one, has no default route, and no second neighbour was heard.
+fn leads_to_one(case: &Case<'_>, iface: &Interface) -> bool {
+    let snap = case.snap;
+    let four = snap.machine.neighbours.iter().filter(|one| one.interface == iface.name).count();
+    let six = snap.sources.heard.iter().filter(|one| one.interface == iface.name).count();
+    let everywhere = linkspan_topology::default_routes(&snap.sources.roots).contains(&iface.name);
+    snap.is_cable(iface) && !everywhere && four < 2 && six < 2
 }
 
 fn slow(case: &mut Case<'_>, iface: &Interface) {

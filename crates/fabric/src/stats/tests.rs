@@ -89,3 +89,42 @@ fn named_peers_have_records_of_their_own_up_to_a_bound() {
     drop(stats);
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn pages_of_a_run_stay_until_its_folder_goes() {
+    let dir = scratch("run");
+    let folder = RunFolder::make(&dir).unwrap();
+    let stats = Stats::new(Some(folder.path())).unwrap();
+    stats.slot("eth0", "tcp", "").unwrap();
+    stats.downgraded();
+    stats.downgraded();
+    assert_eq!(read(&dir).unwrap().len(), 1, "`lspan stats` sees it below the usual folder");
+    drop(stats);
+    let pages = folder.read().unwrap();
+    assert_eq!((pages.len(), pages[0].downgrades, pages[0].records.len()), (1, 2, 1));
+    // What is no page is none of ours to remove.
+    std::fs::write(folder.path().join("notes"), "x").unwrap();
+    let path = folder.path().to_owned();
+    drop(folder);
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
+    std::fs::remove_file(path.join("notes")).unwrap();
+    // The next run of this number, and the next run at all, finds what a killed one left.
+    std::fs::create_dir_all(dir.join("run-4194305")).unwrap();
+    std::fs::write(dir.join("run-4194305/keep"), []).unwrap();
+    drop(RunFolder::make(&dir).unwrap());
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn every_downgrade_that_is_logged_is_counted() {
+    let dir = scratch("counted");
+    let stats = std::sync::Arc::new(Stats::new(Some(&dir)).unwrap());
+    let log = crate::Log::off().counting(stats.clone());
+    log.warn("downgrade: TCP in place of RDMA");
+    log.warn("rail lost: eth0");
+    log.info("downgrade: no warning");
+    assert_eq!(read(&dir).unwrap()[0].downgrades, 1);
+    drop((log, stats));
+    std::fs::remove_dir_all(&dir).unwrap();
+}

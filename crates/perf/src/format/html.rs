@@ -217,6 +217,6 @@ fn bytes(size: u64) -> String {
     if text.ends_with(|c: char| c.is_ascii_digit()) { format!("{text} B") } else { format!("{text}iB") }
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,7 +2,7 @@ use super::*;
 use linkspan_fabric::keys;
 
 fn one(peer: &str) -> SocketAddr {
-    resolve(peer, PERF, None).unwrap().1[0]
+    resolve(peer, PERF, None).unwrap().addrs[0]
 }
 
 #[test]
@@ -31,9 +31,9 @@ fn a_paired_peer_is_where_it_was_and_has_its_key() {
     let key = Keyring::make_in(&dir.join("other"), false).unwrap().public();
     let hosts = vec!["fe80::1%no-such-if".to_owned(), "127.0.0.9".to_owned()];
     ring.add(keys::Peer { name: "mini2.invalid".into(), key, hosts }).unwrap();
-    let (found, addrs) = resolve("mini2.invalid:80", PERF, Some(&ring)).unwrap();
+    let Found { key: found, addrs, .. } = resolve("mini2.invalid:80", PERF, Some(&ring)).unwrap();
     assert_eq!((found, addrs), (Some(key), vec![SocketAddr::from(([127, 0, 0, 9], 80))]));
-    let (found, addrs) = resolve("127.0.0.9", PERF, Some(&ring)).unwrap();
+    let Found { key: found, addrs, .. } = resolve("127.0.0.9", PERF, Some(&ring)).unwrap();
     assert_eq!((found, addrs.len()), (None, 1), "an address names nobody");
     std::fs::remove_dir_all(&dir).unwrap();
 }

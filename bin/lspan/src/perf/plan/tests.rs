@@ -42,3 +42,15 @@ fn what_makes_no_sense_is_refused() {
         assert!(failure.message.starts_with("--"), "{}", failure.message);
     }
 }
+
+#[test]
+fn all_are_the_five_tests_with_the_same_options() {
+    let line = ["lspan", "perf", "all", "mini", "-s", "1K", "-n", "5"];
+    let Some(Command::Perf { perf }) = Cli::try_parse_from(line).unwrap().command else { panic!() };
+    let jobs = Job::list(perf).unwrap();
+    assert_eq!(jobs.iter().map(Job::name).collect::<Vec<_>>(), ["bw", "lat", "jitter", "load", "multi"]);
+    for job in jobs {
+        assert_eq!((job.measure.peer.as_deref(), job.specs[0].size), (Some("mini"), 1024));
+        assert_eq!(job.specs[0].stop, Stop::Messages(5));
+    }
+}

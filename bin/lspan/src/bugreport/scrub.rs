@@ -1,0 +1,173 @@
+//! Takes secrets out of a text: those of this user that are known, and whatever looks like one.
+
+use std::path::PathBuf;
+
+use linkspan_fabric::keys;
+
+const REMOVED: &str = "[removed]";
+
+/// Words in the name of a value that is nobody's business.
+const WORDS: [&str; 13] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "api-key",
+    "_key",
+    "-key",
+    "credential",
+    "cookie",
+    "bearer",
+    "psk",
+];
+
+/// Names that contain such a word, or that of a key, and hold none: a file's name, a mode.
+const HARMLESS: [&str; 2] = ["LINKSPAN_PSK_FILE", "LINKSPAN_PSK_MODE"];
+
+/// Lines of the machine's tree whose long numbers are addresses and identifiers.
+const MEANT: [&str; 2] = ["/sys/", "/proc/net/ipv6_route\t"];
+
+/// Digits or letters in a row that are taken for a key: 128 bits as hexadecimal digits.
+const LONG: usize = 32;
+
+/// What is taken out.
+#[derive(Debug, Default)]
+pub(super) struct Scrub {
+    /// Contents of this user's key files, each line.
+    known: Vec<String>,
+    /// The home folder, which has the user's name.
+    home: Option<String>,
+}
+
+impl Scrub {
+    /// Knows this user's keys, so that they are found wherever they are.
+    pub(super) fn of_this_user() -> Scrub {
+        let var = |name: &str| std::env::var_os(name);
+        let mut files: Vec<PathBuf> = var("LINKSPAN_PSK_FILE").map(PathBuf::from).into_iter().collect();
+        if let Ok(dir) = keys::dir(&var) {
+            files.extend(std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+        let mut known = Vec::new();
+        for file in files.iter().take(64) {
+            let small = std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() < 1 << 16);
+            let text = if small { std::fs::read_to_string(file).unwrap_or_default() } else { String::new() };
+            known.extend(text.split_whitespace().filter(|word| word.len() >= 16).map(str::to_owned));
+        }
+        let home = var("HOME").map(|home| home.to_string_lossy().into_owned()).filter(|home| home.len() > 1);
+        Scrub { known, home }
+    }
+
+    /// The text without them.
+    pub(super) fn text(&self, text: &str) -> String {
+        let mut clean = String::with_capacity(text.len());
+        let mut pem = false;
+        for line in text.split_inclusive('\n') {
+            if line.contains("-----BEGIN") {
+                pem = true;
+                clean.push_str(&format!("{REMOVED}\n"));
+            }
+            if !pem {
+                clean.push_str(&self.line(line));
+            }
+            pem &= !line.contains("-----END");
+        }
+        clean
+    }
+
+    fn line(&self, line: &str) -> String {
+        let mut line = line.to_owned();
+        for secret in &self.known {
+            line = line.replace(secret.as_str(), REMOVED);
+        }
+        if let Some(home) = &self.home {
+            line = line.replace(&format!("{home}/"), "~/");
+        }
+        let line = login(&values(&line));
+        // Attributes of devices and routes are long without being keys; which files are read is known.
+        if MEANT.iter().any(|begin| line.starts_with(begin)) { line } else { long(&line) }
+    }
+}
+
+/// Values behind a name that has one of the words in it: `token=x`, `"api_key": "x"`, `--password x`, and in a row of JSON `"name": "X_TOKEN",
+/// "value": ...` on the next line is caught by its form alone.
+fn values(line: &str) -> String {
+    let mut lower = line.to_ascii_lowercase();
+    for name in HARMLESS {
+        lower = lower.replace(&name.to_ascii_lowercase(), &"-".repeat(name.len()));
+    }
+    let mut cut: Option<usize> = None;
+    for word in WORDS {
+        for (at, _) in lower.match_indices(word) {
+            // Behind the rest of the name and what divides it from its value.
+            let rest = &line[at + word.len()..];
+            let name = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len());
+            let value = rest[name..].trim_start_matches(['=', ':', ' ', '"', '\'', '\t']);
+            let from = line.len() - value.len();
+            let divider = &line[at + word.len() + name..from];
+            // A blank divides an option from its value, and otherwise words of a sentence.
+            let option = line[..at].rsplit(char::is_whitespace).next().is_some_and(|head| head.starts_with("--"));
+            let divides =
+                divider.contains(['=', ':', '"', '\'']) || !divider.is_empty() && (option || word == "bearer");
+            if divides && !value.trim().is_empty() {
+                cut = Some(cut.map_or(from, |old| old.min(from)));
+            }
+        }
+    }
+    match cut {
+        Some(at) if line.is_char_boundary(at) => {
+            // A row of JSON stays one.
+            let end = line.trim_end();
+            let tail = end.strip_suffix(',').map_or("", |_| ",");
+            let quote = if end.trim_end_matches(',').ends_with('"') { "\"" } else { "" };
+            let newline = if line.ends_with('\n') { "\n" } else { "" };
+            format!("{}{REMOVED}{quote}{tail}{newline}", &line[..at])
+        }
+        _ => line.to_owned(),
+    }
+}
+
+/// Names and passwords in front of a host.
+fn login(line: &str) -> String {
+    let mut clean = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("://") {
+        let (before, behind) = rest.split_at(at + 3);
+        clean.push_str(before);
+        let end = behind.find(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\'')).unwrap_or(behind.len());
+        match behind[..end].rfind('@') {
+            Some(sign) => {
+                clean.push_str(REMOVED);
+                rest = &behind[sign..];
+            }
+            None => rest = behind,
+        }
+    }
+    clean + rest
+}
+
+/// Rows of digits and letters that are too long to be a name: 32 hexadecimal digits, or 40 characters of base64 with digits and letters of
+/// both cases.
+fn long(line: &str) -> String {
+    let mut clean = String::new();
+    let mut word = String::new();
+    for c in line.chars().chain(Some('\0')) {
+        if c.is_ascii_alphanumeric() || matches!(c, '+' | '=' | '_') {
+            word.push(c);
+            continue;
+        }
+        let hex = word.bytes().filter(u8::is_ascii_hexdigit).count() == word.len() && word.len() >= LONG;
+        let has = |kind: fn(&u8) -> bool| word.bytes().any(|byte| kind(&byte));
+        let mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+        clean.push_str(if hex || mixed && word.len() >= 40 { REMOVED } else { &word });
+        word.clear();
+        if c != '\0' {
+            clean.push(c);
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests;

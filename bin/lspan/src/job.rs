@@ -1,0 +1,72 @@
+//! Jobs over NCCL and RCCL: what has to be set for them (`lspan env --nccl`), and running one with it (`lspan run`).
+
+pub(crate) mod env;
+mod peers;
+pub(crate) mod run;
+mod used;
+
+use std::path::PathBuf;
+
+use linkspan_doctor::{Finding, Report, Setting, Snapshot, Sources, fatal, judge, settings};
+use linkspan_fabric::{Config, chain};
+
+/// This machine, what a job on it needs, and how it stands with that set.
+pub(crate) struct Job {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) settings: Vec<Setting>,
+    pub(crate) report: Report,
+}
+
+impl Job {
+    pub(crate) fn here() -> Job {
+        let refused = Config::from_env().err().map(|error| chain(&error));
+        let sources = Sources::here(refused);
+        let list = settings(&Snapshot::read(sources.clone()), &beside());
+        let mut env = sources.env.clone();
+        env.extend(list.iter().map(|one| (one.name.to_owned(), one.value.clone())));
+        let snapshot = Snapshot::read(Sources { env, ..sources });
+        let report = judge(&snapshot, None);
+        Job { snapshot, settings: list, report }
+    }
+
+    /// Why a job would not start, each with what mends it.
+    pub(crate) fn refusals(&self) -> Vec<String> {
+        let mut list: Vec<String> = fatal(&self.report).into_iter().map(line).collect();
+        if let Some(other) = foreign(std::env::var("NCCL_NET_PLUGIN").ok().as_deref()) {
+            list.push(format!(
+                "NCCL_NET_PLUGIN={other} asks for another plugin than linkspan; type   unset NCCL_NET_PLUGIN"
+            ));
+        }
+        list
+    }
+}
+
+/// A finding in one line.
+pub(crate) fn line(finding: &Finding) -> String {
+    let steps = finding.mend.iter().map(|step| match step {
+        linkspan_doctor::Step::Run(command) => format!("type   {command}"),
+        linkspan_doctor::Step::Do(what) => what.clone(),
+    });
+    let steps: Vec<String> = steps.collect();
+    format!("{} {}: {}; {}", finding.rule.code(), finding.rule.slug(), finding.what, steps.join("; "))
+}
+
+/// A choice of plugins that leaves linkspan out.
+fn foreign(value: Option<&str>) -> Option<&str> {
+    value.filter(|list| !list.split(',').any(|one| one == "linkspan" || one.contains("-net-linkspan.so")))
+}
+
+/// Folders beside this program that may have the plugin: as the archive and Debian install it, and `dist/`.
+fn beside() -> Vec<PathBuf> {
+    let Some(own) = std::env::current_exe().ok().and_then(|exe| exe.canonicalize().ok()) else { return Vec::new() };
+    let Some(bin) = own.parent() else { return Vec::new() };
+    let mut list = vec![bin.to_owned()];
+    if let Some(prefix) = bin.parent() {
+        let triplet = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+        list.splice(0..0, ["lib", "lib64", &*triplet].map(|dir| prefix.join(dir)));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests;

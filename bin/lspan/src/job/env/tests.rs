@@ -1,0 +1,90 @@
+use super::*;
+
+fn spark() -> Here {
+    let setting = |name, value: &str| Setting { name, value: value.into(), why: "why".into() };
+    Here {
+        settings: vec![
+            setting("LD_LIBRARY_PATH", "/home/me/.local/lib"),
+            setting("NCCL_NET_PLUGIN", "linkspan"),
+            setting("NCCL_NET", "linkspan"),
+        ],
+        plugin: Some("/home/me/my libs/libnccl-net-linkspan.so".into()),
+        devices: vec!["/dev/infiniband".into(), "/dev/linkspan".into()],
+        nvidia: true,
+        amd: false,
+        rdma: true,
+        groups: vec![44, 105],
+        broker: true,
+        root: false,
+    }
+}
+
+#[test]
+fn words_of_a_shell_are_quoted() {
+    assert_eq!(quoted("^=lo"), "^=lo");
+    assert_eq!(quoted("a b"), "'a b'");
+    assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+    assert_eq!(quoted(""), "''");
+}
+
+#[test]
+fn a_container_gets_devices_groups_limits_and_the_plugin() {
+    let podman = container(&spark(), true);
+    for part in [
+        "--network host",
+        "--device nvidia.com/gpu=all",
+        "--device /dev/infiniband",
+        "--ulimit host",
+        "--group-add keep-groups",
+        "-v '/home/me/my libs/libnccl-net-linkspan.so':/opt/linkspan/librccl-net-linkspan.so:ro",
+        "-e LD_LIBRARY_PATH=/opt/linkspan",
+        "-e NCCL_NET=linkspan",
+        "-v /run/linkspan:/run/linkspan",
+    ] {
+        assert!(podman.contains(part), "{part}: {podman}");
+    }
+    assert!(!podman.contains(".local/lib\n"), "the host's folder is none of the container's: {podman}");
+    let docker = container(&spark(), false);
+    for part in ["--gpus all", "--ulimit memlock=-1:-1", "--group-add 44", "--group-add 105"] {
+        assert!(docker.contains(part), "{part}: {docker}");
+    }
+    let spec = podman.split("<<'EOF'\n").nth(1).unwrap().split("\nEOF").next().unwrap();
+    let spec: serde_json::Value = serde_json::from_str(spec).unwrap();
+    assert_eq!(spec["kind"], "linkspan/host");
+    assert_eq!(spec["containerEdits"]["env"][0], "LD_LIBRARY_PATH=/opt/linkspan");
+    assert_eq!(spec["containerEdits"]["mounts"][1]["containerPath"], "/opt/linkspan/librccl-net-linkspan.so");
+}
+
+#[test]
+fn a_host_without_anything_asks_for_nothing() {
+    let bare =
+        Here { plugin: None, devices: vec![], nvidia: false, rdma: false, groups: vec![], broker: false, ..spark() };
+    let text = container(&bare, true);
+    for part in ["--device", "ulimit", "group-add", "LD_LIBRARY_PATH", "-v "] {
+        assert!(!text.split("\n\n").next().unwrap().contains(part), "{part}: {text}");
+    }
+    assert!(!sbatch(&bare).contains("ulimit -l"));
+    assert!(!k8s(&bare).contains("IPC_LOCK"));
+}
+
+#[test]
+fn a_toolbox_gets_the_plugin_from_its_host_and_not_its_libraries() {
+    let text = toolbox(&spark());
+    assert!(
+        text.contains("ln -sf '/run/host/home/me/my libs/libnccl-net-linkspan.so' ~/.local/lib/linkspan/"),
+        "{text}"
+    );
+    assert!(text.contains("export LD_LIBRARY_PATH=\"$HOME/.local/lib/linkspan"), "{text}");
+}
+
+#[test]
+fn a_pod_and_a_batch_script() {
+    let pod = k8s(&spark());
+    for part in
+        ["hostNetwork: true", "IPC_LOCK", "medium: Memory", "nvidia.com/gpu", "type: File", "value: \"linkspan\""]
+    {
+        assert!(pod.contains(part), "{part}: {pod}");
+    }
+    let script = sbatch(&spark());
+    assert!(script.starts_with("#!/bin/bash\n#SBATCH") && script.contains("srun lspan run -- "), "{script}");
+}

@@ -1,0 +1,165 @@
+//! `lspan perf compare`: every way that there is to a peer, one after another.
+
+use std::process::Command;
+
+use linkspan_fabric::{Config, Fabric, Log};
+use linkspan_perf::format::table;
+use linkspan_service::rendezvous;
+use linkspan_topology::{Interface, Kind, Machine, Reason, Roots, Verdict};
+use serde_json::json;
+
+use super::once::{self, Once};
+use crate::cli::CompareArgs;
+use crate::exit::{Exit, Failure};
+use crate::out::{Out, Progress};
+use crate::signals;
+
+/// Schema of `--json`: `docs/schema/compare-1.json`.
+const SCHEMA: &str = "linkspan.compare/1";
+
+/// A way, and what chooses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Way {
+    name: String,
+    path: &'static str,
+    env: Vec<(&'static str, String)>,
+}
+
+pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
+    let own = rendezvous::addresses(&args.peer, rendezvous::PERF)?;
+    let local = own
+        .iter()
+        .any(|addr| addr.ip().is_loopback() || linkspan_net::interface_of(addr.ip(), 0).ok().flatten().is_some());
+    let fabric = Fabric::new(Config::from_env()?, Log::off(), false)?;
+    let ways = ways(&Machine::read(&Roots::default()), fabric.survey(), local);
+    drop(fabric);
+    let interrupt = signals::interrupt()?;
+    let mut progress = Progress::new();
+    let mut found = Vec::new();
+    for way in ways {
+        if interrupt.raised() {
+            break;
+        }
+        progress.say(&format!("measuring {} ...", way.name));
+        let result = measure(args, &way);
+        found.push((way, result));
+    }
+    progress.clear();
+    let best = found.iter().filter_map(|(_, result)| Some(result.as_ref().ok()?.gbit_s)).fold(0.0, f64::max);
+    let mut out = Out::default();
+    if args.json {
+        out.json(&document(args, &found), true)?;
+    } else {
+        out.text(&text(&found, best))?;
+    }
+    Ok(match (interrupt.raised(), best > 0.0) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Ok,
+        (false, false) => Exit::NoPeer,
+    })
+}
+
+/// What linkspan chooses, then each way by itself.
+fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<Way> {
+    let way = |name: String, path, env: &[(&'static str, &str)]| Way {
+        name,
+        path,
+        env: env.iter().map(|(key, value)| (*key, (*value).to_owned())).collect(),
+    };
+    let mut list = vec![way("as chosen".into(), "auto", &[])];
+    if local {
+        list.push(way("shared memory".into(), "shm", &[]));
+        list.push(way("tcp over loopback".into(), "tcp", &[("LINKSPAN_IFNAME", "=lo")]));
+    }
+    for port in machine.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| (&device.name, port))) {
+        let (device, port) = port;
+        let over = port.interface.as_ref().map_or_else(String::new, |name| format!(" over {name}"));
+        let name = format!("rdma by {device}{over}");
+        let only = format!("={}", port.interface.as_deref().unwrap_or_default());
+        let mut env = vec![("LINKSPAN_IB_HCA", format!("={device}"))];
+        if port.interface.is_some() {
+            env.push(("LINKSPAN_IFNAME", only));
+        }
+        let same = |other: &Way| other.name == name;
+        if !list.iter().any(same) {
+            list.push(Way { name, path: "verbs", env });
+        }
+    }
+    let cabled = machine.thunderbolt.iter().any(|domain| !domain.xdomains.is_empty());
+    if cabled && !local {
+        for (tier, name) in [("ring", "cable by linkspan.ko"), ("stream", "cable by USB4STREAM")] {
+            list.push(way(name.into(), "thunderbolt", &[("LINKSPAN_THUNDERBOLT_TIER", tier)]));
+        }
+    }
+    let other = |(iface, verdict): &&(Interface, Verdict)| {
+        let chosen = verdict.is_usable()
+            || matches!(
+                verdict,
+                Verdict::LeftOut(Reason::Slow { .. } | Reason::Wireless | Reason::LinkLocalOnly | Reason::Management)
+            );
+        chosen && iface.kind != Kind::Loopback && !local
+    };
+    for (iface, _) in survey.iter().filter(other) {
+        list.push(way(format!("tcp over {}", iface.name), "tcp", &[("LINKSPAN_IFNAME", &format!("={}", iface.name))]));
+    }
+    list
+}
+
+fn measure(args: &CompareArgs, way: &Way) -> Result<Once, String> {
+    let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+    let run = |test: &str, size: &str| {
+        let mut command = Command::new(&exe);
+        command.args(["perf", test, &args.peer, "--json", "--path", way.path, "--size", size, "--warmup", "4"]);
+        command.arg("--duration").arg(format!("{}ms", args.duration.as_millis().max(1)));
+        command.env("LINKSPAN_CONNECT_TIMEOUT_MS", "5000").envs(way.env.iter().map(|(key, value)| (key, value)));
+        once::record(command)
+    };
+    let bw = run("bw", "1M")?;
+    let lat = run("lat", "8")?;
+    once::figures(&bw, Some(&lat))
+}
+
+fn text(found: &[(Way, Result<Once, String>)], best: f64) -> String {
+    let mut rows = vec![["way", "Gb/s", "GB/s", "of the best", "latency us", "path"].map(String::from).to_vec()];
+    let mut order: Vec<_> = found.iter().collect();
+    let rate = |result: &Result<Once, String>| result.as_ref().map_or(-1.0, |once| once.gbit_s);
+    // What is chosen stands first.
+    order[1..].sort_by(|a, b| rate(&b.1).total_cmp(&rate(&a.1)));
+    let mut not = String::new();
+    for (way, result) in order {
+        match result {
+            Ok(once) => rows.push(vec![
+                way.name.clone(),
+                format!("{:.2}", once.gbit_s),
+                format!("{:.3}", once.gbit_s / 8.0),
+                format!("{:.0} %", once.gbit_s / best.max(f64::MIN_POSITIVE) * 100.0),
+                once.latency_us.map_or_else(|| "-".into(), |us| format!("{us:.1}")),
+                once.path.clone(),
+            ]),
+            Err(why) => not.push_str(&format!("# not {}: {why}\n", way.name)),
+        }
+    }
+    format!(
+        "{}{not}# 1 MiB messages, 8 in flight, to the peer; latency is the median of half round trips of 8 bytes\n",
+        table(&rows)
+    )
+}
+
+fn document(args: &CompareArgs, found: &[(Way, Result<Once, String>)]) -> serde_json::Value {
+    let ways: Vec<_> = found
+        .iter()
+        .map(|(way, result)| match result {
+            Ok(once) => json!({
+                "way": way.name, "path_option": way.path, "bw_gbit_s": once.gbit_s, "latency_p50_us": once.latency_us, "path": once.path,
+                "downgrades": once.downgrades, "error": null,
+            }),
+            Err(why) => json!({
+                "way": way.name, "path_option": way.path, "bw_gbit_s": null, "latency_p50_us": null, "path": null, "downgrades": [], "error": why,
+            }),
+        })
+        .collect();
+    json!({ "schema": SCHEMA, "peer": args.peer, "ways": ways })
+}
+
+#[cfg(test)]
+mod tests;

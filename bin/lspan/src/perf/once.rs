@@ -1,0 +1,108 @@
+//! One measurement by an `lspan` of its own, here or on another host: settings of one do not reach the next, and one that fails ends no
+//! other.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::exit::Exit;
+
+/// Longest output that is read, bytes.
+const OUTPUT_MAX: u64 = 4 << 20;
+
+/// What a measurement found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Once {
+    /// Payload, Gb/s.
+    pub(crate) gbit_s: f64,
+    /// Median of half round trips of 8 bytes, us; none where only bandwidth was measured.
+    pub(crate) latency_us: Option<f64>,
+    /// The path, a line for each rail.
+    pub(crate) path: String,
+    /// What made it slower than the machine could give.
+    pub(crate) downgrades: Vec<String>,
+}
+
+/// Runs the command line, whose standard output is a record of `lspan perf --json`; an error is a sentence.
+pub(crate) fn record(mut command: Command) -> Result<Value, String> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
+    let mut bytes = Vec::new();
+    let read = child.stdout.take().map(|out| out.take(OUTPUT_MAX).read_to_end(&mut bytes));
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if let Some(Err(error)) = read {
+        return Err(error.to_string());
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let Some(value) = text.find('{').and_then(|at| serde_json::from_str::<Value>(text[at..].trim()).ok()) else {
+        return Err(format!("no record: {status}"));
+    };
+    if let Some(error) = value["error"].as_str() {
+        return Err(error.to_owned());
+    }
+    let good = [Exit::Ok as i32, Exit::Degraded as i32];
+    if !status.code().is_some_and(|code| good.contains(&code)) {
+        return Err(format!("it ended with {status}"));
+    }
+    Ok(value)
+}
+
+/// The figures of a record of `perf bw`, and of one of `perf lat` beside it.
+pub(crate) fn figures(bw: &Value, lat: Option<&Value>) -> Result<Once, String> {
+    let row = bw["results"].get(0).ok_or("a record without a result")?;
+    let gbit_s = row["bw_gbit_s"].as_f64().ok_or("a result without a rate")?;
+    let latency = lat.and_then(|record| record["results"].get(0)?["latency"]["p50_ns"].as_f64());
+    let texts = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .take(16)
+            .filter_map(|one| Some(one.as_str()?.chars().take(400).collect()))
+            .collect()
+    };
+    let transport: String = row["transport"].as_str().unwrap_or("?").chars().take(40).collect();
+    let path: String = row["path"].as_str().unwrap_or("?").chars().take(400).collect();
+    Ok(Once {
+        gbit_s,
+        latency_us: latency.map(|ns| ns / 1e3),
+        path: format!("{transport} {path}"),
+        downgrades: texts(&bw["downgrades"]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shell(script: &str) -> Result<Value, String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        record(command)
+    }
+
+    #[test]
+    fn a_record_is_read_and_what_is_none_is_told() {
+        let value = shell("echo noise; echo '{\"results\": [], \"error\": null}'").unwrap();
+        assert_eq!(figures(&value, None), Err("a record without a result".to_owned()));
+        assert_eq!(shell("echo '{\"error\": \"no answer there\"}'; exit 4"), Err("no answer there".to_owned()));
+        assert!(shell("echo junk; exit 7").unwrap_err().contains("exit status: 7"));
+        assert!(shell("echo '{}'; exit 6").unwrap_err().contains("exit status: 6"));
+        assert!(record(Command::new("/no/such/program")).unwrap_err().contains("/no/such/program"));
+    }
+
+    #[test]
+    fn figures_come_with_path_and_downgrades() {
+        let bw = json!({ "results": [{ "bw_gbit_s": 9.5, "transport": "tcp", "path": "eth0 a -> b" }], "downgrades": ["x"] });
+        let lat = json!({ "results": [{ "latency": { "p50_ns": 12_500.0 } }] });
+        let once = figures(&bw, Some(&lat)).unwrap();
+        assert_eq!((once.gbit_s, once.latency_us, &*once.path), (9.5, Some(12.5), "tcp eth0 a -> b"));
+        assert_eq!(once.downgrades, ["x"]);
+    }
+}
