@@ -33,7 +33,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
-            [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
+            [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
             [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
             [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
@@ -41,6 +41,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
             [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
+            [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Join standard input and output to a service of a peer')
+            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Take connections to a port of this host to a service of a peer, until Ctrl-C')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
@@ -457,11 +459,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;files' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
         'lspan;files;serve' {
+            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'A service that peers may be joined to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE where its port or its rsyncd.conf is another; repeat it for more')
             [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more [default: loopback and every usable interface]')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to listen on')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
@@ -471,7 +474,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;files;help' {
-            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -533,6 +536,18 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;pipe' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;forward' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;pair' {
@@ -730,7 +745,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
-            [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories of this host to peers')
+            [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
             [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
             [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
@@ -738,6 +753,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
             [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
+            [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Join standard input and output to a service of a peer')
+            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Take connections to a port of this host to a service of a peer, until Ctrl-C')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
@@ -822,7 +839,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;files' {
-            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key')
             break
         }
         'lspan;help;files;serve' {
@@ -847,6 +864,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;verify' {
+            break
+        }
+        'lspan;help;pipe' {
+            break
+        }
+        'lspan;help;forward' {
             break
         }
         'lspan;help;pair' {

@@ -37,6 +37,9 @@ _lspan() {
             lspan,files)
                 cmd="lspan__subcmd__files"
                 ;;
+            lspan,forward)
+                cmd="lspan__subcmd__forward"
+                ;;
             lspan,get)
                 cmd="lspan__subcmd__get"
                 ;;
@@ -66,6 +69,9 @@ _lspan() {
                 ;;
             lspan,perf)
                 cmd="lspan__subcmd__perf"
+                ;;
+            lspan,pipe)
+                cmd="lspan__subcmd__pipe"
                 ;;
             lspan,rm)
                 cmd="lspan__subcmd__rm"
@@ -148,6 +154,9 @@ _lspan() {
             lspan__subcmd__help,files)
                 cmd="lspan__subcmd__help__subcmd__files"
                 ;;
+            lspan__subcmd__help,forward)
+                cmd="lspan__subcmd__help__subcmd__forward"
+                ;;
             lspan__subcmd__help,get)
                 cmd="lspan__subcmd__help__subcmd__get"
                 ;;
@@ -177,6 +186,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,perf)
                 cmd="lspan__subcmd__help__subcmd__perf"
+                ;;
+            lspan__subcmd__help,pipe)
+                cmd="lspan__subcmd__help__subcmd__pipe"
                 ;;
             lspan__subcmd__help,rm)
                 cmd="lspan__subcmd__help__subcmd__rm"
@@ -410,7 +422,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pair key devmem link run env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -720,12 +732,16 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__files__subcmd__serve)
-            opts="-h --bind --port --as-root --device --help"
+            opts="-h --allow --bind --port --as-root --device --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --bind)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -735,6 +751,24 @@ _lspan() {
                     return 0
                     ;;
                 --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__forward)
+            opts="-h --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -764,7 +798,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pair key devmem link run env man completions help"
+            opts="status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -920,6 +954,20 @@ _lspan() {
         lspan__subcmd__help__subcmd__files__subcmd__serve)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__forward)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1326,6 +1374,20 @@ _lspan() {
         lspan__subcmd__help__subcmd__perf__subcmd__write)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__pipe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2871,6 +2933,24 @@ _lspan() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__pipe)
+            opts="-h --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

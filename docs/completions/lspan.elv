@@ -30,7 +30,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
-            cand files 'Serve directories of this host to peers'
+            cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
             cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
             cand get 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was'
@@ -38,6 +38,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
             cand verify 'Compare local files with a peer''s, both read back from the disk'
+            cand pipe 'Join standard input and output to a service of a peer'
+            cand forward 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
@@ -419,10 +421,11 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;files'= {
             cand -h 'Print help'
             cand --help 'Print help'
-            cand serve 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key'
+            cand serve 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;files;serve'= {
+            cand --allow 'A service that peers may be joined to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE where its port or its rsyncd.conf is another; repeat it for more'
             cand --bind 'Address to listen on; repeat it for more [default: loopback and every usable interface]'
             cand --port 'TCP port to listen on'
             cand --device 'Device number, as `lspan status` lists them'
@@ -431,7 +434,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;files;help'= {
-            cand serve 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key'
+            cand serve 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;files;help;serve'= {
@@ -484,6 +487,16 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --port 'Port of the peer''s `lspan files serve`'
             cand -h 'Print help'
             cand --help 'Print help'
+        }
+        &'lspan;pipe'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;forward'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;pair'= {
             cand --as 'What the peer is called here [default: as it calls itself]'
@@ -646,7 +659,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
-            cand files 'Serve directories of this host to peers'
+            cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
             cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
             cand get 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was'
@@ -654,6 +667,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
             cand verify 'Compare local files with a peer''s, both read back from the disk'
+            cand pipe 'Join standard input and output to a service of a peer'
+            cand forward 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
@@ -717,7 +732,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;stats'= {
         }
         &'lspan;help;files'= {
-            cand serve 'Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key'
+            cand serve 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key'
         }
         &'lspan;help;files;serve'= {
         }
@@ -734,6 +749,10 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;du'= {
         }
         &'lspan;help;verify'= {
+        }
+        &'lspan;help;pipe'= {
+        }
+        &'lspan;help;forward'= {
         }
         &'lspan;help;pair'= {
         }

@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Bugreport(BugreportArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
-    /// Serve directories of this host to peers
+    /// Serve directories and services of this host to peers
     Files {
         #[command(subcommand)]
         files: files::Files,
@@ -78,6 +78,13 @@ pub(crate) enum Command {
     Du(files::DuArgs),
     /// Compare local files with a peer's, both read back from the disk
     Verify(files::VerifyArgs),
+    /// Join standard input and output to a service of a peer
+    #[command(after_long_help = files::PIPE)]
+    Pipe(files::PipeArgs),
+    /// Take connections to a port of this host to a service of a peer, until Ctrl-C
+    ///
+    /// Every local user who reaches the port uses the service in this user's name.
+    Forward(files::ForwardArgs),
     /// Pair with a user of another host, so that each trusts the other from then on
     ///
     /// Without LINE: prints a join line and waits for it to be used, for ten minutes. With the line that the other host printed:

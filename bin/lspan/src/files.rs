@@ -1,13 +1,15 @@
 //! The commands about files: what they take is parsed and what comes of it is printed here, the rest is in `crates/files`.
 
+pub(crate) mod pipe;
 pub(crate) mod serve;
 pub(crate) mod transfer;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use linkspan::{Context, Url};
 use linkspan_files::client::{Client, Compared};
 use linkspan_files::fs::{Kind, RealFs};
 use linkspan_files::hash::hex;
@@ -27,7 +29,7 @@ use crate::{fabric, signals};
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match &error {
-            Error::Lost(_) => Exit::NoPeer,
+            Error::Lost(_) | Error::Cut(_) | Error::Unjoined(_) => Exit::NoPeer,
             Error::Stopped => Exit::Interrupted,
             Error::Refused(fault) => exit_of(fault.kind),
             Error::System { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
@@ -95,24 +97,31 @@ impl Place {
 
 /// A session with the peer.
 pub(crate) fn connect(peer: &str, args: &PeerArgs) -> Result<Client, Failure> {
+    let (context, find) = reach(peer, args)?;
+    let interrupt = signals::interrupt()?;
+    Ok(Client::connect(context, find, move || interrupt.raised())?)
+}
+
+/// What connects to the peer, and what names its listener, each time anew: a server that was started again has another handle.
+pub(crate) fn reach(
+    peer: &str,
+    args: &PeerArgs,
+) -> Result<(Context, impl Fn() -> Result<Url, Error> + Send + Sync + 'static), Failure> {
     let service = Service { port: args.port, ..FILES };
     let found = rendezvous::ask(peer, service)?;
-    let first = found.handle;
+    let kept = Mutex::new(Some(found.handle));
     fabric::connect_to(found);
     let context = fabric::one_sided(PathArg::Auto, false)?;
-    let interrupt = signals::interrupt()?;
-    let (peer, mut handle) = (peer.to_owned(), Some(first));
-    let handle = std::sync::Mutex::new(std::mem::take(&mut handle));
-    // A server that was started again has another handle.
+    let peer = peer.to_owned();
     let find = move || {
-        let kept = handle.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let kept = kept.lock().unwrap_or_else(|e| e.into_inner()).take();
         let handle = match kept {
             Some(handle) => handle,
             None => rendezvous::ask(&peer, service).map_err(|error| Error::Lost(error.to_string()))?.handle,
         };
-        Ok(linkspan::Url::of_listener(&handle).map_err(linkspan::Error::from)?)
+        Ok(Url::of_listener(&handle).map_err(linkspan::Error::from)?)
     };
-    Ok(Client::connect(context, find, move || interrupt.raised())?)
+    Ok((context, find))
 }
 
 /// A local path as the directory that it is in and its name there.

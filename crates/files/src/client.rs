@@ -234,7 +234,7 @@ fn wrong() -> Error {
     Violation("it gives an answer to another question").into()
 }
 
-fn connected(context: &Context, url: &Url) -> Result<Transport, Error> {
+pub(crate) fn connected(context: &Context, url: &Url) -> Result<Transport, Error> {
     let transport = context.transport()?;
     transport.connect_blocking(url, CONNECT)?;
     Ok(transport)

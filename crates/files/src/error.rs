@@ -10,6 +10,14 @@ pub enum Error {
     /// The connection has ended.
     #[error("LS1801 the connection to the peer was lost: {0}; what has arrived is kept, run it again")]
     Lost(String),
+    /// A pipe's connection has ended before the pipe.
+    #[error("LS1820 the connection to the peer was lost before the service had ended: {0}; what has come is not all")]
+    Cut(String),
+    /// A pipe's connection has ended before there was a pipe.
+    #[error(
+        "LS1821 the peer closed the connection before its service answered: {0}; it may have too many connections of this peer open (see what it says there)"
+    )]
+    Unjoined(String),
     /// The peer speaks another version.
     #[error(
         "LS1802 the peer speaks version {0} of the file protocol and this program version {VERSION}: install the same release on both sides"

@@ -14,6 +14,7 @@ pub mod journal;
 mod link;
 pub mod name;
 mod ops;
+pub mod pipe;
 pub mod serve;
 #[cfg(feature = "sim")]
 pub mod sim;

@@ -52,6 +52,16 @@ impl Line {
     pub(crate) fn path(&self) -> Option<String> {
         self.transport.path()
     }
+
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Line({:?})", self.path())
+    }
 }
 
 /// The control connection.

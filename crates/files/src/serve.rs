@@ -13,6 +13,7 @@ use linkspan::Transport;
 use crate::Error;
 use crate::fs::RealFs;
 use crate::link::{Incoming, Line, first_message};
+use crate::pipe::{self, Service};
 use crate::sweep::sweep;
 use crate::wire::{Answer, Fault, Message};
 
@@ -96,6 +97,7 @@ struct Books {
 pub struct Server {
     fs: Arc<RealFs>,
     shares: Vec<Share>,
+    services: Vec<Service>,
     state: Option<Arc<OwnedFd>>,
     /// Files of this many bytes leave the page cache.
     large: u64,
@@ -110,10 +112,11 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server of these shares. `state`: the directory for journals. `memory`: bytes of this machine's memory. `say` gets one line
+    /// A server of these shares and services. `state`: the directory for journals. `memory`: bytes of this machine's memory. `say` gets one line
     /// for each thing worth one.
     pub fn new(
         shares: Vec<Share>,
+        services: Vec<Service>,
         state: Option<OwnedFd>,
         memory: u64,
         say: impl Fn(&str) + Send + Sync + 'static,
@@ -121,6 +124,7 @@ impl Server {
         let server = Server {
             fs: Arc::new(RealFs),
             shares,
+            services,
             state: state.map(Arc::new),
             large: memory / 2,
             say: Box::new(say),
@@ -176,6 +180,7 @@ impl Server {
                     _ => Err(crate::engine::Violation("a connection brings a token that was not given to it").into()),
                 }
             }
+            Message::Pipe { version, service } => pipe::serve(&self.services, transport, version, &service),
             _ => Err(crate::engine::Violation("a connection begins in the middle").into()),
         }
     }

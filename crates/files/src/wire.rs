@@ -181,6 +181,13 @@ pub enum Message {
         /// From [`Answer::Ready`].
         token: [u8; 16],
     },
+    /// First message of a client on a connection that becomes a pipe.
+    Pipe {
+        /// [`VERSION`].
+        version: u16,
+        /// What its owner calls it.
+        service: String,
+    },
     /// Asks for something.
     Request {
         /// Counted from 1 in each session.
@@ -389,6 +396,7 @@ impl Message {
                 Note::LeftOut(why) => w.u8(22).bytes(path.bytes()).u8(1).u8(*why as u8),
             },
             Message::Over => w.u8(20),
+            Message::Pipe { version, service } => w.u8(23).u16(*version).bytes(service.as_bytes()),
             Message::Finished { stages, result } => {
                 let Stages { read, hash, link, check, write } = stages;
                 w.u8(21).u64(*read).u64(*hash).u64(*link).u64(*check).u64(*write);
@@ -463,6 +471,7 @@ impl Message {
                 Message::Committed { key, result }
             }
             20 => Message::Over,
+            23 => Message::Pipe { version: r.u16()?, service: r.text()? },
             21 => {
                 let stages =
                     Stages { read: r.u64()?, hash: r.u64()?, link: r.u64()?, check: r.u64()?, write: r.u64()? };

@@ -179,6 +179,8 @@ pub(crate) struct Ops {
     next_seq: u64,
     /// Not yet posted to the end, in order.
     unposted: VecDeque<OpId>,
+    /// Receives that the connection has not taken: apart, because the sends before them may wait for what they take away.
+    receives: VecDeque<OpId>,
     /// Posted, at least in part, and not reported.
     active: VecDeque<OpId>,
     /// Those whose notification follows in a write of its own, in order.
@@ -334,6 +336,7 @@ impl Ops {
                 self.waits.push_back(id);
             }
             Some(Kind::Connect) | None => {}
+            Some(Kind::Recv(_)) => self.receives.push_back(id),
             _ => self.unposted.push_back(id),
         }
     }
@@ -482,13 +485,14 @@ impl Ops {
 
     /// Gives the connection what it takes.
     pub(crate) fn pump(&mut self, ch: &mut impl Path) {
-        while let Some(&id) = self.unposted.front() {
-            if !self.is_open(id) {
-                self.unposted.pop_front();
-                continue;
+        while let Some(&id) = self.receives.front() {
+            if !self.take_up(id, ch) {
+                break;
             }
-            self.touch(id);
-            if !self.post(id, ch) {
+            self.receives.pop_front();
+        }
+        while let Some(&id) = self.unposted.front() {
+            if !self.take_up(id, ch) {
                 break;
             }
             self.unposted.pop_front();
@@ -501,10 +505,19 @@ impl Ops {
         }
     }
 
+    /// True: the operation waits no longer to be posted.
+    fn take_up(&mut self, id: OpId, ch: &mut impl Path) -> bool {
+        if !self.is_open(id) {
+            return true;
+        }
+        self.touch(id);
+        self.post(id, ch)
+    }
+
     /// Whether something waits for the connection to take it.
     #[inline]
     pub(crate) fn has_unposted(&self) -> bool {
-        !self.unposted.is_empty() || !self.tails.is_empty()
+        !self.unposted.is_empty() || !self.receives.is_empty() || !self.tails.is_empty()
     }
 
     fn touch(&mut self, id: OpId) {
@@ -650,7 +663,7 @@ impl Ops {
         self.tails.clear();
         let mut again: Vec<(u64, OpId)> = Vec::new();
         let (active, unposted) = (std::mem::take(&mut self.active), std::mem::take(&mut self.unposted));
-        for id in active.into_iter().chain(unposted) {
+        for id in active.into_iter().chain(unposted).chain(std::mem::take(&mut self.receives)) {
             let Some(op) = self.open(id) else { continue };
             op.window.clear();
             op.next = op.done.min(op.parts.len());
@@ -667,7 +680,10 @@ impl Ops {
             }
         }
         again.sort_unstable_by_key(|a| a.0);
-        self.unposted.extend(again.into_iter().map(|a| a.1));
+        for (_, id) in again {
+            let receive = self.get(id).is_some_and(|op| matches!(op.kind, Kind::Recv(_)));
+            if receive { self.receives.push_back(id) } else { self.unposted.push_back(id) }
+        }
     }
 
     /// Looks for operations whose time is up. True: some of them are under way, and their path must be revoked. Messages that

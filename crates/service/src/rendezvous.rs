@@ -181,6 +181,12 @@ impl RendezvousServer {
         fds.extend(self.listeners.iter().map(|listener| WaitFd { fd: listener.as_raw_fd(), read: true, write: false }));
     }
 
+    /// How long to wait for that at most: until an address is to be had, or peers can be taken again. `None`: nothing else will happen.
+    pub fn wait_most(&self) -> Option<Duration> {
+        let paused = !self.pause.is_over(Instant::now());
+        (paused || !self.later.is_empty()).then_some(LATER)
+    }
+
     /// Hands the handle to everybody who waits. Never blocks: what is said fits into any socket's buffer. Some: peers cannot be
     /// taken at the moment, and why; said once in a minute.
     pub fn serve(&mut self, handle: &[u8; HANDLE_LEN]) -> Option<io::Error> {

@@ -14,15 +14,19 @@ pub(crate) const TRANSFER: &str = "Every byte is checked by BLAKE3 on arrival, a
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Files {
-    /// Serve directories under names until Ctrl-C, to paired peers or to those with the cluster key
+    /// Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key
     Serve(FilesServeArgs),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct FilesServeArgs {
     /// A directory and the name that peers see it under; read-only, or with :rw behind it also to write, as in data=/srv/data:rw
-    #[arg(value_name = "NAME=DIR[:rw]", required = true)]
+    #[arg(value_name = "NAME=DIR[:rw]", required_unless_present = "allow")]
     pub(crate) shares: Vec<String>,
+    /// A service that peers may be joined to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE
+    /// where its port or its rsyncd.conf is another; repeat it for more
+    #[arg(long, value_name = "SERVICE")]
+    pub(crate) allow: Vec<String>,
     /// Address to listen on; repeat it for more [default: loopback and every usable interface]
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Vec<IpAddr>,
@@ -149,6 +153,39 @@ pub(crate) struct VerifyArgs {
     /// Its counterpart at the peer
     #[arg(value_name = "PEER:SHARE/PATH")]
     pub(crate) at: String,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+/// Behind the help of `pipe`.
+pub(crate) const PIPE: &str = "SERVICE is what the peer's owner allowed with `lspan files serve --allow SERVICE`: ssh, rsync, sftp or tcp:PORT. Programs that \
+    run a command to reach a host are given this one: ssh -o ProxyCommand='lspan pipe %h ssh' spark; rsync -e 'lspan pipe' spark::module/ .; \
+    sftp -D 'lspan pipe spark sftp'. Exit code 0: both directions have ended and all has arrived, or the service's program has ended with code 0; 1: the \
+    service has failed, or cut the connection; 4: no peer, or the connection was lost; 5: not allowed.";
+
+#[derive(Args, Debug)]
+pub(crate) struct PipeArgs {
+    /// The peer: NAME of a paired peer, HOST, ADDRESS
+    #[arg(value_name = "PEER")]
+    pub(crate) to: String,
+    /// ssh, rsync, sftp or tcp:PORT
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// What `rsync -e` adds behind the name of its program: only `--server --daemon .`, which is what the service is anyway
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ForwardArgs {
+    /// Where to wait for connections: PORT of this host's loopback, or ADDRESS:PORT; port 0 takes a free one
+    #[arg(value_name = "LOCAL")]
+    pub(crate) local: String,
+    /// Where they lead
+    #[arg(value_name = "PEER:SERVICE")]
+    pub(crate) to: String,
     #[command(flatten)]
     pub(crate) peer: PeerArgs,
 }

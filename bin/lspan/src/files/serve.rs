@@ -1,15 +1,20 @@
 //! `lspan files serve`.
 
+use std::future::Future;
+use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
 
 use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Config, MemoryName};
+use linkspan_files::pipe;
 use linkspan_files::serve::{Identity, Server, Share};
-use linkspan_net::WaitSet;
+use linkspan_net::{Notifier, WaitSet};
 use linkspan_service::rendezvous::RendezvousServer;
 use linkspan_topology::{Host, Roots};
+use linkspan_transport::WaitFd;
 
 use super::usage;
 use crate::cli::PathArg;
@@ -44,25 +49,31 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
             return Err(usage(&format!("two shares are called {}", share.name)));
         }
     }
+    let services = args.allow.iter().map(|text| pipe::Service::parse(text)).collect::<Result<Vec<_>, _>>();
+    let services = services.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let survey = fabric::serving(PathArg::Auto, MemoryName::Host)?;
     let context = fabric::one_sided(PathArg::Auto, false)?;
     let listener = context.listen_on(args.device)?;
     let mut rendezvous = RendezvousServer::open(&survey, &args.bind, args.bind.is_empty(), args.port)?;
     let addrs: Vec<String> = rendezvous.addrs().iter().map(ToString::to_string).collect();
-    let names: Vec<String> = shares
-        .iter()
-        .map(|share| format!("{} ({})", share.name, if share.writable { "read and write" } else { "read-only" }))
-        .collect();
+    let rights = |writable| if writable { "read and write" } else { "read-only" };
+    let mut names: Vec<String> =
+        shares.iter().map(|share| format!("{} ({})", share.name, rights(share.writable))).collect();
+    names.extend(services.iter().map(|service| format!("service {}", service.name())));
     let memory = Host::read(&Roots::default()).memory_bytes;
-    let server = Server::new(shares, super::state_dir(), memory, |line| peer_lines::say(&format!("lspan: {line}")));
+    let say = |line: &str| peer_lines::say(&format!("lspan: {line}"));
+    let server = Server::new(shares, services, super::state_dir(), memory, say);
     eprintln!("lspan: serving {} on {}, for {whom}", names.join(", "), addrs.join(", "));
     let handle = listener.url().handle();
+    let arrived = Arc::new(Arrived(Notifier::new().map_err(|error| Failure::system("eventfd", &error))?));
+    let (waker, stop) = (Waker::from(arrived.clone()), signals::descriptor()?);
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
     while !interrupt.raised() {
         if let Some(error) = rendezvous.serve(&handle) {
             peer_lines::say(&format!("lspan: no peer can be taken at the moment: {error}"));
         }
-        while let Some(transport) = listener.try_accept() {
+        arrived.0.drain();
+        while let Poll::Ready(transport) = pin!(listener.accept()).poll(&mut Context::from_waker(&waker)) {
             let identity = match (&ring, transport.peer_name()) {
                 (Some(_), Some(name)) => Identity::Paired(name),
                 (None, _) => Identity::Cluster,
@@ -74,13 +85,22 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
         waits.clear();
         fds.clear();
         rendezvous.wait_fds(&mut fds);
+        fds.extend([arrived.0.wait_fd(), WaitFd { fd: stop.as_raw_fd(), read: true, write: false }]);
         fds.iter().for_each(|fd| {
             waits.add(*fd);
         });
-        // The library's thread accepts connections meanwhile; they are looked for as often.
-        let _ = waits.wait(Some(Duration::from_millis(10)));
+        let _ = waits.wait(rendezvous.wait_most());
     }
     Ok(Exit::Interrupted)
+}
+
+/// Rings when a peer has connected: the library's thread accepts it.
+struct Arrived(Notifier);
+
+impl Wake for Arrived {
+    fn wake(self: Arc<Arrived>) {
+        self.0.signal();
+    }
 }
 
 /// `NAME=DIR` or `NAME=DIR:rw`.

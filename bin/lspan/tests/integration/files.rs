@@ -10,6 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 mod killed;
+mod pipe;
+mod programs;
 mod strangers;
 
 /// A folder with a cluster key, a share and a source; gone with the value.
@@ -39,7 +41,7 @@ impl World {
         format!("127.0.0.1:{path}")
     }
 
-    fn settings(&self, command: &mut Command) {
+    pub(crate) fn settings(&self, command: &mut Command) {
         command
             .env("LINKSPAN_PSK_FILE", self.path("key"))
             .env("LINKSPAN_IFNAME", "=lo")
@@ -82,6 +84,20 @@ impl World {
             }
         };
         command.args(["files", "serve", &format!("data=share{rights}"), "--port", &self.port.to_string(), "--as-root"]);
+        self.start(command)
+    }
+
+    /// Serves these services, and nothing else.
+    pub(crate) fn allow(&self, services: &[&str]) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+        command.args(["files", "serve", "--port", &self.port.to_string(), "--as-root"]);
+        services.iter().for_each(|service| {
+            command.args(["--allow", service]);
+        });
+        self.start(command).expect("the server ended before it served")
+    }
+
+    fn start(&self, mut command: Command) -> Option<Server> {
         self.settings(&mut command);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());

@@ -208,12 +208,12 @@ impl Fault {
         Fault::new(kind, format!("{what}: {error}"))
     }
 
-    pub(super) fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
+    pub(crate) fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
         w.u8(self.kind as u8).bytes(self.text.as_bytes())
     }
 
     /// Of the text only what can be shown is kept.
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Fault, Malformed> {
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Fault, Malformed> {
         let kind = r.u8()?;
         let kind = KINDS.into_iter().find(|k| *k as u8 == kind).ok_or(Malformed("a failure is of no known kind"))?;
         let text = r.bytes()?;

@@ -58,6 +58,7 @@ fn all() -> Vec<Message> {
         Message::Hello { version: 1, session: [9; 16] },
         Message::Welcome { version: 1, identity: "cluster".into() },
         Message::Bulk { token: [8; 16] },
+        Message::Pipe { version: 1, service: "tcp:80".into() },
         Message::Slots { remote: [7; REMOTE_LEN], size: 4 << 20, count: 8 },
         Message::Batch { id: 1, items },
         Message::Verdicts { id: 1, verdicts },

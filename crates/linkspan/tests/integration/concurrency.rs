@@ -249,3 +249,30 @@ fn a_waiting_thread_asks_whether_to_stop() {
     a.write_blocking(&filled(8, 1).view(), &remote, Some(Notify::value(5)), Some(LONG)).unwrap();
     assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 5);
 }
+
+/// Each side has a thread that sends and one that receives. A send that the connection does not take waits for the peer's receives, and
+/// so do the peer's sends: receives that queue behind sends would end both.
+#[test]
+fn messages_both_ways_at_once_do_not_wait_for_each_other() {
+    for (_, extra) in PATHS {
+        for (count, len) in [(3000u64, 1000), (200, 100_000)] {
+            let (a, b) = pair(extra);
+            std::thread::scope(|scope| {
+                for side in [&a, &b] {
+                    scope.spawn(move || {
+                        (0..count).for_each(|n| {
+                            side.send_blocking(2, &filled(len, n).view(), Some(LONG)).unwrap();
+                        })
+                    });
+                    scope.spawn(move || {
+                        let memory = Memory::host(len);
+                        (0..count).for_each(|n| {
+                            side.recv_blocking(2, &memory.view_mut().unwrap(), Some(LONG)).unwrap();
+                            check(&memory, 0, len, n);
+                        })
+                    });
+                }
+            });
+        }
+    }
+}
