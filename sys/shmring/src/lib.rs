@@ -29,6 +29,7 @@ pub mod pages;
 #[cfg(not(loom))]
 pub mod peer;
 
+#[cfg(feature = "sim")]
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod strange;

@@ -22,12 +22,21 @@ pub struct Config {
     pub batches: bool,
     /// Called between the claim of a slice and its copy; for tests that stop a process exactly there.
     #[doc(hidden)]
+    #[cfg(feature = "sim")]
     pub between: Option<fn()>,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { ring: 4 << 20, cma: true, cma_from: 48 << 10, slice: 128 << 10, batches: false, between: None }
+        Config {
+            ring: 4 << 20,
+            cma: true,
+            cma_from: 48 << 10,
+            slice: 128 << 10,
+            batches: false,
+            #[cfg(feature = "sim")]
+            between: None,
+        }
     }
 }
 

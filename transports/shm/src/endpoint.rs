@@ -48,7 +48,7 @@ impl ShmRail {
         let direct = p.remote.is_some();
         let path = format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10);
         let mut info = RailInfo::new("shm", path, p.reason, caps(direct));
-        let reach = PeerMemory::new(&map, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard, p.config.between);
+        let reach = PeerMemory::new(&map, &p.config, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard);
         if reach.pull_only() {
             info.reason.push_str("; only the receiver copies, since /proc does not show us the peer's threads");
         }

@@ -12,6 +12,7 @@ use linkspan_shmring::peer::{self, this_thread};
 use linkspan_shmring::revoke::{self, AccessGuard};
 use linkspan_shmring::{Map, Side};
 
+use crate::caps::Config;
 use crate::live::LOOK_EVERY;
 
 /// What became of one slice.
@@ -38,6 +39,7 @@ pub(crate) struct PeerMemory {
     guard: AccessGuard,
     /// Nothing could prove that a late writer is gone: so only this process writes its memory.
     pull_only: bool,
+    #[cfg(feature = "sim")]
     between: Option<fn()>,
 }
 
@@ -45,15 +47,28 @@ impl PeerMemory {
     /// `remote` is `None` where the ring carries all.
     pub(crate) fn new(
         map: &Arc<Map>,
+        config: &Config,
         side: Side,
         (pid, pidfd): (i32, Option<Arc<OwnedFd>>),
         remote: Option<Remote>,
         guard: AccessGuard,
-        between: Option<fn()>,
     ) -> PeerMemory {
         let pull_only = remote.is_some() && revoke::provable(pid).is_err();
         let looked = Cell::new(Instant::now());
-        PeerMemory { map: map.clone(), side, pid, pidfd, looked, remote, guard, pull_only, between }
+        #[cfg(not(feature = "sim"))]
+        let _ = config;
+        PeerMemory {
+            map: map.clone(),
+            side,
+            pid,
+            pidfd,
+            looked,
+            remote,
+            guard,
+            pull_only,
+            #[cfg(feature = "sim")]
+            between: config.between,
+        }
     }
 
     pub(crate) fn map(&self) -> &Arc<Map> {
@@ -92,6 +107,7 @@ impl PeerMemory {
         };
         let inside = self.map.inside(self.side);
         let result = if revoke::enter(inside, this_thread(), w, generation) {
+            #[cfg(feature = "sim")]
             if let Some(between) = self.between {
                 between();
             }

@@ -146,7 +146,10 @@ impl Held {
         let number = answer(&mut said);
         if number < 0 {
             println!("cannot be tested here: userfaultfd: {}", std::io::Error::from_raw_os_error(-number as i32));
-            assert_eq!(number, -i64::from(libc::EPERM));
+            // SAFETY: no status is asked for.
+            unsafe { libc::waitpid(pid, null_mut(), 0) };
+            // Without CAP_SYS_PTRACE; under an emulator, or built without it; pages of another size.
+            assert!([libc::EPERM, libc::ENOSYS, libc::EINVAL].contains(&(-number as i32)));
             return None;
         }
         let pidfd = of_pid(pid).unwrap();

@@ -22,7 +22,14 @@ fn a_number_that_is_another_process_s_by_now_is_not_written_to() {
     child.wait().unwrap();
     let theirs = AccessGuard::new([1, 2]).unwrap();
     let remote = Some(Remote::new(me, theirs.address()));
-    let mut memory = PeerMemory::new(&map, Side::A, (me, Some(pidfd)), remote, AccessGuard::new([0; 2]).unwrap(), None);
+    let mut memory = PeerMemory::new(
+        &map,
+        &Config::default(),
+        Side::A,
+        (me, Some(pidfd)),
+        remote,
+        AccessGuard::new([0; 2]).unwrap(),
+    );
     memory.looked = Cell::new(Instant::now() - LOOK_EVERY);
     assert!(matches!(push(&memory), Copied::Stopped));
     assert_eq!(dst.slice().to_vec(), [0; 4096]);
