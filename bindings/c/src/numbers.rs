@@ -4,7 +4,7 @@
 //! slot; slots are used again with the next generation, and one whose generations have run out is not.
 #![forbid(unsafe_code)]
 
-use crate::status::{Answer, Refusal};
+use crate::status::{CallResult, Refusal};
 
 struct Slot<T> {
     generation: u32,
@@ -23,7 +23,7 @@ impl<T> Numbers<T> {
     }
 
     /// Gives a part its number, which is never 0.
-    pub(crate) fn add(&mut self, part: T) -> Answer<u64> {
+    pub(crate) fn add(&mut self, part: T) -> CallResult<u64> {
         let free = self.slots.iter().position(|slot| slot.part.is_none() && slot.generation < u32::MAX);
         let at = free.unwrap_or(self.slots.len());
         let number = u32::try_from(at).map_err(|_| Refusal::Full(self.word))?;
@@ -38,13 +38,13 @@ impl<T> Numbers<T> {
 
     /// The part with this number.
     #[inline]
-    pub(crate) fn get(&self, number: u64) -> Answer<&T> {
+    pub(crate) fn get(&self, number: u64) -> CallResult<&T> {
         let slot = self.slots.get(number as u32 as usize).filter(|slot| slot.generation == (number >> 32) as u32);
         slot.and_then(|slot| slot.part.as_ref()).ok_or(Refusal::Handle { word: self.word, handle: number })
     }
 
     /// Ends a number, unless `end` gives the part back.
-    pub(crate) fn remove(&mut self, number: u64, end: impl FnOnce(T) -> Option<T>) -> Answer<bool> {
+    pub(crate) fn remove(&mut self, number: u64, end: impl FnOnce(T) -> Option<T>) -> CallResult<bool> {
         self.get(number)?;
         let Some(slot) = self.slots.get_mut(number as u32 as usize) else { return Ok(false) };
         slot.part = slot.part.take().and_then(end);

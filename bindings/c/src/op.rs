@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use linkspan::Op;
 
 use crate::callback::{Call, CallbackOp, defer_wakeups};
-use crate::status::{Answer, Refusal, Report};
+use crate::status::{CallResult, Refusal, Report};
 
 /// Freed operations that are kept for later ones, so that starting one allocates nothing.
 const SPARE: usize = 4096;
@@ -88,7 +88,7 @@ impl Started {
     }
 
     /// Calls back when it has reported, at once where it has.
-    pub(crate) fn then(self: &Arc<Started>, call: Call) -> Answer {
+    pub(crate) fn then(self: &Arc<Started>, call: Call) -> CallResult {
         let mut stage = self.lock();
         let callback = match std::mem::replace(&mut *stage, Stage::Awaited) {
             Stage::Under(op) => CallbackOp::new(op, call, self.clone()),

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use linkspan::{Gpu, Log, MemSlice, Memory};
 use linkspan_fabric::Level;
 
-use crate::status::{Answer, Refusal};
+use crate::status::{CallResult, Refusal};
 use crate::types::linkspan_done;
 
-fn checked<T>(p: *const T, name: &'static str) -> Answer<NonNull<T>> {
+fn checked<T>(p: *const T, name: &'static str) -> CallResult<NonNull<T>> {
     let p = NonNull::new(p.cast_mut()).ok_or(Refusal::Null(name))?;
     if !p.is_aligned() {
         return Err(Refusal::Misaligned { name, address: p.as_ptr() as usize, align: align_of::<T>() });
@@ -29,7 +29,7 @@ pub(crate) struct Out<T>(NonNull<T>);
 impl<T> Out<T> {
     /// # Safety
     /// `p` is null, or may be written as a `T` during this call.
-    pub(crate) unsafe fn new(p: *mut T, name: &'static str) -> Answer<Out<T>> {
+    pub(crate) unsafe fn new(p: *mut T, name: &'static str) -> CallResult<Out<T>> {
         checked(p, name).map(Out)
     }
 
@@ -37,7 +37,7 @@ impl<T> Out<T> {
     ///
     /// # Safety
     /// As [`Out::new`].
-    pub(crate) unsafe fn maybe(p: *mut T, name: &'static str) -> Answer<Option<Out<T>>> {
+    pub(crate) unsafe fn maybe(p: *mut T, name: &'static str) -> CallResult<Option<Out<T>>> {
         if p.is_null() {
             return Ok(None);
         }
@@ -62,7 +62,7 @@ pub(crate) struct OutList<T> {
 impl<T: Copy> OutList<T> {
     /// # Safety
     /// `count` is null or may be read and written; `list` is null or has space for as many elements as `*count` says.
-    pub(crate) unsafe fn new(list: *mut T, count: *mut usize, name: &'static str) -> Answer<OutList<T>> {
+    pub(crate) unsafe fn new(list: *mut T, count: *mut usize, name: &'static str) -> CallResult<OutList<T>> {
         let place = checked(count, "count")?;
         // SAFETY: not null and aligned; readable by the caller's promise.
         let capacity = if list.is_null() { 0 } else { unsafe { place.read() } };
@@ -71,7 +71,7 @@ impl<T: Copy> OutList<T> {
     }
 
     /// Writes what fits and the true count; says so where it does not fit.
-    pub(crate) fn set(self, items: &[T]) -> Answer {
+    pub(crate) fn set(self, items: &[T]) -> CallResult {
         for (n, item) in items.iter().take(self.capacity).enumerate() {
             // SAFETY: `n` is below the space that the promise of `new` gives.
             unsafe { self.at.add(n).write(*item) };
@@ -94,13 +94,13 @@ pub(crate) struct Rows<T> {
 impl<T: Copy> Rows<T> {
     /// # Safety
     /// `list` is null or has space for `capacity` elements.
-    pub(crate) unsafe fn new(list: *mut T, capacity: usize, name: &'static str) -> Answer<Rows<T>> {
+    pub(crate) unsafe fn new(list: *mut T, capacity: usize, name: &'static str) -> CallResult<Rows<T>> {
         Ok(Rows { at: checked(list, name)?, capacity })
     }
 
     /// Writes from its beginning until there is no next, or no more space; how many. What fails after some comes again.
     #[inline]
-    pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Answer<Option<T>>) -> Answer<usize> {
+    pub(crate) fn fill(&mut self, mut next: impl FnMut() -> CallResult<Option<T>>) -> CallResult<usize> {
         let mut count = 0;
         while count < self.capacity {
             match next() {
@@ -119,7 +119,7 @@ impl<T: Copy> Rows<T> {
 ///
 /// # Safety
 /// `p` is null or points to a `T`.
-pub(crate) unsafe fn value<T: Copy>(p: *const T, name: &'static str) -> Answer<T> {
+pub(crate) unsafe fn value<T: Copy>(p: *const T, name: &'static str) -> CallResult<T> {
     // SAFETY: not null and aligned; a `T` by the caller's promise.
     Ok(unsafe { checked(p, name)?.read() })
 }
@@ -128,7 +128,7 @@ pub(crate) unsafe fn value<T: Copy>(p: *const T, name: &'static str) -> Answer<T
 ///
 /// # Safety
 /// As [`value`].
-pub(crate) unsafe fn maybe<T: Copy>(p: *const T, name: &'static str) -> Answer<Option<T>> {
+pub(crate) unsafe fn maybe<T: Copy>(p: *const T, name: &'static str) -> CallResult<Option<T>> {
     if p.is_null() {
         return Ok(None);
     }
@@ -140,7 +140,7 @@ pub(crate) unsafe fn maybe<T: Copy>(p: *const T, name: &'static str) -> Answer<O
 ///
 /// # Safety
 /// `p` is null or points to `n` elements, which live and stay as they are as long as the result is used.
-pub(crate) unsafe fn list<'a, T: Copy>(p: *const T, n: usize, name: &'static str) -> Answer<&'a [T]> {
+pub(crate) unsafe fn list<'a, T: Copy>(p: *const T, n: usize, name: &'static str) -> CallResult<&'a [T]> {
     if n == 0 {
         return Ok(&[]);
     }
@@ -156,7 +156,7 @@ pub(crate) unsafe fn list<'a, T: Copy>(p: *const T, n: usize, name: &'static str
 ///
 /// # Safety
 /// `p` is null or points to bytes of which the first zero, or `most`, are readable.
-pub(crate) unsafe fn text(p: *const c_char, most: usize, name: &'static str) -> Answer<String> {
+pub(crate) unsafe fn text(p: *const c_char, most: usize, name: &'static str) -> CallResult<String> {
     let p = checked(p.cast::<u8>(), name)?;
     // SAFETY: no byte behind the first zero is read, nor more than `most`.
     let len = (0..most).find(|n| unsafe { p.add(*n).read() } == 0).ok_or(Refusal::Text { name, most })?;
@@ -175,12 +175,12 @@ pub(crate) struct OutText {
 impl OutText {
     /// # Safety
     /// `p` is null or has space for `capacity` bytes.
-    pub(crate) unsafe fn new(p: *mut c_char, capacity: usize, name: &'static str) -> Answer<OutText> {
+    pub(crate) unsafe fn new(p: *mut c_char, capacity: usize, name: &'static str) -> CallResult<OutText> {
         Ok(OutText { at: checked(p.cast::<u8>(), name)?, capacity, name })
     }
 
     /// Writes bytes and a zero behind them, or nothing.
-    pub(crate) fn set(self, text: &str) -> Answer {
+    pub(crate) fn set(self, text: &str) -> CallResult {
         if text.len() >= self.capacity {
             return Err(Refusal::TooSmall { name: self.name, have: self.capacity, need: text.len() + 1 });
         }
@@ -203,7 +203,7 @@ pub(crate) unsafe fn lend(
     len: usize,
     writable: bool,
     owner: crate::lease::Guard,
-) -> Answer<Memory> {
+) -> CallResult<Memory> {
     if len == 0 {
         return Ok(Memory::lend(MemSlice::NONE, writable, owner));
     }
@@ -226,7 +226,7 @@ pub(crate) unsafe fn lend(
 ///
 /// # Safety
 /// The range stays mapped and readable, and writable where it is to be written, until what it is given to has ended.
-pub(crate) unsafe fn lasting(p: *mut c_void, len: usize) -> Answer<MemSlice> {
+pub(crate) unsafe fn lasting(p: *mut c_void, len: usize) -> CallResult<MemSlice> {
     let p = checked(p.cast::<u8>(), "address")?;
     if len == 0 || len > LONGEST || (p.as_ptr() as usize).checked_add(len).is_none() {
         let takes = "one byte or more, and no more than there is memory";
@@ -243,7 +243,7 @@ const LONGEST: usize = (1 << 48) - 1;
 ///
 /// # Safety
 /// It stays open until the result is no longer used.
-pub(crate) unsafe fn fd<'a>(fd: c_int, name: &'static str) -> Answer<BorrowedFd<'a>> {
+pub(crate) unsafe fn fd<'a>(fd: c_int, name: &'static str) -> CallResult<BorrowedFd<'a>> {
     if fd < 0 {
         return Err(Refusal::Value { name, value: fd.into(), takes: "an open descriptor" });
     }
@@ -273,7 +273,7 @@ pub(crate) unsafe fn log(call: unsafe extern "C" fn(u32, *const c_char, *mut c_v
 ///
 /// # Safety
 /// `call` is null, or may be called once with `arg` from any thread.
-pub(crate) unsafe fn done(call: linkspan_done, arg: *mut c_void) -> Answer<impl FnOnce(i32, u64) + Send + 'static> {
+pub(crate) unsafe fn done(call: linkspan_done, arg: *mut c_void) -> CallResult<impl FnOnce(i32, u64) + Send + 'static> {
     let call = call.ok_or(Refusal::Null("call"))?;
     let arg = arg.expose_provenance();
     Ok(move |status: i32, value: u64| {

@@ -7,7 +7,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crate::status::{Answer, Refusal};
+use crate::status::{CallResult, Refusal};
 
 /// An object until it is closed.
 pub(crate) struct Single<T> {
@@ -25,7 +25,7 @@ impl<T> Single<T> {
 
     /// Of the object with this handle.
     #[inline]
-    pub(crate) fn enter(&self, handle: u64) -> Answer<Inside<'_, T>> {
+    pub(crate) fn enter(&self, handle: u64) -> CallResult<Inside<'_, T>> {
         let guard = match self.object.try_lock() {
             Ok(guard) => guard,
             // A panic was reported as ours; what it left is checked at each use.

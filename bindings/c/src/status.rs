@@ -102,7 +102,7 @@ pub(crate) enum Refusal {
 }
 
 /// Result of everything behind the border.
-pub(crate) type Answer<T = ()> = Result<T, Refusal>;
+pub(crate) type CallResult<T = ()> = Result<T, Refusal>;
 
 /// Error codes with their messages, sorted; written by `cargo xtask gen`.
 const TEXTS: &[(i32, &CStr)] = include!("status/texts.in");
@@ -163,7 +163,7 @@ impl Report {
 
 /// Runs a call: success, a refusal, or a panic as an internal error.
 #[inline]
-pub(crate) fn border(call: impl FnOnce() -> Answer) -> i32 {
+pub(crate) fn border(call: impl FnOnce() -> CallResult) -> i32 {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => LINKSPAN_OK,
         Ok(Err(refusal)) => tell(refusal),

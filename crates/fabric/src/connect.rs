@@ -399,7 +399,7 @@ impl Connecting {
                 TryState::Dial(arriving) => arriving.wait_fds(fds),
                 TryState::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
                 TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
-                TryState::Meet(meet, _) => fds.push(meet.0.stream.wait_fd(false)),
+                TryState::Handshaking(meet, _) => fds.push(meet.0.stream.wait_fd(false)),
                 TryState::Used | TryState::Failed(_) => {}
             }
         }
@@ -505,7 +505,7 @@ impl Connecting {
                         None => TryState::Failed(chain(&error)),
                     },
                 },
-                TryState::Meet(meet, _) => {
+                TryState::Handshaking(meet, _) => {
                     let (candidate, config) = (&attempt.candidate, self.fabric.config());
                     let make = |n| {
                         candidate
@@ -517,7 +517,8 @@ impl Connecting {
                         Ok(None) => return Ok(()),
                         Ok(Some(met)) => {
                             missing.extend(handshake.missing().into_iter().filter(|_| met.is_ok()));
-                            let TryState::Meet(meet, blob) = std::mem::replace(&mut attempt.state, TryState::Used)
+                            let TryState::Handshaking(meet, blob) =
+                                std::mem::replace(&mut attempt.state, TryState::Used)
                             else {
                                 return Ok(());
                             };

@@ -49,7 +49,7 @@ pub(crate) struct Handshake {
 }
 
 /// How a handshake ended.
-pub(crate) type Met = Result<Vec<SideRail>, String>;
+pub(crate) type HandshakeOutcome = Result<Vec<SideRail>, String>;
 
 impl Handshake {
     /// The side that connected, with the rails it wants.
@@ -113,7 +113,11 @@ impl Handshake {
     ///
     /// # Errors
     /// [`MessageError`]: the stream ended, or it carries something else than these messages.
-    pub(crate) fn poll(&mut self, stream: &mut Secured, make: &Make<'_>) -> Result<Option<Met>, MessageError> {
+    pub(crate) fn poll(
+        &mut self,
+        stream: &mut Secured,
+        make: &Make<'_>,
+    ) -> Result<Option<HandshakeOutcome>, MessageError> {
         if let Some(why) = self.refusal.take() {
             self.end(stream, Err(why))?;
         }
@@ -199,7 +203,7 @@ impl Handshake {
         self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(EndpointSetup::is_done)
     }
 
-    fn rails(&mut self) -> Met {
+    fn rails(&mut self) -> HandshakeOutcome {
         let setups = std::mem::take(&mut self.setups);
         self.missing = setups.iter().map(EndpointSetup::why_not).filter(|why| !why.is_empty()).collect();
         let done: Vec<Option<SideRail>> = setups.into_iter().filter_map(EndpointSetup::finish).collect();

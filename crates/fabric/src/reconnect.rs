@@ -45,7 +45,7 @@ enum State {
     Down { next: Instant },
     Dialing(PendingDial),
     Login(Box<LoginRun>, u16, Option<(Candidate, Option<RelayMark>)>),
-    Meet(Box<(Secured, Handshake)>, u16, Candidate),
+    Handshaking(Box<(Secured, Handshake)>, u16, Candidate),
 }
 
 /// Whose connection it is a rail of.
@@ -151,12 +151,12 @@ impl Reconnector {
 
     /// Whether it must be looked after often: a try is under way. One that waits for its next is looked after each second.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.state, State::Dialing(_) | State::Login(..) | State::Meet(..))
+        matches!(self.state, State::Dialing(_) | State::Login(..) | State::Handshaking(..))
     }
 
     /// Whether a stream has got to the peer's host over others, and is being made a rail.
     pub(crate) fn arrives(&self) -> bool {
-        self.reach.relays() > 0 && matches!(self.state, State::Login(..) | State::Meet(..))
+        self.reach.relays() > 0 && matches!(self.state, State::Login(..) | State::Handshaking(..))
     }
 
     fn again(&mut self, now: Instant) -> State {
@@ -279,24 +279,24 @@ impl Reconnector {
                         }
                         Some((candidate, Some(mark))) => match secured.stream.try_write(&mark.0) {
                             Ok(Some(RelayMark::LEN)) => {
-                                State::Meet(Box::new((secured, Handshake::answer())), number, candidate)
+                                State::Handshaking(Box::new((secured, Handshake::answer())), number, candidate)
                             }
                             _ => self.failed(fabric, hops::BROKE, now),
                         },
                         Some((candidate, None)) => {
                             let made = candidate.make(fabric.config(), candidate.wanted(fabric.config()), Role::Caller);
                             let handshake = made.map_or_else(Handshake::decline, Handshake::call);
-                            State::Meet(Box::new((secured, handshake)), number, candidate)
+                            State::Handshaking(Box::new((secured, handshake)), number, candidate)
                         }
                     }
                 }
                 Ok(_) => State::Login(run, number, candidate),
                 Err(error) => self.failed(fabric, &chain(&error), now),
             },
-            State::Meet(mut meet, number, candidate) => {
+            State::Handshaking(mut meet, number, candidate) => {
                 let (secured, handshake) = &mut *meet;
                 match handshake.poll(secured, &|n| candidate.make(fabric.config(), n, Role::Caller)) {
-                    Ok(None) => State::Meet(meet, number, candidate),
+                    Ok(None) => State::Handshaking(meet, number, candidate),
                     Ok(Some(Ok(rails))) if !rails.is_empty() => {
                         (self.paths, self.wait) = (paths(&rails), RECONNECT);
                         return Some(Recovered { number, secured: meet.0, rails, relayed: self.reach.relayed() });

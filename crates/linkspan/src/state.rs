@@ -37,7 +37,7 @@ const ACCEPTOR_STEPS: u32 = 4096;
 
 /// Least time between two looks at keepalive connection and acceptor after sleeps: they are system calls, and a call that slept is wanted back
 /// at once. What woke the sleeper there is readable still, and found by the next look.
-const HOUSE: Duration = Duration::from_millis(1);
+const CHECK_EVERY: Duration = Duration::from_millis(1);
 
 /// What a blocking caller does with an arrival within this time is an answer to it. Longer than a network's round trip pays
 /// nothing: the acknowledgement alone is there sooner.
@@ -138,7 +138,7 @@ pub(crate) struct TransportState {
     /// Notifications of paths that have ended.
     carry: VecDeque<u64>,
     steps: u32,
-    kept: Instant,
+    checked: Instant,
     /// How often its driver has slept.
     pub(crate) sleeps: u32,
     /// Arrivals in a row that the caller has answered at once.
@@ -171,7 +171,7 @@ impl TransportState {
             past: Default::default(),
             carry: VecDeque::new(),
             steps: 0,
-            kept: Instant::now(),
+            checked: Instant::now(),
             sleeps: 0,
             answers: 0,
             handed: None,
@@ -420,7 +420,7 @@ impl TransportState {
 
     fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer: PeerState) {
         if matches!(peer, PeerState::Gone) && self.target.is_none() {
-            self.bereaved();
+            self.ends_with_peer();
             return;
         }
         if self.carry.len() > MAX_CARRY {
@@ -449,7 +449,7 @@ impl TransportState {
 
     /// The peer is dead as far as its streams tell. That is no proof that nothing of ours lands there any more: they may have
     /// been ended on the way.
-    fn bereaved(&mut self) -> bool {
+    fn ends_with_peer(&mut self) -> bool {
         self.ops.end(Fail::Unrevoked, |op| op.expired);
         self.breaks(DEAD);
         true
@@ -530,7 +530,7 @@ impl TransportState {
             known => known,
         };
         if matches!(making.peer, PeerState::Gone) && self.target.is_none() {
-            return self.bereaved();
+            return self.ends_with_peer();
         }
         if making.revoke_by.is_some_and(|by| now >= by) {
             making.revoke_by = None;
@@ -596,7 +596,7 @@ impl TransportState {
     /// where the settings forbid every path, it does not.
     fn undialled(&mut self, why: String, again: bool, now: Instant) -> bool {
         match &mut self.phase {
-            Phase::Making(Making { peer: PeerState::Gone, .. }) => self.bereaved(),
+            Phase::Making(Making { peer: PeerState::Gone, .. }) => self.ends_with_peer(),
             Phase::Making(making) if again || self.epoch > 0 => {
                 making.dial = Dial::At(now + RECONNECT);
                 self.why = Arc::from(why);
@@ -752,13 +752,13 @@ impl TransportState {
         Some(most)
     }
 
-    /// Runs the periodic checks after a sleep, at most every [`HOUSE`].
+    /// Runs the periodic checks after a sleep, at most every [`CHECK_EVERY`].
     pub(crate) fn after_sleep(&mut self) {
         let now = Instant::now();
-        if now.duration_since(self.kept) < HOUSE {
+        if now.duration_since(self.checked) < CHECK_EVERY {
             return;
         }
-        self.kept = now;
+        self.checked = now;
         if let Phase::Up(ch) = &mut self.phase {
             ch.after_sleep();
         }

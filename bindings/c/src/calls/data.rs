@@ -4,14 +4,14 @@ use linkspan::{Read, Write};
 
 use super::objects::{notify, peer, remote, started, timeout, view, view_mut};
 use crate::raw::{self, Out};
-use crate::status::{Answer, border};
+use crate::status::{CallResult, border};
 use crate::types::*;
 
-fn writes(parts: &[linkspan_part]) -> Answer<Vec<Write<'static>>> {
+fn writes(parts: &[linkspan_part]) -> CallResult<Vec<Write<'static>>> {
     parts.iter().map(|p| Ok((view(p.local)?, remote(&p.remote)?))).collect()
 }
 
-fn reads(parts: &[linkspan_part]) -> Answer<Vec<Read<'static>>> {
+fn reads(parts: &[linkspan_part]) -> CallResult<Vec<Read<'static>>> {
     parts.iter().map(|p| Ok((view_mut(p.local)?, remote(&p.remote)?))).collect()
 }
 

@@ -9,7 +9,7 @@ use linkspan::{Access, Gpu, Memory, MemoryKind, RemoteBuffer};
 use super::objects::{MEMORIES, gpu_named, handle, id, remote, timeout};
 use crate::lease::{Lease, Registered};
 use crate::raw::{self, Out};
-use crate::status::{Answer, Refusal, border};
+use crate::status::{CallResult, Refusal, border};
 use crate::text::fixed;
 use crate::types::*;
 
@@ -66,7 +66,7 @@ unsafe fn register(
     address: *mut c_void,
     length: usize,
     flags: u32,
-) -> Answer<*mut linkspan_memory> {
+) -> CallResult<*mut linkspan_memory> {
     let writable = writable(flags)?;
     let lease = Arc::new(Lease::default());
     // SAFETY: by the caller's promise.
@@ -74,7 +74,7 @@ unsafe fn register(
     Ok(handle(MEMORIES.insert(Arc::new(Registered { memory, lease: Some(lease) }))?))
 }
 
-fn writable(flags: u32) -> Answer<bool> {
+fn writable(flags: u32) -> CallResult<bool> {
     match flags {
         0 => Ok(true),
         LINKSPAN_READ_ONLY => Ok(false),

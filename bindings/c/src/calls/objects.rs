@@ -12,7 +12,7 @@ use linkspan::{Access, Context, Exposed, Gpu, Listener, MutableView, Notify, Op,
 use crate::lease::Registered;
 use crate::op::Started;
 use crate::raw;
-use crate::status::{Answer, Refusal};
+use crate::status::{CallResult, Refusal};
 use crate::table::Table;
 use crate::types as t;
 
@@ -43,17 +43,17 @@ pub(super) fn handle<T>(id: u64) -> *mut T {
 }
 
 impl Peer {
-    pub(super) fn open(transport: Transport) -> Answer<*mut t::linkspan_transport> {
+    pub(super) fn open(transport: Transport) -> CallResult<*mut t::linkspan_transport> {
         TRANSPORTS.insert(Arc::new(Peer { transport, exposed: Mutex::default() })).map(handle)
     }
 }
 
-pub(super) fn peer(transport: *mut t::linkspan_transport) -> Answer<Arc<Peer>> {
+pub(super) fn peer(transport: *mut t::linkspan_transport) -> CallResult<Arc<Peer>> {
     TRANSPORTS.get(id(transport))
 }
 
 /// Null: the context of the process.
-pub(super) fn context(context: *mut t::linkspan_context) -> Answer<Context> {
+pub(super) fn context(context: *mut t::linkspan_context) -> CallResult<Context> {
     if context.is_null() {
         return Ok(Context::shared()?);
     }
@@ -64,7 +64,7 @@ pub(super) fn context(context: *mut t::linkspan_context) -> Answer<Context> {
 ///
 /// # Safety
 /// As `raw::text`.
-pub(super) unsafe fn gpu_named(name: *const c_char) -> Answer<Arc<dyn Gpu>> {
+pub(super) unsafe fn gpu_named(name: *const c_char) -> CallResult<Arc<dyn Gpu>> {
     // SAFETY: by the caller's promise.
     Ok(linkspan::gpu(&unsafe { raw::text(name, t::LINKSPAN_GPU_NAME_SIZE, "gpu")? })?)
 }
@@ -73,17 +73,17 @@ pub(super) unsafe fn gpu_named(name: *const c_char) -> Answer<Arc<dyn Gpu>> {
 ///
 /// # Safety
 /// As `raw::text`.
-pub(super) unsafe fn device(path: *const c_char) -> Answer<PathBuf> {
+pub(super) unsafe fn device(path: *const c_char) -> CallResult<PathBuf> {
     // SAFETY: by the caller's promise; the longest path is PATH_MAX (linux/limits.h).
     Ok(unsafe { raw::text(path, 4096, "path")? }.into())
 }
 
-pub(super) fn started(op: Op<'static>) -> Answer<*mut t::linkspan_op> {
+pub(super) fn started(op: Op<'static>) -> CallResult<*mut t::linkspan_op> {
     OPS.insert(Started::new(op)).map(handle)
 }
 
 /// A timeout that may be none.
-pub(super) fn timeout(ms: i64) -> Answer<Option<Duration>> {
+pub(super) fn timeout(ms: i64) -> CallResult<Option<Duration>> {
     let takes = "milliseconds, or -1 for no limit while the peer is alive";
     match u64::try_from(ms) {
         Ok(ms) => Ok(Some(Duration::from_millis(ms))),
@@ -96,25 +96,25 @@ pub(super) fn timeout(ms: i64) -> Answer<Option<Duration>> {
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A timeout that ends some day.
-pub(super) fn limit(ms: i64) -> Answer<Duration> {
+pub(super) fn limit(ms: i64) -> CallResult<Duration> {
     Ok(timeout(ms)?.unwrap_or(LONGEST).min(LONGEST))
 }
 
-pub(super) fn view(view: t::linkspan_view) -> Answer<View<'static>> {
+pub(super) fn view(view: t::linkspan_view) -> CallResult<View<'static>> {
     let memory = MEMORIES.get(id(view.memory))?;
     Ok(memory.memory.slice(view.offset as usize, view.length as usize)?.shared())
 }
 
-pub(super) fn view_mut(view: t::linkspan_view) -> Answer<MutableView<'static>> {
+pub(super) fn view_mut(view: t::linkspan_view) -> CallResult<MutableView<'static>> {
     let memory = MEMORIES.get(id(view.memory))?;
     Ok(memory.memory.slice_mut(view.offset as usize, view.length as usize)?.shared())
 }
 
-pub(super) fn remote(remote: &t::linkspan_remote) -> Answer<RemoteBuffer> {
+pub(super) fn remote(remote: &t::linkspan_remote) -> CallResult<RemoteBuffer> {
     Ok(RemoteBuffer::decode(&remote.bytes)?)
 }
 
-pub(super) fn notify(notify: Option<t::linkspan_notify>) -> Answer<Option<Notify>> {
+pub(super) fn notify(notify: Option<t::linkspan_notify>) -> CallResult<Option<Notify>> {
     let Some(notify) = notify else { return Ok(None) };
     let value = Notify::value(notify.value);
     match notify.flags {
@@ -124,7 +124,7 @@ pub(super) fn notify(notify: Option<t::linkspan_notify>) -> Answer<Option<Notify
     }
 }
 
-pub(super) fn access(access: u32) -> Answer<Access> {
+pub(super) fn access(access: u32) -> CallResult<Access> {
     match access {
         t::LINKSPAN_ACCESS_READ => Ok(Access::Read),
         t::LINKSPAN_ACCESS_WRITE => Ok(Access::Write),

@@ -11,7 +11,7 @@ use super::objects::{device, handle, id, limit};
 use crate::numbers::Numbers;
 use crate::raw::{self, Out, Rows};
 use crate::single::Single;
-use crate::status::{Answer, Refusal, border};
+use crate::status::{CallResult, Refusal, border};
 use crate::table::Table;
 use crate::types::*;
 
@@ -25,7 +25,7 @@ static RINGS: Table<Single<Open>> = Table::new(0xA6, "ring");
 
 /// Runs a call on a ring, as its only thread.
 #[inline]
-fn with<T>(ring: *mut linkspan_ring, call: impl FnOnce(&mut Open) -> Answer<T>) -> Answer<T> {
+fn with<T>(ring: *mut linkspan_ring, call: impl FnOnce(&mut Open) -> CallResult<T>) -> CallResult<T> {
     let found = RINGS.get(id(ring))?;
     let mut inside = found.enter(id(ring))?;
     call(&mut inside)
@@ -62,7 +62,7 @@ pub(super) fn link_info(info: &Info) -> linkspan_link_info {
     }
 }
 
-fn rights(access: u32) -> Answer<Access> {
+fn rights(access: u32) -> CallResult<Access> {
     match access {
         LINKSPAN_RING_SEND => Ok(Access::Send),
         LINKSPAN_RING_RECEIVE => Ok(Access::Receive),
@@ -73,7 +73,7 @@ fn rights(access: u32) -> Answer<Access> {
     }
 }
 
-fn entries(name: &'static str, given: u32, unset: u32) -> Answer<u32> {
+fn entries(name: &'static str, given: u32, unset: u32) -> CallResult<u32> {
     match given {
         0 => Ok(unset),
         8..=4096 if given.is_power_of_two() => Ok(given),
@@ -81,7 +81,7 @@ fn entries(name: &'static str, given: u32, unset: u32) -> Answer<u32> {
     }
 }
 
-fn options(given: Option<linkspan_ring_options>) -> Answer<Options> {
+fn options(given: Option<linkspan_ring_options>) -> CallResult<Options> {
     let unset = Options::default();
     let Some(given) = given else { return Ok(unset) };
     if given.reserved != 0 {
@@ -219,7 +219,7 @@ pub extern "C" fn linkspan_ring_close_channel(ring: *mut linkspan_ring, channel:
     border(|| with(ring, |open| Ok(open.ring.close_channel(channel)?)))
 }
 
-fn put(done: Result<bool, Error>) -> Answer {
+fn put(done: Result<bool, Error>) -> CallResult {
     if done? { Ok(()) } else { Err(Refusal::QueueFull) }
 }
 
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn linkspan_ring_submit(ring: *mut linkspan_ring, waiting:
 }
 
 /// Rings the doorbell; a signal ends the wait, with nothing taken that is not told.
-fn doorbell(ring: &mut Ring, completions: u32, wait: Duration, spin: bool) -> Answer<u32> {
+fn doorbell(ring: &mut Ring, completions: u32, wait: Duration, spin: bool) -> CallResult<u32> {
     match ring.doorbell(completions, wait, spin) {
         Err(error) if error.errno() == Some(EINTR) => Ok(0),
         waited => Ok(waited?),
@@ -277,7 +277,7 @@ fn doorbell(ring: &mut Ring, completions: u32, wait: Duration, spin: bool) -> An
 /// `errno.h`: a signal.
 const EINTR: i32 = 4;
 
-fn spin(flags: u32) -> Answer<bool> {
+fn spin(flags: u32) -> CallResult<bool> {
     match flags {
         0 => Ok(false),
         LINKSPAN_DOORBELL_SPIN => Ok(true),
@@ -332,7 +332,7 @@ fn completion(done: &Completion) -> linkspan_completion {
 
 /// Takes what is there and fits. An error is told when nothing was taken before it.
 #[inline]
-fn take(ring: &mut Ring, list: &mut Rows<linkspan_completion>) -> Answer<usize> {
+fn take(ring: &mut Ring, list: &mut Rows<linkspan_completion>) -> CallResult<usize> {
     list.fill(|| Ok(ring.pop()?.as_ref().map(completion)))
 }
 

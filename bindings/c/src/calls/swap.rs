@@ -10,13 +10,13 @@ use super::objects::{device, handle, id, limit};
 use super::ring::link_info;
 use crate::raw::Out;
 use crate::single::Single;
-use crate::status::{Answer, border};
+use crate::status::{CallResult, border};
 use crate::table::Table;
 use crate::types::*;
 
 static SWAPS: Table<Single<Swap>> = Table::new(0xA7, "swap");
 
-fn with<T>(swap: *mut linkspan_swap, call: impl FnOnce(&mut Swap) -> Answer<T>) -> Answer<T> {
+fn with<T>(swap: *mut linkspan_swap, call: impl FnOnce(&mut Swap) -> CallResult<T>) -> CallResult<T> {
     let found = SWAPS.get(id(swap))?;
     let mut inside = found.enter(id(swap))?;
     call(&mut inside)

@@ -14,7 +14,7 @@ use super::objects::{
 };
 use crate::callback::defer_wakeups;
 use crate::raw::{self, Out, OutText};
-use crate::status::{Answer, border};
+use crate::status::{CallResult, border};
 use crate::text::fixed;
 use crate::types::*;
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn linkspan_transport_bind(
 
 /// # Safety
 /// As `raw::text`.
-unsafe fn url(text: *const c_char) -> Answer<Url> {
+unsafe fn url(text: *const c_char) -> CallResult<Url> {
     // SAFETY: by the caller's promise.
     let text = unsafe { raw::text(text, LINKSPAN_URL_SIZE, "url")? };
     Ok(text.parse().map_err(Error::Url)?)

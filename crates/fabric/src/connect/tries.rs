@@ -39,7 +39,7 @@ pub(super) enum TryState {
     Dial(PendingDial),
     Login(Box<LoginRun>),
     /// Queue pairs are being set up; with the peer's greeting.
-    Meet(Box<(Secured, Handshake)>, Vec<u8>),
+    Handshaking(Box<(Secured, Handshake)>, Vec<u8>),
     /// With the peer's greeting.
     Up(Box<Secured>, Vec<u8>),
     Used,
@@ -63,7 +63,7 @@ impl Try {
                 return TryState::Failed(hops::BROKE.into());
             }
             let handshake = Handshake::answer();
-            return TryState::Meet(Box::new((Secured::new(stream, None), handshake)), session.peer_blob);
+            return TryState::Handshaking(Box::new((Secured::new(stream, None), handshake)), session.peer_blob);
         }
         let secured = Secured::new(stream, session.ciphers);
         if let Some(candidate) = self.candidate.as_ref().filter(|_| !sealed) {
@@ -73,12 +73,12 @@ impl Try {
                     match candidate.make(config, candidate.wanted(config), Role::Caller) {
                         Ok(setups) => {
                             let handshake = Handshake::call(setups);
-                            return TryState::Meet(Box::new((secured, handshake)), session.peer_blob);
+                            return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
                         }
                         // The listener waits for a handshake: it is told that there is none.
                         Err(why) => {
                             let handshake = Handshake::decline(why);
-                            return TryState::Meet(Box::new((secured, handshake)), session.peer_blob);
+                            return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
                         }
                     }
                 }
@@ -107,7 +107,7 @@ impl Try {
         match &self.state {
             TryState::Dial(_) => "no answer yet",
             TryState::Login(_) => "connected, login not finished",
-            TryState::Meet(..) => "login done, rail handshake not finished",
+            TryState::Handshaking(..) => "login done, rail handshake not finished",
             TryState::Up(..) | TryState::Used => "up",
             TryState::Failed(why) => why,
         }
@@ -119,7 +119,7 @@ impl Try {
 
     /// Whether it has logged in and rails are being set up beside it.
     pub(super) fn is_handshake(&self) -> bool {
-        matches!(self.state, TryState::Meet(..))
+        matches!(self.state, TryState::Handshaking(..))
     }
 
     /// Whether it is a way for payload, and up.

@@ -32,7 +32,7 @@ fn none(_: usize) -> Result<Vec<EndpointSetup>, String> {
 }
 
 /// Plays both sides to their ends.
-fn play(mut a: Handshake, mut b: Handshake, make: &Make<'_>) -> [Met; 2] {
+fn play(mut a: Handshake, mut b: Handshake, make: &Make<'_>) -> [HandshakeOutcome; 2] {
     let (mut x, mut y) = streams();
     let (mut here, mut there) = (None, None);
     let since = Instant::now();

@@ -10,7 +10,7 @@ use linkspan_verbs_sys::AnyNic;
 use super::hops::RelayMark;
 use crate::Config;
 use crate::cable::{Candidate, SideRail};
-use crate::handshake::{Handshake, Met};
+use crate::handshake::{Handshake, HandshakeOutcome};
 use crate::rdma::RdmaCandidate;
 use crate::secured::{MessageError, Secured};
 
@@ -104,7 +104,7 @@ impl Over {
     }
 }
 
-fn one(met: Met) -> Result<Box<VerbsRail<AnyNic>>, String> {
+fn one(met: HandshakeOutcome) -> Result<Box<VerbsRail<AnyNic>>, String> {
     match met?.pop() {
         Some(SideRail::Verbs(rail)) => Ok(rail),
         _ => Err("no queue pair".into()),

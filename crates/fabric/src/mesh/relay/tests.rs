@@ -15,7 +15,7 @@ use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
 use super::*;
 use crate::Config;
 use crate::cable::{Candidate, SideRail};
-use crate::handshake::{Handshake, Met};
+use crate::handshake::{Handshake, HandshakeOutcome};
 use crate::mesh::Shared;
 use crate::mesh::work::Work;
 use crate::rdma::{Rdma, RdmaCandidate};
@@ -128,7 +128,7 @@ impl RelayedPair {
     }
 
     /// What a login is, then the mark, then the handshakes of both ends.
-    fn cross(&mut self, last: bool) -> [Met; 2] {
+    fn cross(&mut self, last: bool) -> [HandshakeOutcome; 2] {
         self.passes(0, &[3; 300]);
         self.passes(1, &[4; 200]);
         self.passes(0, &[5; 77]);
