@@ -73,6 +73,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--merge', '--merge', [CompletionResultType]::ParameterName, 'Judge several hosts together, from the output of `lspan doctor --json` on each')
             [CompletionResult]::new('--root', '--root', [CompletionResultType]::ParameterName, 'Folder with the sys, proc, dev, etc, run and lib of another machine')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.doctor/1)')
+            [CompletionResult]::new('--speed', '--speed', [CompletionResultType]::ParameterName, 'Measure each way to PEER too, which runs `lspan perf serve`: against what this pair did before, and equal rails against each other. Nothing is measured while a process has connections over linkspan')
             [CompletionResult]::new('--no-probe', '--no-probe', [CompletionResultType]::ParameterName, 'Send nothing')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')

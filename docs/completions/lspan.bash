@@ -618,7 +618,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__doctor)
-            opts="-h --json --merge --no-probe --root --help"
+            opts="-h --json --merge --speed --no-probe --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -67,6 +67,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --merge 'Judge several hosts together, from the output of `lspan doctor --json` on each'
             cand --root 'Folder with the sys, proc, dev, etc, run and lib of another machine'
             cand --json 'Print JSON (schema linkspan.doctor/1)'
+            cand --speed 'Measure each way to PEER too, which runs `lspan perf serve`: against what this pair did before, and equal rails against each other. Nothing is measured while a process has connections over linkspan'
             cand --no-probe 'Send nothing'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'

@@ -63,6 +63,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand mesh" -s h -l help -d 'Print
 complete -c lspan -n "__fish_lspan_using_subcommand doctor" -l merge -d 'Judge several hosts together, from the output of `lspan doctor --json` on each' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand doctor" -l root -d 'Folder with the sys, proc, dev, etc, run and lib of another machine' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand doctor" -l json -d 'Print JSON (schema linkspan.doctor/1)'
+complete -c lspan -n "__fish_lspan_using_subcommand doctor" -l speed -d 'Measure each way to PEER too, which runs `lspan perf serve`: against what this pair did before, and equal rails against each other. Nothing is measured while a process has connections over linkspan'
 complete -c lspan -n "__fish_lspan_using_subcommand doctor" -l no-probe -d 'Send nothing'
 complete -c lspan -n "__fish_lspan_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand wait" -l timeout -d 'Give up after this time, as in 30s [default: wait without limit]' -r

@@ -289,6 +289,10 @@ pub(crate) struct DoctorArgs {
     /// Judge several hosts together, from the output of `lspan doctor --json` on each
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) merge: Vec<PathBuf>,
+    /// Measure each way to PEER too, which runs `lspan perf serve`: against what this pair did before, and equal rails against each
+    /// other. Nothing is measured while a process has connections over linkspan
+    #[arg(long, requires = "peer", conflicts_with_all = ["merge", "no_probe", "root"])]
+    pub(crate) speed: bool,
     /// Send nothing
     #[arg(long, conflicts_with = "merge")]
     pub(crate) no_probe: bool,

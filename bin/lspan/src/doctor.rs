@@ -1,6 +1,7 @@
 //! `lspan doctor`: what is wrong here, what that costs and what to type.
 
 mod json;
+mod speed;
 mod text;
 
 use std::fs::File;
@@ -45,7 +46,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
         (Some(peer), false) => Some(question(&snapshot, peer)?),
         _ => None,
     };
-    let report = judge(&snapshot, asked.as_ref());
+    let mut report = judge(&snapshot, asked.as_ref());
+    if let (true, Some(peer)) = (args.speed, &args.peer) {
+        let found = speed::judge(&snapshot, peer, &mut notes)?;
+        report.findings.extend(found.findings);
+        report.facts.extend(found.facts);
+    }
     let mut out = Out::default();
     if args.json {
         out.json(&json::host(&snapshot, &report, &notes, asked.as_ref(), exit(&report.findings), RELEASE), true)?;

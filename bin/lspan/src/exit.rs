@@ -53,7 +53,9 @@ pub(crate) const TABLE: &str = "Exit codes:
   5    not permitted
   6    wrong data arrived
   124  the time was up
-  125  lspan run: the command was not run (126: it could not be started, 127: there is none); else its own code
+  125  lspan run: the command was not run; its own exit code otherwise
+  126  lspan run: the command could not be started
+  127  lspan run: there is no such command
   130  interrupted by Ctrl-C; what was measured until then is printed";
 
 /// Why the program ends early.

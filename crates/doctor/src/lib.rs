@@ -19,6 +19,7 @@ mod older;
 mod pair;
 mod probe;
 mod snapshot;
+mod speed;
 
 pub use end::{BadEnd, END_MAX, End};
 pub use finding::{Finding, Rule, Severity, Step, exit_code};
@@ -29,6 +30,7 @@ pub use older::names as older_names;
 pub use pair::together;
 pub use probe::{Asked, Heard, ask, listen};
 pub use snapshot::{Snapshot, Sources};
+pub use speed::{Kept, Measured, RECORD, speeds};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Every kind of finding, once. `docs/FINDINGS.md` is generated from this.
 //!
-//! Areas: LS21 Thunderbolt and USB4, LS22 RDMA, LS23 networks, LS24 firewalls, LS25 processes of one host, LS26 GPUs, LS28 NCCL and RCCL.
+//! Areas: LS21 Thunderbolt and USB4, LS22 RDMA, LS23 networks, LS24 firewalls, LS25 processes of one host, LS26 GPUs, LS27 speed that was measured, LS28 NCCL and RCCL.
 //! The LS14 ones are those of `lspan mesh`, told here where the files of several hosts are judged together.
 
 use crate::finding::Rule;
@@ -252,6 +252,15 @@ findings! {
         "RDMA cannot reach the memory of NVIDIA GPUs: neither the open kernel modules (dma-buf) nor nvidia_peermem are loaded",
         "payload is copied through host memory on both hosts",
         "load nvidia_peermem, or install the open kernel modules", [];
+
+    SPEED_DROPPED = "LS2701 speed-dropped", Slower,
+        "a way to a peer carries less than 0.7 of what the record of this pair says (`lspan doctor --speed`)",
+        "what it carried before",
+        "look at what has changed: the cable, its port, the load of both hosts, the kernel", [SPEED_RAILS];
+    SPEED_RAILS = "LS2702 speed-rails", Slower,
+        "of two equal rails to a peer one carries less than 0.6 of the other (`lspan doctor --speed`)",
+        "connections over both are about as fast as twice the slower one",
+        "swap the two cables: what is slow then is the cable, or the port", [];
 
     NCCL_OLD_NAMES = "LS2801 nccl-old-names", Broken,
         "names of older projects are set, which linkspan does not read",

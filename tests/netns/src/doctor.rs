@@ -14,6 +14,7 @@ pub(crate) const ALL: &[Test] = &[
         run: no_address,
     },
     Test { name: "doctor-subnets", what: "two ends of a cable in different subnets", waits: false, run: subnets },
+    Test { name: "doctor-crossed", what: "two cables whose ends were swapped on one host", waits: false, run: crossed },
     Test { name: "doctor-one-subnet", what: "two cables in one subnet", waits: false, run: one_subnet },
     Test { name: "doctor-mtu", what: "one end's MTU was lowered", waits: false, run: mtu },
     Test {
@@ -37,6 +38,12 @@ pub(crate) const ALL: &[Test] = &[
         what: "two hosts and two cables without a fault: silence, alone and together",
         waits: false,
         run: healthy,
+    },
+    Test {
+        name: "doctor-speed",
+        what: "speeds against the pair's record and of equal rails; nothing is measured beside a job",
+        waits: false,
+        run: speed,
     },
     Test {
         name: "perf-compare",
@@ -306,6 +313,48 @@ fn subnets() -> Outcome<String> {
     let _server = serve(&world, "b")?;
     carries(&world, "a", "10.77.0.2", "10.77.0.2")?;
     Ok("LS1413; mended as printed, and it carries".into())
+}
+
+/// The plugs of two cables were swapped on `b`: each cable now joins two subnets.
+fn crossed() -> Outcome<String> {
+    let (world, folder) = (World::new(&["a", "b"])?, Folder::new("crossed")?);
+    world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.1.2/24"))?;
+    world.cable("cab1", ("a", "10.77.1.1/24"), ("b", "10.77.0.2/24"))?;
+    settle(&world, &["cab0", "cab1"])?;
+    let (found, _, text) = together(&world, &folder, &["a", "b"])?;
+    exactly(&found, "LS1413", &text)?;
+    for step in ["move the cable from cab0 to cab1 on b", "move the cable from cab1 to cab0 on b"] {
+        if !text.contains(step) {
+            return Err(format!("no {step:?}: {text}"));
+        }
+    }
+    fails(&world, "a", "10.77.0.2", "10.77.0.2")?;
+    // The cables change their ports; addresses stay with the ports.
+    for command in [
+        "link set cab0 down",
+        "link set cab1 down",
+        "link set cab0 name moved",
+        "link set cab1 name cab0",
+        "link set moved name cab1",
+        "addr flush dev cab0",
+        "addr flush dev cab1",
+        "addr add 10.77.1.2/24 dev cab0",
+        "addr add 10.77.0.2/24 dev cab1",
+        "link set cab0 up",
+        "link set cab1 up",
+    ] {
+        world.ip("b", command)?;
+    }
+    settle(&world, &["cab0", "cab1"])?;
+    let (found, code, text) = together(&world, &folder, &["a", "b"])?;
+    if !found.is_empty() || code != 0 {
+        return Err(format!("still: {text}"));
+    }
+    let _server = serve(&world, "b")?;
+    for (to, over) in [("10.77.0.2", "cab0"), ("10.77.1.2", "cab1")] {
+        carries(&world, "a", to, over)?;
+    }
+    Ok("LS1413 of both cables; moved as printed, and both carry".into())
 }
 
 fn one_subnet() -> Outcome<String> {
@@ -699,4 +748,56 @@ fn matrix() -> Outcome<String> {
         "0" | "" => Ok("two pairs stand out, in the table and on the page; no server is left".into()),
         other => Err(format!("{other} servers are left")),
     }
+}
+
+fn speed() -> Outcome<String> {
+    let (world, folder) = (cabled()?, Folder::new("speed")?);
+    both(&world)?;
+    // Both well below what this machine carries when it is busy.
+    let shape = |name: &str, mbit: u32| -> Outcome<()> {
+        for host in ["a", "b"] {
+            let rate = format!("tc qdisc replace dev {name} root tbf rate {mbit}mbit burst 128kb latency 20ms");
+            sh(&format!("ip netns exec {} {rate}", world.ns(host)))?;
+        }
+        Ok(())
+    };
+    let (stats, state) = (folder.0.join("stats").display().to_string(), folder.0.display().to_string());
+    let env = [CABLES, ("LINKSPAN_STATS_DIR", &*stats), ("XDG_STATE_HOME", &*state)];
+    let _server = serve(&world, "b")?;
+    let ask = || doctor(&world, "a", &env, &[], "--speed 10.77.1.2");
+    shape("cab0", 500)?;
+    shape("cab1", 500)?;
+    let (found, code, text) = ask()?;
+    if !found.is_empty() || code != 0 || !text.contains("tcp over cab0") {
+        return Err(format!("healthy: {code} {text}"));
+    }
+    shape("cab0", 150)?;
+    let (found, code, text) = ask()?;
+    let rails: Vec<&str> = found.iter().map(|one| &*one.code).filter(|code| *code != "LS2701").collect();
+    if rails != ["LS2702"] || code != 3 || !text.contains("\"subject\": \"cab0\"") {
+        return Err(format!("one rail: {code} {text}"));
+    }
+    shape("cab1", 150)?;
+    let (found, code, text) = ask()?;
+    exactly(&found, "LS2701", &text)?;
+    if code != 3 {
+        return Err(format!("both: {code} {text}"));
+    }
+    shape("cab0", 500)?;
+    shape("cab1", 500)?;
+    let (found, _, text) = ask()?;
+    if !found.is_empty() {
+        return Err(format!("still: {text}"));
+    }
+    let mut job = world.lspan("a", &env, "perf bw 10.77.1.2 --size 64K --duration 60s --json-stream")?;
+    job.expect("{\"event\"", SOON * 2)?;
+    // The connection shows in the statistics some calls later.
+    let mut text = String::new();
+    for _ in 0..20 {
+        text = ask()?.2;
+        if text.contains("nothing was measured: process") {
+            return Ok("LS2702 of the slower rail, LS2701 of both; gone with their cause; nothing beside a job".into());
+        }
+    }
+    Err(format!("measured beside a job: {text}"))
 }

@@ -7,7 +7,7 @@ use crate::tree::Source;
 const LIST: &str = "crates/doctor/src/list.rs";
 
 /// What the names of the findings begin with in code, by area.
-const AREAS: [(&str, &str); 8] = [
+const AREAS: [(&str, &str); 9] = [
     ("LS14", "cables between hosts that are judged together"),
     ("LS21", "Thunderbolt and USB4"),
     ("LS22", "RDMA"),
@@ -15,6 +15,7 @@ const AREAS: [(&str, &str); 8] = [
     ("LS24", "firewalls"),
     ("LS25", "processes of one host"),
     ("LS26", "GPUs"),
+    ("LS27", "speed that was measured"),
     ("LS28", "NCCL and RCCL"),
 ];
 

@@ -31,6 +31,9 @@ fn the_codes_in_the_table_are_the_codes_of_the_program() {
         Exit::Permission,
         Exit::WrongData,
         Exit::Timeout,
+        Exit::NotRun,
+        Exit::NotStarted,
+        Exit::NotFound,
         Exit::Interrupted,
     ];
     let table: Vec<u8> =

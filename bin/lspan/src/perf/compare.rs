@@ -19,17 +19,16 @@ const SCHEMA: &str = "linkspan.compare/1";
 
 /// A way, and what chooses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
-    name: String,
-    path: &'static str,
+pub(crate) struct Way {
+    pub(crate) name: String,
+    pub(crate) path: &'static str,
+    /// The interface that it is over; empty where the fabric chooses.
+    pub(crate) over: String,
     env: Vec<(&'static str, String)>,
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
-    let own = rendezvous::addresses(&args.peer, rendezvous::PERF)?;
-    let local = own
-        .iter()
-        .any(|addr| addr.ip().is_loopback() || linkspan_net::interface_of(addr.ip(), 0).ok().flatten().is_some());
+    let local = is_local(&args.peer)?;
     let fabric = Fabric::new(Config::from_env()?, Log::off(), false)?;
     let ways = ways(&Machine::read(&Roots::default()), fabric.survey(), local);
     drop(fabric);
@@ -59,11 +58,18 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     })
 }
 
+/// Whether the peer is on this host.
+pub(crate) fn is_local(peer: &str) -> Result<bool, Failure> {
+    let here = |ip| linkspan_net::interface_of(ip, 0).ok().flatten().is_some();
+    Ok(rendezvous::addresses(peer, rendezvous::PERF)?.iter().any(|addr| addr.ip().is_loopback() || here(addr.ip())))
+}
+
 /// What linkspan chooses, then each way by itself.
-fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<Way> {
+pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<Way> {
     let way = |name: String, path, env: &[(&'static str, &str)]| Way {
         name,
         path,
+        over: String::new(),
         env: env.iter().map(|(key, value)| (*key, (*value).to_owned())).collect(),
     };
     let mut list = vec![way("as chosen".into(), "auto", &[])];
@@ -82,7 +88,7 @@ fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<
         }
         let same = |other: &Way| other.name == name;
         if !list.iter().any(same) {
-            list.push(Way { name, path: "verbs", env });
+            list.push(Way { name, path: "verbs", over: port.interface.clone().unwrap_or_default(), env });
         }
     }
     let cabled = machine.thunderbolt.iter().any(|domain| !domain.xdomains.is_empty());
@@ -100,12 +106,13 @@ fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<
         chosen && iface.kind != Kind::Loopback && !local
     };
     for (iface, _) in survey.iter().filter(other) {
-        list.push(way(format!("tcp over {}", iface.name), "tcp", &[("LINKSPAN_IFNAME", &format!("={}", iface.name))]));
+        let one = way(format!("tcp over {}", iface.name), "tcp", &[("LINKSPAN_IFNAME", &format!("={}", iface.name))]);
+        list.push(Way { over: iface.name.clone(), ..one });
     }
     list
 }
 
-fn measure(args: &CompareArgs, way: &Way) -> Result<Once, String> {
+pub(crate) fn measure(args: &CompareArgs, way: &Way) -> Result<Once, String> {
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
     let run = |test: &str, size: &str| {
         let mut command = Command::new(&exe);
