@@ -58,6 +58,9 @@ _lspan() {
             lspan,mesh)
                 cmd="lspan__subcmd__mesh"
                 ;;
+            lspan,mount)
+                cmd="lspan__subcmd__mount"
+                ;;
             lspan,mv)
                 cmd="lspan__subcmd__mv"
                 ;;
@@ -165,6 +168,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,mesh)
                 cmd="lspan__subcmd__help__subcmd__mesh"
+                ;;
+            lspan__subcmd__help,mount)
+                cmd="lspan__subcmd__help__subcmd__mount"
                 ;;
             lspan__subcmd__help,mv)
                 cmd="lspan__subcmd__help__subcmd__mv"
@@ -377,7 +383,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor perf selftest stats files ls send get rm mv du verify pipe forward pair key devmem link env man completions help"
+            opts="-h -V --help --version status mesh doctor perf selftest stats files ls send get rm mv du verify mount pipe forward pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -727,7 +733,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor perf selftest stats files ls send get rm mv du verify pipe forward pair key devmem link env man completions help"
+            opts="status mesh doctor perf selftest stats files ls send get rm mv du verify mount pipe forward pair key devmem link env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1077,6 +1083,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__mesh)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__mount)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1696,6 +1716,28 @@ _lspan() {
             fi
             case "${prev}" in
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__mount)
+            opts="-h --timeout --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
