@@ -38,6 +38,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
             cand verify 'Compare local files with a peer''s, both read back from the disk'
+            cand mount 'Mount a peer''s share at a directory, read-only'
             cand pipe 'Join standard input and output to a service of a peer'
             cand forward 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
@@ -489,6 +490,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;mount'= {
+            cand --timeout 'Longest time until a read is answered, with EIO if need be [s]; names and attributes have 5 s, or this where it is less'
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;pipe'= {
             cand --port 'Port of the peer''s `lspan files serve`'
             cand -h 'Print help (see more with ''--help'')'
@@ -668,6 +675,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
             cand verify 'Compare local files with a peer''s, both read back from the disk'
+            cand mount 'Mount a peer''s share at a directory, read-only'
             cand pipe 'Join standard input and output to a service of a peer'
             cand forward 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
@@ -750,6 +758,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;du'= {
         }
         &'lspan;help;verify'= {
+        }
+        &'lspan;help;mount'= {
         }
         &'lspan;help;pipe'= {
         }

@@ -1,5 +1,6 @@
 //! The commands about files: what they take is parsed and what comes of it is printed here, the rest is in `crates/files`.
 
+pub(crate) mod mount;
 pub(crate) mod pipe;
 pub(crate) mod serve;
 pub(crate) mod transfer;

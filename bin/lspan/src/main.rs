@@ -88,6 +88,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Mv(args) => files::mv(&args),
         Command::Du(args) => files::du(&args),
         Command::Verify(args) => files::verify(&args),
+        Command::Mount(args) => files::mount::run(&args),
         Command::Pipe(args) => files::pipe::pipe(&args),
         Command::Forward(args) => files::pipe::forward(&args),
         Command::Key { key } => keys::run(&key),

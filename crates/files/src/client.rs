@@ -28,6 +28,8 @@ pub struct Client {
     session: [u8; 16],
     number: u64,
     control: Control,
+    /// Connections that have been made.
+    epoch: u64,
     identity: String,
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -54,12 +56,17 @@ impl Client {
             .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
         let (url, stop): (Url, Arc<dyn Fn() -> bool + Send + Sync>) = (find()?, Arc::new(stop));
         let (control, identity) = hello(&context, &url, session, &stop)?;
-        Ok(Client { context, find: Box::new(find), url, session, number: 0, control, identity, stop })
+        Ok(Client { context, find: Box::new(find), url, session, number: 0, control, epoch: 1, identity, stop })
     }
 
     /// By which name the peer knows us.
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// Another number after each reconnect: cursors and open files of the one before are gone.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// What carries the control messages, one line.
@@ -90,6 +97,7 @@ impl Client {
             match made {
                 Ok(((control, identity), url)) => {
                     (self.control, self.identity, self.url) = (control, identity, url);
+                    self.epoch += 1;
                     return Ok(());
                 }
                 Err(error) if (self.stop)() || Instant::now() >= until => return Err(error),

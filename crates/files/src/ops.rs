@@ -39,6 +39,28 @@ pub(crate) fn stat<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Entry
     Ok(Entry::new(name.bytes(), &stat))
 }
 
+/// What is known of an entry itself, never of what a link leads to.
+pub(crate) fn look<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Entry, Fault> {
+    if path.is_root() {
+        return Ok(Entry::new(b"", &fs.stat_dir(root).map_err(failed(path))?));
+    }
+    let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+    Ok(Entry::new(name.bytes(), &fs.stat(&dir, &name).map_err(failed(path))?))
+}
+
+/// A file for reading, and what it is.
+pub(crate) fn open<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<(F::File, Entry), Fault> {
+    let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+    let (file, stat) = fs.open_read(&dir, &name, Links::Refuse).map_err(failed(path))?;
+    Ok((file, Entry::new(name.bytes(), &stat)))
+}
+
+/// The target of a link.
+pub(crate) fn follow<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Vec<u8>, Fault> {
+    let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+    fs.read_link(&dir, &name).map_err(failed(path))
+}
+
 /// A listing under way.
 pub(crate) struct Cursor<F: Fs> {
     dir: F::Dir,

@@ -18,6 +18,7 @@ use crate::sweep::sweep;
 use crate::wire::{Answer, Fault, Message};
 
 mod session;
+pub use session::FILES_MAX;
 
 /// Connections at a time; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 128;

@@ -5,7 +5,7 @@ mod request;
 
 pub use codec::Malformed;
 pub(crate) use codec::{Reader, Writer, end};
-pub use request::{Answer, Entry, Fault, FaultKind, PeerPath, Request, Sum};
+pub use request::{Answer, Entry, Fault, FaultKind, PeerPath, READ_MAX, Request, Sum};
 
 use crate::fs::{Ident, Time};
 use crate::hash::Value;

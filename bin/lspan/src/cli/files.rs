@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use linkspan_service::rendezvous::FILES;
@@ -188,4 +189,29 @@ pub(crate) struct ForwardArgs {
     pub(crate) to: String,
     #[command(flatten)]
     pub(crate) peer: PeerArgs,
+}
+
+/// Behind the help of `mount`.
+pub(crate) const MOUNT: &str = "Read-only, until Ctrl-C or `umount DIR`. Files show the user who mounts as their owner. A program that reads while the peer is \
+    gone gets EIO after --timeout, and the mount goes on by itself when the peer is back. Exit code 0: unmounted; 1: it could not be mounted; 4: no peer.";
+
+#[derive(Args, Debug)]
+pub(crate) struct MountArgs {
+    /// A share, or a directory in it
+    #[arg(value_name = "PEER:SHARE[/PATH]")]
+    pub(crate) from: String,
+    /// An empty directory of this host
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Longest time until a read is answered, with EIO if need be [s]; names and attributes have 5 s, or this where it is less
+    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let bad = || "a number of seconds from 1 to 3600 is wanted".to_owned();
+    let seconds = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds)).ok_or_else(bad)?;
+    Ok(Duration::from_secs(seconds))
 }

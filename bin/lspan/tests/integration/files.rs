@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 mod killed;
+mod mount;
 mod pipe;
 mod programs;
 mod strangers;

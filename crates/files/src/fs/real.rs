@@ -26,6 +26,12 @@ impl RealFs {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
     }
+
+    /// Bytes of the file system, and of those the ones that we may still write.
+    pub(crate) fn space(&self, dir: &OwnedFd) -> io::Result<(u64, u64)> {
+        let stat = fs::fstatvfs(dir)?;
+        Ok((stat.f_blocks.saturating_mul(stat.f_frsize), stat.f_bavail.saturating_mul(stat.f_frsize)))
+    }
 }
 
 /// `EAGAIN`: a rename somewhere was in the way; ask again.

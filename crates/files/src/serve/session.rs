@@ -8,17 +8,20 @@ use std::time::Duration;
 use super::{ANSWERS_KEPT, Identity, SESSIONS_KEPT, Server, Share};
 use crate::Error;
 use crate::engine::{Clock, Event, Geometry, Violation};
-use crate::fs::{Fs, Links, RealFs};
+use crate::fs::{Fs, Links, RealFs, read_full};
 use crate::link::{Control, Incoming, Line};
 use crate::name::RelPath;
 use crate::ops::{self, Cursor};
 use crate::sink::Place;
 use crate::source::{Load, Source, Start};
 use crate::transfer::{self, Watcher};
-use crate::wire::{Answer, Fault, FaultKind, Message, PeerPath, Request, VERSION};
+use crate::wire::{Answer, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
 
 /// Listings under way in one session.
 const CURSORS_MAX: usize = 16;
+
+/// Files open in one session.
+pub const FILES_MAX: usize = 256;
 
 /// Entries in one part of a listing.
 const PART: usize = 256;
@@ -33,6 +36,7 @@ pub(super) struct Session<'a> {
     control: Control,
     cursors: BTreeMap<u32, Cursor<RealFs>>,
     next_cursor: u32,
+    files: BTreeMap<u32, OwnedFd>,
 }
 
 /// A server tells nobody.
@@ -59,7 +63,7 @@ impl<'a> Session<'a> {
         line: Arc<Line>,
     ) -> Result<Session<'a>, Error> {
         let control = Control::new(line)?;
-        Ok(Session { server, identity, id, control, cursors: BTreeMap::new(), next_cursor: 0 })
+        Ok(Session { server, identity, id, control, cursors: BTreeMap::new(), next_cursor: 0, files: BTreeMap::new() })
     }
 
     pub(super) fn run(mut self, version: u16) -> Result<(), Error> {
@@ -159,6 +163,38 @@ impl<'a> Session<'a> {
                 self.part(self.next_cursor)
             }
             Request::More(cursor) => self.part(*cursor),
+            Request::Stop(cursor) => {
+                self.cursors.remove(cursor);
+                Ok(Answer::Done)
+            }
+            Request::Look(at) => Ok(Answer::Stat(ops::look(fs, &self.share(at)?.root, &at.path)?)),
+            Request::Follow(at) => Ok(Answer::Bytes(ops::follow(fs, &self.share(at)?.root, &at.path)?)),
+            Request::Open(at) => {
+                if self.files.len() >= FILES_MAX {
+                    return Err(Fault::new(FaultKind::Limit, format!("{FILES_MAX} files are open already")));
+                }
+                let (file, entry) = ops::open(fs, &self.share(at)?.root, &at.path)?;
+                self.next_cursor = self.next_cursor.wrapping_add(1);
+                self.files.insert(self.next_cursor, file);
+                Ok(Answer::Opened(self.next_cursor, entry))
+            }
+            Request::Read { handle, offset, len } => {
+                let unknown = || Fault::new(FaultKind::NotFound, "there is no such open file");
+                let file = self.files.get(handle).ok_or_else(unknown)?;
+                let mut bytes = vec![0; (*len).min(READ_MAX) as usize];
+                let have = read_full(fs, file, *offset, &mut bytes).map_err(|error| Fault::io("the file", &error))?;
+                bytes.truncate(have);
+                Ok(Answer::Bytes(bytes))
+            }
+            Request::Close(handle) => {
+                self.files.remove(handle);
+                Ok(Answer::Done)
+            }
+            Request::Space(share) => {
+                let at = PeerPath { share: share.clone(), path: RelPath::default() };
+                let space = fs.space(&self.share(&at)?.root);
+                space.map(|(all, free)| Answer::Space(all, free)).map_err(|error| Fault::io(share, &error))
+            }
             Request::Remove(at, below) => {
                 ops::remove(fs, &self.writable(at)?.root, &at.path, *below)?;
                 Ok(Answer::Done)

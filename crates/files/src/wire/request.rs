@@ -3,9 +3,12 @@
 use std::io;
 
 use super::{ITEMS_MAX, Malformed, Reader, Writer, end};
-use crate::fs::{Kind, Stat, Time};
+use crate::fs::{Ident, Kind, Stat, Time};
 use crate::hash::Value;
 use crate::name::{RelPath, escape};
+
+/// Most bytes that one request reads: an answer of it is a message.
+pub const READ_MAX: u32 = 192 << 10;
 
 /// A place on the peer: a share and a path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,27 @@ pub enum Request {
     List(PeerPath),
     /// The next part of a listing.
     More(u32),
+    /// Ends a listing before its end.
+    Stop(u32),
+    /// What is known of an entry; of a link, of itself.
+    Look(PeerPath),
+    /// Opens a file for reading.
+    Open(PeerPath),
+    /// Reads from an open file.
+    Read {
+        /// Of the file.
+        handle: u32,
+        /// First byte.
+        offset: u64,
+        /// At most [`READ_MAX`].
+        len: u32,
+    },
+    /// Closes an open file.
+    Close(u32),
+    /// The target of a link.
+    Follow(PeerPath),
+    /// The size of the share's file system.
+    Space(String),
     /// Removes an entry; with the flag a directory and all below it.
     Remove(PeerPath, bool),
     /// Gives an entry another name in the same share; nothing is replaced.
@@ -72,6 +96,12 @@ pub enum Answer {
     Hash(u64, Value),
     /// The transfer begins when a bulk connection brings this token.
     Ready([u8; 16]),
+    /// The file is open under this number, and is this one.
+    Opened(u32, Entry),
+    /// What was read, or the target of a link.
+    Bytes(Vec<u8>),
+    /// Bytes of the file system, and of those the free ones.
+    Space(u64, u64),
 }
 
 /// One entry of a listing.
@@ -87,11 +117,32 @@ pub struct Entry {
     pub mode: u32,
     /// Last change of the content.
     pub mtime: Time,
+    /// Last change of anything.
+    pub ctime: Time,
+    /// Device of the file system there.
+    pub dev: u64,
+    /// Number within it.
+    pub ino: u64,
+    /// Bytes on the disk.
+    pub disk: u64,
+}
+
+impl Default for Entry {
+    fn default() -> Entry {
+        let (mtime, ctime) = Default::default();
+        Entry { name: Vec::new(), kind: Kind::Special, size: 0, mode: 0, mtime, ctime, dev: 0, ino: 0, disk: 0 }
+    }
 }
 
 impl Entry {
     pub(crate) fn new(name: &[u8], stat: &Stat) -> Entry {
-        Entry { name: name.to_vec(), kind: stat.kind, size: stat.size, mode: stat.mode, mtime: stat.mtime }
+        let Stat { kind, size, mode, mtime, ctime, dev, ino, disk, .. } = *stat;
+        Entry { name: name.to_vec(), kind, size, mode, mtime, ctime, dev, ino, disk }
+    }
+
+    /// Which file it is, with a content that nobody has changed since.
+    pub fn ident(&self) -> Ident {
+        Ident { dev: self.dev, ino: self.ino, size: self.size, mtime: self.mtime, ctime: self.ctime }
     }
 }
 
@@ -245,6 +296,13 @@ impl Request {
             Request::List(path) => path.encode(w.u8(3)),
             Request::More(cursor) => w.u8(4).u32(*cursor),
             Request::Remove(path, below) => path.encode(w.u8(5)).flag(*below),
+            Request::Stop(cursor) => w.u8(11).u32(*cursor),
+            Request::Look(path) => path.encode(w.u8(12)),
+            Request::Open(path) => path.encode(w.u8(13)),
+            Request::Read { handle, offset, len } => w.u8(14).u32(*handle).u64(*offset).u32(*len),
+            Request::Close(handle) => w.u8(15).u32(*handle),
+            Request::Follow(path) => path.encode(w.u8(16)),
+            Request::Space(share) => w.u8(17).bytes(share.as_bytes()),
             Request::Rename(from, to) => from.encode(w.u8(6)).bytes(to.bytes()),
             Request::Usage(path) => path.encode(w.u8(7)),
             Request::Hash(path) => path.encode(w.u8(8)),
@@ -272,6 +330,13 @@ impl Request {
                 let (xattrs, dry_run) = (r.flag()?, r.flag()?);
                 Request::Get { from: r.list(32, |r| Ok((PeerPath::decode(r)?, path(r)?)))?, xattrs, dry_run }
             }
+            11 => Request::Stop(r.u32()?),
+            12 => Request::Look(PeerPath::decode(r)?),
+            13 => Request::Open(PeerPath::decode(r)?),
+            14 => Request::Read { handle: r.u32()?, offset: r.u64()?, len: r.u32()? },
+            15 => Request::Close(r.u32()?),
+            16 => Request::Follow(PeerPath::decode(r)?),
+            17 => Request::Space(r.text()?),
             _ => return Err(Malformed("a request is of no known kind")),
         })
     }
@@ -303,6 +368,9 @@ impl Answer {
             }
             Answer::Hash(size, hash) => w.u8(6).u64(*size).raw(hash),
             Answer::Ready(token) => w.u8(7).raw(token),
+            Answer::Opened(handle, entry) => entry.encode(w.u8(8).u32(*handle)),
+            Answer::Bytes(bytes) => w.u8(9).u32(bytes.len() as u32).raw(bytes),
+            Answer::Space(all, free) => w.u8(10).u64(*all).u64(*free),
         }
     }
 
@@ -325,6 +393,12 @@ impl Answer {
             }),
             6 => Answer::Hash(r.u64()?, r.array()?),
             7 => Answer::Ready(r.array()?),
+            8 => Answer::Opened(r.u32()?, Entry::decode(r)?),
+            9 => {
+                let len = r.u32()?;
+                Answer::Bytes(r.raw(len as usize)?.to_vec())
+            }
+            10 => Answer::Space(r.u64()?, r.u64()?),
             _ => return Err(Malformed("an answer is of no known kind")),
         })
     }
@@ -338,7 +412,8 @@ impl Entry {
             Kind::Symlink => 2,
             Kind::Special => 3,
         };
-        w.bytes(&self.name).u8(kind).u64(self.size).u32(self.mode).time(self.mtime)
+        w.bytes(&self.name).u8(kind).u64(self.size).u32(self.mode).time(self.mtime).time(self.ctime);
+        w.u64(self.dev).u64(self.ino).u64(self.disk)
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
@@ -350,6 +425,7 @@ impl Entry {
             3 => Kind::Special,
             _ => return Err(Malformed("an entry is of no known kind")),
         };
-        Ok(Entry { name, kind, size: r.u64()?, mode: r.u32()?, mtime: r.time()? })
+        let (size, mode, mtime, ctime) = (r.u64()?, r.u32()?, r.time()?, r.time()?);
+        Ok(Entry { name, kind, size, mode, mtime, ctime, dev: r.u64()?, ino: r.u64()?, disk: r.u64()? })
     }
 }

@@ -28,12 +28,21 @@ fn all() -> Vec<Message> {
         Item { path: path("d/l"), what: What::Link { target: b"../x".to_vec() } },
         Item { path: path("d/f"), what: What::File(info) },
     ];
-    let entry = Entry { name: b"\xff\n".to_vec(), kind: Kind::Special, size: 1, mode: 2, mtime: Time::default() };
+    let (mtime, ctime) = (Time::default(), Time { sec: 1, nsec: 2 });
+    let (name, kind) = (b"\xff\n".to_vec(), Kind::Special);
+    let entry = Entry { name, kind, size: 1, mode: 2, mtime, ctime, dev: 3, ino: 4, disk: 5 };
     let requests = [
         Request::Shares,
         Request::Stat(at()),
         Request::List(at()),
         Request::More(3),
+        Request::Stop(3),
+        Request::Look(at()),
+        Request::Open(at()),
+        Request::Read { handle: 1, offset: 2, len: 3 },
+        Request::Close(1),
+        Request::Follow(at()),
+        Request::Space("data".into()),
         Request::Remove(at(), true),
         Request::Rename(at(), path("c")),
         Request::Usage(at()),
@@ -45,7 +54,10 @@ fn all() -> Vec<Message> {
         Ok(Answer::Done),
         Ok(Answer::Shares(vec![("a".into(), true)])),
         Ok(Answer::Stat(entry.clone())),
-        Ok(Answer::List(vec![entry], Some(4))),
+        Ok(Answer::List(vec![entry.clone()], Some(4))),
+        Ok(Answer::Opened(7, entry)),
+        Ok(Answer::Bytes(vec![1, 2])),
+        Ok(Answer::Space(1, 2)),
         Ok(Answer::Usage(Sum { files: 1, dirs: 2, others: 3, bytes: 4, disk: 5, unread: 6 })),
         Ok(Answer::Hash(5, [3; 32])),
         Ok(Answer::Ready([1; 16])),

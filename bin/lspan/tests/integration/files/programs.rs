@@ -117,7 +117,9 @@ fn git_reaches_a_peer_s_daemon() {
     plant(&world);
     shell(&world, "cd src; git init -q; git add .; git -c user.name=n -c user.email=e commit -qm one");
     let base = world.dir.display();
-    let start = format!("git daemon --listen=127.0.0.1 --port={port} --export-all --base-path={base} --reuseaddr");
+    let start = format!(
+        "$(git --exec-path)/git-daemon --listen=127.0.0.1 --port={port} --export-all --base-path={base} --reuseaddr"
+    );
     let _daemon = daemon(&world, port, &start);
     let _server = world.allow(&[&format!("tcp:{port}")]);
     shell(

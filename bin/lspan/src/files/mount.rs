@@ -1,0 +1,64 @@
+//! `lspan mount`.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use linkspan_files::client::Client;
+use linkspan_files::fs::Kind;
+use linkspan_files::wire::{Answer, Request};
+use linkspan_mount::Options;
+
+use super::{Place, reach, usage};
+use crate::cli::files::MountArgs;
+use crate::exit::{Exit, Failure};
+use crate::signals;
+
+/// Longest time until a name or an attribute is answered.
+const NAMES: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
+    let place = Place::whole(&args.from)?;
+    let (context, find) = reach(&place.peer, &args.peer)?;
+    let (find, interrupt) = (Arc::new(find), signals::interrupt()?);
+    let connect = || {
+        let (find, interrupt) = (find.clone(), interrupt.clone());
+        Client::connect(context.clone(), move || find(), move || interrupt.raised())
+    };
+    let mut names = connect()?;
+    let Answer::Stat(entry) = names.request(Request::Stat(place.at()))? else { return Ok(Exit::Failed) };
+    if entry.kind != Kind::Dir {
+        return Err(usage(&format!("{} is no directory", args.from)));
+    }
+    let options = Options {
+        share: place.share,
+        base: place.path,
+        source: args.from.clone(),
+        names: NAMES.min(args.timeout),
+        data: args.timeout,
+    };
+    let failed = |error| {
+        let dir = args.dir.display();
+        Failure::system(
+            &format!("LS1824 cannot mount at {dir} (needs /dev/fuse, and fusermount3 of fuse3 where you are not root)"),
+            &error,
+        )
+    };
+    let mut mounted = linkspan_mount::mount(names, connect()?, &args.dir, options).map_err(failed)?;
+    eprintln!("lspan: {} is mounted at {}, read-only, until Ctrl-C or umount", args.from, args.dir.display());
+    let (mut unmounter, stop) = (mounted.unmounter(), signals::descriptor()?);
+    let waiting = move || {
+        let mut stop = [rustix::event::PollFd::new(&stop, rustix::event::PollFlags::IN)];
+        while rustix::event::poll(&mut stop, None).is_err() {}
+        if let Err(error) = unmounter.unmount() {
+            eprintln!("lspan: cannot unmount: {error}");
+            std::process::exit(Exit::Failed as i32);
+        }
+    };
+    thread::Builder::new()
+        .name("unmount".into())
+        .spawn(waiting)
+        .map_err(|error| Failure::system("a thread", &error))?;
+    mounted.run().map_err(|error| Failure::system("/dev/fuse", &error))?;
+    Ok(if interrupt.raised() { Exit::Interrupted } else { Exit::Ok })
+}

@@ -1,0 +1,273 @@
+//! A peer's share as a file system, with the kernel's own FUSE and real processes at both ends.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{World, noise, until};
+
+/// A mount of the share at `mnt`, until this is dropped.
+struct Mount {
+    child: Child,
+    at: PathBuf,
+}
+
+impl Mount {
+    /// With time for every answer.
+    fn new(world: &World) -> Option<Mount> {
+        Mount::with(world, "60")
+    }
+
+    /// With so many seconds for every answer. `None`, with a word: there is no FUSE here.
+    fn with(world: &World, seconds: &str) -> Option<Mount> {
+        if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+            eprintln!("skipped: /dev/fuse cannot be opened: {error}");
+            return None;
+        }
+        let at = world.path("mnt");
+        fs::create_dir_all(&at).unwrap();
+        let mut child = world
+            .lspan(&["mount", "127.0.0.1:data", "mnt", "--timeout", seconds])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap();
+        assert!(first.contains("is mounted at mnt"), "{first}");
+        Some(Mount { child, at })
+    }
+
+    /// As a user does.
+    fn umount(&self) {
+        let program = if rustix::process::geteuid().is_root() { &["umount"][..] } else { &["fusermount3", "-u"] };
+        let done = Command::new(program[0]).args(&program[1..]).arg(&self.at).status().unwrap();
+        assert!(done.success(), "{done}");
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(server: &super::Server, signal: Signal) {
+    kill_process(Pid::from_child(&server.child), signal).unwrap();
+}
+
+fn is(error: &std::io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+#[test]
+fn a_mounted_share_is_what_it_is_there_and_cannot_be_written() {
+    let world = World::new("mount");
+    super::plant(&world.path("share"));
+    let _server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::new(&world) else { return };
+    let same = Command::new("diff").args(["-r", "--no-dereference", "share", "mnt"]).current_dir(&world.dir).output();
+    let same = same.unwrap();
+    assert!(same.status.success(), "{}", super::text(&same));
+    for name in ["small", "sub/large", "sub/deep", "program", "dangling", "x".repeat(255).as_str()] {
+        let path = |root| fs::symlink_metadata(world.path(root).join(name)).unwrap();
+        let (there, here) = (path("share"), path("mnt"));
+        let seen = |m: &fs::Metadata| (m.ino(), m.mode() & 0o170_777, m.size(), m.mtime(), m.mtime_nsec(), m.ctime());
+        assert_eq!(seen(&here), seen(&there), "{name}");
+        assert_eq!(here.uid(), rustix::process::geteuid().as_raw());
+    }
+    let mapped = linkspan::Memory::map(
+        std::os::fd::AsFd::as_fd(&File::open(mount.at.join("sub/large")).unwrap()),
+        0,
+        21_000_003,
+        false,
+    );
+    assert!(mapped.unwrap().to_vec() == fs::read(world.path("share/sub/large")).unwrap(), "it is another one, mapped");
+    for result in [
+        File::create(mount.at.join("new")).map(drop),
+        File::options().append(true).open(mount.at.join("small")).map(drop),
+        fs::remove_file(mount.at.join("small")),
+        fs::rename(mount.at.join("small"), mount.at.join("tiny")),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+    let table = fs::read_to_string("/proc/mounts").unwrap();
+    let line = table.lines().find(|line| line.contains(mount.at.to_str().unwrap())).unwrap();
+    assert!(line.starts_with("127.0.0.1:data ") && line.contains(" ro,nosuid,nodev"), "{line}");
+    assert!(fs::metadata(mount.at.join("none such")).is_err_and(|e| is(&e, Errno::NOENT)));
+}
+
+#[test]
+fn a_file_that_changed_is_seen_when_it_is_opened_and_one_that_did_not_is_read_from_memory() {
+    let world = World::new("mount-open");
+    let bytes = noise(300_000, 5);
+    fs::write(world.path("share/same"), &bytes).unwrap();
+    fs::write(world.path("share/other"), &bytes).unwrap();
+    let server = world.serve(&[], "");
+    let Some(mount) = Mount::with(&world, "3") else { return };
+    let read = |name: &str| fs::read(mount.at.join(name)).unwrap();
+    assert!(read("same") == bytes && read("other") == bytes);
+    // At once, longer, and at the same place: neither pages nor size of before are believed.
+    let later = noise(400_000, 6);
+    fs::write(world.path("share/other"), &later).unwrap();
+    assert!(read("other") == later, "an old version was read after the file was opened anew");
+    let mut kept = File::open(mount.at.join("same")).unwrap();
+    fs::write(world.path("share/other"), noise(400_000, 7)).unwrap();
+    let mut dropped = File::open(mount.at.join("other")).unwrap();
+    signal(&server, Signal::STOP);
+    let mut got = Vec::new();
+    kept.read_exact(&mut [0]).unwrap();
+    kept.seek(SeekFrom::Start(0)).unwrap();
+    got.resize(bytes.len(), 0);
+    kept.read_exact(&mut got).unwrap();
+    assert!(got == bytes, "pages of an unchanged file were dropped");
+    assert!(dropped.read(&mut got).is_err_and(|e| is(&e, Errno::IO)), "pages of a changed file were kept");
+    signal(&server, Signal::CONT);
+}
+
+/// Opened before the peer is gone, used after it.
+struct Begun {
+    read: File,
+    direct: File,
+    dir: fs::ReadDir,
+}
+
+fn begin(mount: &Mount) -> Begun {
+    let open =
+        |name: &str, flags: i32| File::options().read(true).custom_flags(flags).open(mount.at.join(name)).unwrap();
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    Begun { read: open("read", 0), direct: open("direct", direct), dir: fs::read_dir(mount.at.join("sub")).unwrap() }
+}
+
+/// Each call that waits for the peer ends, and says EIO.
+fn all_fail(mount: &Mount, begun: Begun) {
+    let Begun { read, direct, mut dir } = begun;
+    let failed = |what: &str, result: std::io::Result<()>| {
+        assert!(result.as_ref().is_err_and(|e| is(e, Errno::IO)), "{what}: {result:?}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| failed("stat", fs::metadata(mount.at.join("never asked")).map(drop)));
+        scope.spawn(|| failed("open", File::open(mount.at.join("open")).map(drop)));
+        scope.spawn(|| failed("read", read.read_at(&mut [0; 4096], 1 << 20).map(drop)));
+        scope.spawn(|| failed("O_DIRECT", direct.read_at(&mut [0; 4096], 0).map(drop)));
+        scope.spawn(move || failed("readdir", dir.next().unwrap().map(drop)));
+        scope.spawn(|| failed("statfs", rustix::fs::statfs(&mount.at).map(drop).map_err(Into::into)));
+    });
+}
+
+#[test]
+fn every_call_is_answered_while_the_peer_is_stopped_or_gone_and_the_mount_comes_back() {
+    let world = World::new("mount-gone");
+    let bytes = noise(3 << 20, 1);
+    fs::create_dir(world.path("share/sub")).unwrap();
+    ["read", "direct", "open", "mapped", "sub/f"]
+        .iter()
+        .for_each(|f| fs::write(world.path("share").join(f), &bytes).unwrap());
+    let server = world.serve(&[], "");
+    let Some(mount) = Mount::with(&world, "3") else { return };
+    let (begun, goes_on, replaced) = (begin(&mount), begin(&mount), begin(&mount));
+    let mut mapper = mapper(&mount);
+
+    signal(&server, Signal::STOP);
+    all_fail(&mount, begun);
+    if let Some(mapper) = &mut mapper {
+        mapper.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(mapper.wait().unwrap().signal(), Some(Signal::BUS.as_raw()), "mmap");
+    }
+    signal(&server, Signal::CONT);
+    until("it does not come back", || fs::read(mount.at.join("open")).is_ok_and(|got| got == bytes));
+
+    let begun = begin(&mount);
+    server.kill();
+    all_fail(&mount, begun);
+    // The same file under its name goes on where it was, another one does not.
+    fs::write(world.path("share/new"), &bytes).unwrap();
+    fs::rename(world.path("share/new"), world.path("share/direct")).unwrap();
+    let _server = world.serve(&[], "");
+    until("it does not come back", || fs::read(mount.at.join("sub/f")).is_ok_and(|got| got == bytes));
+    let mut got = vec![0; 100_000];
+    goes_on.read.read_exact_at(&mut got, 2 << 20).unwrap();
+    assert!(got[..] == bytes[2 << 20..][..100_000]);
+    let error = replaced.direct.read_at(&mut got, 0).unwrap_err();
+    assert!(is(&error, Errno::STALE), "{error}");
+}
+
+/// A process with a mapping, which touches it when it hears something.
+fn mapper(mount: &Mount) -> Option<Child> {
+    let script = "import mmap,os,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\nm=mmap.mmap(f,0,prot=mmap.PROT_READ)\n\
+                  print('mapped',flush=True)\nsys.stdin.readline()\nprint(m[2<<20])\n";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).arg(mount.at.join("mapped"));
+    let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        eprintln!("skipped: the mapping; python3 is not installed");
+        return None;
+    };
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "mapped\n");
+    Some(child)
+}
+
+#[test]
+fn it_is_unmounted_while_the_peer_is_gone_and_mounted_again_with_the_same_numbers() {
+    let world = World::new("mount-end");
+    fs::write(world.path("share/f"), "x").unwrap();
+    let server = world.serve(&[], "");
+    let Some(mut mount) = Mount::new(&world) else { return };
+    let ino = |mount: &Mount| fs::metadata(mount.at.join("f")).unwrap().ino();
+    let before = ino(&mount);
+    signal(&server, Signal::STOP);
+    mount.umount();
+    assert_eq!(mount.child.wait().unwrap().code(), Some(0));
+    signal(&server, Signal::CONT);
+    let mount = Mount::new(&world).unwrap();
+    assert_eq!(ino(&mount), before);
+    server.kill();
+    drop(mount);
+    let table = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!table.contains(world.path("mnt").to_str().unwrap()), "Ctrl-C leaves it mounted");
+}
+
+#[test]
+fn a_peer_opens_no_more_files_than_it_may() {
+    let world = World::new("mount-many");
+    fs::write(world.path("share/f"), "x").unwrap();
+    let _server = world.serve(&[], "");
+    let Some(mount) = Mount::new(&world) else { return };
+    let open = || File::open(mount.at.join("f"));
+    let mut files: Vec<File> = (0..linkspan_files::serve::FILES_MAX).map(|_| open().unwrap()).collect();
+    assert!(open().is_err_and(|e| is(&e, Errno::MFILE)));
+    files.pop();
+    until("what was closed stays open there", || open().is_ok());
+}
+
+#[test]
+fn a_directory_of_many_names_is_listed_once_each_and_from_any_place() {
+    let world = World::new("mount-dir");
+    (0..3000).for_each(|n| fs::write(world.path("share").join(format!("{n:0200}")), "").unwrap());
+    let _server = world.serve(&[], "");
+    let Some(mount) = Mount::new(&world) else { return };
+    let names = |root: &std::path::Path| {
+        let mut names: Vec<_> = fs::read_dir(root).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert!(names(&mount.at) == names(&world.path("share")));
+    let mut dir = rustix::fs::Dir::new(
+        rustix::fs::open(&mount.at, rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap(),
+    )
+    .unwrap();
+    (0..1500).for_each(|_| drop(dir.read().unwrap().unwrap()));
+    dir.rewind();
+    let again: Result<Vec<_>, _> = dir.by_ref().collect();
+    assert_eq!(again.unwrap().len(), 3002);
+    // Listings that are left before their end take no place there: more than a session may have.
+    (0..40).for_each(|_| drop(fs::read_dir(&mount.at).unwrap().next().unwrap().unwrap()));
+}
