@@ -1,5 +1,6 @@
 //! Lines on standard error that peers cause: a bounded number of them, whatever strangers do.
 
+use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -32,14 +33,19 @@ impl Said {
     }
 }
 
+/// Writes a line to standard error, for programs that outlive the terminal or the pipe that it leads to.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Writes a line, where there may be one more in this minute.
 pub(crate) fn say(line: &str) {
     let (may, left_out) = SAID.lock().unwrap_or_else(|e| e.into_inner()).admit(Instant::now());
     if left_out > 0 {
-        eprintln!("lspan: {left_out} more lines about peers were left out");
+        tell(&format!("lspan: {left_out} more lines about peers were left out"));
     }
     if may {
-        eprintln!("{line}");
+        tell(line);
     }
 }
 

@@ -12,7 +12,7 @@ use linkspan_mount::Options;
 use super::{Place, reach, usage};
 use crate::cli::files::MountArgs;
 use crate::exit::{Exit, Failure};
-use crate::signals;
+use crate::{peer_lines, signals};
 
 /// Longest time until a name or an attribute is answered.
 const NAMES: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
         let mut stop = [rustix::event::PollFd::new(&stop, rustix::event::PollFlags::IN)];
         while rustix::event::poll(&mut stop, None).is_err() {}
         if let Err(error) = unmounter.unmount() {
-            eprintln!("lspan: cannot unmount: {error}");
+            peer_lines::tell(&format!("lspan: cannot unmount: {error}"));
             std::process::exit(Exit::Failed as i32);
         }
     };

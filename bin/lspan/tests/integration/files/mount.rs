@@ -16,6 +16,8 @@ use super::{World, noise, until};
 struct Mount {
     child: Child,
     at: PathBuf,
+    /// What it says next: it must not find this closed.
+    _lines: BufReader<std::process::ChildStderr>,
 }
 
 impl Mount {
@@ -41,7 +43,7 @@ impl Mount {
         let mut first = String::new();
         lines.read_line(&mut first).unwrap();
         assert!(first.contains("is mounted at mnt"), "{first}");
-        Some(Mount { child, at })
+        Some(Mount { child, at, _lines: lines })
     }
 
     /// As a user does.
@@ -261,7 +263,12 @@ fn a_directory_of_many_names_is_listed_once_each_and_from_any_place() {
     };
     assert!(names(&mount.at) == names(&world.path("share")));
     let mut dir = rustix::fs::Dir::new(
-        rustix::fs::open(&mount.at, rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap(),
+        rustix::fs::open(
+            &mount.at,
+            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .unwrap(),
     )
     .unwrap();
     (0..1500).for_each(|_| drop(dir.read().unwrap().unwrap()));
