@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     /// Print the statistics as Prometheus reads them, or serve them over HTTP
     #[command(
-        after_long_help = "At most 64 jobs and 256 processes have labels of their own, the oldest; the others are added up as job \
+        after_long_help = "At most 64 jobs and 256 processes have labels of their own, the oldest; the others are added up as workload \
                            \"other\". No privilege is needed: it shows the processes whose pages this user may read."
     )]
     Metrics(MetricsArgs),

@@ -8,7 +8,7 @@ use linkspan_fabric::stats::{Counter, ProcessStats};
 /// Most jobs that have labels of their own.
 const JOBS: usize = 64;
 
-/// Most processes that do. The oldest are taken, so that a series that has begun goes on; the others are added up in one of job `other`.
+/// Most processes that do. The oldest are taken, so that a series that has begun goes on; the others are added up in one of workload `other`.
 const PROCESSES: usize = 256;
 
 struct Family {
@@ -82,7 +82,7 @@ pub(super) fn render(found: &[ProcessStats]) -> String {
         } else {
             (String::new(), "other", "other")
         };
-        let labels = format!("pid=\"{pid}\",comm=\"{}\",job=\"{}\"", escape(comm), escape(job));
+        let labels = format!("pid=\"{pid}\",comm=\"{}\",workload=\"{}\"", escape(comm), escape(job));
         let sum: &mut u64 = downgrades.entry(labels.clone()).or_default();
         *sum = sum.saturating_add(process.downgrades);
         for record in &process.records {
@@ -145,6 +145,31 @@ mod tests {
         ProcessStats { pid, comm: "python3".into(), job, start, downgrades: 1, records, ..ProcessStats::default() }
     }
 
+    #[test]
+    fn the_shipped_alerts_ask_for_what_there_is_and_come_when_they_should() {
+        let rules = include_str!("../../prometheus/linkspan.rules.yml");
+        let text = render(&[process(7, "42", &[("eth0", "", 5)])]);
+        let words = |line: &'static str| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let asked = || rules.lines().filter(|line| line.trim_start().starts_with("expr:"));
+        let metrics = asked().flat_map(words).filter(|word| word.starts_with("linkspan_"));
+        assert!(metrics.clone().count() >= 4);
+        for metric in metrics {
+            assert!(text.contains(&format!("# TYPE {metric} ")), "{metric}");
+        }
+        let by =
+            asked().filter_map(|line| line.split_once("by (")?.1.split_once(')')).flat_map(|(by, _)| by.split(", "));
+        for label in by.filter(|label| *label != "instance") {
+            assert!(text.contains(&format!("{label}=\"")), "{label}");
+        }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/prometheus");
+        for what in [["check", "rules", "linkspan.rules.yml"], ["test", "rules", "linkspan.test.yml"]] {
+            let Ok(output) = Command::new("promtool").args(what).current_dir(folder).output() else {
+                return eprintln!("skip: there is no promtool (package prometheus)");
+            };
+            assert!(output.status.success(), "{what:?}: {output:?}");
+        }
+    }
+
     /// Runs `promtool check metrics`, which fails on what Prometheus cannot read and on names against its conventions.
     fn check(text: &str) {
         let tool =
@@ -162,9 +187,9 @@ mod tests {
             "# TYPE linkspan_sent_bytes_total counter",
             "# TYPE linkspan_connections_open gauge",
             "linkspan_processes 1",
-            "linkspan_downgrades_total{pid=\"7\",comm=\"python3\",job=\"42\"} 1",
-            "linkspan_sent_bytes_total{pid=\"7\",comm=\"python3\",job=\"42\",device=\"eth0\",transport=\"tcp\",memory=\"host\"} 11",
-            "linkspan_connections_open{pid=\"7\",comm=\"python3\",job=\"42\",device=\"eth1\",transport=\"tcp\"} 1",
+            "linkspan_downgrades_total{pid=\"7\",comm=\"python3\",workload=\"42\"} 1",
+            "linkspan_sent_bytes_total{pid=\"7\",comm=\"python3\",workload=\"42\",device=\"eth0\",transport=\"tcp\",memory=\"host\"} 11",
+            "linkspan_connections_open{pid=\"7\",comm=\"python3\",workload=\"42\",device=\"eth1\",transport=\"tcp\"} 1",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
@@ -178,7 +203,7 @@ mod tests {
     #[test]
     fn labels_of_any_text_stay_labels() {
         let text = render(&[process(7, "a\"} 1\nevil 2\\", &[("e\\\"h", "", 5)])]);
-        assert!(text.contains("job=\"a\\\"} 1\\nevil 2\\\\\",device=\"e\\\\\\\"h\""), "{text}");
+        assert!(text.contains("workload=\"a\\\"} 1\\nevil 2\\\\\",device=\"e\\\\\\\"h\""), "{text}");
         assert!(!text.lines().any(|line| line.starts_with("evil")));
         check(&text);
     }
@@ -195,7 +220,7 @@ mod tests {
             };
             let sent = samples("linkspan_sent_bytes_total");
             assert_eq!((sent.len(), sent.iter().sum::<u64>()), (own + 1, 1000));
-            assert!(text.contains("pid=\"\",comm=\"other\",job=\"other\",device=\"other\""));
+            assert!(text.contains("pid=\"\",comm=\"other\",workload=\"other\",device=\"other\""));
             check(&text);
         }
     }

@@ -324,7 +324,7 @@ fn statistics_of_a_running_process() {
     assert!(written.status.success() && written.stdout.is_empty());
     for text in [printed, in_file, scraped] {
         let sums = ["linkspan_sent_bytes_total", "linkspan_received_bytes_total"].map(|name| -> u64 {
-            let ours = |line: &&str| line.starts_with(name) && line.contains(",comm=\"lspan\",job=\"\",");
+            let ours = |line: &&str| line.starts_with(name) && line.contains(",comm=\"lspan\",workload=\"\",");
             text.lines().filter(ours).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
         });
         assert!(sums[0] >= sent && sums[1] >= received, "{sums:?} after {sent} and {received}\n{text}");
